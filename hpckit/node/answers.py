@@ -37,7 +37,9 @@ def shape(topology: NodeTopology) -> str:
     Nodes of different digests may still be alike: sizes of memory that are close count as equal
     for `differences`.
     """
-    text = repr((sorted(_facts(topology).items()), _paths(topology)))
+    table = topology.paths
+    paths = () if table is None else (table.devices, table.cells)
+    text = repr((sorted(_facts(topology).items()), paths))
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -101,7 +103,6 @@ def _subjects(names: set[str] | list[str]) -> str:
     return names_shown(sorted(names))
 
 
-# --- facts ---------------------------------------------------------------------------------------
 def _facts(topology: NodeTopology) -> _Facts:
     links = {one.address: one.effective or one.link for one in topology.pci}
     facts: dict[tuple[str, str], object] = dict(_node_facts(topology))
@@ -184,12 +185,6 @@ def _active_links(topology: NodeTopology) -> dict[int, int]:
     return of_pairs | active
 
 
-# --- paths ---------------------------------------------------------------------------------------
-def _paths(topology: NodeTopology) -> tuple[object, ...]:
-    table = topology.paths
-    return () if table is None else (table.devices, table.cells)
-
-
 def _path_differences(a: NodeTopology, b: NodeTopology) -> tuple[str, ...]:
     """Pairs that are not as far apart as at `a`; how many NVLinks they have is told of the GPUs."""
     here, there = _cells(a), _cells(b)
@@ -209,13 +204,10 @@ def _cells(topology: NodeTopology) -> dict[tuple[str, str], str]:
         return {}
     return {
         (one, other): PathKind.NV if cell.startswith("NV") else visible(cell, 8)
-        for row, (one, cells) in enumerate(zip(table.devices, table.cells, strict=False))
-        for other, cell in list(zip(table.devices, cells, strict=False))[row + 1 :]
+        for row, (one, cells) in enumerate(zip(table.devices, table.cells, strict=True), 1)
+        for other, cell in zip(table.devices[row:], cells[row:], strict=True)
         if cell is not None
     }
-
-
-# --- Many nodes: what Slurm says of each, what each said of itself, and which are alike.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,12 +253,6 @@ class NodeQuestion:
     gpus_per_node: int | None = None
 
 
-# --- Which nodes are alike, and what sets the odd ones apart.
-
-
-_Key = tuple[tuple[str, ...], tuple[Finding, ...]]
-
-
 def group_alike(answers: Sequence[NodeAnswer]) -> tuple[AlikeNodes, ...]:
     """The answers in groups that are alike and have the same findings, the largest group first.
 
@@ -278,7 +264,7 @@ def group_alike(answers: Sequence[NodeAnswer]) -> tuple[AlikeNodes, ...]:
     for answer, topology in found:
         shapes.setdefault((shape(topology), answer.findings), []).append((answer, topology))
     ordered = sorted(shapes.values(), key=lambda one: (-len(one), len(one[0][0].findings)))
-    groups: dict[_Key, list[tuple[NodeAnswer, NodeTopology]]] = {}
+    groups: dict[tuple[tuple[str, ...], object], list[tuple[NodeAnswer, NodeTopology]]] = {}
     for one in ordered:
         answer, topology = one[0]
         differs = _differs(*ordered[0][0], topology)

@@ -7,7 +7,7 @@ Source: Linux drivers/gpu/drm/amd/amdkfd, kfd_crat.c, `kfd_fill_gpu_xgmi_link_to
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations, permutations
 from typing import Final
@@ -51,7 +51,17 @@ def link_islands(topology: NodeTopology) -> tuple[LinkIsland, ...]:
     direct = tuple(link for link in topology.gpu_links if link.a != link.b and is_direct(link))
     for kind in LinkKind:
         links = [link for link in direct if link.kind is kind]
-        found += [_island(kind, gpus, own) for gpus, own in _groups(links)]
+        for gpus in joined((link.a, link.b) for link in links):
+            own = tuple(link for link in links if link.a in gpus)
+            switched = {link.is_switched for link in own}
+            island = LinkIsland(
+                kind=kind,
+                gpus=gpus,
+                links=own,
+                counts=_counts(gpus, own),
+                is_switched=switched.pop() if len(switched) == 1 else None,
+            )
+            found.append(island)
     return tuple(found)
 
 
@@ -71,28 +81,6 @@ def joined(pairs: Iterable[tuple[int, int]]) -> list[tuple[int, ...]]:
         left -= reached
         groups += [tuple(sorted(reached))] if reached else []
     return groups
-
-
-def _groups(links: Sequence[GpuLink]) -> Iterable[tuple[tuple[int, ...], list[GpuLink]]]:
-    """The GPUs of each island, and their links."""
-    islands = joined((link.a, link.b) for link in links)
-    island_of = {gpu: gpus for gpus in islands for gpu in gpus}
-    own: dict[tuple[int, ...], list[GpuLink]] = {gpus: [] for gpus in islands}
-    for link in links:
-        own[island_of[link.a]].append(link)
-    return own.items()
-
-
-def _island(kind: LinkKind, gpus: tuple[int, ...], links: Iterable[GpuLink]) -> LinkIsland:
-    own = tuple(links)
-    switched = {link.is_switched for link in own}
-    return LinkIsland(
-        kind=kind,
-        gpus=gpus,
-        links=own,
-        counts=_counts(gpus, own),
-        is_switched=switched.pop() if len(switched) == 1 else None,
-    )
 
 
 def _counts(gpus: tuple[int, ...], links: tuple[GpuLink, ...]) -> tuple[int | None, ...] | None:
@@ -144,16 +132,12 @@ def gpu_reach(topology: NodeTopology) -> dict[int, tuple[GpuReach, ...]]:
     return {gpu: _reach(gpu, found, shown) for gpu, found in others.items()}
 
 
-def _fewer(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else min(one, other)
-
-
 def _reached(island: LinkIsland) -> Iterator[tuple[int, int, int | None]]:
-    """Each GPU with each that it reaches, and by how many links."""
     if island.counts is not None:
         counts = dict(zip(island.gpus, island.counts, strict=True))
         for one, other in permutations(island.gpus, 2):
-            yield one, other, _fewer(counts[one], counts[other])
+            ends = counts[one], counts[other]
+            yield one, other, None if None in ends else min(end for end in ends if end is not None)
         return
     for link in island.links:
         yield link.a, link.b, link.count
@@ -177,7 +161,6 @@ def _reach(gpu: int, found: dict[_Way, set[int]], shown: set[int]) -> tuple[GpuR
 
 
 def _by_fewer(found: dict[_Way, set[int]], way: _Way) -> set[int]:
-    """The GPUs that fewer links of the same kind join."""
     kind, most, is_direct = way
     fewer = (
         gpus
@@ -187,12 +170,7 @@ def _by_fewer(found: dict[_Way, set[int]], way: _Way) -> set[int]:
     return set[int]().union(*fewer)
 
 
-# --- Questions to a path table: what lies between two devices, which NICs are closest to a GPU.
-
-
 Device = Gpu | Nic | Accelerator
-
-_ORDER: Final = {kind: at for at, kind in enumerate(PathKind)}
 
 
 def device_names(device: Device) -> tuple[str, ...]:
@@ -205,19 +183,20 @@ def device_names(device: Device) -> tuple[str, ...]:
 
 
 class PathLookup:
-    """The kinds of a path table by the devices' names; a table that is not square has holes."""
+    """The kinds of a path table by the devices' names."""
 
     def __init__(self, paths: PathTable | None) -> None:
         self._paths = paths
         names = () if paths is None else paths.devices
-        self._at = {name: at for at, name in reversed(tuple(enumerate(names)))}
+        self._at = {name: at for at, name in enumerate(names)}
 
     def kind(self, a: Device, b: Device) -> PathKind | None:
         """The path between two devices; None where the table has none, or none that is known."""
         row, column = self._index(a), self._index(b)
         if self._paths is None or row is None or column is None or row == column:
             return None
-        return _kind_at(self._paths, row, column) or _kind_at(self._paths, column, row)
+        cell = self._paths.cells[row][column] or self._paths.cells[column][row]
+        return None if cell is None else path_kind(cell)
 
     def has(self, device: Device) -> bool:
         """Whether the table has a row for a device."""
@@ -227,17 +206,6 @@ class PathLookup:
         for name in device_names(device):
             if name in self._at:
                 return self._at[name]
-        return None
-
-
-def _kind_at(paths: PathTable, row: int, column: int) -> PathKind | None:
-    cells = paths.cells[row] if row < len(paths.cells) else ()
-    cell = cells[column] if column < len(cells) else None
-    if cell is None:
-        return None
-    try:
-        return path_kind(cell)
-    except ValueError:
         return None
 
 
@@ -279,5 +247,5 @@ def _nearest(lookup: PathLookup, gpu: Gpu, nics: Iterable[Nic]) -> Nearest | Non
             by_kind.setdefault(kind, []).append(nic)
     if not by_kind:
         return None
-    best = min(by_kind, key=lambda kind: _ORDER[kind])
+    best = min(by_kind, key=tuple(PathKind).index)
     return Nearest(kind=best, nics=tuple(by_kind[best]), is_certain=is_certain)

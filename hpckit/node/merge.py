@@ -22,9 +22,6 @@ from hpckit.node.topology import (
     Unknown,
 )
 
-# --- The PCI trees of two sources as one, and where a driver's GPUs are on it.
-
-
 Whole = TypeVar("Whole", Gpu, Host, CpuTopology, PciDevice, PcieLink)
 
 
@@ -127,17 +124,10 @@ _DRIVERS: Final = (
 )
 
 _GUESSES_NUMA: Final = "KFD"
-"""Counts nodes with CPUs alone, and puts a GPU of none into the first (parse/kfd)."""
-
-_ALL_GPUS: Final = "GPUs"
-
-WHOLE: Final = "gpus"
-"""`Unknown.what` of a driver that could not be asked of any GPU."""
+"""Counts nodes with CPUs alone, and puts a GPU of none into the first (capture/kfd)."""
 
 
 class _Union(NamedTuple):
-    """The GPUs of both, and what became of each side's indices."""
-
     gpus: tuple[Gpu, ...]
     of_sysfs: dict[int, int]
     of_driver: dict[int, int]
@@ -151,13 +141,17 @@ def merge(sysfs: NodeTopology, driver: NodeTopology) -> NodeTopology:
     say, and knows NUMA nodes better than KFD. After them stand GPUs of other vendors, then, with
     `is_hidden`, those of the driver's vendor that the kernel has and the driver does not show.
     Where the two contradict each other the driver's word stands, and `disagreements` has both.
-    `paths` are the driver's, between GPUs; `paths.with_paths` adds the NICs. Nothing unknown is
+    `paths` are the driver's, between GPUs; `with_paths` adds the NICs. Nothing unknown is
     kept that either side knows.
     """
     union = _united(sysfs, driver)
     merged = dataclasses.replace(
         sysfs,
-        source=_source(sysfs.source, driver.source),
+        source=Source(
+            format=f"{sysfs.source.format}+{driver.source.format}",
+            is_synthetic=sysfs.source.is_synthetic or driver.source.is_synthetic,
+            is_live=sysfs.source.is_live or driver.source.is_live,
+        ),
         host=filled(driver.host, sysfs.host),
         cpu=filled(sysfs.cpu, driver.cpu),
         numa_nodes=sysfs.numa_nodes or driver.numa_nodes,
@@ -184,7 +178,6 @@ def merge(sysfs: NodeTopology, driver: NodeTopology) -> NodeTopology:
     return dataclasses.replace(merged, unknown=_still_unknown(unknown, merged))
 
 
-# --- GPUs ----------------------------------------------------------------------------------------
 def _united(sysfs: NodeTopology, driver: NodeTopology) -> _Union:
     places = GpuPlaces(sysfs)
     seen = {gpu.index: place for gpu in driver.gpus if (place := places.gpu_at(gpu)) is not None}
@@ -193,7 +186,12 @@ def _united(sysfs: NodeTopology, driver: NodeTopology) -> _Union:
         dataclasses.replace(gpu, numa_index=None) if is_guess and gpu.index in seen else gpu
         for gpu in driver.gpus
     )
-    shown = tuple(gpu if gpu.index not in seen else _joined(gpu, seen[gpu.index]) for gpu in said)
+    shown = tuple(
+        dataclasses.replace(filled(gpu, seen[gpu.index]), index=gpu.index, is_hidden=False)
+        if gpu.index in seen
+        else gpu
+        for gpu in said
+    )
     vendors = _vendors(driver)
     met = {gpu.index for gpu in seen.values()}
     rest = [gpu for gpu in sysfs.gpus if gpu.index not in met]
@@ -219,10 +217,6 @@ def _united(sysfs: NodeTopology, driver: NodeTopology) -> _Union:
     )
 
 
-def _joined(gpu: Gpu, place: Gpu) -> Gpu:
-    return dataclasses.replace(filled(gpu, place), index=gpu.index, is_hidden=False)
-
-
 def _vendors(driver: NodeTopology) -> set[GpuVendor | None]:
     """Whose GPUs the driver would show; nobody's where it could not be asked."""
     vendors: set[GpuVendor | None] = {gpu.vendor for gpu in driver.gpus} - {None}
@@ -233,7 +227,6 @@ def _vendors(driver: NodeTopology) -> set[GpuVendor | None]:
 
 
 def _driver(driver: NodeTopology) -> _Driver | None:
-    """By its source, where it shows no GPU that would tell."""
     format_ = driver.source.format.lower()
     return next((one for one in _DRIVERS if one.word.lower() in format_), None)
 
@@ -245,17 +238,16 @@ def _word(driver: NodeTopology) -> str:
 
 def is_silent(driver: NodeTopology) -> bool:
     """Whether a driver could not be asked: the one thing not known is `gpus` as such."""
-    return not driver.gpus and any(one.what == WHOLE for one in driver.unknown)
+    return not driver.gpus and any(one.what == "gpus" for one in driver.unknown)
 
 
-# --- what hangs on the indices -------------------------------------------------------------------
 def _links(links: tuple[GpuLink, ...], indices: dict[int, int]) -> list[GpuLink]:
-    found: list[GpuLink] = []
-    for link in links:
-        if link.a in indices and link.b in indices:
-            a, b = sorted((indices[link.a], indices[link.b]))
-            found.append(dataclasses.replace(link, a=a, b=b))
-    return found
+    ends = (
+        (link, sorted((indices[link.a], indices[link.b])))
+        for link in links
+        if link.a in indices and link.b in indices
+    )
+    return [dataclasses.replace(link, a=a, b=b) for link, (a, b) in ends]
 
 
 def _cpu_links(links: tuple[CpuLink, ...], indices: dict[int, int]) -> list[CpuLink]:
@@ -277,28 +269,17 @@ def _still_unknown(unknown: tuple[Unknown, ...], merged: NodeTopology) -> tuple[
     subjects: dict[str, tuple[object, ...]] = {
         "host": (merged.host,),
         "cpu": (merged.cpu,),
-        _ALL_GPUS: tuple(gpu for gpu in merged.gpus if not gpu.is_hidden),
+        "GPUs": tuple(gpu for gpu in merged.gpus if not gpu.is_hidden),
         **{f"GPU{gpu.index}": (gpu,) for gpu in merged.gpus},
         **{nic.name: (nic,) for nic in merged.nics},
     }
-    kept = (one for one in unknown if not _is_known(subjects.get(one.subject, ()), one.what))
-    return tuple(dict.fromkeys(kept))
 
+    def is_known(one: Unknown) -> bool:
+        """Whether the field of this name says something of each; other words name no field."""
+        parts = subjects.get(one.subject, ())
+        return bool(parts) and all(getattr(part, one.what, None) is not None for part in parts)
 
-def _is_known(subjects: tuple[object, ...], what: str) -> bool:
-    """Whether the field of this name says something of each; other words name no field."""
-    return bool(subjects) and all(getattr(one, what, None) is not None for one in subjects)
-
-
-def _source(sysfs: Source, driver: Source) -> Source:
-    return Source(
-        format=f"{sysfs.format}+{driver.format}",
-        is_synthetic=sysfs.is_synthetic or driver.is_synthetic,
-        is_live=sysfs.is_live or driver.is_live,
-    )
-
-
-# --- A topology as its source has it, with everything that follows from it filled in.
+    return tuple(dict.fromkeys(one for one in unknown if not is_known(one)))
 
 
 def complete(topology: NodeTopology) -> NodeTopology:

@@ -16,13 +16,11 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from hpckit.core.units import counted
-from hpckit.node.path import PathKind
+from hpckit.node.path import PathKind, path_kind
 from hpckit.node.pci import PciDevice
-from hpckit.node.rules.rule import CLOSE, Cells, gpu_cells, gpu_name, kind_of
+from hpckit.node.rules.rule import CLOSE, Cells, gpu_cells, gpu_name
 from hpckit.node.topology import Gpu, Nic, NicRole, NodeTopology, is_down
 from hpckit.spec.nic_kind import NicKind
-
-# --- Which NICs are below the same PCIe switch as a GPU, as the paths of a node tell.
 
 
 def close_nics(topology: NodeTopology, cells: Cells) -> dict[int, frozenset[int]]:
@@ -55,7 +53,7 @@ def _kind_between(cells: Cells, gpu: str, nic: Nic) -> PathKind | None:
     for name in (nic.name,) if nic.label is None else (nic.label, nic.name):
         cell = cells.get((gpu, name)) or cells.get((name, gpu))
         if cell is not None:
-            return kind_of(cell)
+            return path_kind(cell)
     return None
 
 
@@ -68,7 +66,6 @@ RDMA: Final = frozenset(
 )
 _JOBS_ONLY: Final = frozenset({NicKind.EFA, NicKind.SLINGSHOT})
 _FEWEST_RAILS: Final = 3
-_BITS_PER_BYTE: Final = 8
 
 
 class Verdict(NamedTuple):
@@ -103,13 +100,11 @@ def with_nic_roles(topology: NodeTopology) -> NodeTopology:
 
 
 def rate_words(rate_bytes_per_s: float) -> str:
-    """`400 Gb/s`."""
-    return f"{rate_bytes_per_s * _BITS_PER_BYTE / 1e9:g} Gb/s"
+    """`400 Gb/s`; `words.bit_rate` is not for jobs, which have the standard library alone."""
+    return f"{rate_bytes_per_s * 8 / 1e9:g} Gb/s"
 
 
 class _View:
-    """The NICs of a node beside each other."""
-
     def __init__(self, topology: NodeTopology) -> None:
         self._devices = {device.address: device for device in topology.pci}
         self._functions = Counter(
@@ -142,7 +137,6 @@ class _View:
         return self._against(nic, self._traits[nic.index], self._main)
 
     def _aside(self, nic: Nic) -> str | None:
-        """Why a NIC is not one of those to compare, None if it is."""
         if nic.physfn is not None and nic.physfn in self._names:
             return f"a virtual function of {self._names[nic.physfn]}, which is here too"
         if nic.bond in self._bonds and nic.bond not in (nic.name, *nic.netdevs):
@@ -158,7 +152,6 @@ class _View:
         )
 
     def _card(self, nic: Nic) -> tuple[tuple[int | None, int | None] | None, int]:
-        """A kind of card: its PCI ids, and how many ports of it show."""
         device: PciDevice | None = None if nic.pci is None else self._devices.get(nic.pci)
         functions = 0 if nic.pci is None else self._functions[nic.pci.rpartition(".")[0]]
         ids = None if device is None else (device.vendor_id, device.device_id)

@@ -52,9 +52,6 @@ def parse_node_file(text: str) -> NodeSettings:
     )
 
 
-# --- The file by which a node stands in for another machine, where there is one.
-
-
 def node_settings(path: Path = Path(NODE_FILE)) -> NodeSettings:
     """What the file says, or that this node is what it is. Raises ConfigError, StorageFailed."""
     try:

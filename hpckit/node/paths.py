@@ -2,7 +2,7 @@
 
 nvidia-smi's words follow from the links and the PCI tree. Sources: the legend of
 `nvidia-smi topo -m`; nvml.h, nvmlGpuTopologyLevel_t; NCCL 2.4's pciDistance, which reads GPU–NIC
-paths off sysfs as nvidia-smi does. NCCL's words are in `paths_nccl`.
+paths off sysfs as nvidia-smi does.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations, permutations, product
 from typing import Final, NamedTuple
 
 from hpckit.node.path import MOST_ROWS, NcclPath, PathKind, PathTable
 from hpckit.node.pci import PciAddress
 from hpckit.node.pci_tree import PciTree, is_one_card
-from hpckit.node.topology import Gpu, GpuLink, LinkKind, Nic, NodeTopology, Unknown
+from hpckit.node.topology import Gpu, LinkKind, Nic, NodeTopology, Unknown
 from hpckit.spec.nic_kind import NicKind
-
-# --- The devices that a table of paths has rows for.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +52,7 @@ def devices_named(
     """The devices that a table names; of a name that the topology lacks nothing else is known."""
     known = {nic.name: _of_nic(nic, tree) for nic in topology.nics}
     known |= {nic.label: _of_nic(nic, tree) for nic in topology.nics if nic.label is not None}
-    known |= {_gpu_name(gpu): _of_gpu(gpu, tree) for gpu in topology.gpus}
+    known |= {f"GPU{gpu.index}": _of_gpu(gpu, tree) for gpu in topology.gpus}
     return tuple(known.get(name, PathDevice(name=name)) for name in names)
 
 
@@ -62,13 +61,9 @@ def is_listed(nic: Nic) -> bool:
     return nic.kind is not NicKind.ETHERNET
 
 
-def _gpu_name(gpu: Gpu) -> str:
-    return f"GPU{gpu.index}"
-
-
 def _of_gpu(gpu: Gpu, tree: PciTree) -> PathDevice:
     return PathDevice(
-        name=_gpu_name(gpu),
+        name=f"GPU{gpu.index}",
         gpu_index=gpu.index,
         pci=gpu.pci,
         numa_index=_numa(tree, gpu.numa_index, gpu.pci),
@@ -89,12 +84,8 @@ def _numa(tree: PciTree, own: int | None, address: PciAddress | None) -> int | N
     return tree.numa_index(address) if own is None and address is not None else own
 
 
-# --- What lies between the devices of a node in NCCL's words.
-#
 # Source: NCCL 2.30, src/graph/paths.cc (ncclTopoSetPaths, ncclTopoComputePaths) and topo.h. What
 # depends on a communicator is left out: NCCL_P2P_LEVEL, and GPUs without peer access.
-
-
 _OF_CELL: Final[Mapping[str, NcclPath]] = {
     PathKind.SELF: NcclPath.LOC,
     PathKind.NV: NcclPath.NVL,
@@ -109,8 +100,6 @@ _OF_CELL: Final[Mapping[str, NcclPath]] = {
 
 _ORDER: Final = {path: at for at, path in enumerate(NcclPath)}
 
-_Grid = list[list[NcclPath | None]]
-
 
 def nccl_paths(
     topology: NodeTopology, tree: PciTree, devices: Sequence[PathDevice], table: PathTable
@@ -121,20 +110,17 @@ def nccl_paths(
     in the GPU's row alone: NCCL sends through a peer and receives without. None is unknown.
     """
     direct = _Direct(topology, tree)
-    size = range(len(devices))
-    grid: _Grid = [[NcclPath.LOC for _ in size] for _ in size]
-    for row in size:
-        for column in size[row + 1 :]:
-            cell = table.cells[row][column]
-            word = _from_cell(direct, devices[row], devices[column], cell)
-            grid[row][column] = grid[column][row] = word
-    gpus = [at for at in size if devices[at].gpu_index is not None]
-    nics = [at for at in size if devices[at].gpu_index is None]
-    _through_peers(grid, gpus)
-    _through_cpu_links(grid, devices, gpus, nics, topology)
-    _through_relays(grid, devices, gpus, nics, _has_nvlink(topology, table))
-    _through_memory(grid, devices, gpus, nics)
-    return tuple(tuple(row) for row in grid)
+    grid = _Grid(devices)
+    for row, column in combinations(range(len(devices)), 2):
+        cell = table.cells[row][column]
+        word = _from_cell(direct, devices[row], devices[column], cell)
+        grid.cells[row][column] = grid.cells[column][row] = word
+    grid.through_peers()
+    grid.through_cpu_links(topology)
+    if _has_nvlink(topology, table):
+        grid.through_relays()
+    grid.through_memory()
+    return tuple(tuple(row) for row in grid.cells)
 
 
 def _from_cell(direct: _Direct, a: PathDevice, b: PathDevice, cell: str | None) -> NcclPath | None:
@@ -216,40 +202,12 @@ class _Direct:
         return NcclPath.PHB if a.numa_index == b.numa_index else NcclPath.SYS
 
 
-def _is_worse(path: NcclPath | None, than: NcclPath) -> bool:
-    return _rank(path) > _ORDER[than]
-
-
 def _rank(path: NcclPath | None) -> int:
     return len(_ORDER) if path is None else _ORDER[path]
 
 
-def _through_peers(grid: _Grid, gpus: list[int]) -> None:
-    """NVB: two GPUs without a link that both have one to a third."""
-    peers = {a: {b for b in gpus if grid[a][b] is NcclPath.NVL} for a in gpus}
-    for a in gpus:
-        for b in gpus:
-            if a != b and _is_worse(grid[a][b], NcclPath.NVB) and peers[a] & peers[b]:
-                grid[a][b] = NcclPath.NVB
-
-
-def _through_cpu_links(
-    grid: _Grid,
-    devices: Sequence[PathDevice],
-    gpus: list[int],
-    nics: list[int],
-    topology: NodeTopology,
-) -> None:
-    """P2C: a GPU with C2C to the CPU that its nearest NICs hang on."""
-    coherent = {link.gpu_index for link in topology.cpu_links if link.kind is LinkKind.C2C}
-    for gpu in gpus:
-        if devices[gpu].gpu_index not in coherent:
-            continue
-        if any(not _is_worse(grid[gpu][nic], NcclPath.PXB) for nic in nics):
-            continue
-        for nic in nics:
-            if grid[gpu][nic] is NcclPath.PHB:
-                grid[gpu][nic] = grid[nic][gpu] = NcclPath.P2C
+def _is_worse(path: NcclPath | None, than: NcclPath) -> bool:
+    return _rank(path) > _ORDER[than]
 
 
 def _has_nvlink(topology: NodeTopology, table: PathTable) -> bool:
@@ -259,39 +217,61 @@ def _has_nvlink(topology: NodeTopology, table: PathTable) -> bool:
     return any(cell.startswith("NV") for cell in set().union(*table.cells) if cell is not None)
 
 
-def _through_relays(
-    grid: _Grid,
-    devices: Sequence[PathDevice],
-    gpus: list[int],
-    nics: list[int],
-    has_nvlink: bool,
-) -> None:
-    """PXN: a NIC whose nearest GPU is one that NVLink reaches, and that is far from the GPU itself.
+class _Grid:
+    """The paths between devices by row and column, which each step of NCCL's makes better."""
 
-    Of several nearest NCCL takes one, which by channels is mostly the first.
-    """
-    for nic in nics if has_nvlink else ():
-        relay = min(gpus, key=lambda gpu: _rank(grid[gpu][nic]), default=None)
-        if relay is None or _is_worse(grid[relay][nic], NcclPath.P2C):
-            continue
-        if devices[relay].is_gdr is False or devices[nic].is_gdr is False:
-            continue
-        for gpu in gpus:
-            if grid[gpu][relay] is NcclPath.NVL and _is_worse(grid[gpu][nic], NcclPath.PXN):
-                grid[gpu][nic] = NcclPath.PXN
+    def __init__(self, devices: Sequence[PathDevice]) -> None:
+        size = range(len(devices))
+        self.cells: list[list[NcclPath | None]] = [[NcclPath.LOC for _ in size] for _ in size]
+        self._devices = devices
+        self._gpus = [at for at in size if devices[at].gpu_index is not None]
+        self._nics = [at for at in size if devices[at].gpu_index is None]
 
+    def through_peers(self) -> None:
+        """NVB: two GPUs without a link that both have one to a third."""
+        gpus, cells = self._gpus, self.cells
+        peers = {a: {b for b in gpus if cells[a][b] is NcclPath.NVL} for a in gpus}
+        for a, b in permutations(gpus, 2):
+            if _is_worse(cells[a][b], NcclPath.NVB) and peers[a] & peers[b]:
+                cells[a][b] = NcclPath.NVB
 
-def _through_memory(
-    grid: _Grid, devices: Sequence[PathDevice], gpus: list[int], nics: list[int]
-) -> None:
-    """PHB at the least: a GPU and a NIC of which one has no GPUDirect RDMA."""
-    for gpu in gpus:
-        for nic in nics:
-            if devices[gpu].is_gdr is False or devices[nic].is_gdr is False:
-                for one, other in ((gpu, nic), (nic, gpu)):
-                    path = grid[one][other]
-                    if path is not None and not _is_worse(path, NcclPath.PHB):
-                        grid[one][other] = NcclPath.PHB
+    def through_cpu_links(self, topology: NodeTopology) -> None:
+        """P2C: a GPU with C2C to the CPU that its nearest NICs hang on."""
+        coherent = {link.gpu_index for link in topology.cpu_links if link.kind is LinkKind.C2C}
+        for gpu in self._gpus:
+            row = self.cells[gpu]
+            is_close = any(not _is_worse(row[nic], NcclPath.PXB) for nic in self._nics)
+            if self._devices[gpu].gpu_index not in coherent or is_close:
+                continue
+            for nic in self._nics:
+                if row[nic] is NcclPath.PHB:
+                    row[nic] = self.cells[nic][gpu] = NcclPath.P2C
+
+    def through_relays(self) -> None:
+        """PXN: a NIC whose nearest GPU NVLink reaches, and that is far from the GPU itself.
+
+        Of several nearest NCCL takes one, which by channels is mostly the first.
+        """
+        for nic in self._nics if self._gpus else ():
+            relay = min(self._gpus, key=lambda gpu: _rank(self.cells[gpu][nic]))
+            if _is_worse(self.cells[relay][nic], NcclPath.P2C) or self._is_without_gdr(relay, nic):
+                continue
+            for gpu in self._gpus:
+                row = self.cells[gpu]
+                if row[relay] is NcclPath.NVL and _is_worse(row[nic], NcclPath.PXN):
+                    row[nic] = NcclPath.PXN
+
+    def through_memory(self) -> None:
+        """PHB at the least: a GPU and a NIC of which one has no GPUDirect RDMA."""
+        for gpu, nic in product(self._gpus, self._nics):
+            for row, column in ((gpu, nic), (nic, gpu)):
+                path = self.cells[row][column]
+                is_near = path is not None and not _is_worse(path, NcclPath.PHB)
+                if is_near and self._is_without_gdr(gpu, nic):
+                    self.cells[row][column] = NcclPath.PHB
+
+    def _is_without_gdr(self, gpu: int, nic: int) -> bool:
+        return self._devices[gpu].is_gdr is False or self._devices[nic].is_gdr is False
 
 
 _SUBJECT: Final = "paths"
@@ -299,8 +279,6 @@ _MOST_NAMED: Final = 3
 
 
 class _Answer(NamedTuple):
-    """A cell, or why there is none."""
-
     cell: str | None
     because: str = ""
 
@@ -331,7 +309,9 @@ def with_paths(topology: NodeTopology) -> NodeTopology:
     """
     tree = PciTree(topology.pci)
     topology = dataclasses.replace(topology, pci=tree.with_effective(topology.pci))
-    if topology.paths is None or _is_partial(topology, topology.paths, tree):
+    # A driver that knows GPUs alone makes a table without the NICs.
+    names = {device.name for device in devices_to_list(topology, tree)}
+    if topology.paths is None or not names.issubset(topology.paths.devices):
         topology = _with_table(_labelled(topology), tree)
     table = topology.paths
     if table is None:
@@ -339,12 +319,6 @@ def with_paths(topology: NodeTopology) -> NodeTopology:
     devices = devices_named(topology, tree, table.devices)
     words = nccl_paths(topology, tree, devices, table)
     return dataclasses.replace(topology, paths=dataclasses.replace(table, nccl=words))
-
-
-def _is_partial(topology: NodeTopology, table: PathTable, tree: PciTree) -> bool:
-    """Whether a driver that knows GPUs alone made it."""
-    names = {one.name for one in devices_to_list(topology, tree)}
-    return not names.issubset(table.devices)
 
 
 def _labelled(topology: NodeTopology) -> NodeTopology:
@@ -368,21 +342,26 @@ def _with_table(topology: NodeTopology, tree: PciTree) -> NodeTopology:
     if len(devices) > MOST_ROWS:
         return topology
     rule, recorded = _Rule(topology, tree), _recorded(topology.paths)
-    size = len(devices)
-    cells: list[list[str | None]] = [[PathKind.SELF.value] * size for _ in devices]
+    cells: list[list[str | None]] = [[PathKind.SELF.value] * len(devices) for _ in devices]
     lacking: dict[str, list[str]] = {}
-    for row in range(size):
-        for column in range(row + 1, size):
-            names = devices[row].name, devices[column].name
-            cell, because = recorded.get(names) or rule.between(devices[row], devices[column])
-            cells[row][column] = cells[column][row] = cell
-            if cell is None:
-                lacking.setdefault(because, []).append("–".join(names))
+    for (row, a), (column, b) in combinations(enumerate(devices), 2):
+        cell, because = recorded.get((a.name, b.name)) or rule.between(a, b)
+        cells[row][column] = cells[column][row] = cell
+        if cell is None:
+            lacking.setdefault(because, []).append(f"{a.name}–{b.name}")
     table = PathTable(
         devices=tuple(one.name for one in devices), cells=tuple(tuple(row) for row in cells)
     )
-    unknown = (*topology.unknown, *(_unknown(pairs, why) for why, pairs in lacking.items()))
-    return dataclasses.replace(topology, paths=table, unknown=unknown)
+    unknown = [
+        Unknown(subject=_SUBJECT, what=_few(pairs), because=because)
+        for because, pairs in lacking.items()
+    ]
+    return dataclasses.replace(topology, paths=table, unknown=(*topology.unknown, *unknown))
+
+
+def _few(pairs: list[str]) -> str:
+    shown, more = ", ".join(pairs[:_MOST_NAMED]), len(pairs) - _MOST_NAMED
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _left_out(topology: NodeTopology, count: int) -> Unknown | None:
@@ -399,7 +378,6 @@ def _left_out(topology: NodeTopology, count: int) -> Unknown | None:
 
 
 def _recorded(table: PathTable | None) -> dict[tuple[str, str], _Answer]:
-    """The known cells of a table, which is the same both ways."""
     if table is None:
         return {}
     return {
@@ -410,20 +388,11 @@ def _recorded(table: PathTable | None) -> dict[tuple[str, str], _Answer]:
     }
 
 
-def _unknown(pairs: list[str], because: str) -> Unknown:
-    named = ", ".join(pairs[:_MOST_NAMED])
-    more = len(pairs) - _MOST_NAMED
-    return Unknown(
-        subject=_SUBJECT, what=f"{named} and {more} more" if more > 0 else named, because=because
-    )
-
-
 class _Rule:
     """How the cell of two devices is found: the first that applies."""
 
     def __init__(self, topology: NodeTopology, tree: PciTree) -> None:
         self._tree = tree
-        self._placed = tree.addresses
         self._links = {(link.a, link.b): link for link in topology.gpu_links if link.count != 0}
         # Linux says -1 on a machine of one node that has no NUMA tables; in a VM it may be a
         # guest's one node over a host's several.
@@ -433,23 +402,20 @@ class _Rule:
 
     def between(self, a: PathDevice, b: PathDevice) -> _Answer:
         if a.gpu_index is not None and b.gpu_index is not None:
-            link = self._link(a.gpu_index, b.gpu_index)
+            pair = a.gpu_index, b.gpu_index
+            link = self._links.get(pair) or self._links.get(pair[::-1])
+            if link is not None and link.kind is LinkKind.NVLINK:
+                return _Answer(f"{PathKind.NV}{link.count or ''}")
             if link is not None:
-                return _Answer(_cell(link))
+                return _ANSWERS[PathKind.C2C if link.kind is LinkKind.C2C else PathKind.XGMI]
+        is_known = a.numa_index is not None and b.numa_index is not None
+        is_far = is_known and a.numa_index != b.numa_index
         if a.pci is None or b.pci is None:
-            return _SYS if self._is_far(a, b) else _NO_ADDRESS
-        if a.pci not in self._placed or b.pci not in self._placed:
-            return _SYS if self._is_far(a, b) else _NO_DEVICE
+            return _SYS if is_far else _NO_ADDRESS
+        if a.pci not in self._tree.addresses or b.pci not in self._tree.addresses:
+            return _SYS if is_far else _NO_DEVICE
         shared = self._tree.shared(a.pci, b.pci)
         return _ANSWERS[shared] if shared is not None else self._across(a, b, a.pci, b.pci)
-
-    @staticmethod
-    def _is_far(a: PathDevice, b: PathDevice) -> bool:
-        is_known = a.numa_index is not None and b.numa_index is not None
-        return is_known and a.numa_index != b.numa_index
-
-    def _link(self, a: int, b: int) -> GpuLink | None:
-        return self._links.get((a, b)) or self._links.get((b, a))
 
     def _across(self, a: PathDevice, b: PathDevice, at_a: PciAddress, at_b: PciAddress) -> _Answer:
         root_a, root_b = self._tree.host_bridge(at_a), self._tree.host_bridge(at_b)
@@ -463,13 +429,3 @@ class _Rule:
         if not has_roots:
             return _NO_PLACE
         return _NODE if self._is_one_node else _NO_NUMA
-
-
-def _cell(link: GpuLink) -> str:
-    match link.kind:
-        case LinkKind.NVLINK:
-            return f"{PathKind.NV.value}{link.count or ''}"
-        case LinkKind.C2C:
-            return PathKind.C2C.value
-        case LinkKind.XGMI:
-            return PathKind.XGMI.value

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Final, NewType
 
 from hpckit.core.fields import InvalidValue
@@ -39,9 +38,7 @@ CLASS_ACCELERATOR: Final = 0x1200
 DEEPEST_TREE: Final = 128
 """Bridges above a device; a PCI domain has 256 buses, and real trees about seven levels."""
 
-PCIE_GT_PER_S: Final = MappingProxyType(
-    {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0, 7: 128.0}
-)
+PCIE_GT_PER_S: Final = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0, 7: 128.0}
 """The rate of a lane by generation, which is also its code in the registers of a link."""
 
 _MOST_CODE: Final = 0xFFFF
@@ -60,6 +57,14 @@ def pci_address(text: str) -> PciAddress:
         raise ValueError(f"expected {ADDRESS_EXPECTED}, got {text[:40]!r}")
     domain = int(match["domain"] or "0", 16)
     return PciAddress(f"{domain:04x}:{match['bus']}:{match['device']}.{match['function'] or '0'}")
+
+
+def address_or_none(text: str) -> PciAddress | None:
+    """An address in its one spelling; None for what is none, as drivers write it for unknown."""
+    try:
+        return pci_address(text)
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +118,9 @@ def check_tree(devices: Iterable[PciDevice]) -> None:
     depths: dict[PciAddress, int] = {}
     for device in devices:
         parent = device.parent
-        if not _has_room(device):
+        codes = [device.class_code, device.vendor_id, device.device_id]
+        codes += [device.subsystem_vendor_id, device.subsystem_device_id]
+        if not all(0 <= (code or 0) <= _MOST_CODE for code in codes):
             raise InvalidValue("pci", f"codes of {device.address[:40]}", "16 bits each")
         if device.address in depths:
             raise InvalidValue("pci", f"{device.address[:40]} twice", "each device once")
@@ -123,13 +130,3 @@ def check_tree(devices: Iterable[PciDevice]) -> None:
         if depths[device.address] > DEEPEST_TREE:
             expected = f"at most {DEEPEST_TREE} levels"
             raise InvalidValue("pci", f"more at {device.address[:40]}", expected)
-
-
-def _has_room(device: PciDevice) -> bool:
-    return (
-        0 <= (device.class_code or 0) <= _MOST_CODE
-        and 0 <= (device.vendor_id or 0) <= _MOST_CODE
-        and 0 <= (device.device_id or 0) <= _MOST_CODE
-        and 0 <= (device.subsystem_vendor_id or 0) <= _MOST_CODE
-        and 0 <= (device.subsystem_device_id or 0) <= _MOST_CODE
-    )

@@ -16,8 +16,7 @@ import dataclasses
 import operator
 import re
 from collections.abc import Iterable, Set
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from hpckit.node.path import PathKind
 from hpckit.node.pci import (
@@ -30,9 +29,7 @@ from hpckit.node.pci import (
 )
 from hpckit.node.topology import GpuVendor
 
-# --- Makers of PCI devices by number. Source: pci.ids.
-
-
+# Makers of PCI devices by number. Source: pci.ids.
 AMAZON: Final = 0x1D0F
 AMD: Final = 0x1002
 BROADCOM: Final = 0x14E4
@@ -47,6 +44,8 @@ MICROSOFT: Final = 0x1414
 NVIDIA: Final = 0x10DE
 PENSANDO: Final = 0x1DD8
 
+
+Number = TypeVar("Number", int, float)
 
 _NO_LINK: Final = PcieLink()
 _LINK_FIELDS: Final = tuple(field.name for field in dataclasses.fields(PcieLink))
@@ -74,16 +73,14 @@ class PciTree:
         return self._devices.keys()
 
     def above(self, address: PciAddress) -> tuple[PciAddress, ...]:
-        """The bridges above a device, the nearest first; a circle ends where it would close."""
-        known = self._above.get(address)
-        if known is not None:
-            return known
-        chain: list[PciAddress] = []
-        at = self._devices.get(address)
-        while at is not None and at.parent is not None and at.parent not in {address, *chain}:
-            chain.append(at.parent)
-            at = self._devices.get(at.parent)
-        self._above[address] = tuple(chain)
+        """The bridges above a device, the nearest first."""
+        if address not in self._above:
+            chain: list[PciAddress] = []
+            at = self._devices.get(address)
+            while at is not None and at.parent is not None:
+                chain.append(at.parent)
+                at = self._devices.get(at.parent)
+            self._above[address] = tuple(chain)
         return self._above[address]
 
     def way_up(self, address: PciAddress) -> list[PciDevice]:
@@ -172,17 +169,17 @@ class PciTree:
 
 
 def _least(link: PcieLink | None, above: PcieLink) -> PcieLink:
-    """The smaller of each; what one of the two does not tell is as the other has it."""
     if link is None or link == above:
         return above
     if above == _NO_LINK:
         return link
     return PcieLink(
-        **{name: _lesser(getattr(link, name), getattr(above, name)) for name in _LINK_FIELDS}
+        **{name: lesser(getattr(link, name), getattr(above, name)) for name in _LINK_FIELDS}
     )
 
 
-def _lesser(one: Any, other: Any) -> Any:
+def lesser(one: Number | None, other: Number | None) -> Number | None:
+    """The smaller of two numbers of which either may be unknown."""
     if one is None or other is None:
         return other if one is None else one
     return min(one, other)
@@ -206,12 +203,8 @@ def _broadcom_generation(device: PciDevice, *, level: int) -> int | None:
     return 5 if device.device_id == _PEX_GEN5 and part == level << 12 else None
 
 
-# --- Which PCI functions are GPUs to compute on, or NVSwitches. Source: pci.ids.
-
-
-GPU_VENDORS: Final = MappingProxyType(
-    {NVIDIA: GpuVendor.NVIDIA, AMD: GpuVendor.AMD, INTEL: GpuVendor.INTEL}
-)
+# Which PCI functions are GPUs to compute on, or NVSwitches. Source: pci.ids.
+GPU_VENDORS: Final = {NVIDIA: GpuVendor.NVIDIA, AMD: GpuVendor.AMD, INTEL: GpuVendor.INTEL}
 """The makers of GPUs by PCI vendor."""
 
 NVSWITCH: Final = "NVSwitch"
@@ -243,34 +236,30 @@ def is_nvswitch(device: PciDevice) -> bool:
     return is_bridge or device.name == NVSWITCH
 
 
-# --- What the numbers and drivers of PCI functions tell of NICs. Source: pci.ids.
-
-
+# What the numbers and drivers of PCI functions tell of NICs. Source: pci.ids.
 CXI_DRIVERS: Final = frozenset({"cxi_core", "cxi_ss1", "cxi_eth"})
 """Those of Slingshot."""
 
 _EFA: Final = range(0xEFA0, 0xEFB0)
 
 # Of the drivers mlx4, mlx5; igbvf, ixgbevf, iavf, idpf, fm10k; bnxt_en; ionic; mana.
-_VIRTUAL: Final = MappingProxyType(
-    {
-        MELLANOX: frozenset(
-            {0x1002, 0x1004, 0x1012, 0x1014, 0x1016, 0x1018, 0x101A, 0x101C, 0x101E, 0xA2D3}
-        ),
-        INTEL: frozenset(
-            {0x10CA, 0x1520, 0x152D, 0x152F, 0x10ED, 0x1515, 0x1565, 0x15A8, 0x15C5, 0x152E, 0x1530}
-            | {0x1564, 0x15A9, 0x15B4, 0x57AD, 0x154C, 0x1571, 0x37CD, 0x37D9, 0x1889, 0x145C}
-            | {0x15A5}
-        ),
-        BROADCOM: frozenset(
-            {0x1606, 0x1607, 0x1608, 0x1609, 0x16BD, 0x16C1, 0x16C2, 0x16C3, 0x16C4, 0x16C5, 0x16CB}
-            | {0x16D3, 0x16DC, 0x16E1, 0x16E5, 0x16E6, 0x1806, 0x1807, 0x1808, 0x1809, 0x1819}
-            | {0x181B, 0xD800}
-        ),
-        PENSANDO: frozenset({0x1003}),
-        MICROSOFT: frozenset({0x00BA}),
-    }
-)
+_VIRTUAL: Final = {
+    MELLANOX: frozenset(
+        {0x1002, 0x1004, 0x1012, 0x1014, 0x1016, 0x1018, 0x101A, 0x101C, 0x101E, 0xA2D3}
+    ),
+    INTEL: frozenset(
+        {0x10CA, 0x1520, 0x152D, 0x152F, 0x10ED, 0x1515, 0x1565, 0x15A8, 0x15C5, 0x152E, 0x1530}
+        | {0x1564, 0x15A9, 0x15B4, 0x57AD, 0x154C, 0x1571, 0x37CD, 0x37D9, 0x1889, 0x145C}
+        | {0x15A5}
+    ),
+    BROADCOM: frozenset(
+        {0x1606, 0x1607, 0x1608, 0x1609, 0x16BD, 0x16C1, 0x16C2, 0x16C3, 0x16C4, 0x16C5, 0x16CB}
+        | {0x16D3, 0x16DC, 0x16E1, 0x16E5, 0x16E6, 0x1806, 0x1807, 0x1808, 0x1809, 0x1819}
+        | {0x181B, 0xD800}
+    ),
+    PENSANDO: frozenset({0x1003}),
+    MICROSOFT: frozenset({0x00BA}),
+}
 
 
 def is_efa(device: PciDevice) -> bool:

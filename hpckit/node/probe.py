@@ -22,7 +22,7 @@ _REST_S = 20
 
 
 def probe(words: list[str], env: dict[str, str]) -> int | None:
-    """Print this node's topology as `parse.probe_answer` reads it; None for a wrong command line.
+    """Print this node's topology as `AnswerReader` reads it; None for a wrong command line.
 
     The one word is for how many seconds a driver is waited for, after which the rest is the answer.
     What hangs otherwise ends the probe a little later, so that no task is left on the node.
@@ -63,13 +63,9 @@ def topology_tree(node: str, driver_s: int, settings: NodeSettings | None = None
     return tree
 
 
-# --- How a node's answer travels through srun: short lines that may arrive mixed with others'.
-#
 # srun hands lines on in pieces of 1 KiB and mixes those of several tasks (Slurm's io_hdr.h,
 # MAX_MSG_LEN), so an answer is compressed, written in base64 and cut; each piece says whose it is.
 # Only the standard library is used: this runs on the nodes as well.
-
-
 MARK: Final = "hpckit-probe/1"
 LONGEST_ANSWER_BYTES: Final = 16 * 1024**2
 _ERROR: Final = "error"

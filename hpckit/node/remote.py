@@ -29,9 +29,6 @@ from hpckit.slurm.squeue import (
 from hpckit.slurm.values import SlurmNode
 from hpckit.spec.job_folder import AGENT_FILE
 
-# --- srun, asked to run hpckit's probe once on each of some nodes.
-
-
 _MOST_WORDS: Final = 20
 # What the probe said last is said with the node's name: srun does not tell whose a line is. The
 # newest Python is taken where the one of this host is not there: the system's own may be too old.
@@ -100,10 +97,8 @@ def words_about(node: str, lines: Sequence[str]) -> str | None:
 _CANCEL_S = 30.0
 _DRIVER_S = 30
 _MOST_COMMANDS = 32
-_MINUTE_S = 60
 _DAY_S = 86_400
 _FOLDER = ".hpckit-inspect-"
-_NO_NODES = ""
 _MOST_PARTS = 8
 
 
@@ -150,8 +145,8 @@ class SrunProbe:
             raise AdapterError(
                 f"job {job_id} is {len(parts)} jobs: {several}", hint=f"`--job {parts[0][0]}`"
             )
-        state, nodes = parts[0][1:] if parts else ("not in the queue", _NO_NODES)
-        if state != "RUNNING" or nodes == _NO_NODES:
+        state, nodes = parts[0][1:] if parts else ("not in the queue", "")
+        if state != "RUNNING" or not nodes:
             raise AdapterError(
                 f"job {job_id} has no nodes to ask: it is {state}",
                 hint="a job that runs has them; `--nodes` asks nodes without one",
@@ -231,24 +226,24 @@ class SrunProbe:
 
     @contextmanager
     def _archive(self) -> Iterator[Path]:
+        folder = self._root
         try:
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
             _remove_leftovers(self._root)
             folder = Path(tempfile.mkdtemp(prefix=_FOLDER, dir=self._root))
-        except OSError as error:
-            raise _unwritable(self._root, error) from error
-        try:
-            yield self._packed(folder)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
-    def _packed(self, folder: Path) -> Path:
-        archive = folder / AGENT_FILE
-        try:
+            archive = folder / AGENT_FILE
             self._pack(archive)
         except OSError as error:
-            raise _unwritable(folder, error) from error
-        return archive
+            if folder != self._root:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise StorageFailed(
+                f"{folder} cannot be written: {error.strerror}",
+                hint="`--shared-dir` names a folder that the nodes share with this host",
+            ) from error
+        try:
+            yield archive
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _cancel(self, name: str) -> None:
         """Give back allocations of our own; that of a job is the user's."""
@@ -262,13 +257,6 @@ def _remove_leftovers(root: Path) -> None:
         with suppress(OSError):
             if time.time() - folder.lstat().st_mtime > _DAY_S:
                 shutil.rmtree(folder, ignore_errors=True)
-
-
-def _unwritable(folder: Path, error: OSError) -> StorageFailed:
-    return StorageFailed(
-        f"{folder} cannot be written: {error.strerror}",
-        hint="`--shared-dir` names a folder that the nodes share with this host",
-    )
 
 
 def _limits_s(nodes: int, timeout_s: float) -> list[float]:
@@ -287,7 +275,6 @@ def _groups(nodes: Sequence[str], most: int) -> list[tuple[str, ...]]:
 
 
 def _said(group: Sequence[str], ended: HeardCommand) -> Iterator[str]:
-    """What srun said, with the name of the node where there is but one and it is not named."""
     for line in ended.stderr.splitlines():
         is_named = len(group) > 1 or words_about(group[0], [line]) is not None
         yield line if is_named else f"{group[0]}: {line}"
@@ -305,7 +292,7 @@ def _options(question: NodeQuestion, name: str, limit_s: float) -> list[str]:
         "reservation": question.reservation,
         "gpus-per-node": question.gpus_per_node,
     }
-    minutes = int(limit_s // _MINUTE_S) + 2
+    minutes = int(limit_s // 60) + 2
     return [
         f"--job-name={name}",
         f"--time={minutes}",

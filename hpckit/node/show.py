@@ -23,7 +23,7 @@ from hpckit.core.text import Line, Style, numbers_shown, visible, wrapped
 from hpckit.node.answers import AlikeNodes
 from hpckit.node.pci_tree import is_nvswitch
 from hpckit.node.title import node_title
-from hpckit.node.topology import NodeTopology, Unknown
+from hpckit.node.topology import NodeTopology
 from hpckit.node.tree_text import tree_lines
 from hpckit.node.words import memory
 
@@ -55,7 +55,7 @@ _SWITCHED: Final = "whether NVLinks go through a switch"
 _OF_GPUS_ALONE: Final = frozenset({"is_gdr", "driver_version", "nvml_version", "gpus"})
 
 
-def unknown_lines(topology: NodeTopology, width: int, command: str) -> list[Line]:
+def _unknown_lines(topology: NodeTopology, width: int, command: str) -> list[Line]:
     """What is not known and why, a line a reason; on a node without GPUs nothing about these.
 
     `command` shows all of it with --json; it may be empty.
@@ -63,7 +63,10 @@ def unknown_lines(topology: NodeTopology, width: int, command: str) -> list[Line
     reasons: dict[str, dict[str, list[str]]] = {}
     for one in topology.unknown:
         if topology.gpus or not topology.pci or one.what not in _OF_GPUS_ALONE:
-            whats = reasons.setdefault(_because(one), {})
+            because = one.because.removeprefix("NVML: ")
+            if one.what == "gpus" and because != one.because:
+                because = f"no driver of NVIDIA answers: {because}"
+            whats = reasons.setdefault(because, {})
             whats.setdefault(one.subject, []).append(one.what)
     lines: list[Line] = []
     for because, whats in list(reasons.items())[:_MOST_UNKNOWN]:
@@ -71,13 +74,6 @@ def unknown_lines(topology: NodeTopology, width: int, command: str) -> list[Line
         lines += labelled("" if lines else "unknown", words, width, Style.FAINT)
     left = len(reasons) - _MOST_UNKNOWN
     return [*lines, *left_lines(left, command)]
-
-
-def _because(one: Unknown) -> str:
-    reason = one.because.removeprefix("NVML: ")
-    if one.what == "gpus" and reason != one.because:
-        return f"no driver of NVIDIA answers: {reason}"
-    return one.because
 
 
 def _known_by_none(whats: Mapping[str, Sequence[str]]) -> list[str]:
@@ -100,7 +96,6 @@ def _sentence(words: Sequence[str], subjects: Sequence[str]) -> str:
 
 
 def _property(what: str, subject: str) -> str:
-    """The words for a field's name, or for several with words between."""
     if what == "gpus" and subject == "GPUs":
         return "GPUs"
     if what == "is_switched":
@@ -116,9 +111,6 @@ def _name(field: str) -> str:
     name = _UNIT.sub("", last)
     words = _NAMES.get(name, name.removeprefix("is_").replace("_", " "))
     return " of ".join((words, *(_name(one) for one in reversed(outer))))
-
-
-# --- A node on one screen: what it is, where its devices sit, what is odd about it.
 
 
 COMMAND: Final = "hpckit inspect"
@@ -140,19 +132,18 @@ def node_lines(
     holds what a terminal hides, as it would not work once escaped.
     """
     width = max(width, _NARROWEST)
-    title = [Line(text=text, style=Style.TITLE) for text in title_texts(topology, width)]
+    *parts, last = node_title(topology)
+    texts = wrapped((*(f"{part} ·" for part in parts), last), width, further="  ")
+    title = [Line(text=text, style=Style.TITLE) for text in texts]
     shown = command if command and visible(command, _LONGEST_LINE) == command else ""
-    notes = [
-        *unknown_lines(topology, width, shown),
-        *node_finding_lines(findings, width, shown),
-    ]
     return [
         *title,
         Line(text=""),
         *tree_lines(topology, width),
         *_besides(topology, width),
         Line(text=""),
-        *notes,
+        *_unknown_lines(topology, width, shown),
+        *node_finding_lines(findings, width, shown),
         *_next(topology, shown),
     ]
 
@@ -162,13 +153,6 @@ def _next(topology: NodeTopology, command: str) -> list[Line]:
         return []
     options = ["--format matrix"] if topology.paths is not None else []
     return next_lines([f"{command} {option}" for option in (*options, "--format svg > node.svg")])
-
-
-def title_texts(topology: NodeTopology, width: int) -> list[str]:
-    """The sentence about a node, in as many lines as it takes."""
-    parts = node_title(topology)
-    joined = (*(f"{part} ·" for part in parts[:-1]), parts[-1])
-    return wrapped(joined, width, further="  ")
 
 
 def _besides(topology: NodeTopology, width: int) -> list[Line]:
@@ -185,9 +169,6 @@ def _besides(topology: NodeTopology, width: int) -> list[Line]:
             kinds.setdefault(f"{kind}memory{size}", []).append(f"NUMA {numa.index}")
     parts += [f"{numbers_shown(names)}: {what}" for what, names in kinds.items()]
     return [Line(text=text) for text in wrapped(tuple(parts), width, between=" · ")]
-
-
-# --- Many nodes: which are alike, what is odd about the others, and who did not answer.
 
 
 _MOST_HOSTS: Final = 60

@@ -27,29 +27,20 @@ _VENDORS: Final = {"GenuineIntel": "Intel", "AuthenticAMD": "AMD"}
 
 def node_title(topology: NodeTopology) -> tuple[str, ...]:
     """The parts of the sentence; what is not known is left out, and what is made up says so."""
+    host, source = topology.host, topology.source.format
+    # That there are no GPUs is known where PCI devices are.
+    no_gpus = "no GPU" if topology.pci and not topology.accelerators else ""
+    driver = host.driver_version
     parts = (
-        _name(topology),
+        visible(host.name or host.product or f"a node, from {_SOURCES.get(source, source)}"),
         _cpus(topology),
-        _gpus(topology.gpus) or _no_gpus(topology),
+        _gpus(topology.gpus) or no_gpus,
         _accelerators(topology),
         _nics(topology.nics),
-        ""
-        if topology.host.driver_version is None
-        else f"driver {visible(topology.host.driver_version, 20)}",
+        "" if driver is None else f"driver {visible(driver, 20)}",
         "synthetic: no real machine" if topology.source.is_synthetic else "",
     )
     return tuple(part for part in parts if part)
-
-
-def _name(topology: NodeTopology) -> str:
-    host = topology.host
-    known = host.name or host.product
-    return visible(known or f"a node, {_source(topology.source.format)}")
-
-
-def _source(name: str) -> str:
-    """Where it is from, for people: the name of the file's format or of the tool."""
-    return f"from {_SOURCES.get(name, name)}"
 
 
 def _cpus(topology: NodeTopology) -> str:
@@ -85,13 +76,7 @@ def _gpus(gpus: tuple[Gpu, ...]) -> str:
     return " + ".join(parts)
 
 
-def _no_gpus(topology: NodeTopology) -> str:
-    """That there are none is known where PCI devices are."""
-    return "no GPU" if topology.pci and not topology.accelerators else ""
-
-
 def _counted(count: int, kind: str, unnamed: str) -> str:
-    """`8 × H100`; of which no more is known than what they are: `8 GPUs`."""
     if kind != unnamed:
         return f"{count} × {kind}"
     return f"{count} {kind}s" if count > 1 else f"1 {kind}"

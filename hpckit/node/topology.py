@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NewType, Protocol
+from typing import Final, NewType
 
 from hpckit.core.fields import InvalidValue
 from hpckit.core.index_list import IndexList, check_cores, check_indices, check_lists
 from hpckit.node.path import PathTable
 from hpckit.node.pci import PciAddress, PciDevice, check_tree
 from hpckit.spec.nic_kind import NicKind
-
-# --- What no node can be: more GPUs than there is room for, two devices of one number.
-
 
 MOST_GPUS: Final = 256
 """Tables of pairs grow with its square; sixteen cards in eight partitions each are half of it."""
@@ -27,61 +24,7 @@ MOST_BYTES_PER_S: Final = 1e14
 """A hundred times what a GPU's links carry together; in Mb/s an int of C holds it, as NCCL's."""
 
 
-class _Numbered(Protocol):
-    @property
-    def index(self) -> int: ...
-
-
-class _Nic(_Numbered, Protocol):
-    @property
-    def rate_bytes_per_s(self) -> float | None: ...
-
-
-class _Numa(_Numbered, Protocol):
-    @property
-    def cpus(self) -> str | None: ...
-
-
-class _Link(Protocol):
-    @property
-    def bandwidth_bytes_per_s(self) -> float | None: ...
-
-
-class _Node(Protocol):
-    """What hpckit.node.topology calls NodeTopology, as far as it is looked at here."""
-
-    @property
-    def numa_nodes(self) -> Sequence[_Numa]: ...
-    @property
-    def gpus(self) -> Sequence[_Numbered]: ...
-    @property
-    def gpu_links(self) -> Sequence[_Link]: ...
-    @property
-    def cpu_links(self) -> Sequence[_Link]: ...
-    @property
-    def nics(self) -> Sequence[_Nic]: ...
-    @property
-    def accelerators(self) -> Sequence[_Numbered]: ...
-    @property
-    def pci(self) -> Sequence[PciDevice]: ...
-
-
-def check_node(node: _Node) -> None:
-    """Raises InvalidValue for a node that none can be."""
-    if len(node.gpus) > MOST_GPUS:
-        raise InvalidValue("gpus", len(node.gpus), f"at most {MOST_GPUS} in one node")
-    _check_numbers("gpus", node.gpus)
-    _check_numbers("nics", node.nics)
-    _check_numbers("accelerators", node.accelerators)
-    _check_numbers("numa_nodes", node.numa_nodes)
-    _check_rates("nics", (nic.rate_bytes_per_s for nic in node.nics))
-    _check_rates("gpu_links", (link.bandwidth_bytes_per_s for link in node.gpu_links))
-    _check_rates("cpu_links", (link.bandwidth_bytes_per_s for link in node.cpu_links))
-    check_lists("numa_nodes", (numa.cpus for numa in node.numa_nodes))
-    check_tree(node.pci)
-
-
-def _check_numbers(key: str, parts: Sequence[_Numbered]) -> None:
+def _check_numbers(key: str, parts: Sequence[Gpu | Nic | Accelerator | NumaNode]) -> None:
     indices = [part.index for part in parts]
     if min(indices, default=0) < 0:
         raise InvalidValue(key, min(indices), "indices from 0 on")
@@ -457,13 +400,27 @@ class NodeTopology:
     disagreements: tuple[Disagreement, ...] = ()
 
     def __post_init__(self) -> None:
-        check_node(self)
+        if len(self.gpus) > MOST_GPUS:
+            raise InvalidValue("gpus", len(self.gpus), f"at most {MOST_GPUS} in one node")
+        _check_numbers("gpus", self.gpus)
+        _check_numbers("nics", self.nics)
+        _check_numbers("accelerators", self.accelerators)
+        _check_numbers("numa_nodes", self.numa_nodes)
+        _check_rates("nics", (nic.rate_bytes_per_s for nic in self.nics))
+        _check_rates("gpu_links", (link.bandwidth_bytes_per_s for link in self.gpu_links))
+        _check_rates("cpu_links", (link.bandwidth_bytes_per_s for link in self.cpu_links))
+        check_lists("numa_nodes", (numa.cpus for numa in self.numa_nodes))
+        check_tree(self.pci)
 
 
-# --- Whether a NIC is up. Source: Linux Documentation/ABI/stable/sysfs-class-infiniband, `state`.
-
-
+# Whether a NIC is up. Source: Linux Documentation/ABI/stable/sysfs-class-infiniband, `state`.
 ACTIVE: Final = "ACTIVE"
+
+
+def port_state(ports: Iterable[NicPort]) -> str | None:
+    """The state of a NIC by its ports: ACTIVE if one is, else that of the first."""
+    states = [port.state for port in ports]
+    return ACTIVE if ACTIVE in states else next(iter(states), None)
 
 
 def is_active(nic: Nic) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, zip_longest
 from typing import Final
 
 from hpckit.core.errors import PlanError
@@ -35,16 +35,12 @@ from hpckit.node.words import (
     slot_name,
 )
 
-# --- A node's paths as a matrix, in the form in which `nvidia-smi topo -m` prints them.
-
-
 _UNKNOWN: Final = "N/A"
 _SELF: Final = {"X": " X"}
 _SYMBOL: Final = {PathKind.NV: "NV#"}
 
 _AFFINITIES: Final = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 _NARROWEST: Final = 6
-_LONGEST_NAME: Final = 256
 
 _MEANING: Final = {
     PathKind.SELF: "the device itself",
@@ -83,14 +79,14 @@ def matrix_text(topology: NodeTopology, *, nccl: bool = False) -> str:
         raise _no_table(topology, "one that does in the words of NCCL" if nccl else "one that does")
     cells = table.nccl if nccl else table.cells
     gpus = {f"GPU{gpu.index}": gpu for gpu in topology.gpus}
-    rows = [("", *map(_name, table.devices), *_AFFINITIES)]
+    rows = [("", *map(_shown, table.devices), *_AFFINITIES)]
     for device, row in zip(table.devices, cells, strict=True):
         words = (_UNKNOWN if cell is None else _SELF.get(cell, cell) for cell in row)
-        rows.append((_name(device), *words, *_affinities(gpus.get(device))))
+        rows.append((_shown(device), *words, *_affinities(gpus.get(device))))
     blocks = [_aligned(rows), ["Legend:", "", *_meanings(cells, nccl=nccl)]]
     listed = frozenset(table.devices)
     names = [
-        f"  {_name(nic.label)}: {_name(nic.name)}"
+        f"  {_shown(nic.label)}: {_shown(nic.name)}"
         for nic in topology.nics
         if nic.label is not None and nic.label in listed
     ]
@@ -109,8 +105,8 @@ def _no_table(topology: NodeTopology, need: str) -> PlanError:
     return PlanError(what, have=have, need=need, hint=hint)
 
 
-def _name(text: str) -> str:
-    return visible(text, _LONGEST_NAME)
+def _shown(name: str) -> str:
+    return visible(name, 256)
 
 
 def _affinities(gpu: Gpu | None) -> tuple[str, ...]:
@@ -124,10 +120,8 @@ def _affinities(gpu: Gpu | None) -> tuple[str, ...]:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    count = len(rows[0])
-    widths = [
-        max(_NARROWEST, *(len(row[at]) for row in rows if at < len(row))) for at in range(count)
-    ]
+    cells = zip_longest(*rows, fillvalue="")
+    widths = [max(_NARROWEST, *map(len, column)) for column in cells]
     return [
         "  ".join(word.ljust(width) for word, width in zip(row, widths, strict=False)).rstrip()
         for row in rows
@@ -135,7 +129,6 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _meanings(cells: Iterable[Iterable[str | None]], *, nccl: bool) -> list[str]:
-    """What the words of a table mean, nearest first."""
     used = {cell for row in cells for cell in row}
     if nccl:
         words = [(str(path), _NCCL_MEANING[path]) for path in NcclPath if path in used]
@@ -147,9 +140,6 @@ def _meanings(cells: Iterable[Iterable[str | None]], *, nccl: bool) -> list[str]
     if None in used:
         words.append((_UNKNOWN, "not known"))
     return [f"  {word:<4} = {meaning}" for word, meaning in words]
-
-
-# --- PCIe links in words: a device's own, and what is slower above it, said once.
 
 
 _SLOW: Final = "(slowest on the way; links slow down when idle)"
@@ -203,15 +193,10 @@ class PcieWays:
 
 
 def _below(branch: Branch) -> list[PciAddress]:
-    found = [device.pci for device in branch.devices() if device.pci is not None]
-    return found + _switches(branch)
-
-
-def _switches(branch: Branch) -> list[PciAddress]:
-    found = []
+    found = [end.pci for end in branch.ends if end.pci is not None]
     for below in branch.branches:
         found += [] if below.bridge is None else [below.bridge.address]
-        found += _switches(below)
+        found += _below(below)
     return found
 
 
@@ -232,27 +217,19 @@ _MOST_PLACES: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
-    """A device's cells; those of one `form` share their columns."""
-
     form: str
     cells: tuple[str, ...]
     style: Style = Style.PLAIN
 
 
 class _Facts:
-    """What rows look up about a node."""
-
     def __init__(self, topology: NodeTopology) -> None:
         self.ways = PcieWays(topology)
         self.reach = gpu_reach(topology)
         self.nearest = nearest_nics(topology)
-        self.gpu_name = _common(gpu_kind(gpu) for gpu in topology.gpus if not gpu.is_hidden)
+        shown = [gpu for gpu in topology.gpus if not gpu.is_hidden]
+        self.has_one_kind = len(set(map(gpu_kind, shown))) == 1
         self.beside_cpu = {link.gpu_index: link.kind for link in topology.cpu_links}
-
-
-def _common(texts: Iterable[str]) -> str | None:
-    found = set(texts)
-    return found.pop() if len(found) == 1 else None
 
 
 def tree_lines(topology: NodeTopology, width: int) -> list[Line]:
@@ -278,7 +255,7 @@ def _with_empty_folded(found: Sequence[Place]) -> list[Place | str]:
 
 
 def _empty_words(topology: NodeTopology) -> tuple[str, ...]:
-    """What is said of a place without devices: nothing if no place is known to have some."""
+    # Nothing is said where no place is known to have some.
     told = topology.pci or topology.gpus or topology.nics or topology.accelerators
     return ("· no devices",) if told else ()
 
@@ -339,17 +316,15 @@ def _gpu_rows(gpus: Sequence[Gpu], place: Place, facts: _Facts) -> list[_Row]:
     for _, group in groupby(gpus, key=alike):
         same = tuple(group)
         name = numbers_shown(f"GPU{figure(gpu.index)}" for gpu in same)
-        one = f"partition {same[0].partition}" if same[0].partition is not None else None
-        shown = replace(same[0], partition=one if len(same) == 1 else _partitions(same))
+        kinds = {gpu.partition or "" for gpu in same}
+        part = None if same[0].partition is None else f"partition {same[0].partition}"
+        if len(same) > 1:
+            part = f"{len(same)} partitions {kinds.pop() if len(kinds) == 1 else ''}".rstrip()
+        shown = replace(same[0], partition=part)
         cells = (name, *_gpu_cells(shown, place, facts))
         is_odd = facts.ways.of_device(same[0].pci)[1] or same[0].is_hidden
         rows.append(_Row(form="gpu", cells=cells, style=Style.WARNING if is_odd else Style.PLAIN))
     return rows
-
-
-def _partitions(gpus: Sequence[Gpu]) -> str:
-    kind = _common(gpu.partition or "" for gpu in gpus)
-    return f"{len(gpus)} partitions" + (f" {kind}" if kind else "")
 
 
 def _gpu_cells(gpu: Gpu, place: Place, facts: _Facts) -> tuple[str, ...]:
@@ -392,16 +367,15 @@ def _reach_words(reach: GpuReach) -> str:
 
 def _nearest_cell(nearest: Nearest) -> str:
     if nearest.kind not in _CLOSE:
-        if not nearest.is_certain:
-            return "nearest NIC not known"
-        return f"no close NIC ({nearest.kind})"
+        far = f"no close NIC ({nearest.kind})"
+        return far if nearest.is_certain else "nearest NIC not known"
     room = _WIDEST_CELL - columns(f"↔  {nearest.kind}")
     return f"↔ {names_within([nic.name for nic in nearest.nics], room)} {nearest.kind}"
 
 
 def _remarks(gpu: Gpu, place: Place, facts: _Facts) -> list[str]:
     remarks = []
-    if facts.gpu_name is None:
+    if not facts.has_one_kind:
         remarks.append(gpu_kind(gpu))
     if gpu.partition is not None:
         remarks.append(visible(gpu.partition, 20))
@@ -427,7 +401,6 @@ def _accelerator_row(one: Accelerator, facts: _Facts) -> _Row:
 
 
 def _nic_rows(nics: Sequence[Nic], facts: _Facts) -> list[_Row]:
-    """A line for NICs of one branch that are alike."""
     groups: dict[tuple[str, ...], list[Nic]] = {}
     for nic in nics:
         groups.setdefault(_nic_cells(nic, facts), []).append(nic)

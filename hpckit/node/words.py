@@ -161,9 +161,6 @@ def cpus_shown(cpus: IndexList, most: int = 26) -> str:
     text = visible(cpus, 2000)
     if len(text) <= most:
         return text
-    try:
-        count = f" ({count_indices(cpus)})"
-    except ValueError:
-        count = ""
+    count = f" ({count_indices(cpus)})"
     head = text[: most - len(count) - 2].rpartition(",")[0] or text[: most - 2]
     return f"{head},…{count}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hpckit.core.index_list import IndexList
 from hpckit.node.path import PathTable
@@ -159,7 +159,6 @@ def with_nic_down(topology: NodeTopology, name: str) -> NodeTopology:
     return replace(topology, nics=nics)
 
 
-# --- paths, from where devices sit ---------------------------------------------------------------
 def paths_by_hand(topology: NodeTopology) -> NodeTopology:
     """The same node with the paths that its tree means: enough for machines as regular as these."""
     devices: tuple[Gpu | Nic, ...] = (*topology.gpus, *topology.nics)
@@ -182,10 +181,8 @@ def paths_by_hand(topology: NodeTopology) -> NodeTopology:
             return "NODE"
         return "PIX" if common == len(one) - 1 == len(other) - 1 else "PXB"
 
-    table = PathTable(
-        devices=tuple(names), cells=tuple(tuple(cell(a, b) for b in devices) for a in devices)
-    )
-    return replace(topology, paths=table)
+    cells = tuple(tuple(cell(a, b) for b in devices) for a in devices)
+    return replace(topology, paths=PathTable(devices=tuple(names), cells=cells))
 
 
 def _where(found: Sequence[Place]) -> dict[object, tuple[object, ...]]:
@@ -194,38 +191,26 @@ def _where(found: Sequence[Place]) -> dict[object, tuple[object, ...]]:
         waiting: list[tuple[tuple[object, ...], Branch]] = [((place.numa_index,), place.root)]
         while waiting:
             at, branch = waiting.pop()
-            for device in (*branch.gpus, *branch.nics):
-                where[device] = at
+            where |= dict.fromkeys(branch.ends, at)
             for below in branch.branches:
                 address = None if below.bridge is None else below.bridge.address
                 waiting.append(((*at, address), below))
     return where
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """A card on a switch: its kind, and the lanes that reach it."""
-
-    class_code: int
-    link: PcieLink
-
-
-def switch(
-    bus: int, parts: Sequence[Slot], *, numa: int, link: PcieLink
-) -> tuple[tuple[PciDevice, ...], tuple[PciAddress, ...]]:
-    """A switch below its root port: its devices for the tree, and the addresses of its cards."""
-    root, up = f"0000:{bus:02x}:01.0", f"0000:{bus + 1:02x}:00.0"
-    devices = [bridge(root, None, link, numa), bridge(up, root, link, numa)]
-    cards = []
-    for at, part in enumerate(parts):
-        port = f"0000:{bus + 2:02x}:{at:02x}.0"
-        card = f"0000:{bus + 3 + at:02x}:00.0"
-        devices += [
-            bridge(port, up, part.link, numa),
-            end_point(card, port, part.class_code, part.link, numa),
-        ]
-        cards.append(PciAddress(card))
-    return tuple(devices), tuple(cards)
+def switches(count: int, classes: Sequence[int], link: PcieLink) -> list[PciDevice]:
+    """Switches below root ports of two sockets, with a card of each class on each switch."""
+    devices = []
+    for at in range(count):
+        bus, numa = 0x10 + 0x10 * at, 2 * at // count
+        root, up = f"0000:{bus:02x}:01.0", f"0000:{bus + 1:02x}:00.0"
+        devices += [bridge(root, None, link, numa), bridge(up, root, link, numa)]
+        for slot, class_code in enumerate(classes):
+            port = f"0000:{bus + 2:02x}:{slot:02x}.0"
+            card = f"0000:{bus + 3 + slot:02x}:00.0"
+            devices.append(bridge(port, up, link, numa))
+            devices.append(end_point(card, port, class_code, link, numa))
+    return devices
 
 
 def nic(index: int, name: str, pci: PciAddress | None, gbit: int, kind: NicKind) -> Nic:

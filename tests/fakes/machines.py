@@ -40,7 +40,6 @@ from tests.fakes.machine_parts import (
     GEN5,
     GIB,
     SYNTHETIC,
-    Slot,
     all_to_all,
     bridge,
     end_point,
@@ -49,7 +48,7 @@ from tests.fakes.machine_parts import (
     nic,
     nvlinks,
     paths_by_hand,
-    switch,
+    switches,
     two_sockets,
     with_nic_down,
 )
@@ -58,10 +57,16 @@ from tests.fakes.machine_parts import (
 def _cards(topology: NodeTopology, name: str, gib: int, nic_like: Nic) -> NodeTopology:
     """The same node, its 3D controllers as GPUs and its network cards as NICs, in tree order."""
     gpus = [one for one in topology.pci if one.class_code == CLASS_3D]
+    cpus = {numa.index: numa.cpus for numa in topology.numa_nodes}
     nets = [one for one in topology.pci if one.class_code in {CLASS_INFINIBAND, CLASS_ETHERNET}]
     return replace(
         topology,
-        gpus=tuple(gpu(at, name, one.address, one.numa_index, gib) for at, one in enumerate(gpus)),
+        gpus=tuple(
+            replace(
+                gpu(at, name, one.address, one.numa_index, gib), cpus=cpus.get(one.numa_index or 0)
+            )
+            for at, one in enumerate(gpus)
+        ),
         nics=tuple(
             replace(nic_like, index=at, name=f"{nic_like.name}{at}", pci=one.address)
             for at, one in enumerate(nets)
@@ -69,35 +74,24 @@ def _cards(topology: NodeTopology, name: str, gib: int, nic_like: Nic) -> NodeTo
     )
 
 
-def _numa_beside_gpus(topology: NodeTopology) -> NodeTopology:
-    cpus = {numa.index: numa.cpus for numa in topology.numa_nodes}
-    gpus = tuple(replace(gpu, cpus=cpus.get(gpu.numa_index or 0)) for gpu in topology.gpus)
-    return replace(topology, gpus=gpus)
-
-
 def dgx_h100() -> NodeTopology:
     """8 GPUs behind 4 NVSwitches, 4 PCIe switches with 2 GPUs and 2 NICs each, 2 storage NICs."""
     link = lanes(GEN5, 16)
-    slots = (Slot(CLASS_3D, link), Slot(CLASS_INFINIBAND, link)) * 2
-    pci = [
-        device
-        for at in range(4)
-        for device in switch(0x10 + 0x10 * at, slots, numa=at // 2, link=link)[0]
-    ]
+    pci = switches(4, (CLASS_3D, CLASS_INFINIBAND) * 2, link)
     for at in range(2):
         root = f"0000:{0x80 + at:02x}:01.0"
         pci += [
             bridge(root, None, lanes(GEN4, 16), at),
             end_point(f"0000:{0x90 + at:02x}:00.0", root, CLASS_INFINIBAND, lanes(GEN4, 16), at),
         ]
-    switches = [
+    nvswitches = [
         end_point(f"0000:{0xA0 + at:02x}:00.0", None, CLASS_OTHER_BRIDGE, lanes(GEN4, 2), 0)
         for at in range(4)
     ]
-    switches = [replace(one, vendor_id=0x10DE) for one in switches]
+    nvswitches = [replace(one, vendor_id=0x10DE) for one in nvswitches]
     node = two_sockets("Intel(R) Xeon(R) Platinum 8480C", "GenuineIntel", 56, 1024)
     node = replace(
-        node, pci=(*pci, *switches), host=Host(name="node012", driver_version="570.124.06")
+        node, pci=(*pci, *nvswitches), host=Host(name="node012", driver_version="570.124.06")
     )
     node = _cards(node, "NVIDIA H100 80GB HBM3", 80, nic(0, "mlx5_", None, 400, NicKind.INFINIBAND))
     storage = {8, 9}
@@ -113,7 +107,7 @@ def dgx_h100() -> NodeTopology:
     )
     links = all_to_all(8, 18, LinkKind.NVLINK, 450 * GB_PER_S, is_switched=True)
     node = replace(node, nics=nics, gpus=gpus, gpu_links=links)
-    return paths_by_hand(_numa_beside_gpus(node))
+    return paths_by_hand(node)
 
 
 def four_gpu_box() -> NodeTopology:
@@ -135,23 +129,17 @@ def four_gpu_box() -> NodeTopology:
     node = two_sockets("AMD EPYC 9354 32-Core Processor", "AuthenticAMD", 32, 384)
     node = replace(node, pci=tuple(pci), host=Host(name="inference-3", driver_version="550.54"))
     node = _cards(node, "NVIDIA L40S", 48, nic(0, "mlx5_", None, 100, NicKind.ROCE))
-    return with_nic_down(paths_by_hand(_numa_beside_gpus(node)), "mlx5_1")
+    return with_nic_down(paths_by_hand(node), "mlx5_1")
 
 
 def sixteen_v100() -> NodeTopology:
     """16 GPUs behind NVSwitches, 8 PCIe switches with 2 GPUs and 5 NICs each."""
-    link = lanes(GEN3, 16)
-    slots = (Slot(CLASS_3D, link),) * 2 + (Slot(CLASS_INFINIBAND, link),) * 5
-    pci = [
-        device
-        for at in range(8)
-        for device in switch(0x10 + 0x10 * at, slots, numa=at // 4, link=link)[0]
-    ]
+    pci = switches(8, (CLASS_3D,) * 2 + (CLASS_INFINIBAND,) * 5, lanes(GEN3, 16))
     node = two_sockets("Intel(R) Xeon(R) Platinum 8168 CPU @ 2.70GHz", "GenuineIntel", 24, 768)
     node = replace(node, pci=tuple(pci), host=Host(name="hgx2-07", driver_version="535.161.08"))
     node = _cards(node, "Tesla V100-SXM3-32GB", 32, nic(0, "mlx5_", None, 100, NicKind.INFINIBAND))
     links = all_to_all(16, 6, LinkKind.NVLINK, 150 * GB_PER_S, is_switched=True)
-    return paths_by_hand(_numa_beside_gpus(replace(node, gpu_links=links)))
+    return paths_by_hand(replace(node, gpu_links=links))
 
 
 def gb200_tray() -> NodeTopology:
@@ -205,55 +193,28 @@ def gb200_tray() -> NodeTopology:
         for gpu in gpus
     )
     node = replace(node, gpus=gpus, gpu_links=links, cpu_links=beside)
-    return paths_by_hand(_numa_beside_gpus(node))
+    return paths_by_hand(node)
 
 
 def mi300x() -> NodeTopology:
     """8 GPUs with XGMI between all pairs and no switch, each on a PCIe switch with its NIC."""
-    link = lanes(GEN5, 16)
-    slots = (Slot(CLASS_3D, link), Slot(CLASS_ETHERNET, link))
-    pci = [
-        device
-        for at in range(8)
-        for device in switch(0x10 + 0x10 * at, slots, numa=at // 4, link=link)[0]
-    ]
+    pci = switches(8, (CLASS_3D, CLASS_ETHERNET), lanes(GEN5, 16))
     node = two_sockets("AMD EPYC 9654 96-Core Processor", "AuthenticAMD", 96, 1152)
     node = replace(node, pci=tuple(pci), host=Host(name="mi300x-01", driver_version="6.12.12"))
     node = _cards(node, "AMD Instinct MI300X OAM", 192, nic(0, "bnxt_re", None, 400, NicKind.ROCE))
     links = all_to_all(8, 1, LinkKind.XGMI, 64 * GB_PER_S, is_switched=False)
-    return paths_by_hand(_numa_beside_gpus(replace(node, gpu_links=links)))
+    return paths_by_hand(replace(node, gpu_links=links))
 
 
 def dgx_1v() -> NodeTopology:
     """8 V100 in a hybrid cube mesh of 1 and 2 NVLinks, 4 PCIe switches with 2 GPUs and a NIC."""
-    link = lanes(GEN3, 16)
-    slots = (Slot(CLASS_3D, link), Slot(CLASS_3D, link), Slot(CLASS_INFINIBAND, link))
-    pci = [
-        device
-        for at in range(4)
-        for device in switch(0x10 + 0x10 * at, slots, numa=at // 2, link=link)[0]
-    ]
+    pci = switches(4, (CLASS_3D, CLASS_3D, CLASS_INFINIBAND), lanes(GEN3, 16))
     node = two_sockets("Intel(R) Xeon(R) CPU E5-2698 v4 @ 2.20GHz", "GenuineIntel", 20, 256)
     node = replace(node, pci=tuple(pci), host=Host(name="dgx1-2", driver_version="450.80.02"))
     node = _cards(node, "Tesla V100-SXM2-32GB", 32, nic(0, "mlx5_", None, 100, NicKind.INFINIBAND))
-    mesh = {
-        (0, 1): 1,
-        (0, 2): 1,
-        (0, 3): 2,
-        (0, 4): 2,
-        (1, 2): 2,
-        (1, 3): 1,
-        (1, 5): 2,
-        (2, 3): 2,
-        (2, 6): 1,
-        (3, 7): 1,
-        (4, 5): 1,
-        (4, 6): 1,
-        (4, 7): 2,
-        (5, 6): 2,
-        (5, 7): 1,
-        (6, 7): 2,
-    }
+    twice = {(0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7)}
+    once = {(0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7)}
+    mesh = {pair: 2 if pair in twice else 1 for pair in sorted(once | twice)}
     links = tuple(
         GpuLink(
             a=a,
@@ -265,7 +226,7 @@ def dgx_1v() -> NodeTopology:
         )
         for (a, b), count in mesh.items()
     )
-    return paths_by_hand(_numa_beside_gpus(replace(node, gpu_links=links)))
+    return paths_by_hand(replace(node, gpu_links=links))
 
 
 def matrix_only() -> NodeTopology:

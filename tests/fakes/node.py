@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 from hpckit.node.path import PathTable
 from hpckit.node.pci import PciAddress, PciDevice, PcieLink
@@ -24,6 +25,8 @@ SOURCE = Source(format="synthetic", is_synthetic=True)
 X16 = PcieLink(speed_gt_per_s=32.0, width=16, max_speed_gt_per_s=32.0, max_width=16)
 CONNECTX_7 = 0x1021
 H100 = 0x2330
+
+Part = TypeVar("Part", Gpu, Nic)
 
 
 def healthy_node(gpus: int = 8) -> NodeTopology:
@@ -149,32 +152,31 @@ def both_ways(*pairs: tuple[int, int], word: str) -> dict[tuple[int, int], str]:
     return {pair: word for a, b in pairs for pair in ((a, b), (b, a))}
 
 
-def change_gpu(topology: NodeTopology, index: int, change: Callable[[Gpu], Gpu]) -> NodeTopology:
+def change_gpu(topology: NodeTopology, index: int, **changes: object) -> NodeTopology:
     """The node with one GPU changed."""
-    gpus = tuple(change(gpu) if gpu.index == index else gpu for gpu in topology.gpus)
-    return dataclasses.replace(topology, gpus=gpus)
+    return dataclasses.replace(topology, gpus=_changed(topology.gpus, index, changes))
 
 
-def change_nic(topology: NodeTopology, index: int, change: Callable[[Nic], Nic]) -> NodeTopology:
+def change_nic(topology: NodeTopology, index: int, **changes: object) -> NodeTopology:
     """The node with one NIC changed."""
-    nics = tuple(change(nic) if nic.index == index else nic for nic in topology.nics)
-    return dataclasses.replace(topology, nics=nics)
+    return dataclasses.replace(topology, nics=_changed(topology.nics, index, changes))
 
 
-def change_device(
-    topology: NodeTopology, address: str, change: Callable[[PciDevice], PciDevice]
-) -> NodeTopology:
+def _changed(parts: tuple[Part, ...], index: int, changes: Mapping[str, Any]) -> tuple[Part, ...]:
+    return tuple(
+        dataclasses.replace(part, **changes) if part.index == index else part for part in parts
+    )
+
+
+def change_device(topology: NodeTopology, address: str, **changes: Any) -> NodeTopology:
     """The node with one PCI device changed."""
-    pci = tuple(change(one) if one.address == address else one for one in topology.pci)
+    pci = tuple(
+        dataclasses.replace(one, **changes) if one.address == address else one
+        for one in topology.pci
+    )
     return dataclasses.replace(topology, pci=pci)
 
 
-def with_health(topology: NodeTopology, index: int, health: GpuHealth) -> NodeTopology:
-    """The node with the health of one GPU."""
-    return change_gpu(topology, index, lambda gpu: dataclasses.replace(gpu, health=health))
-
-
-def narrow(width: int) -> Callable[[PciDevice], PciDevice]:
-    """Makes a device run fewer lanes than it can."""
-    link = dataclasses.replace(X16, width=width)
-    return lambda device: dataclasses.replace(device, link=link)
+def lanes(width: int, **changes: Any) -> PcieLink:
+    """A link that runs fewer lanes than it can."""
+    return dataclasses.replace(X16, width=width, **changes)

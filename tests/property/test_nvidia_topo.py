@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from hpckit.core.errors import ParseError
 from hpckit.core.index_list import IndexList, expand_indices, index_list
-from hpckit.node.capture.nvidia_smi import TOPO_MATRIX_FORMAT, is_topo_matrix, parse_topo_matrix
+from hpckit.node.capture.nvidia_smi import is_topo_matrix, parse_topo_matrix
+from hpckit.node.capture.nvidia_smi_row import TOOL
 from hpckit.node.path import PathTable
 from hpckit.node.topology import Gpu, GpuVendor, Nic, NodeTopology, Source
 from hpckit.node.tree_text import matrix_text
@@ -43,7 +44,7 @@ def nodes(draw: st.DrawFn) -> NodeTopology:
         for place, at in enumerate(nic_ids)
     )
     return NodeTopology(
-        source=Source(format=TOPO_MATRIX_FORMAT),
+        source=Source(format=TOOL),
         gpus=tuple(draw(gpus(at)) for at in gpu_ids),
         nics=nics,
         paths=PathTable(devices=devices, cells=cells, is_recorded=True),

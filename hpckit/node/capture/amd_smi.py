@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
+from itertools import permutations
 from typing import Any, Final
 
 from hpckit.core.errors import ParseError
@@ -33,12 +33,8 @@ from hpckit.node.topology import (
     Unknown,
 )
 
-# --- Matrices of GPUs against GPUs, as rocm-smi and amd-smi print them in blocks of text.
-#
 # Rows are read as words, not by columns, so what a terminal or a web form wrapped is taken too;
 # lines of other programs in between are passed over, and a matrix that lacks a cell is refused.
-
-
 _LONGEST_TITLE: Final = 200
 _NONE: Final = "N/A"
 
@@ -252,7 +248,8 @@ class MatrixReader:
 
 def topology_of(said: GpuMatrices) -> NodeTopology:
     """The node: GPUs, their XGMI links, and the paths as they were printed."""
-    pairs = _pairs(said)
+    ends = permutations(range(len(said.gpus) if said.rows else 0), 2)
+    pairs = {(a, b): _pair(said, a, b) for a, b in ends}
     index = [gpu.index for gpu in said.gpus]
     links = sorted(
         (
@@ -262,7 +259,15 @@ def topology_of(said: GpuMatrices) -> NodeTopology:
         ),
         key=lambda link: (link.a, link.b),
     )
-    paths = _paths(said, pairs) if said.rows else None
+    paths = None
+    if said.rows:
+        numa, at = [gpu.numa_index for gpu in said.gpus], range(len(index))
+        cells = {pair: path_cell(pairs[pair], (numa[pair[0]], numa[pair[1]])) for pair in pairs}
+        paths = PathTable(
+            devices=tuple(f"GPU{number}" for number in index),
+            cells=tuple(tuple(cells.get((a, b), PathKind.SELF) for b in at) for a in at),
+            is_recorded=True,
+        )
     return NodeTopology(
         source=said.source,
         gpus=tuple(sorted(said.gpus, key=lambda gpu: gpu.index)),
@@ -270,11 +275,6 @@ def topology_of(said: GpuMatrices) -> NodeTopology:
         paths=paths,
         unknown=said.unknown + _unknown(said, links, pairs, paths),
     )
-
-
-def _pairs(said: GpuMatrices) -> dict[tuple[int, int], PairReport]:
-    indices = range(len(said.gpus)) if said.rows else range(0)
-    return {(a, b): _pair(said, a, b) for a in indices for b in indices if a != b}
 
 
 def _pair(said: GpuMatrices, a: int, b: int) -> PairReport:
@@ -291,22 +291,6 @@ def _pair(said: GpuMatrices, a: int, b: int) -> PairReport:
         min_mbytes_per_s=int(figures[1]) if figures else None,
         max_mbytes_per_s=int(figures[2]) if figures else None,
         is_p2p={"ENABLED": True, "TRUE": True, "DISABLED": False, "FALSE": False}.get(access),
-    )
-
-
-def _paths(said: GpuMatrices, pairs: Mapping[tuple[int, int], PairReport]) -> PathTable:
-    numa = [gpu.numa_index for gpu in said.gpus]
-    indices = range(len(said.gpus))
-    return PathTable(
-        devices=tuple(f"GPU{gpu.index}" for gpu in said.gpus),
-        cells=tuple(
-            tuple(
-                PathKind.SELF if a == b else path_cell(pairs[a, b], (numa[a], numa[b]))
-                for b in indices
-            )
-            for a in indices
-        ),
-        is_recorded=True,
     )
 
 
@@ -330,27 +314,17 @@ def _unknown(
     return tuple(found)
 
 
-def amd_gpu(index: int) -> Gpu:
-    """A GPU of which only the index is known."""
-    return Gpu(index=index, vendor=GpuVendor.AMD)
-
-
 AMD_SMI: Final = "amd-smi topology"
 
-_TITLES: Final = MappingProxyType(
-    {
-        "ACCESS TABLE": Matrix.ACCESS,
-        "WEIGHT TABLE": Matrix.WEIGHT,
-        "HOPS TABLE": Matrix.HOPS,
-        "LINK TYPE TABLE": Matrix.TYPE,
-        "NUMA BW TABLE": Matrix.BANDWIDTH,
-        "CACHE COHERANCY TABLE": Matrix.OTHER,
-        "CACHE COHERENCY TABLE": Matrix.OTHER,
-        "ATOMICS TABLE": Matrix.OTHER,
-        "DMA TABLE": Matrix.OTHER,
-        "BI-DIRECTIONAL TABLE": Matrix.OTHER,
-    }
-)
+_TITLES: Final = {
+    "ACCESS TABLE": Matrix.ACCESS,
+    "WEIGHT TABLE": Matrix.WEIGHT,
+    "HOPS TABLE": Matrix.HOPS,
+    "LINK TYPE TABLE": Matrix.TYPE,
+    "NUMA BW TABLE": Matrix.BANDWIDTH,
+    **dict.fromkeys(("CACHE COHERANCY TABLE", "CACHE COHERENCY TABLE"), Matrix.OTHER),
+    **dict.fromkeys(("ATOMICS TABLE", "DMA TABLE", "BI-DIRECTIONAL TABLE"), Matrix.OTHER),
+}
 _TITLE = re.compile(r"\s{0,8}([A-Z][A-Z0-9 -]{1,40} TABLE):\s*", re.ASCII)
 _FIRST = re.compile(
     r"^[^\w\n]{0,20}(?:" + "|".join(_TITLES) + r"):[ \r]*\n(?:[ \t]*\r?\n)?"
@@ -363,24 +337,20 @@ _KEYS = re.compile(r'"(?:link_status|link_type|num_hops|hops|weight)"')
 _CSV = re.compile(
     r"^gpu,(?:bdf,)?(?:link_accessibility|weight|hops|link_type|numa_bandwidth)_gpu_", re.MULTILINE
 )
-_OF_LINK: Final = MappingProxyType(
-    {
-        "link_status": Matrix.ACCESS,
-        "weight": Matrix.WEIGHT,
-        "num_hops": Matrix.HOPS,
-        "link_type": Matrix.TYPE,
-        "bandwidth": Matrix.BANDWIDTH,
-    }
-)
-_OF_TABLE: Final = MappingProxyType(
-    {
-        "link_accessibility": Matrix.ACCESS,
-        "weight": Matrix.WEIGHT,
-        "hops": Matrix.HOPS,
-        "link_type": Matrix.TYPE,
-        "numa_bandwidth": Matrix.BANDWIDTH,
-    }
-)
+_OF_LINK: Final = {
+    "link_status": Matrix.ACCESS,
+    "weight": Matrix.WEIGHT,
+    "num_hops": Matrix.HOPS,
+    "link_type": Matrix.TYPE,
+    "bandwidth": Matrix.BANDWIDTH,
+}
+_OF_TABLE: Final = {
+    "link_accessibility": Matrix.ACCESS,
+    "weight": Matrix.WEIGHT,
+    "hops": Matrix.HOPS,
+    "link_type": Matrix.TYPE,
+    "numa_bandwidth": Matrix.BANDWIDTH,
+}
 _GPU_KEY = re.compile(r"gpu_(\d{1,4})", re.ASCII)
 
 
@@ -407,8 +377,11 @@ def parse_amd_smi_topology(text: str) -> NodeTopology:
 
 
 def _of_tables(text: str) -> GpuMatrices:
-    reader = MatrixReader(pasted_lines(text), AMD_SMI, _LABEL, _is_title)
-    labels, rows = reader.read_all(_matrix_of, lambda _: None)
+    lines = pasted_lines(text)
+    reader = MatrixReader(lines, AMD_SMI, _LABEL, lambda line: bool(title_of(line, _TITLE)))
+    labels, rows = reader.read_all(
+        lambda line: _TITLES.get(title_of(line, _TITLE) or ""), lambda _: None
+    )
     return _matrices(tuple(enumerate(labels)), rows)
 
 
@@ -423,14 +396,6 @@ def _matrices(gpus: Sequence[tuple[int, str | None]], rows: Mapping[Matrix, Rows
         rows={matrix: cells for matrix, cells in rows.items() if matrix is not Matrix.OTHER},
         unknown=(Unknown(subject="GPUs", what="numa_index", because=because),),
     )
-
-
-def _is_title(line: str) -> bool:
-    return title_of(line, _TITLE) is not None
-
-
-def _matrix_of(line: str) -> Matrix | None:
-    return _TITLES.get(title_of(line, _TITLE) or "")
 
 
 def _of_csv(text: str) -> GpuMatrices:
@@ -477,7 +442,9 @@ def _of_objects(document: Any, text: str, key: str) -> GpuMatrices:
         if index is None or index in dict(gpus):
             expected = "objects with a 'gpu' each, and its 'links'"
             raise refuse_document(text, key, "the document is no such output", expected, AMD_SMI)
-        gpus.append((index, _bdf(one.get("bdf"))))
+        bdf = one.get("bdf")
+        is_bdf = isinstance(bdf, str) and _LABEL.fullmatch(bdf.strip())
+        gpus.append((index, bdf if is_bdf else None))
         words |= _words_of(one, index)
     if not 0 < len(gpus) <= MOST_GPUS or not words:
         message = f"it tells of {len(gpus)} GPUs, and of {len(words)} links"
@@ -504,13 +471,8 @@ def _words_of(one: Mapping[str, Any], index: int) -> dict[tuple[Matrix, int, int
 
 
 def _index(value: object) -> int | None:
-    """The number of a GPU, as JSON or CSV has it."""
     is_text = isinstance(value, str) and re.fullmatch(r"\d{1,4}", value, re.ASCII)
     if not is_text and (not isinstance(value, int) or isinstance(value, bool)):
         return None
     index = int(str(value)) if is_text else value
     return index if isinstance(index, int) and 0 <= index < MOST_GPUS else None
-
-
-def _bdf(value: object) -> str | None:
-    return value if isinstance(value, str) and _LABEL.fullmatch(value.strip()) else None

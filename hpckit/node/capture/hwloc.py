@@ -1,4 +1,8 @@
-"""What hwloc's XML does not tell of a node, and why."""
+"""hwloc's XML (`lstopo --of xml`) as a topology: schemas 1.x, 2.x and 3.x.
+
+Sources: hwloc, hwloc2.dtd, topology-xml.c; the documentation of 1.11 and 2.x, "Importing and
+exporting topologies from/to XML files".
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from hpckit.core.foreign_text import XmlDocument
-from hpckit.node.capture.hwloc_devices import FoundGpu, accelerators, gpus, links
+from hpckit.node.capture.hwloc_devices import FoundGpu, accelerators, links
+from hpckit.node.capture.hwloc_devices import gpus as found_gpus
 from hpckit.node.capture.hwloc_nics import lost_bridges, nics, pci_devices
 from hpckit.node.capture.hwloc_numa import Places, numa_nodes
 from hpckit.node.capture.hwloc_objects import (
@@ -16,35 +21,35 @@ from hpckit.node.capture.hwloc_objects import (
     package_of_nodes,
     said_of_machine,
 )
-from hpckit.node.topology import GpuVendor, LinkKind, NodeTopology, Source, Unknown
+from hpckit.node.topology import Gpu, GpuVendor, LinkKind, Nic, NodeTopology, Source, Unknown
 
 _SEVERAL = "hwloc records it beside several NUMA nodes, or beside the whole machine"
 
 
-def unknowns(
+def _unknowns(
     tree: HwlocTree, topology: NodeTopology, found: tuple[FoundGpu, ...]
 ) -> tuple[Unknown, ...]:
-    """The reasons of all that is None and would be asked for."""
+    io = (topology.pci, topology.gpus, topology.nics, topology.accelerators)
+    because = "the file holds no I/O devices: lstopo writes all of them with --whole-io"
+    no_io = Unknown(subject="node", what="PCI devices", because=because)
     return (
         *_of_nodes(topology),
         *_of_gpus(topology, found),
         *_of_links(tree, topology),
         *_of_nics(topology),
         *_of_pci(tree, topology),
-        *_of_io(topology),
+        *(() if any(io) else (no_io,)),
     )
 
 
-def _of_io(topology: NodeTopology) -> Iterator[Unknown]:
-    if not (topology.pci or topology.gpus or topology.nics or topology.accelerators):
-        because = "the file holds no I/O devices: lstopo writes all of them with --whole-io"
-        yield Unknown(subject="node", what="PCI devices", because=because)
-
-
-def _lacking(whole: Sequence[str], lack: list[str], what: str, because: str) -> Iterator[Unknown]:
-    """One for each that lacks something; if all do (`whole` begins with their name), one."""
-    subjects = whole[:1] if lack and len(lack) == len(whole) - 1 else lack
-    for subject in subjects:
+def _lacking(
+    parts: Sequence[Gpu] | Sequence[Nic], together: str, what: str, because: str
+) -> Iterator[Unknown]:
+    """One for each that lacks a field; one for all of them `together` if all do."""
+    names = [f"GPU{part.index}" if isinstance(part, Gpu) else part.name for part in parts]
+    fields = zip(names, parts, strict=True)
+    lack = [name for name, part in fields if getattr(part, what) is None]
+    for subject in [together] if lack and len(lack) == len(parts) else lack:
         yield Unknown(subject=subject, what=what, because=because)
 
 
@@ -64,7 +69,6 @@ def _of_nodes(topology: NodeTopology) -> Iterator[Unknown]:
 def _of_gpus(topology: NodeTopology, found: tuple[FoundGpu, ...]) -> Iterator[Unknown]:
     if not found:
         return
-    names = ["GPUs", *(f"GPU{gpu.index}" for gpu in topology.gpus)]
     if not any(one.is_numbered for one in found):
         because = (
             "no device of NVML, CUDA, ROCm SMI or Level Zero is in the file: counted by bus id"
@@ -72,13 +76,11 @@ def _of_gpus(topology: NodeTopology, found: tuple[FoundGpu, ...]) -> Iterator[Un
         yield Unknown(subject="GPUs", what="index", because=because)
     because = "hwloc does not record it"
     yield Unknown(subject="GPUs", what="architecture", because=because)
-    lack = [f"GPU{gpu.index}" for gpu in topology.gpus if gpu.name is None]
-    yield from _lacking(names, lack, "name", "neither a driver nor pci.ids gave the file one")
-    lack = [f"GPU{gpu.index}" for gpu in topology.gpus if gpu.uuid is None]
+    gpus = topology.gpus
+    yield from _lacking(gpus, "GPUs", "name", "neither a driver nor pci.ids gave the file one")
     because = "no NVML, ROCm SMI or Level Zero device in the file says it"
-    yield from _lacking(names, lack, "uuid", because)
-    lack = [f"GPU{gpu.index}" for gpu in topology.gpus if gpu.numa_index is None]
-    yield from _lacking(names, lack, "numa_index", _SEVERAL)
+    yield from _lacking(gpus, "GPUs", "uuid", because)
+    yield from _lacking(gpus, "GPUs", "numa_index", _SEVERAL)
 
 
 def _of_links(tree: HwlocTree, topology: NodeTopology) -> Iterator[Unknown]:
@@ -92,8 +94,7 @@ def _of_links(tree: HwlocTree, topology: NodeTopology) -> Iterator[Unknown]:
                 "schema 1.x holds no links of GPUs" if tree.major == 1 else f"the file has no {of}"
             )
             yield Unknown(subject="GPUs", what="gpu_links", because=why)
-    is_assumed = [link.bandwidth_bytes_per_s is None for link in topology.gpu_links]
-    if any(is_assumed):
+    if any(link.bandwidth_bytes_per_s is None for link in topology.gpu_links):
         because = "hwloc writes one figure for every pair of XGMI: assumed, not measured"
         yield Unknown(subject="GPUs", what="gpu_links.bandwidth_bytes_per_s", because=because)
 
@@ -101,14 +102,12 @@ def _of_links(tree: HwlocTree, topology: NodeTopology) -> Iterator[Unknown]:
 def _of_nics(topology: NodeTopology) -> Iterator[Unknown]:
     if not topology.nics:
         return
-    names = ["NICs", *(nic.name for nic in topology.nics)]
     because = "hwloc records no rates of network devices"
     yield Unknown(subject="NICs", what="rate_bytes_per_s", because=because)
-    lack = [nic.name for nic in topology.nics if nic.numa_index is None]
     if topology.numa_nodes:
-        yield from _lacking(names, lack, "numa_index", _SEVERAL)
-    lack = [nic.name for nic in topology.nics if nic.kind is None]
-    yield from _lacking(names, lack, "kind", "it has no LID, and no PCI class of InfiniBand")
+        yield from _lacking(topology.nics, "NICs", "numa_index", _SEVERAL)
+    because = "it has no LID, and no PCI class of InfiniBand"
+    yield from _lacking(topology.nics, "NICs", "kind", because)
 
 
 def _of_pci(tree: HwlocTree, topology: NodeTopology) -> Iterator[Unknown]:
@@ -119,15 +118,6 @@ def _of_pci(tree: HwlocTree, topology: NodeTopology) -> Iterator[Unknown]:
     if lost:
         because = f"the file leaves out bridges above {len(lost)} of {len(topology.pci)} devices"
         yield Unknown(subject="PCI devices", what="parent", because=because)
-
-
-# --- hwloc's XML (`lstopo --of xml`) as a topology: schemas 1.x, 2.x and 3.x.
-#
-# Sources: hwloc, hwloc2.dtd, topology-xml.c; the documentation of 1.11 and 2.x, "Importing and
-# exporting topologies from/to XML files".
-
-
-FORMAT = "hwloc XML"
 
 
 def is_hwloc_xml(document: XmlDocument) -> bool:
@@ -147,10 +137,11 @@ def parse_hwloc_xml(document: XmlDocument) -> NodeTopology:
     cpu = cpu_topology(tree)
     packages = package_of_nodes(tree, nodes, cpu.packages)
     pci = pci_devices(tree, places)
-    found = gpus(tree, places, pci)
+    found = found_gpus(tree, places, pci)
     between, to_cpus = links(tree, places, found, pci)
+    is_synthetic = said_of_machine(tree, "Backend") == "Synthetic"
     topology = NodeTopology(
-        source=Source(format=FORMAT, is_synthetic=said_of_machine(tree, "Backend") == "Synthetic"),
+        source=Source(format="hwloc XML", is_synthetic=is_synthetic),
         host=host(tree),
         cpu=cpu,
         numa_nodes=tuple(replace(one, package_index=packages.get(one.index)) for one in nodes),
@@ -161,4 +152,4 @@ def parse_hwloc_xml(document: XmlDocument) -> NodeTopology:
         accelerators=accelerators(tree, places, pci),
         pci=pci,
     )
-    return replace(topology, unknown=unknowns(tree, topology, found))
+    return replace(topology, unknown=_unknowns(tree, topology, found))

@@ -108,10 +108,10 @@ def gpus(tree: HwlocTree, places: Places, pci: tuple[PciDevice, ...]) -> tuple[F
             uuid=_uuid(one.os_devices),
             serial=_said(one.os_devices, "NVIDIASerial", "AMDSerial", "LevelZeroSerialNumber"),
             memory_bytes=_memory(tree, one.os_devices),
-            numa_index=places.numa_index(one.device),
+            numa_index=places.of(one.device).numa_index,
             own_numa_index=own_nodes.get(one.pci.address) if one.pci else None,
-            cpus=places.cpus(one.device),
-            memory_numa=places.memory(one.device),
+            cpus=places.of(one.device).cpus,
+            memory_numa=places.of(one.device).memory,
             partition=None if one.partition is None else str(one.partition),
             is_hidden=_is_hidden(one, libraries),
         )
@@ -131,7 +131,7 @@ def accelerators(
             index=index,
             name=device.name or f"{device.vendor_id:04x}:{device.device_id:04x}",
             pci=device.address,
-            numa_index=places.numa_index(one),
+            numa_index=places.of(one).numa_index,
         )
         for index, (one, device) in enumerate(found)
     )
@@ -157,33 +157,28 @@ def _candidates(tree: HwlocTree, pci: tuple[PciDevice, ...]) -> Iterator[_Candid
 def _of_function(
     function: HwlocObject, device: PciDevice, os_devices: tuple[HwlocObject, ...]
 ) -> Iterator[_Candidate]:
-    whole_one = _Candidate(function=function, pci=device, os_devices=os_devices)
-    parts = {
-        int(match[2]): one
-        for one in os_devices
-        if (match := _NUMBERED.fullmatch(one.name)) and match[1] == "rsmi"
-    }
+    whole = _Candidate(function=function, pci=device, os_devices=os_devices)
+    numbers = ((_NUMBERED.fullmatch(one.name), one) for one in os_devices)
+    parts = {int(match[2]): one for match, one in numbers if match and match[1] == "rsmi"}
     if len(parts) <= 1:
-        yield whole_one
+        yield whole
         return
     for at, number in enumerate(sorted(parts)):
-        yield replace(whole_one, os_devices=(parts[number],), partition=at)
+        yield replace(whole, os_devices=(parts[number],), partition=at)
 
 
 def _without_function(os_devices: Iterable[HwlocObject]) -> Iterator[_Candidate]:
     """GPUs of a file that leaves PCI out: those of one library a vendor, as names match no more."""
     numbered = [one for one in os_devices if _NUMBERED.fullmatch(one.name)]
-    libraries = {match[1] for one in numbered if (match := _NUMBERED.fullmatch(one.name))}
+    has_nvml = any(one.name.startswith("nvml") for one in numbered)
     for one in numbered:
-        is_second = one.name.startswith("cuda") and "nvml" in libraries
-        if not is_second:
+        if not (has_nvml and one.name.startswith("cuda")):
             yield _Candidate(function=None, pci=None, os_devices=(one,))
 
 
 def _is_gpu(device: PciDevice, os_devices: tuple[HwlocObject, ...]) -> bool:
-    if any(_NUMBERED.fullmatch(one.name) for one in os_devices):
-        return True
-    return gpu_vendor(device) is not None
+    is_numbered = any(_NUMBERED.fullmatch(one.name) for one in os_devices)
+    return is_numbered or gpu_vendor(device) is not None
 
 
 def _order(one: _Candidate) -> tuple[int, int, str, int]:
@@ -251,13 +246,8 @@ def _rank(name: str) -> int:
     return list(_LIBRARIES).index(match[1]) if match else len(_LIBRARIES)
 
 
-# --- Links between GPUs, and between GPUs and CPUs, from the matrices of hwloc's XML.
-#
 # Sources: hwloc, topology-nvml.c (NVLinkBandwidth: the sum of a figure for each link, in MB/s in
-# one
-# direction, to GPUs, NVSwitches or CPUs) and topology-rsmi.c (XGMIBandwidth, XGMIHops).
-
-
+# one direction, to GPUs, NVSwitches or CPUs) and topology-rsmi.c (XGMIBandwidth, XGMIHops).
 _MB: Final = 1e6
 
 # hwloc's figure for a link of a GPU, by the first PCI device id that no longer has it: NVLink 1 of
@@ -347,7 +337,7 @@ def _cpu_links(rows: _Rows, places: Places, ids: dict[PciAddress, int | None]) -
                 yield CpuLink(
                     gpu_index=gpu.index,
                     kind=LinkKind.NVLINK,
-                    numa_index=places.numa_index(one),
+                    numa_index=places.of(one).numa_index,
                     count=_count(value, gpu, ids),
                     bandwidth_bytes_per_s=_rate(value),
                 )
@@ -357,19 +347,17 @@ def _xgmi(rows: _Rows, hops: _Rows | None) -> Iterator[GpuLink]:
     """Pairs joined by XGMI; figures only where they are not hwloc's constants for all pairs."""
     said = {rows.values[row][column] for row, column, _, _ in rows.pairs()}
     is_assumed = said <= {0, _ASSUMED_XGMI}
-    row_of = {gpu.index: row for row, gpu in hops.gpus.items()} if hops else {}
+    told = hops.pairs() if hops and not is_assumed else ()
+    far = {(a.index, b.index): hops.values[at][to] for at, to, a, b in told} if hops else {}
     for row, column, gpu, other in rows.pairs():
         value = rows.values[row][column]
-        far = None
-        if hops and not is_assumed and {gpu.index, other.index} <= row_of.keys():
-            far = hops.values[row_of[gpu.index]][row_of[other.index]] or None
         if value:
             yield GpuLink(
                 a=gpu.index,
                 b=other.index,
                 kind=LinkKind.XGMI,
                 bandwidth_bytes_per_s=None if is_assumed else _rate(value),
-                hops=far,
+                hops=far.get((gpu.index, other.index)) or None,
             )
 
 

@@ -7,6 +7,7 @@ hwloc_distances_s: a latency is relative to `latency_base`.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,7 +33,6 @@ class Matrix:
     A key is an object's `gp_index`, or its `os_index` where `is_by_os_index`.
     """
 
-    element: Element
     keys: tuple[int, ...]
     is_by_os_index: bool
     rows: tuple[tuple[int, ...], ...]
@@ -91,7 +91,6 @@ def _read(tree: HwlocTree, element: Element) -> Matrix:
         message = f"{len(keys)} indexes and {len(values)} values of {count} objects"
         raise tree.document.refuse(element, message, "an index an object and a value a pair")
     return Matrix(
-        element=element,
         keys=keys,
         is_by_os_index=element.get("indexing") == "os",
         rows=tuple(values[at : at + count] for at in range(0, len(values), count)),
@@ -116,22 +115,20 @@ def _by_node(tree: HwlocTree, found: Matrix) -> dict[int, dict[int, int]]:
     nodes = [node_index(tree.document, one.element) for one in objects if one] or list(found.keys)
     if len(nodes) != len(found.keys):
         return {}
-    return {
-        node: dict(zip(nodes, row, strict=True))
-        for node, row in zip(nodes, found.rows, strict=True)
-    }
+    return _square(nodes, [value for row in found.rows for value in row])
+
+
+def _square(nodes: Sequence[int], values: Sequence[int]) -> dict[int, dict[int, int]]:
+    count = len(nodes)
+    rows = (values[at : at + count] for at in range(0, len(values), count))
+    return {node: dict(zip(nodes, row, strict=True)) for node, row in zip(nodes, rows, strict=True)}
 
 
 def _first_schema(tree: HwlocTree) -> dict[int, dict[int, int]]:
     nodes = [node_index(tree.document, one.element) for one in tree.of(Kind.NUMA)]
     for element in tree.machine.element.of("distances"):
         if whole(tree.document, element, "nbobjs") == len(nodes):
-            values = _latencies(tree, element, len(nodes))
-            rows = [values[at : at + len(nodes)] for at in range(0, len(values), len(nodes))]
-            return {
-                node: dict(zip(nodes, row, strict=True))
-                for node, row in zip(nodes, rows, strict=True)
-            }
+            return _square(nodes, _latencies(tree, element, len(nodes)))
     return {}
 
 

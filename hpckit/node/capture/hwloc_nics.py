@@ -24,7 +24,7 @@ from hpckit.node.pci import (
     PcieLink,
 )
 from hpckit.node.pci_tree import AMAZON, CRAY, GOOGLE, NVSWITCH, is_virtual_nic
-from hpckit.node.topology import ACTIVE, Nic, NicPort
+from hpckit.node.topology import ACTIVE, Nic, NicPort, port_state
 from hpckit.spec.nic_kind import NicKind
 
 _BITS_SINCE: Final = 3
@@ -66,10 +66,11 @@ def nics(tree: HwlocTree, places: Places, pci: tuple[PciDevice, ...]) -> tuple[N
     for one in tree.of(Kind.OS):
         if _is_network(tree, one):
             groups.setdefault(id(one.card or one), []).append(one)
-    found: list[Nic] = []
-    for group in groups.values():
-        device = functions.get(id(group[0].card))
-        found.extend(_of_function(tree, places, device, group))
+    found = [
+        nic
+        for group in groups.values()
+        for nic in _of_function(tree, places, functions.get(id(group[0].card)), group)
+    ]
     found.sort(key=lambda nic: (nic.kind is NicKind.ETHERNET, natural_order(nic.name)))
     return tuple(replace(nic, index=index) for index, nic in enumerate(found))
 
@@ -78,7 +79,7 @@ def _of_function(
     tree: HwlocTree, places: Places, device: PciDevice | None, group: list[HwlocObject]
 ) -> Iterable[Nic]:
     rdma = [one for one in group if _is_rdma(tree, one)]
-    netdevs = [one for one in group if not _is_rdma(tree, one)]
+    netdevs = [one for one in group if one not in rdma]
     for at, one in enumerate(rdma):
         yield _nic(tree, places, device, one, netdevs if at == 0 else [])
     for one in () if rdma else netdevs:
@@ -94,14 +95,13 @@ def _nic(
 ) -> Nic:
     ports = _ports(tree, one)
     kind = _kind(tree, device, one, netdevs)
-    active = next((port.state for port in ports if port.state == ACTIVE), None)
     return Nic(
         index=0,
         name=one.name,
         kind=kind,
         pci=device.address if device else None,
-        numa_index=places.numa_index(one),
-        state=active or (ports[0].state if ports else None),
+        numa_index=places.of(one).numa_index,
+        state=port_state(ports),
         link_layer=_LAYERS.get(kind) if kind else None,
         ports=ports,
         netdevs=tuple(sorted((netdev.name for netdev in netdevs), key=natural_order)),
@@ -184,12 +184,8 @@ def _is_rdma(tree: HwlocTree, one: HwlocObject) -> bool:
     return bool(number & _OPENFABRICS_BIT) if tree.major >= _BITS_SINCE else number == _OPENFABRICS
 
 
-# --- The PCI tree of hwloc's XML.
-#
 # Source: hwloc, topology-xml.c (how pci_busid, pci_type, bridge_pci are written) and misc.h,
 # hwloc__pci_link_speed (what pci_link_speed is).
-
-
 _TYPE: Final = re.compile(
     r"([0-9a-f]{4}) \[([0-9a-f]{4}):([0-9a-f]{4})\] \[([0-9a-f]{4}):([0-9a-f]{4})\]"
     r" [0-9a-f]{2}(?: [0-9a-f]{2})?",
@@ -214,16 +210,14 @@ def pci_devices(tree: HwlocTree, places: Places) -> tuple[PciDevice, ...]:
 
     Of a link hwloc keeps speed times width: 15.75 GB/s are 16 lanes at 8 GT/s, or 8 at 16.
     """
-    seen: set[PciAddress] = set()
-    found: list[PciDevice] = []
+    found: dict[PciAddress, PciDevice] = {}
     for one in tree.of(Kind.PCI):
         device = _device(tree, places, one)
-        if device.address in seen:
+        if device.address in found:
             message = f"PCI function {device.address} twice"
             raise tree.document.refuse(one.element, message, "each function once")
-        seen.add(device.address)
-        found.append(device)
-    return tuple(found)
+        found[device.address] = device
+    return tuple(found.values())
 
 
 def lost_bridges(tree: HwlocTree) -> tuple[HwlocObject, ...]:
@@ -255,15 +249,13 @@ def _device(tree: HwlocTree, places: Places, one: HwlocObject) -> PciDevice:
         device_id=ids.device,
         subsystem_vendor_id=ids.subsystem_vendor,
         subsystem_device_id=ids.subsystem_device,
-        name=info(one.element, "PCIDevice") or one.name or _nvswitch(one),
-        numa_index=places.numa_index(one),
+        # NVML says what an NVSwitch is (topology-nvml.c), also of one without numbers.
+        name=info(one.element, "PCIDevice")
+        or one.name
+        or (NVSWITCH if one.element.get("subtype") == NVSWITCH else None),
+        numa_index=places.of(one).numa_index,
         link=PcieLink(bandwidth_bytes_per_s=speed * _GB) if speed else None,
     )
-
-
-def _nvswitch(one: HwlocObject) -> str | None:
-    """Hwloc has NVML say what an NVSwitch is (topology-nvml.c), also of one without numbers."""
-    return NVSWITCH if one.element.get("subtype") == NVSWITCH else None
 
 
 def _ids(tree: HwlocTree, one: HwlocObject) -> _Ids:

@@ -30,7 +30,9 @@ _KINDS: Final = {
 }
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
+    """The NUMA node, the CPUs and the NUMA nodes beside a device, those without CPUs too."""
+
     numa_index: int | None
     cpus: IndexList | None
     memory: IndexList | None
@@ -43,35 +45,28 @@ class Places:
         self._tree = tree
         self._nodes = {node.index for node in nodes}
         self._with_cpus = {node.index for node in nodes if node.cpus}
-        self._known: dict[int, _Place] = {}
+        self._known: dict[int, Place] = {}
 
-    def numa_index(self, device: HwlocObject) -> int | None:
-        """The one node whose CPUs are beside a device; None if there are several, or none."""
-        return self._of(device).numa_index
+    def of(self, device: HwlocObject) -> Place:
+        """The place of a device.
 
-    def cpus(self, device: HwlocObject) -> IndexList | None:
-        """The CPUs beside a device; None if it is put beside a whole machine of several nodes."""
-        return self._of(device).cpus
-
-    def memory(self, device: HwlocObject) -> IndexList | None:
-        """The NUMA nodes beside a device, those without CPUs included, where its CPUs are known."""
-        return self._of(device).memory
-
-    def _of(self, device: HwlocObject) -> _Place:
+        Its `numa_index` is that of the one node whose CPUs are beside it, None if there are
+        several or none; a device beside a whole machine of several nodes has none of the three.
+        """
         key = id(device.place)
         if key not in self._known:
             self._known[key] = self._read(device.place)
         return self._known[key]
 
-    def _read(self, place: HwlocObject) -> _Place:
+    def _read(self, place: HwlocObject) -> Place:
         document = self._tree.document
         nodes = (members(document, place.element, "nodeset") or frozenset()) & self._nodes
         candidates = nodes & self._with_cpus or nodes
         numa_index = next(iter(candidates)) if len(candidates) == 1 else None
         cpus = members(document, place.element, "cpuset")
         if place is self._tree.machine and numa_index is None:
-            return _Place(None, None, None)
-        return _Place(
+            return Place(None, None, None)
+        return Place(
             numa_index,
             None if cpus is None else index_list(cpus),
             index_list(nodes) if nodes else None,
@@ -118,13 +113,10 @@ def numa_kind(node: HwlocObject) -> NumaKind | None:
 def _owned(tree: HwlocTree, found: dict[int, HwlocObject]) -> dict[int, IndexList | None]:
     taken: set[int] = set()
     owned: dict[int, IndexList | None] = {}
-    for number in sorted(found, key=lambda at: (_comes_later(found[at]), at)):
+    first = {None, NumaKind.DRAM}
+    for number in sorted(found, key=lambda at: (numa_kind(found[at]) not in first, at)):
         cpus = members(tree.document, found[number].element, "cpuset")
         is_shared = cpus is not None and not taken.isdisjoint(cpus)
         owned[number] = None if cpus is None else index_list(() if is_shared else cpus)
         taken |= cpus or frozenset()
     return owned
-
-
-def _comes_later(node: HwlocObject) -> bool:
-    return numa_kind(node) not in {None, NumaKind.DRAM}

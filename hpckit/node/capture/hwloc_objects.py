@@ -23,11 +23,7 @@ from hpckit.core.index_list import (
 from hpckit.node.pci import ADDRESS_EXPECTED, PciAddress, pci_address
 from hpckit.node.topology import CpuPackage, CpuTopology, Host, L3Group, NumaNode
 
-# --- The values of hwloc's XML: numbers, masks of CPUs and nodes, sizes, and infos by name.
-#
 # Source: hwloc, hwloc2.dtd and topology-xml.c, which writes them.
-
-
 _WHOLE: Final = re.compile(r"\d{1,20}", re.ASCII)
 _DECIMAL: Final = re.compile(r"\d{1,20}(?:\.\d{0,20})?", re.ASCII)
 _KIBIBYTES: Final = re.compile(r"(\d{1,20})(?:KiB)?", re.ASCII)
@@ -222,7 +218,7 @@ def _major(document: XmlDocument) -> int:
     if version is None:
         return 1
     match = _VERSION.fullmatch(version)
-    if document.root.tag != "topology" or match is None:
+    if match is None:
         said = f"the schema's version is {version[:20]!r}"
         raise document.refuse(document.root, said, f"hwloc's XML of a version up to {_NEWEST}.x")
     return int(match[1])
@@ -231,7 +227,7 @@ def _major(document: XmlDocument) -> int:
 def _machine(document: XmlDocument) -> Element:
     roots = list(document.root.of("object"))
     kinds = [_KINDS.get((one.get("type") or "").lower()) for one in roots]
-    if document.root.tag != "topology" or kinds != [Kind.MACHINE]:
+    if kinds != [Kind.MACHINE]:
         shown = roots[0] if roots else document.root
         message = f"{len(roots)} objects at the top" if len(roots) != 1 else "no Machine at the top"
         raise document.refuse(shown, message, "one Machine in <topology>")
@@ -279,12 +275,8 @@ def _bridge(document: XmlDocument, element: Element) -> Kind:
     return Kind.PCI if match[1] == "1" else Kind.HOST_BRIDGE
 
 
-# --- Host, CPUs and packages of hwloc's XML.
-#
 # Sources: hwloc's documentation, "Normal attributes" and "Custom string infos"; in 3.x what was
 # said of the machine is said of the topology.
-
-
 # The DMI names that hypervisors give to their machines.
 _VIRTUAL_PRODUCTS: Final = (
     *("Virtual Machine", "KVM", "VirtualBox", "HVM domU", "OpenStack", "Google Compute Engine"),
@@ -333,28 +325,21 @@ def cpu_topology(tree: HwlocTree) -> CpuTopology:
         packages=tuple(
             CpuPackage(
                 index=index,
-                cpus=_cpus(tree, one, "cpuset"),
+                cpus=_list(tree, one),
                 model=info(one.element, "CPUModel"),
                 cores=of_package[id(one)] or None,
             )
             for index, one in package_indices(tree, packages)
         ),
         l3=tuple(
-            L3Group(
-                cpus=index_list(cpus),
-                size_bytes=whole(tree.document, one.element, "cache_size") or None,
-            )
+            L3Group(cpus=cpus, size_bytes=whole(tree.document, one.element, "cache_size") or None)
             for one in tree.of(Kind.L3)
-            if (cpus := members(tree.document, one.element, "cpuset"))
+            if (cpus := _list(tree, one))
         ),
         cores=len(cores) or None,
-        core_cpus=tuple(
-            index_list(cpus)
-            for one in cores
-            if (cpus := members(tree.document, one.element, "cpuset"))
-        ),
-        cpus=_cpus(tree, tree.machine, "cpuset"),
-        allowed=_cpus(tree, tree.machine, "allowed_cpuset"),
+        core_cpus=tuple(cpus for one in cores if (cpus := _list(tree, one))),
+        cpus=_list(tree, tree.machine),
+        allowed=_list(tree, tree.machine, "allowed_cpuset"),
     )
 
 
@@ -409,6 +394,6 @@ def _number(text: str | None) -> int | None:
     return int(text) if text and _CPUID.fullmatch(text) else None
 
 
-def _cpus(tree: HwlocTree, one: HwlocObject, name: str) -> IndexList | None:
+def _list(tree: HwlocTree, one: HwlocObject, name: str = "cpuset") -> IndexList | None:
     found = members(tree.document, one.element, name)
     return None if found is None else index_list(found)

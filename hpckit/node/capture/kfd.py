@@ -10,7 +10,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Final
 
 from hpckit.core.errors import ParseError
@@ -35,12 +34,8 @@ from hpckit.node.topology import (
     Unknown,
 )
 
-# --- The files below /sys/class/kfd/kfd/topology as nodes with properties, memory and links.
-#
 # Sources: Linux drivers/gpu/drm/amd/amdkfd/kfd_topology.c (node_show, mem_show, iolink_show) and
 # kfd_crat.h (types and flags of links, types of heaps). The standard library only: a job reads it.
-
-
 KFD_ROOT: Final = "sys/class/kfd/kfd/topology"
 
 KFD_PATTERNS: Final = tuple(
@@ -103,6 +98,11 @@ class KfdNode:
         """A property; 0, KFD's own word for nothing, if it is not there."""
         return self.properties.get(name, 0)
 
+    @property
+    def gpu_memory_bytes(self) -> int | None:
+        """The GPU's own memory."""
+        return self.bytes_of(HEAPS_OF_GPU) or self.get("local_mem_size") or None
+
     def bytes_of(self, heaps: frozenset[int]) -> int | None:
         """The memory of these heaps; None if there is no bank of them."""
         sizes = [one.get("size_in_bytes", 0) for one in self.banks if one.get("heap_type") in heaps]
@@ -124,7 +124,6 @@ def kfd_nodes(tree: FileTree, root: str) -> list[KfdNode]:
 
 
 def _files(tree: FileTree, root: str) -> Iterator[tuple[str, int, str]]:
-    """The files of nodes: their path, the node's number, and the path below its folder."""
     folder = f"{root.strip('/')}/nodes/".lstrip("/")
     for path in sorted(path for path in tree.texts if path.startswith(folder)):
         match = _NODE.fullmatch(path, len(folder))
@@ -136,26 +135,22 @@ def _take(node: KfdNode, name: str, path: str, text: str) -> None:
     part = _OF_NODE.fullmatch(name)
     text = text.rstrip("\0")  # GNU tar fills a file of sysfs up to the size that stat gives
     if name == "properties":
-        node.properties = properties(path, text)
+        node.properties = _properties(path, text)
     elif name == "name":
         node.name = text.strip()[:100] or None
     elif part and part["kind"] == "mem_banks":
-        node.banks.append(properties(path, text))
+        node.banks.append(_properties(path, text))
     elif part:
         links = node.io_links if part["kind"] == "io_links" else node.p2p_links
-        link = properties(path, text)
+        link = _properties(path, text)
+        if link and not {"node_to", "type"} <= link.keys():
+            line, expected = text.split("\n", 1)[0], "type and node_to"
+            raise _refusal(path, 1, line, "a link without an end", expected)
         if link:
-            links[_peer(path, text, link)] = link
+            links[link["node_to"]] = link
 
 
-def _peer(path: str, text: str, link: Properties) -> int:
-    if "node_to" not in link or "type" not in link:
-        raise _refusal(path, 1, text.split("\n", 1)[0], "a link without an end", "type and node_to")
-    return link["node_to"]
-
-
-def properties(path: str, text: str) -> Properties:
-    """The numbers of a file of KFD, a name and a number a line. Raises ParseError."""
+def _properties(path: str, text: str) -> Properties:
     found: dict[str, int] = {}
     for line_no, line in enumerate(text.split("\n"), 1):
         stripped = line.strip()
@@ -177,33 +172,27 @@ def is_kfd_file(path: str) -> bool:
     return path.rpartition("/")[2] in _NAMES
 
 
-# --- What the numbers of KFD stand for: architectures, PCI addresses, products.
-#
 # Sources: Linux drivers/gpu/drm/amd/amdkfd/kfd_device.c (gfx_target_version), kfd_topology.c
 # kfd_topology_add_device (location_id), pci.ids (products of vendor 1002).
-
-
-_PRODUCTS: Final = MappingProxyType(
-    {
-        0x6860: "Instinct MI25",
-        0x66A1: "Radeon Pro VII / Instinct MI50",
-        0x738C: "Instinct MI100",
-        0x738E: "Instinct MI100",
-        0x7408: "Instinct MI250X",
-        0x740C: "Instinct MI250X / MI250",
-        0x740F: "Instinct MI210",
-        0x74A0: "Instinct MI300A",
-        0x74A1: "Instinct MI300X",
-        0x74A2: "Instinct MI308X",
-        0x74A5: "Instinct MI325X",
-        0x74A9: "Instinct MI300X HF",
-        0x74B5: "Instinct MI300X VF",
-        0x74B9: "Instinct MI325X VF",
-        0x74BD: "Instinct MI300X HF",
-        0x75A0: "Instinct MI350X",
-        0x75A3: "Instinct MI355X",
-    }
-)
+_PRODUCTS: Final = {
+    0x6860: "Instinct MI25",
+    0x66A1: "Radeon Pro VII / Instinct MI50",
+    0x738C: "Instinct MI100",
+    0x738E: "Instinct MI100",
+    0x7408: "Instinct MI250X",
+    0x740C: "Instinct MI250X / MI250",
+    0x740F: "Instinct MI210",
+    0x74A0: "Instinct MI300A",
+    0x74A1: "Instinct MI300X",
+    0x74A2: "Instinct MI308X",
+    0x74A5: "Instinct MI325X",
+    0x74A9: "Instinct MI300X HF",
+    0x74B5: "Instinct MI300X VF",
+    0x74B9: "Instinct MI325X VF",
+    0x74BD: "Instinct MI300X HF",
+    0x75A0: "Instinct MI350X",
+    0x75A3: "Instinct MI355X",
+}
 # Releases of the driver write the partition there, or into the three bits of the function.
 _PARTITION_SHIFT: Final = 28
 _FUNCTION_BITS: Final = 0b111
@@ -217,11 +206,6 @@ def architecture(gfx_target_version: int) -> str | None:
     major, rest = divmod(gfx_target_version, _MAJOR)
     minor, stepping = divmod(rest, _MINOR)
     return f"gfx{major}{minor:x}{stepping:x}"
-
-
-def product(vendor_id: int, device_id: int) -> str | None:
-    """What AMD sells a PCI device as; None for one that is not in this short list."""
-    return _PRODUCTS.get(device_id) if vendor_id == AMD else None
 
 
 def slot_of(domain: int, location_id: int) -> tuple[int, int]:
@@ -244,7 +228,6 @@ def bus_address(domain: int, location_id: int) -> PciAddress:
     return PciAddress(f"{domain & 0xFFFFFFFF:04x}:{bus:02x}:{device:02x}.{function}")
 
 
-FORMAT: Final = "/sys/class/kfd"
 _LOCAL_DISTANCE: Final = 10
 
 
@@ -259,12 +242,13 @@ def parse_kfd(tree: FileTree, root: str = KFD_ROOT) -> NodeTopology:
     """
     nodes = kfd_nodes(tree, root)
     cpus = [node for node in nodes if node.is_cpu]
-    gpus = sorted((node for node in nodes if node.is_gpu), key=_place)
+    gpus = [node for node in nodes if node.is_gpu]
+    gpus.sort(key=lambda node: slot_of(node.get("domain"), node.get("location_id")))
     numa = {node.index: index for index, node in enumerate(cpus)}
     indices = {node.index: index for index, node in enumerate(gpus)}
     links = _gpu_links(gpus, indices)
     return NodeTopology(
-        source=Source(format=FORMAT),
+        source=Source(format="/sys/class/kfd"),
         cpu=CpuTopology(vendor=_cpu_vendor(cpus)),
         numa_nodes=tuple(_numa_node(node, numa[node.index], cpus) for node in cpus),
         gpus=_with_partitions(gpus, [_gpu(node, indices[node.index], numa) for node in gpus]),
@@ -272,10 +256,6 @@ def parse_kfd(tree: FileTree, root: str = KFD_ROOT) -> NodeTopology:
         cpu_links=tuple(link for node in gpus for link in _cpu_links(node, indices, numa)),
         unknown=(*_unknown(nodes, gpus), *unknown_of_links(links, because="KFD gives 0 for it")),
     )
-
-
-def _place(node: KfdNode) -> tuple[tuple[int, int], int]:
-    return slot_of(node.get("domain"), node.get("location_id")), node.index
 
 
 def _cpu_vendor(cpus: Sequence[KfdNode]) -> str | None:
@@ -304,22 +284,19 @@ def _numa_node(node: KfdNode, index: int, cpus: Sequence[KfdNode]) -> NumaNode:
 
 def _gpu(node: KfdNode, index: int, numa: Mapping[int, int]) -> Gpu:
     unique_id = node.get("unique_id")
-    gfx = architecture(node.get("gfx_target_version"))
+    # Else the driver's name for the chip, such as `vega20`; newer ones have none.
+    codename = None if node.name == "ip discovery" else node.name
+    sold_as = _PRODUCTS.get(node.get("device_id")) if node.get("vendor_id") == AMD else None
     return Gpu(
         index=index,
-        name=product(node.get("vendor_id"), node.get("device_id")) or _codename(node),
+        name=sold_as or codename,
         vendor=GpuVendor.AMD,
         pci=bus_address(node.get("domain"), node.get("location_id")),
         uuid=GpuUuid(f"GPU-{unique_id:016x}") if unique_id else None,
-        architecture=gfx,
-        memory_bytes=node.bytes_of(HEAPS_OF_GPU) or node.get("local_mem_size") or None,
+        architecture=architecture(node.get("gfx_target_version")),
+        memory_bytes=node.gpu_memory_bytes,
         numa_index=_nearest(node, numa),
     )
-
-
-def _codename(node: KfdNode) -> str | None:
-    """The driver's name for the chip, such as `vega20`; newer ones have none."""
-    return node.name if node.name != "ip discovery" else None
 
 
 def _nearest(node: KfdNode, numa: Mapping[int, int]) -> int | None:
@@ -382,14 +359,9 @@ def _gpu_links(gpus: Sequence[KfdNode], indices: Mapping[int, int]) -> tuple[Gpu
         for (a, b), one in sorted(reports.items())
         if one.kind is LinkKind.XGMI and (a < b or (b, a) not in reports)
     ]
-    return tuple(_told_by_architecture(gpus, _ordered(links)))
-
-
-def _ordered(links: Sequence[GpuLink]) -> list[GpuLink]:
-    return sorted(
-        (replace(link, a=min(link.a, link.b), b=max(link.a, link.b)) for link in links),
-        key=lambda link: (link.a, link.b),
-    )
+    links = [replace(link, a=min(link.a, link.b), b=max(link.a, link.b)) for link in links]
+    links.sort(key=lambda link: (link.a, link.b))
+    return tuple(_told_by_architecture(gpus, links))
 
 
 def _told_by_architecture(gpus: Sequence[KfdNode], links: Sequence[GpuLink]) -> list[GpuLink]:
@@ -443,13 +415,9 @@ def _unknown(nodes: Sequence[KfdNode], gpus: Sequence[KfdNode]) -> list[Unknown]
     if gpus and not any(node.get("gfx_target_version") for node in gpus):
         because = "the kernel is too old to give gfx_target_version"
         found.append(Unknown(subject="GPUs", what="architecture", because=because))
-    if gpus and not any(_gpu_memory(node) for node in gpus):
+    if gpus and not any(node.gpu_memory_bytes for node in gpus):
         because = "no mem_banks were captured"
         found.append(Unknown(subject="GPUs", what="memory_bytes", because=because))
     because = "KFD tells which NUMA node a GPU is with, not which PCIe bridges it shares"
     found.append(Unknown(subject="GPUs", what="paths over PCIe", because=because))
     return found
-
-
-def _gpu_memory(node: KfdNode) -> int | None:
-    return node.bytes_of(HEAPS_OF_GPU) or node.get("local_mem_size") or None

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 from hpckit.core.foreign_text import Element, XmlDocument
-from hpckit.core.index_list import MOST_INDICES, IndexList, index_list
-from hpckit.node.capture.nccl_xml_devices import Devices, read_devices, read_links
+from hpckit.core.index_list import MOST_INDICES, index_list
+from hpckit.node.capture.nccl_xml_devices import read_devices, read_links
 from hpckit.node.capture.nccl_xml_values import NcclAttributes
 from hpckit.node.topology import CpuTopology, NodeTopology, NumaNode, Source, Unknown
 
@@ -31,6 +31,11 @@ _PLACES: Final = {
 _FAMILY_MORE: Final = 0xF
 _MOST_FAMILY: Final = 0xFFF
 _MOST_DISPLAYED: Final = _FAMILY_MORE + 0xFF
+
+
+_NEVER: Final = "NCCL's topology file does not hold it"
+_NEVER_GPUS: Final = Unknown(subject="GPUs", what="name, uuid, memory_bytes", because=_NEVER)
+_NEVER_NICS: Final = Unknown(subject="NICs", what="state, link_layer", because=_NEVER)
 
 
 def is_nccl_xml(document: XmlDocument) -> bool:
@@ -60,7 +65,13 @@ def parse_nccl_xml(document: XmlDocument) -> NodeTopology:
         nics=tuple(devices.nics),
         accelerators=tuple(devices.accelerators),
         pci=tuple(devices.pci.values()),
-        unknown=(*unknown, *devices.unknown, *links.unknown, *_never_told(devices)),
+        unknown=(
+            *unknown,
+            *devices.unknown,
+            *links.unknown,
+            *((_NEVER_GPUS,) if devices.gpus else ()),
+            *((_NEVER_NICS,) if devices.nics else ()),
+        ),
     )
 
 
@@ -116,25 +127,17 @@ def _cpu(cpus: list[Element], attributes: NcclAttributes) -> CpuTopology:
         told = (attributes.integer(cpu, name, least=-1, most=_MOST_FAMILY) for cpu in cpus)
         return next((value for value in told if value is not None and value >= 0), None)
 
+    # NCCL puts the extended family four bits up (ncclTopoGetXmlFromCpu); CPUID's users add it to a
+    # family of 15 (leaf 1). What is neither is not known.
     family = number("familyid")
+    if family is not None and family >> 4 and family & 0xF == _FAMILY_MORE:
+        family = _FAMILY_MORE + (family >> 4)
     return CpuTopology(
         arch=text("arch"),
         vendor=text("vendor"),
-        family=None if family is None else _display_family(family),
+        family=None if family is None or family > _MOST_DISPLAYED else family,
         model_number=number("modelid"),
     )
-
-
-def _display_family(family: int) -> int | None:
-    """The family as CPUID's users add it up; NCCL puts the extended family four bits up.
-
-    None for a number that is neither. Source: ncclTopoGetXmlFromCpu; CPUID leaf 1, where the
-    extended family is added to a family of 15.
-    """
-    extended = family >> 4
-    if extended and family & 0xF == _FAMILY_MORE:
-        return _FAMILY_MORE + extended
-    return family if family <= _MOST_DISPLAYED else None
 
 
 def _numa_nodes(cpus: list[Element], attributes: NcclAttributes) -> tuple[NumaNode, ...]:
@@ -146,18 +149,7 @@ def _numa_nodes(cpus: list[Element], attributes: NcclAttributes) -> tuple[NumaNo
         indices = attributes.indices(cpu, "affinity")
         before = found.get(index)
         found[index] = before if indices is None else {*(before or ()), *indices}
-    return tuple(NumaNode(index=index, cpus=_list(cpus)) for index, cpus in sorted(found.items()))
-
-
-def _list(indices: set[int] | None) -> IndexList | None:
-    return None if indices is None else index_list(indices)
-
-
-def _never_told(devices: Devices) -> list[Unknown]:
-    because = "NCCL's topology file does not hold it"
-    told: list[Unknown] = []
-    if devices.gpus:
-        told.append(Unknown(subject="GPUs", what="name, uuid, memory_bytes", because=because))
-    if devices.nics:
-        told.append(Unknown(subject="NICs", what="state, link_layer", because=because))
-    return told
+    return tuple(
+        NumaNode(index=index, cpus=None if cpus is None else index_list(cpus))
+        for index, cpus in sorted(found.items())
+    )

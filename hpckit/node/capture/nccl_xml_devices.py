@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Final
 
 from hpckit.core.foreign_text import Element
@@ -19,7 +20,7 @@ from hpckit.node.pci import (
     NIC_CLASSES,
     PciAddress,
     PciDevice,
-    pci_address,
+    address_or_none,
 )
 from hpckit.node.pci_tree import GPU_VENDORS
 from hpckit.node.topology import (
@@ -31,7 +32,6 @@ from hpckit.node.topology import (
     GpuVendor,
     LinkKind,
     Nic,
-    NumaNode,
     NvLink,
     NvLinkRemote,
     Unknown,
@@ -42,7 +42,6 @@ _BASE_NIC: Final = 0x02
 _GCN: Final = re.compile(r"\d{3}", re.ASCII)
 _GFX: Final = {"910": "gfx90a"}
 _MOST_INDEX: Final = MOST_INDICES - 1
-"""NCCL_TOPO_MAX_NODES of NCCL's graph.h: more GPUs, or NICs, it does not take either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +65,16 @@ class Devices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """Where an element is: below which bridge, and on which NUMA node."""
-
     parent: PciAddress | None
-    numa: NumaNode | None
+    numa_index: int | None = None
+    cpus: IndexList | None = None
+
+    def gpu(self, address: PciAddress | None) -> Gpu:
+        """A GPU there."""
+        numa = None if self.numa_index is None else IndexList(str(self.numa_index))
+        return Gpu(
+            index=0, pci=address, numa_index=self.numa_index, cpus=self.cpus, memory_numa=numa
+        )
 
 
 def read_devices(cpus: Sequence[Element], attributes: NcclAttributes, *, is_rccl: bool) -> Devices:
@@ -94,14 +99,15 @@ class _Reader:
         self._attributes.needed(cpu, "numaid")
         index = self._attributes.integer(cpu, "numaid", least=-1, most=_MOST_INDEX)
         indices = self._attributes.indices(cpu, "affinity")
-        numa = None
+        top = _Place(parent=None)
         if index is not None and index >= 0:
-            numa = NumaNode(index=index, cpus=None if indices is None else index_list(indices))
+            cpus = None if indices is None else index_list(indices)
+            top = _Place(parent=None, numa_index=index, cpus=cpus)
         else:
             because = "the file puts these devices on NUMA node -1, which Linux says for unknown"
             subject = "the devices below that <cpu>"
             self._found.unknown.append(Unknown(subject=subject, what="numa_index", because=because))
-        stack = [(cpu, _Place(parent=None, numa=numa))]
+        stack = [(cpu, top)]
         while stack:
             element, place = stack.pop()
             below = place if element is cpu else self._read_pci(element, place)
@@ -111,7 +117,10 @@ class _Reader:
 
     def finished(self) -> Devices:
         found = self._found
-        self._tell_classless()
+        if self._classless:
+            because = "the file does not give their class, which NCCL reads on the machine itself"
+            what = f"which of {self._classless} PCI devices they are"
+            found.unknown.append(Unknown(subject="GPUs, NICs", what=what, because=because))
         if self._has_side_links:
             because = "the file has <pcilink>, which paths do not follow"
             what = "which of them are joined beside the tree"
@@ -151,7 +160,7 @@ class _Reader:
             self._found.unknown.append(_of_again(address, is_end=has_gpu or has_net))
         if not (has_gpu or has_net or is_again or list(element.of("pci"))):
             self._by_class(element, device, place)
-        return _Place(parent=address, numa=place.numa)
+        return dataclasses.replace(place, parent=address)
 
     def _device(self, element: Element, place: _Place, address: PciAddress) -> PciDevice:
         attributes = self._attributes
@@ -159,24 +168,24 @@ class _Reader:
             address=address,
             parent=place.parent if place.parent != address else None,
             class_code=attributes.pci_class(element)[1],
-            vendor_id=attributes.vendor(element, "vendor"),
+            vendor_id=attributes.identity(element, "vendor") or None,
             device_id=attributes.identity(element, "device"),
             subsystem_vendor_id=attributes.identity(element, "subsystem_vendor"),
             subsystem_device_id=attributes.identity(element, "subsystem_device"),
-            numa_index=None if place.numa is None else place.numa.index,
+            numa_index=place.numa_index,
             link=attributes.link(element),
         )
 
     def _read_gpus(self, pci: Element, place: _Place, address: PciAddress | None) -> bool:
         elements = list(pci.of("gpu"))
         for element in elements:
-            maker = self._attributes.vendor(pci, "vendor")
+            maker = self._attributes.identity(pci, "vendor")
             architecture = self._architecture(element)
             guess = None if architecture is None else GpuVendor.NVIDIA
             guess = GpuVendor.AMD if self._is_rccl else guess
             part = self._attributes.integer(element, "mlopart", least=-1)
             gpu = dataclasses.replace(
-                _gpu(address, place.numa),
+                place.gpu(address),
                 vendor=GPU_VENDORS.get(maker) if maker else guess,
                 architecture=architecture,
                 partition=None if part is None or part < 0 else str(part),
@@ -200,8 +209,8 @@ class _Reader:
         class_code = self._attributes.pci_class(parent)[1] if parent.tag == "pci" else None
         for element in elements:
             nic = nic_of_net(element, self._attributes, class_code)
-            numa = None if place.numa is None else place.numa.index
-            self._add_nic(dataclasses.replace(nic, pci=address, numa_index=numa), element)
+            nic = dataclasses.replace(nic, pci=address, numa_index=place.numa_index)
+            self._add_nic(nic, element)
             if nic.rate_bytes_per_s is None:
                 said = element.get("speed")
                 because = f"the file says {said} Mbit/s" if said else "the file does not say it"
@@ -222,15 +231,9 @@ class _Reader:
         self._found.nics.append(nic)
         self._nic_devs.append(self._dev(element))
 
-    def _tell_classless(self) -> None:
-        if self._classless:
-            because = "the file does not give their class, which NCCL reads on the machine itself"
-            what = f"which of {self._classless} PCI devices they are"
-            self._found.unknown.append(Unknown(subject="GPUs, NICs", what=what, because=because))
-
     def _by_class(self, element: Element, device: PciDevice, place: _Place) -> None:
         """What a preset holds: a device without an element that says what it is."""
-        numa = None if place.numa is None else place.numa.index
+        numa = place.numa_index
         base, code = self._attributes.pci_class(element)
         vendor = device.vendor_id
         if base is None:
@@ -243,7 +246,7 @@ class _Reader:
         elif code in GPU_CLASSES or (code is None and base == _BASE_GPU):
             if vendor is None or vendor in GPU_VENDORS:
                 gpu = dataclasses.replace(
-                    _gpu(device.address, place.numa), vendor=GPU_VENDORS.get(vendor or 0)
+                    place.gpu(device.address), vendor=GPU_VENDORS.get(vendor or 0)
                 )
                 self._add_gpu(GpuElement(gpu=gpu, element=None), element)
         elif code in NIC_CLASSES or (code is None and base == _BASE_NIC):
@@ -257,21 +260,7 @@ def _of_again(address: PciAddress, *, is_end: bool) -> Unknown:
     return Unknown(subject="switches", what="which is which: they are one here", because=because)
 
 
-def _gpu(address: PciAddress | None, numa: NumaNode | None) -> Gpu:
-    return Gpu(
-        index=0,
-        pci=address,
-        numa_index=None if numa is None else numa.index,
-        cpus=None if numa is None else numa.cpus,
-        memory_numa=None if numa is None else IndexList(str(numa.index)),
-    )
-
-
-# --- The NVLinks, XGMI and C2C links of NCCL's topology files.
-#
 # Source: NCCL src/graph/topo.cc, ncclTopoAddNvLinks and ncclTopoAddC2c, kvDictPciClass.
-
-
 _GPU_CLASSES: Final = ("0x03", "0x12")
 _CPU_CLASS: Final = "0x068001"
 _C2C_BYTES: Final = 1e6
@@ -311,7 +300,15 @@ def read_links(devices: Devices, attributes: NcclAttributes) -> Links:
         for element in () if one.element is None else one.element.of("c2c"):
             c2c.append(_c2c(one.gpu, element, attributes))
     rates = {one.gpu.index: _rate(one.gpu) for one in devices.gpus}
-    gpus = tuple(dataclasses.replace(one.gpu, nvlinks=_nvlinks(one, found)) for one in devices.gpus)
+    # Those that were up, numbered in the order of the file; NCCL names no others.
+    nvlinks = {
+        index: tuple(found.nvlinks[index])
+        for index, kind in found.kinds.items()
+        if kind is LinkKind.NVLINK
+    }
+    gpus = tuple(
+        dataclasses.replace(one.gpu, nvlinks=nvlinks.get(one.gpu.index)) for one in devices.gpus
+    )
     gpu_links = _gpu_links(found, rates)
     return Links(
         gpus=gpus,
@@ -332,12 +329,17 @@ def _read_link(
     count = attributes.integer(element, "count", most=_MOST_LINKS) or 0
     is_nvlink = element.tag == "nvlink"
     found.kinds[gpu.index] = LinkKind.NVLINK if is_nvlink else LinkKind.XGMI
-    address = _target(attributes.needed(element, "target"))
+    # NCCL writes `fffffff:ffff:ff` for a switch that it cannot see.
+    address = address_or_none(attributes.needed(element, "target"))
     peer = None if address is None else by_address.get(address)
     remote = _remote(element.get("tclass") or "", peer)
     if is_nvlink:
-        _add_nvlinks(found.nvlinks[gpu.index], count, remote, address)
-        attributes.limit(element, len(found.nvlinks[gpu.index]), _MOST_LINKS)
+        links = found.nvlinks[gpu.index]
+        numbers = range(len(links), len(links) + count)
+        links += [
+            NvLink(index=at, is_active=True, remote=remote, remote_pci=address) for at in numbers
+        ]
+        attributes.limit(element, len(links), _MOST_LINKS)
     if count == 0:
         return
     if remote is NvLinkRemote.NPU:
@@ -354,36 +356,11 @@ def _read_link(
         found.direct[gpu.index, peer] += count
 
 
-def _target(text: str) -> PciAddress | None:
-    """NCCL writes `fffffff:ffff:ff` for a switch that it cannot see."""
-    try:
-        return pci_address(text)
-    except ValueError:
-        return None
-
-
 def _remote(text: str, peer: int | None) -> NvLinkRemote:
     """NCCL knows GPUs and CPUs by the class of the target; all else is a switch to it."""
     if peer is not None or text.startswith(_GPU_CLASSES):
         return NvLinkRemote.GPU
     return NvLinkRemote.NPU if text.startswith(_CPU_CLASS) else NvLinkRemote.SWITCH
-
-
-def _add_nvlinks(
-    links: list[NvLink], count: int, remote: NvLinkRemote, address: PciAddress | None
-) -> None:
-    start = len(links)
-    links += [
-        NvLink(index=start + at, is_active=True, remote=remote, remote_pci=address)
-        for at in range(count)
-    ]
-
-
-def _nvlinks(one: GpuElement, found: _Found) -> tuple[NvLink, ...] | None:
-    """The NVLinks that were up, numbered in the order of the file; NCCL names no others."""
-    if found.kinds.get(one.gpu.index) is not LinkKind.NVLINK:
-        return None
-    return tuple(found.nvlinks[one.gpu.index])
 
 
 def _c2c(gpu: Gpu, element: Element, attributes: NcclAttributes) -> CpuLink:
@@ -411,14 +388,10 @@ def _gpu_links(found: _Found, rates: dict[int, float | None]) -> tuple[GpuLink, 
         said = [found.direct[pair] for pair in ((a, b), (b, a)) if pair in found.direct]
         links.append(_link(a, b, min(said), found, rates))
     known = {(link.a, link.b) for link in links}
-    behind = sorted(index for index, count in found.switched.items() if count)
-    for at, a in enumerate(behind):
-        for b in behind[at + 1 :]:
-            if (a, b) not in known:
-                least = min(found.switched[a], found.switched[b])
-                links.append(
-                    dataclasses.replace(_link(a, b, least, found, rates), is_switched=True)
-                )
+    for a, b in combinations(sorted(found.switched), 2):
+        if (a, b) not in known:
+            least = min(found.switched[a], found.switched[b])
+            links.append(dataclasses.replace(_link(a, b, least, found, rates), is_switched=True))
     return tuple(sorted(links, key=lambda link: (link.a, link.b)))
 
 
@@ -437,20 +410,17 @@ def _link(a: int, b: int, count: int, found: _Found, rates: dict[int, float | No
 def _cpu_links(
     gpus: tuple[Gpu, ...], found: _Found, rates: dict[int, float | None]
 ) -> tuple[CpuLink, ...]:
-    links: list[CpuLink] = []
-    for gpu in gpus:
-        count, rate = found.to_cpu.get(gpu.index), rates[gpu.index]
-        if count:
-            links.append(
-                CpuLink(
-                    gpu_index=gpu.index,
-                    kind=LinkKind.NVLINK,
-                    numa_index=gpu.numa_index,
-                    count=count,
-                    bandwidth_bytes_per_s=None if rate is None else rate * count,
-                )
-            )
-    return tuple(links)
+    return tuple(
+        CpuLink(
+            gpu_index=gpu.index,
+            kind=LinkKind.NVLINK,
+            numa_index=gpu.numa_index,
+            count=count,
+            bandwidth_bytes_per_s=None if (rate := rates[gpu.index]) is None else rate * count,
+        )
+        for gpu in gpus
+        if (count := found.to_cpu.get(gpu.index))
+    )
 
 
 def _unknown(devices: Devices, links: tuple[GpuLink, ...]) -> list[Unknown]:

@@ -87,12 +87,8 @@ class NcclAttributes:
         except ValueError as error:
             raise self.refuse(element, name, "a mask such as 00000000,000fffff") from error
 
-    def vendor(self, element: Element, name: str) -> int | None:
-        """A PCI id that is not 0, which no vendor has; 0xffff is a register that nobody answers."""
-        return self.identity(element, name) or None
-
     def identity(self, element: Element, name: str) -> int | None:
-        """A PCI id of 16 bits."""
+        """A PCI id of 16 bits; 0xffff is a register that nobody answers."""
         value = self.integer(element, name, most=_SIXTEEN_BITS)
         return None if value == _SIXTEEN_BITS else value
 
@@ -130,7 +126,7 @@ class NcclAttributes:
         return float(match[1]) or None
 
     def limit(self, element: Element, count: int, most: int) -> None:
-        """Refuses an element that is one too many."""
+        """Refuse an element that is one too many."""
         if count > most:
             raise self._document.refuse(
                 element, f"there are over {most} of <{element.tag}>", "the topology of one node"
@@ -140,9 +136,6 @@ class NcclAttributes:
         """The error for an attribute that is not what it should be."""
         text = (element.get(name) or "")[:60]
         return self._document.refuse(element, f"{name} of <{element.tag}> is {text!r}", expected)
-
-
-# --- The NICs of NCCL's topology files: <net> in <nic>, or in a preset a PCI device by its class.
 
 
 _BYTES_PER_S_OF_MBIT: Final = 1e6 / 8
@@ -173,9 +166,7 @@ def nic_of_net(element: Element, attributes: NcclAttributes, class_code: int | N
         name=name,
         kind=_kind(name, class_code),
         rate_bytes_per_s=rate,
-        ports=(NicPort(index=port, rate_bytes_per_s=rate),)
-        if port is not None and port > 0
-        else (),
+        ports=(NicPort(index=port, rate_bytes_per_s=rate),) if (port or 0) > 0 and port else (),
         guid=(element.get("guid") or "").strip() or None,
         bond=name if _BOND.fullmatch(name) else None,
         is_gdr=attributes.flag(element, "gdr"),
@@ -184,11 +175,8 @@ def nic_of_net(element: Element, attributes: NcclAttributes, class_code: int | N
 
 def nic_of_pci(device: PciDevice) -> Nic:
     """The NIC of a preset, named by its address."""
-    kind = None
-    if is_efa(device):
-        kind = NicKind.EFA
-    elif device.class_code == CLASS_INFINIBAND:
-        kind = NicKind.INFINIBAND
+    kind = NicKind.INFINIBAND if device.class_code == CLASS_INFINIBAND else None
+    kind = NicKind.EFA if is_efa(device) else kind
     return Nic(index=0, name=device.address, kind=kind, pci=device.address)
 
 

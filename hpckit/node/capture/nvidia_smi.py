@@ -34,15 +34,12 @@ from hpckit.node.topology import (
     Unknown,
 )
 
-# --- The header of `nvidia-smi topo -m`: the devices that its columns stand for, then affinities.
-
-
 COLUMNS: Final = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 
 _COLUMN: Final = re.compile("CPU *Affinity|NUMA *Affinity|GPU *NUMA *ID")
 _FIRST_DEVICE: Final = re.compile(r"\s*GPU[0-9]")
 _GLUED: Final = re.compile(r"(?<=[0-9])(?=GPU[0-9]|NIC[0-9])")
-_DEVICE: Final = re.compile(r"[A-Za-z][\w.@-]{0,63}", re.ASCII)
+_NAME: Final = re.compile(r"[A-Za-z][\w.@-]{0,63}", re.ASCII)
 _CELLS: Final = re.compile(rf"{CELL_WORD}+")
 _CUT_WORD: Final = re.compile(r"\s(?:CPU +A[a-z]{0,7}|CPU?|C|NIC?|N|GPU?|G) *$")
 
@@ -68,7 +65,7 @@ def read_header(text: str) -> TopoHeader | None:
     first = _COLUMN.search(text)
     head = text[: first.start()] if first else _CUT_WORD.sub("", text)
     devices = tuple(name for word in head.split() for name in _GLUED.split(word))
-    if not all(_DEVICE.fullmatch(name) and not _CELLS.fullmatch(name) for name in devices):
+    if not all(_NAME.fullmatch(name) and not _CELLS.fullmatch(name) for name in devices):
         return None
     if first is None:
         # Without the columns behind them, only what is surely a name tells a header from prose.
@@ -93,9 +90,6 @@ def _with_columns(text: str, devices: tuple[str, ...], at: int) -> TopoHeader:
     )
 
 
-# --- What a paste of `nvidia-smi topo -m` is without what terminals and web pages put around it.
-
-
 # Colours and underlines (ECMA-48), also where the paste has lost their ESC or spells it ^[.
 _ESCAPE: Final = re.compile(r"(?:\x1b|\^\[|\u241b)\[[0-9;?]{0,16}[A-Za-z]|\[(?:[0147]|0?1|24)?m")
 # Quotes, tables and fences of Markdown, and what no terminal shows.
@@ -115,9 +109,6 @@ def plain_lines(text: str) -> list[str]:
 def is_blank(line: str) -> bool:
     """Whether a line has nothing but spaces, or is a ruler of a table."""
     return _RULER.fullmatch(line) is not None
-
-
-# --- Where the matrices of `nvidia-smi topo -m` stand in a text that may hold anything else.
 
 
 _LABEL: Final = re.compile(
@@ -160,7 +151,10 @@ def find_places(lines: list[str]) -> list[TopoPlace]:
     while at < len(lines):
         header = read_header(lines[at])
         place = None if header is None else _place(lines, at, header)
-        if place and (place.header.columns or any(_has_path(row.line) for row in place.rows)):
+        if place and (
+            place.header.columns
+            or any(_PATH_WORD.search(row.line.text, row.line.start) for row in place.rows)
+        ):
             places.append(place)
         at = max(place.end, at + 1) if place else at + 1
     return places
@@ -175,10 +169,6 @@ def label_of(line: str) -> tuple[str, int] | None:
     """What a row would be labelled with, and the offset behind it; None if nothing can be."""
     match = _LABEL.match(line)
     return None if match is None else (match[1], match.end())
-
-
-def _has_path(line: TopoLine) -> bool:
-    return _PATH_WORD.search(line.text, line.start) is not None
 
 
 def _place(lines: list[str], at: int, header: TopoHeader) -> TopoPlace:
@@ -226,7 +216,10 @@ def _found_rows(lines: list[str], at: int, header: TopoHeader) -> tuple[list[Fou
         seen.add(line.label)
         at += 1
         start = at
-        while at < min(len(lines), start + _MOST_PARTS) and _is_broken_off(lines[at]):
+        while at < min(len(lines), start + _MOST_PARTS):
+            part = lines[at]
+            if not _BROKEN_OFF.fullmatch(part) or is_blank(part) or _NUMBERED.match(part):
+                break
             at += 1
         rows.append(FoundRow(line=line, parts=tuple(lines[start:at])))
         end = at
@@ -247,19 +240,9 @@ def _row_line(text: str, line_no: int, header: TopoHeader, seen: set[str]) -> To
     return TopoLine(line_no=line_no, label=label, text=text, start=start)
 
 
-def _is_broken_off(line: str) -> bool:
-    return (
-        _BROKEN_OFF.fullmatch(line) is not None and not is_blank(line) and not _NUMBERED.match(line)
-    )
-
-
-# --- The legend of `nvidia-smi topo -m` that gives NIC0, NIC1 and the others a name.
-
-
 _HEADING: Final = re.compile(r"\s*\W{0,4}NIC\s*Legend\b")
 _ENTRY: Final = re.compile(r"\b(NIC[0-9]{1,4})\s*:")
 _FIRST_ENTRY: Final = re.compile(r"\W*NIC[0-9]{1,4}\s*:")
-_NAME: Final = re.compile(r"[A-Za-z][\w.@-]{0,63}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,7 +266,8 @@ def read_legend(lines: list[str], start: int, end: int) -> NicLegend:
     for at in range(start, end):
         line = lines[at]
         if is_open and _FIRST_ENTRY.match(line):
-            for label, value in _entries(line):
+            _, *parts = _ENTRY.split(line)
+            for label, value in zip(parts[::2], map(str.strip, parts[1::2]), strict=True):
                 if values.setdefault(label, value) != value:
                     raise refusal(
                         f"{label} has a second name",
@@ -299,11 +283,6 @@ def read_legend(lines: list[str], start: int, end: int) -> NicLegend:
     return _legend(values, line_nos)
 
 
-def _entries(line: str) -> list[tuple[str, str]]:
-    parts = _ENTRY.split(line)
-    return [(parts[at], parts[at + 1].strip()) for at in range(1, len(parts) - 1, 2)]
-
-
 def _legend(values: dict[str, str], line_nos: dict[str, int]) -> NicLegend:
     names = {label: value for label, value in values.items() if _NAME.fullmatch(value)}
     if len(names) < len(values):
@@ -311,9 +290,6 @@ def _legend(values: dict[str, str], line_nos: dict[str, int]) -> NicLegend:
         names = {label: name for label, name in names.items() if re.search("[0-9]", name)}
     unnamed = tuple(label for label in values if label not in names)
     return NicLegend(names=names, unnamed=unnamed, line_nos=line_nos)
-
-
-# --- A matrix of `nvidia-smi topo -m` whose cells are read.
 
 
 _ROW_WORD: Final = re.compile(f"{CELL_WORD}+[0-9,-]*|[0-9][0-9,-]*(?:N/A)?|N/A")
@@ -437,7 +413,6 @@ def _check_short(rows: list[TopoRow], device_count: int, *, is_narrow: bool) -> 
 
 
 def _check_behind(lines: list[str], start: int, end: int, devices: tuple[str, ...]) -> None:
-    """Refuses rows that something parts from their matrix."""
     for at in range(start, end):
         if read_header(lines[at]) is not None:
             return
@@ -450,8 +425,7 @@ def _check_behind(lines: list[str], start: int, end: int, devices: tuple[str, ..
             raise line.refuse("a row apart from its matrix", 0, "nothing between the rows")
 
 
-TOPO_MATRIX_FORMAT: Final = TOOL
-
+_NO_NAME: Final = ("no legend gives its name", "the legend has no name there")
 _NOT_PRINTED: Final = "nvidia-smi topo -m does not print it"
 
 
@@ -483,7 +457,7 @@ def _topology(table: TopoTable) -> NodeTopology:
     paths = PathTable(devices=table.devices, cells=_cells(table), is_recorded=True)
     links = _gpu_links(paths)
     return NodeTopology(
-        source=Source(format=TOPO_MATRIX_FORMAT),
+        source=Source(format=TOOL),
         gpus=gpus,
         gpu_links=links,
         nics=nics,
@@ -492,7 +466,11 @@ def _topology(table: TopoTable) -> NodeTopology:
             *_not_printed(bool(links), bool(nics)),
             *_lost_cells(table),
             *_lost_affinities(table),
-            *_lost_names(table),
+            *(
+                Unknown(subject=name, what="name", because=_NO_NAME[name in table.legend.unnamed])
+                for name in table.devices
+                if name.startswith("NIC") and name not in table.legend.names
+            ),
         ),
     )
 
@@ -539,8 +517,7 @@ def _gpu_links(paths: PathTable) -> tuple[GpuLink, ...]:
     for first, (a, row) in enumerate(gpus):
         for b, column in gpus[first + 1 :]:
             seen = [c for c in (paths.cells[row][column], paths.cells[column][row]) if c]
-            counts = [link_count(cell) or 0 for cell in seen]
-            count = min(counts, default=0)
+            count = min((link_count(cell) or 0 for cell in seen), default=0)
             if count:
                 links.append(GpuLink(a=a, b=b, kind=LinkKind.NVLINK, count=count))
     return tuple(links)
@@ -618,11 +595,3 @@ def _why_lost(table: TopoTable, name: str) -> str | None:
 def _affinity_of(table: TopoTable, name: str) -> Affinity:
     row = table.rows.get(name)
     return row.affinity if row else Affinity()
-
-
-def _lost_names(table: TopoTable) -> Iterable[Unknown]:
-    for name in table.devices:
-        if name.startswith("NIC") and name not in table.legend.names:
-            is_garbled = name in table.legend.unnamed
-            because = "the legend has no name there" if is_garbled else "no legend gives its name"
-            yield Unknown(subject=name, what="name", because=because)

@@ -126,7 +126,6 @@ def read_row(line: TopoLine, device_count: int, columns: int, *, is_open: bool =
 
 
 def _cells(line: TopoLine, device_count: int) -> tuple[list[str | None], int]:
-    """The cells, as many as there are, and the offset behind them."""
     words = line.text[line.start :].split(maxsplit=device_count)
     if len(words) >= device_count and _PLAIN.issuperset(words[:device_count]):
         end = len(line.text) - len("".join(words[device_count:]))

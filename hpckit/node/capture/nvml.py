@@ -11,12 +11,8 @@ from ctypes import byref
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
-# --- What NVML answered, as it answered: numbers and texts of nvml.h, or its reason not to.
-#
 # The numbers are those of nvml.h's enums and in its units; names of fields end in the unit where
 # there is one. nvml_node.py understands them.
-
-
 LOST: Final = frozenset({"GpuIsLost", "ResetRequired", "GpuNotFound"})
 """Reasons for which a GPU answers nothing more."""
 
@@ -171,9 +167,6 @@ class NvmlReading:
     pairs: tuple[NvmlPairReading, ...] = ()
 
 
-# --- Questions to NVML whose refusals are answers too.
-
-
 class NvmlLibrary:
     """The module `pynvml`, asked by the names of its functions."""
 
@@ -242,9 +235,6 @@ class NvmlGpu:
         ]
 
 
-# --- A GPU's NVLinks and its links to a Grace CPU, as NVML tells of them.
-
-
 _MOST_LINKS: Final = 36  # nvml.h: NVML_NVLINK_MAX_LINKS
 _MOST_C2C: Final = 64
 _HOPPER: Final = (9, 0)
@@ -264,10 +254,10 @@ def nvlinks(
         return ()
     states = _states(gpu, links, capability)
     speeds = gpu.fields([(nvml.NVML_FI_DEV_NVLINK_GET_SPEED, link) for link in links])
+    # nvml.h gives InvalidArgument for a link that the GPU does not have.
+    beyond = NvmlRefusal(reason="InvalidArgument")
     there = [
-        _link(gpu, link, states[link], speeds[link])
-        for link in links
-        if not _is_beyond(states[link])
+        _link(gpu, link, states[link], speeds[link]) for link in links if states[link] != beyond
     ]
     refused = [one.state for one in there if isinstance(one.state, NvmlRefusal)]
     if refused and len(refused) == len(there):
@@ -280,10 +270,8 @@ def _count(count: Answer[int], capability: Answer[tuple[int, int]]) -> int:
         return count
     if isinstance(capability, NvmlRefusal):
         return _MOST_SINCE_HOPPER
-    for below, most in _MOST_BY_CAPABILITY:
-        if capability < below:
-            return most
-    return _MOST_SINCE_HOPPER
+    fitting = (most for below, most in _MOST_BY_CAPABILITY if capability < below)
+    return next(fitting, _MOST_SINCE_HOPPER)
 
 
 def _states(
@@ -300,11 +288,6 @@ def _states(
     return states
 
 
-def _is_beyond(state: Answer[int]) -> bool:
-    """Whether the GPU has no such link: nvml.h gives InvalidArgument for it."""
-    return isinstance(state, NvmlRefusal) and state.reason == "InvalidArgument"
-
-
 def _link(gpu: NvmlGpu, link: int, state: Answer[int], speed: Answer[int]) -> NvmlLinkReading:
     if state != 1:
         return NvmlLinkReading(index=link, state=state, speed_mb_per_s=speed)
@@ -314,18 +297,8 @@ def _link(gpu: NvmlGpu, link: int, state: Answer[int], speed: Answer[int]) -> Nv
         speed_mb_per_s=speed,
         version=gpu.ask("nvmlDeviceGetNvLinkVersion", link),
         remote_type=gpu.ask("nvmlDeviceGetNvLinkRemoteDeviceType", link),
-        remote_bus_id=_bus_id(gpu.ask("nvmlDeviceGetNvLinkRemotePciInfo", link)),
+        remote_bus_id=_field(gpu.ask("nvmlDeviceGetNvLinkRemotePciInfo", link), "busId"),
     )
-
-
-def _bus_id(answer: Answer[Any]) -> Answer[str]:
-    """An address, also one that is no text: NVML answers so for what a machine does not show."""
-    if isinstance(answer, NvmlRefusal):
-        return answer
-    try:
-        return str(answer.busId)
-    except UnicodeDecodeError:
-        return NvmlRefusal(reason="an answer that is no text")
 
 
 def c2c_links(
@@ -392,7 +365,7 @@ class _Survey:
     def __init__(self, nvml: NvmlLibrary) -> None:
         self._nvml = nvml
         self._is_over = False
-        self._versions: tuple[Answer[str], Answer[str]] | None = None
+        self._versions: tuple[Answer[str], ...] = ()
         self._refused: NvmlRefusal | None = None
         self._count = 0
         self._devices: list[NvmlDeviceReading] = []
@@ -408,11 +381,10 @@ class _Survey:
         self._is_over = True
 
     def _look(self) -> None:
-        driver, library = (
+        self._versions = (
             self._nvml.ask("nvmlSystemGetDriverVersion"),
             self._nvml.ask("nvmlSystemGetNVMLVersion"),
         )
-        self._versions = (driver, library)
         count: Answer[int] = self._nvml.ask("nvmlDeviceGetCount")
         if isinstance(count, NvmlRefusal):
             self._refused = count
@@ -428,16 +400,15 @@ class _Survey:
     def reading(self, late: NvmlRefusal) -> NvmlReading:
         """What is known now; GPUs that nobody has asked yet are `late`."""
         known = tuple(self._devices)
-        missing = range(len(known), self._count)
         unread = tuple(
             NvmlDeviceReading(index=index, name=late, uuid=late, pcie=NvmlPcieReading(bus_id=late))
-            for index in missing
+            for index in range(len(known), self._count)
         )
-        versions = self._versions
+        driver_version, nvml_version = self._versions or (late, late)
         return NvmlReading(
             refused=self._refused if self._is_over or self._count else late,
-            driver_version=versions[0] if versions else late,
-            nvml_version=versions[1] if versions else late,
+            driver_version=driver_version,
+            nvml_version=nvml_version,
             devices=known + unread,
             pairs=tuple(self._pairs),
         )

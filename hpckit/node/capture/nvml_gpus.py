@@ -22,7 +22,14 @@ from hpckit.node.capture.nvml import (
     NvmlRefusal,
 )
 from hpckit.node.path import NVLINK_BYTES_PER_S, PathKind
-from hpckit.node.pci import PCIE_GT_PER_S, PciAddress, PciDevice, PcieLink, pci_address
+from hpckit.node.pci import (
+    PCIE_GT_PER_S,
+    PciAddress,
+    PciDevice,
+    PcieLink,
+    address_or_none,
+    pci_address,
+)
 from hpckit.node.topology import (
     CpuLink,
     Gpu,
@@ -38,11 +45,7 @@ from hpckit.node.topology import (
     Unknown,
 )
 
-# --- The enums of nvml.h in words, and what NVML does not say with the reason.
-#
 # Source of every number here: nvml.h as nvidia-ml-py 13.615 declares it.
-
-
 _Known = TypeVar("_Known")
 
 ALL_GPUS: Final = "GPUs"
@@ -80,16 +83,8 @@ P2P_OK: Final = 0
 REMOTES: Final = {0: NvLinkRemote.GPU, 1: NvLinkRemote.NPU, 2: NvLinkRemote.SWITCH}
 
 # NVML_NVLINK_VERSION_*.
-NVLINK_VERSIONS: Final = {
-    1: "1.0",
-    2: "2.0",
-    3: "2.2",
-    4: "3.0",
-    5: "3.1",
-    6: "4.0",
-    7: "5.0",
-    8: "6.0",
-}
+_VERSIONS: Final = ("1.0", "2.0", "2.2", "3.0", "3.1", "4.0", "5.0", "6.0")
+NVLINK_VERSIONS: Final = dict(enumerate(_VERSIONS, 1))
 
 FABRIC_STATES: Final = {0: "NOT_SUPPORTED", 1: "NOT_STARTED", 2: "IN_PROGRESS", 3: "COMPLETED"}
 FABRIC_SUMMARIES: Final = {1: "HEALTHY", 2: "UNHEALTHY", 3: "LIMITED_CAPACITY"}
@@ -209,9 +204,6 @@ def shared(doubts: Iterable[Doubts]) -> tuple[Unknown, ...]:
     return tuple(entries)
 
 
-# --- NVLinks and C2C links, from what NVML answered about each.
-
-
 _ACTIVE = 1
 _BYTES_PER_MB = 1e6
 
@@ -233,7 +225,7 @@ def links_of(
 
 def _link(reading: NvmlLinkReading, doubts: Doubts) -> NvLink:
     state = doubts.number(f"nvlinks.{reading.index}.is_active", reading.state)
-    remote = reading.remote_type
+    remote, bus_id = reading.remote_type, reading.remote_bus_id
     kind = None if isinstance(remote, NvmlRefusal) else REMOTES.get(remote)
     if kind is None and state == _ACTIVE:
         reason = remote.reason if isinstance(remote, NvmlRefusal) else f"device type {remote}"
@@ -242,26 +234,16 @@ def _link(reading: NvmlLinkReading, doubts: Doubts) -> NvLink:
         index=reading.index,
         is_active=None if state is None else state == _ACTIVE,
         remote=kind,
-        remote_pci=_remote_address(reading.remote_bus_id),
+        # A virtual machine shows none, or one without sense.
+        remote_pci=None if isinstance(bus_id, NvmlRefusal) else address_or_none(bus_id),
     )
-
-
-def _remote_address(answer: Answer[str]) -> PciAddress | None:
-    """Where the other end is; a virtual machine shows none, or one without sense."""
-    if isinstance(answer, NvmlRefusal):
-        return None
-    try:
-        return pci_address(answer)
-    except ValueError:
-        return None
 
 
 def _version(readings: Sequence[NvmlLinkReading]) -> str | None:
     """That of the first link that says one; the links of a GPU are alike."""
-    for one in readings:
-        if not isinstance(one.version, NvmlRefusal) and one.version in NVLINK_VERSIONS:
-            return NVLINK_VERSIONS[one.version]
-    return None
+    versions = (one.version for one in readings)
+    known = (version for version in versions if not isinstance(version, NvmlRefusal))
+    return next((NVLINK_VERSIONS[version] for version in known if version in NVLINK_VERSIONS), None)
 
 
 def _bytes_per_s(device: NvmlDeviceReading, gpu: Gpu) -> float | None:
@@ -292,7 +274,6 @@ class LinkEnds:
         return [link for link in self._gpus[index].nvlinks or () if link.is_active]
 
     def _peer(self, link: NvLink) -> int | None:
-        """The GPU at the other end, told by its address."""
         return None if link.remote_pci is None else self._by_address.get(link.remote_pci)
 
     def _is_switched(self, link: NvLink) -> bool:
@@ -376,6 +357,7 @@ _NO_UUID = "0" * 32
 
 def gpu_of(device: NvmlDeviceReading, doubts: Doubts) -> Gpu:
     """The GPU; what is None is in `doubts` with its reason."""
+    uuid = doubts.text("uuid", device.uuid)
     capability = doubts.known("architecture", device.compute_capability)
     memory_numa = _indices("memory_numa", device.memory_affinity, doubts)
     nvlinks, version = links_of(device.links, doubts)
@@ -384,7 +366,7 @@ def gpu_of(device: NvmlDeviceReading, doubts: Doubts) -> Gpu:
         name=doubts.text("name", device.name),
         vendor=GpuVendor.NVIDIA,
         pci=_address(device.pcie, doubts),
-        uuid=_uuid(device, doubts),
+        uuid=None if uuid is None else GpuUuid(uuid),
         serial=doubts.text("serial", device.serial),
         architecture=f"sm_{capability[0]}{capability[1]}" if capability else None,
         memory_bytes=doubts.number("memory_bytes", device.memory_bytes),
@@ -406,16 +388,14 @@ def pci_device_of(gpu: Gpu, pcie: NvmlPcieReading, doubts: Doubts) -> PciDevice 
     """The GPU's place on the PCI tree, without what is above it; None without an address."""
     if gpu.pci is None:
         return None
-    device, subsystem = (
-        doubts.known("pci.device_id", pcie.device_id),
-        doubts.known("pci.subsystem_id", pcie.subsystem_id),
-    )
+    vendor, device = _halves(doubts.known("pci.device_id", pcie.device_id))
+    subsystem_vendor, subsystem = _halves(doubts.known("pci.subsystem_id", pcie.subsystem_id))
     return PciDevice(
         address=gpu.pci,
-        vendor_id=None if device is None else device & 0xFFFF,
-        device_id=None if device is None else device >> 16,
-        subsystem_vendor_id=None if subsystem is None else subsystem & 0xFFFF,
-        subsystem_device_id=None if subsystem is None else subsystem >> 16,
+        vendor_id=vendor,
+        device_id=device,
+        subsystem_vendor_id=subsystem_vendor,
+        subsystem_device_id=subsystem,
         numa_index=gpu.numa_index,
         link=PcieLink(
             speed_gt_per_s=_speed("pci.speed_gt_per_s", pcie.generation, doubts),
@@ -424,6 +404,10 @@ def pci_device_of(gpu: Gpu, pcie: NvmlPcieReading, doubts: Doubts) -> PciDevice 
             max_width=_width("pci.max_width", pcie.max_width, doubts),
         ),
     )
+
+
+def _halves(number: int | None) -> tuple[int | None, int | None]:
+    return (None, None) if number is None else (number & 0xFFFF, number >> 16)
 
 
 def _address(pcie: NvmlPcieReading, doubts: Doubts) -> PciAddress | None:
@@ -435,11 +419,6 @@ def _address(pcie: NvmlPcieReading, doubts: Doubts) -> PciAddress | None:
     except ValueError as error:
         doubts.note("pci", f"NVML: {error}")
         return None
-
-
-def _uuid(device: NvmlDeviceReading, doubts: Doubts) -> GpuUuid | None:
-    text = doubts.text("uuid", device.uuid)
-    return None if text is None else GpuUuid(text)
 
 
 def _indices(what: str, mask: Answer[tuple[int, ...]], doubts: Doubts) -> IndexList | None:
@@ -455,7 +434,6 @@ def _indices(what: str, mask: Answer[tuple[int, ...]], doubts: Doubts) -> IndexL
 
 
 def _only(nodes: IndexList | None, doubts: Doubts) -> int | None:
-    """The NUMA node, where there is one and no other."""
     if nodes is None:
         if because := doubts.because("memory_numa"):
             doubts.note("numa_index", because)
@@ -513,13 +491,11 @@ def _fabric(answer: Answer[NvmlFabricReading], doubts: Doubts) -> GpuFabric | No
     if state == "NOT_SUPPORTED":
         return GpuFabric(state=state)
     # An HGX board is a fabric of its own, without a name.
-    has_name = info.cluster_uuid != _NO_UUID
-    uuid = info.cluster_uuid
+    uuid, has_name = info.cluster_uuid, info.cluster_uuid != _NO_UUID
+    named = "-".join((uuid[:8], uuid[8:12], uuid[12:16], uuid[16:20], uuid[20:]))
     return GpuFabric(
         state=state,
-        cluster_uuid="-".join((uuid[:8], uuid[8:12], uuid[12:16], uuid[16:20], uuid[20:]))
-        if has_name
-        else None,
+        cluster_uuid=named if has_name else None,
         clique_id=info.clique_id if has_name else None,
         status=RETURNS.get(info.status, f"NVML error {info.status}"),
         health=_fabric_health(info),

@@ -22,10 +22,8 @@ from hpckit.node.capture.nvml_gpus import (
 from hpckit.node.path import PathKind, PathTable
 from hpckit.node.topology import CpuLink, GpuLink, Host, NodeTopology, Source, Unknown
 
-FORMAT: Final = "nvml"
-
 # nvmlGpuVirtualizationMode_t: passed through, and a part of one, to a virtual machine.
-_GUEST_MODES = (1, 2)
+_GUEST_MODES: Final = (1, 2)
 
 
 def parse_nvml(reading: NvmlReading) -> NodeTopology:
@@ -35,7 +33,9 @@ def parse_nvml(reading: NvmlReading) -> NodeTopology:
     synthetic makes the source so. Never raises: what a reading cannot tell is None.
     """
     host, host_doubts = _host(reading)
-    source = Source(format=FORMAT, is_live=True, is_synthetic=_is_synthetic(reading))
+    # The fake library of docker/fake-nvml says so where a driver says its version.
+    is_synthetic = "synthetic" in str(reading.driver_version)
+    source = Source(format="nvml", is_live=True, is_synthetic=is_synthetic)
     if reading.refused is not None and not reading.devices:
         reason = Unknown(subject=ALL_GPUS, what="gpus", because=f"NVML: {reading.refused.reason}")
         return NodeTopology(source=source, host=host, unknown=(reason,))
@@ -78,11 +78,6 @@ def _host(reading: NvmlReading) -> tuple[Host, tuple[Unknown, ...]]:
     return host, doubts.found()
 
 
-def _is_synthetic(reading: NvmlReading) -> bool:
-    """The fake library of docker/fake-nvml says so where a driver says its version."""
-    return "synthetic" in str(reading.driver_version)
-
-
 def _paths(
     devices: Sequence[NvmlDeviceReading],
     pairs: Sequence[NvmlPairReading],
@@ -97,7 +92,10 @@ def _paths(
     for pair in pairs:
         cell = _cell(pair, counts)
         if cell is None:
-            unknown.append(_untold(pair))
+            told = pair.ancestor
+            reason = told.reason if isinstance(told, NvmlRefusal) else f"ancestor {told}"
+            what, because = f"path to GPU{pair.b}", f"NVML: {reason}"
+            unknown.append(Unknown(subject=f"GPU{pair.a}", what=what, because=because))
         else:
             cells[pair.a, pair.b] = cells[pair.b, pair.a] = cell
     indices = [device.index for device in devices]
@@ -116,9 +114,3 @@ def _cell(pair: NvmlPairReading, counts: Mapping[tuple[int, int], int | None]) -
     if count:
         return f"{PathKind.NV}{count}"
     return None if isinstance(pair.ancestor, NvmlRefusal) else ANCESTORS.get(pair.ancestor)
-
-
-def _untold(pair: NvmlPairReading) -> Unknown:
-    ancestor = pair.ancestor
-    reason = ancestor.reason if isinstance(ancestor, NvmlRefusal) else f"ancestor {ancestor}"
-    return Unknown(subject=f"GPU{pair.a}", what=f"path to GPU{pair.b}", because=f"NVML: {reason}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any, Final
 
 from hpckit.core.foreign_text import json_with, refuse_document
@@ -20,26 +19,23 @@ from hpckit.node.capture.amd_smi import (
     Matrix,
     MatrixReader,
     Rows,
-    amd_gpu,
     cell_of,
     title_of,
     topology_of,
     whole_matrices,
 )
-from hpckit.node.pci import pci_address
-from hpckit.node.topology import MOST_GPUS, Gpu, GpuUuid, NodeTopology, Source, Unknown
+from hpckit.node.pci import address_or_none
+from hpckit.node.topology import MOST_GPUS, Gpu, GpuUuid, GpuVendor, NodeTopology, Source, Unknown
 
 ROCM_SMI: Final = "rocm-smi --showtopo"
 
-_TITLES: Final = MappingProxyType(
-    {
-        "weight between two gpus": Matrix.WEIGHT,
-        "hops between two gpus": Matrix.HOPS,
-        "link type between two gpus": Matrix.TYPE,
-        "link accessibility between two gpus": Matrix.ACCESS,
-        "bandwidth": Matrix.BANDWIDTH,
-    }
-)
+_TITLES: Final = {
+    "weight between two gpus": Matrix.WEIGHT,
+    "hops between two gpus": Matrix.HOPS,
+    "link type between two gpus": Matrix.TYPE,
+    "link accessibility between two gpus": Matrix.ACCESS,
+    "bandwidth": Matrix.BANDWIDTH,
+}
 _TITLE = re.compile(r"\s{0,8}=*[ \t]*([A-Za-z]{4,9}(?: [A-Za-z]{2,13}){0,4})[ \t]*=*\s*", re.ASCII)
 _HEADING = re.compile(
     r"^[^\w\n]{0,99}(?:Weight|Hops|Link Type|Link accessibility) between two GPUs[ =\r]*$"
@@ -58,14 +54,12 @@ _BETWEEN = re.compile(
     r" (?P<a>\d{1,4}) and (?P<b>\d{1,4})",
     re.ASCII,
 )
-_OF_PAIR: Final = MappingProxyType(
-    {
-        "Weight": Matrix.WEIGHT,
-        "Hops": Matrix.HOPS,
-        "Link type": Matrix.TYPE,
-        "Link accessibility": Matrix.ACCESS,
-    }
-)
+_OF_PAIR: Final = {
+    "Weight": Matrix.WEIGHT,
+    "Hops": Matrix.HOPS,
+    "Link type": Matrix.TYPE,
+    "Link accessibility": Matrix.ACCESS,
+}
 _CARD = re.compile(r"card(\d{1,4})", re.ASCII)
 _CSV_HEAD = re.compile(r"^(?:device|system),.*\(Topology\) ", re.MULTILINE)
 _BANNER: Final = "= ROCm System Management Interface ="
@@ -95,8 +89,6 @@ def parse_rocm_showtopo(text: str) -> NodeTopology:
 
 @dataclass(slots=True)
 class _Notes:
-    """What is said of each GPU in lines or keys of its own."""
-
     gpus: dict[int, Gpu] = field(default_factory=dict)
     nodes: dict[int, int] = field(default_factory=dict)
     affinities: dict[int, int] = field(default_factory=dict)
@@ -108,13 +100,13 @@ class _Notes:
             if _SIGNED.fullmatch(value):
                 numa.setdefault(gpu, int(value))
             return _SIGNED.fullmatch(value) is not None or value == "N/A"
-        known = self.gpus.get(gpu, amd_gpu(gpu))
+        known = self.gpus.get(gpu) or Gpu(index=gpu, vendor=GpuVendor.AMD)
         self.gpus[gpu] = _described(known, what.lower(), value)
         return True
 
     def gpu(self, index: int) -> Gpu:
         """What is known of a GPU."""
-        known = self.gpus.get(index, amd_gpu(index))
+        known = self.gpus.get(index) or Gpu(index=index, vendor=GpuVendor.AMD)
         return replace(known, numa_index=self._numa(index))
 
     def _numa(self, index: int) -> int | None:
@@ -146,18 +138,18 @@ def _described(gpu: Gpu, what: str, value: str) -> Gpu:
     unique = _UNIQUE_ID.fullmatch(value.lower()) if what == "unique id" else None
     if unique:
         return replace(gpu, uuid=GpuUuid(f"GPU-{int(unique[1], 16):016x}"))
-    if what == "pci bus":
-        try:
-            return replace(gpu, pci=pci_address(value))
-        except ValueError:
-            return gpu
-    return gpu
+    return replace(gpu, pci=address_or_none(value) or gpu.pci) if what == "pci bus" else gpu
 
 
 def _of_matrices(text: str) -> GpuMatrices:
     lines = pasted_lines(text)
     lines = lines[: _first_machine(lines)]
-    reader = MatrixReader(lines, ROCM_SMI, _LABEL, _is_title)
+    reader = MatrixReader(
+        lines,
+        ROCM_SMI,
+        _LABEL,
+        lambda line: line.lstrip().startswith("===") or _matrix_of(line) is not None,
+    )
     notes = _Notes()
     labels, rows = reader.read_all(_matrix_of, lambda at: _note(reader, at, notes))
     indices = tuple(int(label[3:]) for label in labels)
@@ -195,10 +187,6 @@ def _matrices(indices: tuple[int, ...], rows: Mapping[Matrix, Rows], notes: _Not
         rows=rows,
         unknown=tuple(notes.unknown(indices)),
     )
-
-
-def _is_title(line: str) -> bool:
-    return line.lstrip().startswith("===") or _matrix_of(line) is not None
 
 
 def _heading(line: str) -> str | None:

@@ -50,7 +50,11 @@ def parse_snapshot(text: str) -> NodeTopology:
     tree = _object(text)
     if tree.get("schema") != TOPOLOGY_SCHEMA:
         raise _refuse(text, "schema", f"got {tree.get('schema')!r}", f'"{TOPOLOGY_SCHEMA}"')
-    _refuse_halves(text, tree)
+    try:  # an escape of JSON can write half a character, and no output can
+        json.dumps(tree, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):04x}"
+        raise _refuse(text, half, f"{half} is half a character", "Unicode text") from None
     body = {key: value for key, value in tree.items() if key not in _BESIDE}
     try:
         return convert(body, NodeTopology, TOOL)
@@ -59,15 +63,6 @@ def parse_snapshot(text: str) -> NodeTopology:
         raise _refuse(text, error.key or "", reason, "what docs/reference/json.md lists") from error
     except RecursionError:
         raise _refuse(text, "", "nested too deeply", "a topology snapshot") from None
-
-
-def _refuse_halves(text: str, tree: dict[str, Any]) -> None:
-    """Refuse half a character: an escape of JSON can write one, and no output can."""
-    try:
-        json.dumps(tree, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        half = f"\\u{ord(error.object[error.start]):04x}"
-        raise _refuse(text, half, f"{half} is half a character", "Unicode text") from None
 
 
 def decode_snapshot(data: bytes) -> NodeTopology:
@@ -128,7 +123,6 @@ def _finite(text: str) -> float:
 
 
 def _refuse(text: str, path: str, message: str, expected: str) -> ParseError:
-    """The error at the first place where the last key of `path` is written."""
     key = f'"{path.rpartition(".")[2].partition("[")[0]}"'
     for line_no, line in enumerate(text.split("\n"), start=1):
         at = line.find(key)
@@ -140,11 +134,7 @@ def _refuse(text: str, path: str, message: str, expected: str) -> ParseError:
     return refusal(message, tool=TOOL, line_no=1, line=first, expected=expected)
 
 
-# --- A capture of a machine in one file: what it is, is told from its content, not from its name.
-#
 # Archives are read in hpckit.node.capture.tarball.
-
-
 EXPECTED: Final = "one of the captures that `hpckit inspect --help` lists"
 MOST_BYTES: Final = 8 * 1024**2
 """Of a text: what a node prints is a hundredth of that. XML has a limit of its own."""
@@ -168,10 +158,13 @@ def parse_capture(data: bytes, name: str) -> tuple[NodeTopology, ...]:
 
     `name` is how errors call it. Raises ParseError for what is no capture of a machine.
     """
-    _check_size(data, name)
+    head = _text(data[:_HEAD_BYTES], name)
+    most = LONGEST_ANSWER_BYTES if is_snapshot(head) else MOST_BYTES
+    if len(data) > most and not head.lstrip().startswith("<"):
+        message, expected = f"it has {len(data)} bytes", f"a capture of up to {most} bytes"
+        raise refusal(message, tool=name, line_no=1, line=head.split("\n")[0], expected=expected)
     text = _text(data, name)
-    head = text.lstrip()
-    if head.startswith(_XML_STARTS):
+    if text.lstrip().startswith(_XML_STARTS):
         return (_parse_xml(data, name),)
     if is_snapshot(text):
         return (parse_snapshot(text),)
@@ -182,14 +175,6 @@ def parse_capture(data: bytes, name: str) -> tuple[NodeTopology, ...]:
     if is_rocm_showtopo(text):
         return (parse_rocm_showtopo(text),)
     raise _unknown(name, text)
-
-
-def _check_size(data: bytes, name: str) -> None:
-    head = _text(data[:_HEAD_BYTES], name)
-    most = LONGEST_ANSWER_BYTES if is_snapshot(head) else MOST_BYTES
-    if len(data) > most and not head.lstrip().startswith("<"):
-        message, expected = f"it has {len(data)} bytes", f"a capture of up to {most} bytes"
-        raise refusal(message, tool=name, line_no=1, line=head.split("\n")[0], expected=expected)
 
 
 def _parse_xml(data: bytes, name: str) -> NodeTopology:
@@ -220,9 +205,6 @@ def _unknown(name: str, text: str) -> ParseError:
     elif _LSPCI.search(text):
         message, expected = "the text of lspci is not read", _INSTEAD_OF_LSPCI
     return refuse_text(message, tool=name, lines=text.split("\n"), expected=expected)
-
-
-# --- What a captured machine looks like.
 
 
 def inspect_capture(data: bytes, name: str) -> tuple[NodeTopology, ...]:

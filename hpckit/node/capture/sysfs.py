@@ -10,7 +10,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Final
@@ -23,10 +23,6 @@ from hpckit.core.index_list import EXPECTED, expand_indices, indices_of_mask
 
 MOST_BYTES: Final = 64 * 1024
 """Of one file; /proc/cpuinfo of many CPUs is longer, and its head says all that is asked."""
-
-MOST_FILES: Final = 100_000
-MOST_CHARS: Final = 32 * 1024**2
-"""Of all files: those of a node of 512 CPUs and 200 PCI devices have a hundredth of it."""
 
 _PAGE: Final = 4096
 _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY
@@ -72,7 +68,6 @@ class _Reader:
         self._targets: dict[str, str | None] = {}
         self._ways = LinkedPaths(self._target)
         self._linked: set[str] = set()
-        self._room = MOST_CHARS
         self._spared: set[str] = set()
 
     def read(self, pattern: str) -> None:
@@ -88,23 +83,20 @@ class _Reader:
         if not sign:
             return folders
         if sign == "^":
-            return [one for one in folders if _joined(other, self._led(one)) not in self.links]
+            names = {one: self.links.get(one, "").rpartition("/")[2] for one in folders}
+            return [one for one in folders if _joined(other, names[one]) not in self.links]
         if sign != "~":
             return [one for one in folders if self._holds(_joined(one, other)) is (sign == "?")]
         chosen, told = [], set[int]()
         for folder in folders:
-            listed = _joined(folder, other)
-            if _cpu_of(folder) in told:
+            listed, cpu = _joined(folder, other), _CPU.search(folder)
+            if cpu and int(cpu[1]) in told:
                 self._spared.add(listed)
                 continue
             chosen.append(folder)
             self._take_all(folder, [other], other)
             told.update(_indices(self.texts.get(listed, "")))
         return chosen
-
-    def _led(self, path: str) -> str:
-        """The name of what a link points to, empty for what is none."""
-        return self.links.get(path, "").rpartition("/")[2]
 
     def _holds(self, path: str) -> bool:
         return path in self.texts or path in self.links or path in self._spared
@@ -133,21 +125,13 @@ class _Reader:
     def _listing(self, folder: str) -> tuple[str, ...]:
         names = self._names.get(folder)
         if names is None:
-            names = self._names[folder] = tuple(sorted(self._listed(folder)))
+            real = folder if self._is_whole else self._ways.real(folder)
+            listed = [] if real is None else _entries(f"{self._root}/{real}")
+            names = self._names[folder] = tuple(sorted(name for name, _ in listed))
+            if not self._is_whole:
+                plain = (name for name, is_link in listed if not is_link)
+                self._targets |= dict.fromkeys((_joined(real or "", name) for name in plain), None)
         return names
-
-    def _listed(self, folder: str) -> Iterator[str]:
-        real = folder if self._is_whole else self._ways.real(folder)
-        if real is None:
-            return
-        try:
-            with os.scandir(f"{self._root}/{real}") as entries:
-                for entry in entries:
-                    if not self._is_whole and not entry.is_symlink():
-                        self._targets[_joined(real, entry.name)] = None
-                    yield entry.name
-        except OSError:
-            return
 
     def _target(self, here: str) -> str | None:
         if here not in self._targets:
@@ -158,8 +142,7 @@ class _Reader:
     def _take_all(self, folder: str, names: Iterable[str], kind: str) -> None:
         """Read files of one folder, from it, so that the kernel looks its path up once."""
         at = f"{folder}/" if folder else ""
-        room = max(MOST_FILES - len(self.texts) - len(self.links), 0) if self._room > 0 else 0
-        wanted = [name for name in names if not self._holds(at + name)][:room]
+        wanted = [name for name in names if not self._holds(at + name)]
         above = self._opened(folder) if wanted else None
         if above is None:
             return
@@ -170,8 +153,7 @@ class _Reader:
                 if is_link and self._take_link(at + name, name, above):
                     continue
                 try:
-                    text = self.texts[at + name] = _text(name, above)
-                    self._room -= len(text)
+                    self.texts[at + name] = _text(name, above)
                 except OSError as error:
                     if error.errno == errno.ELOOP and self._take_link(at + name, name, above):
                         self._linked.add(kind if "*" in kind else name)
@@ -200,6 +182,14 @@ class _Reader:
         return None if real is None else _folder_at(f"{self._root}/{real}", os.O_NOFOLLOW)
 
 
+def _entries(path: str) -> list[tuple[str, bool]]:
+    try:
+        with os.scandir(path) as entries:
+            return [(entry.name, entry.is_symlink()) for entry in entries]
+    except OSError:
+        return []
+
+
 def _folder_at(path: str, flags: int) -> int | None:
     try:
         return os.open(path, _FOLDER | flags)
@@ -209,11 +199,6 @@ def _folder_at(path: str, flags: int) -> int | None:
 
 def _joined(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
-
-
-def _cpu_of(folder: str) -> int | None:
-    found = _CPU.search(folder)
-    return int(found[1]) if found else None
 
 
 def _indices(text: str) -> tuple[int, ...]:
@@ -262,13 +247,8 @@ def _text(name: str, above: int) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-# --- A /sys and /proc held in memory: read through its links, whether live or from an archive.
-#
 # A live reading holds `sys/class/net/eth0/speed` under that name; an archive holds it where the
-# link
-# `sys/class/net/eth0` points. Both are found under either name.
-
-
+# link `sys/class/net/eth0` points. Both are found under either name.
 MOST_FOLDERS: Final = 1 << 17
 """That files lie in or below: four each of 8,192 CPUs, six each of 16,384 PCI devices."""
 

@@ -21,12 +21,7 @@ from hpckit.core.index_list import (
 from hpckit.node.capture.sysfs import SysfsTree, printable
 from hpckit.node.topology import CpuPackage, CpuTopology, L3Group, NumaKind, NumaNode, Unknown
 
-# --- What a CPU is called, from /proc/cpuinfo; its fields differ from architecture to
-# architecture.
-#
 # Sources: arch/*/kernel/cpu/proc.c and setup.c of Linux; arch/arm64/include/asm/cputype.h (parts).
-
-
 _FIELD: Final = re.compile(r"^([^:\n]{1,60}?)[ \t]*:[ \t]*([^\n]*)$", re.MULTILINE)
 _NUMBER: Final = re.compile(r"\d{1,6}", re.ASCII)
 _IMPLEMENTERS: Final = {"0x41": "ARM", "0x4e": "NVIDIA", "0xc0": "Ampere", "0x46": "Fujitsu"}
@@ -180,7 +175,6 @@ def _cores(tree: SysfsTree, cpus: list[int]) -> dict[int, str | None]:
 
 
 def _core_cpus(cores: dict[int, str | None], cpus: frozenset[int]) -> tuple[IndexList, ...]:
-    """The CPUs of each core; none where the core of one is not told."""
     members: dict[str, list[int]] = {}
     for cpu in sorted(cpus):
         core = cores.get(cpu)
@@ -280,19 +274,16 @@ def _allowed(tree: SysfsTree, cpus: frozenset[int]) -> IndexList | None:
     status = tree.text("proc/self/status")
     match = _ALLOWED.search(status) if status else None
     if match is not None:
-        allowed: tuple[int, ...] | None = _listed(tree, "proc/self/status", match[1])
+        try:
+            allowed: tuple[int, ...] | None = expand_indices(match[1])
+        except ValueError as error:
+            expected = "a list of CPUs such as 0-63"
+            raise tree.refuse("proc/self/status", match[1], expected) from error
     else:
         allowed = _cpuset(tree)
     if not allowed:
         return None
     return index_list(cpus.intersection(allowed) if cpus else allowed)
-
-
-def _listed(tree: SysfsTree, path: str, text: str) -> tuple[int, ...]:
-    try:
-        return expand_indices(text)
-    except ValueError as error:
-        raise tree.refuse(path, text, "a list of CPUs such as 0-63") from error
 
 
 def _cpuset(tree: SysfsTree) -> tuple[int, ...] | None:
@@ -319,12 +310,8 @@ def _cpusets(tree: SysfsTree) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         yield "sys/fs/cgroup", v2[1], ("cpuset.cpus.effective", "cpuset.cpus")
 
 
-# --- NUMA nodes and what their memory is, from /sys/devices/system/node.
-#
 # Sources: Linux Documentation/ABI/stable/sysfs-devices-node; Documentation/admin-guide/mm/
 # numaperf.rst (access0/initiators); Documentation/ABI/testing/sysfs-bus-dax (target_node).
-
-
 NODES: Final = "sys/devices/system/node"
 GPUS: Final = "proc/driver/nvidia/gpus"
 
@@ -351,7 +338,9 @@ def parse_numa(
     nodes = [_node(tree, index, online) for index in indices]
     bare = [node for node in nodes if node.distances and len(node.distances) != len(nodes)]
     packages = _Packages(cpu.packages)
-    found = tuple(kinds.with_kind(_tidied(node, nodes, packages, not bare)) for node in nodes)
+    found = tuple(
+        replace(_tidied(node, nodes, packages, not bare), kind=kinds.of(node)) for node in nodes
+    )
     unknown = [
         Unknown(subject=f"NUMA node {node.index}", what="kind", because=_UNTOLD)
         for node in found
@@ -429,8 +418,6 @@ def _tidied(
 
 
 class _Packages:
-    """Which package the CPUs of a node are in."""
-
     def __init__(self, packages: Iterable[CpuPackage]) -> None:
         self._of_cpu: dict[int, set[int]] = {}
         for one in packages:
@@ -447,8 +434,6 @@ class _Packages:
 
 
 class _Kinds:
-    """What tells of which memory a node without CPUs is."""
-
     def __init__(self, tree: SysfsTree, cpu: CpuTopology, indices: Iterable[int]) -> None:
         self._tree = tree
         self._gpu_nodes = frozenset(gpu_numa(tree).values())
@@ -462,11 +447,7 @@ class _Kinds:
         self._of_cpus = [known for at in with_cpus if (known := self._bandwidth(at))]
         self._dax_nodes = {tree.integer(f"{folder}/target_node") for folder in dax}
 
-    def with_kind(self, node: NumaNode) -> NumaNode:
-        """The node with its kind, where that can be told."""
-        return replace(node, kind=self._kind(node))
-
-    def _kind(self, node: NumaNode) -> NumaKind | None:
+    def of(self, node: NumaNode) -> NumaKind | None:
         if node.index in self._gpu_nodes:
             return NumaKind.GPU
         if node.cpus:

@@ -22,11 +22,7 @@ from hpckit.node.capture.sysfs_net import parse_nics
 from hpckit.node.capture.sysfs_pci import parse_accelerators, parse_gpus, parse_pci
 from hpckit.node.topology import Host, NodeTopology, Source, Unknown
 
-# --- A node from its /sys and /proc: what a live reading or an archive of them tells of it.
-#
 # Only the standard library is used, so that it also runs inside jobs.
-
-
 _DRIVER: Final = re.compile(r"Kernel Module.*?[ \t](\d{2,4}(?:\.\d{1,4}){1,2})[ \t\r\n]", re.ASCII)
 _GUESTS: Final = (
     "QEMU",

@@ -7,23 +7,19 @@ pci.ids (virtual functions of ConnectX).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from hpckit.core.hostlist import natural_order
 from hpckit.node.capture.sysfs import SysfsTree, printable
-from hpckit.node.capture.sysfs_pci import address_in
+from hpckit.node.capture.sysfs_pci import NO_NUMA, address_in
 from hpckit.node.pci import PciAddress, PciDevice, pci_address
 from hpckit.node.pci_tree import CXI_DRIVERS, is_virtual_nic
-from hpckit.node.topology import ACTIVE, Nic, NicPort, Unknown, is_down
+from hpckit.node.topology import ACTIVE, Nic, NicPort, Unknown, is_down, port_state
 from hpckit.spec.nic_kind import NicKind
 
-# --- RDMA devices from /sys/class/infiniband: InfiniBand, RoCE, EFA and their like.
-#
 # Source: Linux Documentation/ABI/stable/sysfs-class-infiniband.
-
-
 _PORT: Final = re.compile(r"\d{1,4}", re.ASCII)
 _STATE: Final = re.compile(r"\d{1,2}: ?([A-Za-z_ ]{1,40})", re.ASCII)
 _RATE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) Gb/sec(?: \([^()]{1,40}\))?", re.ASCII)
@@ -32,8 +28,7 @@ _SLOT: Final = re.compile(r"^PCI_SLOT_NAME=([0-9a-f:]{7,15}\.[0-7])\s*$", re.MUL
 _NO_GUID: Final = "0000:0000:0000:0000"
 _EFA_NAME: Final = re.compile(r"efa_\d+", re.ASCII)
 _RNIC: Final = "RNIC"
-_BITS: Final = 8
-_GIGA: Final = 1e9
+_GIGABITS, _MEGABITS = 1e9 / 8, 1e6 / 8
 
 
 def infiniband_nics(tree: SysfsTree, root: str) -> tuple[Nic, ...]:
@@ -57,7 +52,7 @@ def _nic(tree: SysfsTree, folder: str, name: str, index: int) -> Nic:
         name=printable(name),
         kind=_kind(tree, folder, name, driver, layers),
         pci=device_address(tree, folder),
-        state=_port_state(ports),
+        state=port_state(ports),
         rate_bytes_per_s=_rate(ports),
         link_layer=layers.pop() if len(layers) == 1 else None,
         ports=ports,
@@ -90,10 +85,11 @@ def _ports(tree: SysfsTree, folder: str) -> Iterator[NicPort]:
     for name in tree.names(folder):
         if _PORT.fullmatch(name):
             port = f"{folder}/{name}"
+            rate = _RATE.fullmatch(tree.line(f"{port}/rate") or "")
             yield NicPort(
                 index=int(name),
                 state=_named(tree.word(f"{port}/state")),
-                rate_bytes_per_s=_port_bytes_per_s(tree.line(f"{port}/rate")),
+                rate_bytes_per_s=_bytes_per_s(rate, _GIGABITS),
                 link_layer=tree.word(f"{port}/link_layer"),
                 phys_state=_named(tree.word(f"{port}/phys_state")),
             )
@@ -105,15 +101,8 @@ def _named(line: str | None) -> str | None:
     return match[1].strip() if match else line
 
 
-def _port_bytes_per_s(line: str | None) -> float | None:
-    """`400 Gb/sec (4X NDR)` in bytes, in one direction."""
-    match = _RATE.fullmatch(line) if line else None
-    return float(match[1]) * _GIGA / _BITS or None if match else None
-
-
-def _port_state(ports: tuple[NicPort, ...]) -> str | None:
-    states = [port.state for port in ports]
-    return ACTIVE if ACTIVE in states else next(iter(states), None)
+def _bytes_per_s(rate: re.Match[str] | None, unit: float) -> float | None:
+    return float(rate[1]) * unit or None if rate else None
 
 
 def _rate(ports: tuple[NicPort, ...]) -> float | None:
@@ -144,13 +133,11 @@ INFINIBAND: Final = "sys/class/infiniband"
 CXI: Final = "sys/class/cxi"
 
 _KINDS: Final = {"gve": NicKind.GVNIC, "efa": NicKind.EFA, "cxi_core": NicKind.SLINGSHOT}
-_STATES: Final = {"up": ACTIVE, "down": "DOWN"}
+_STATES: Final = {"up": ACTIVE, "unknown": None}
 _REPRESENTOR: Final = re.compile(r"(?:c\d+)?pf\d+(?:vf|sf)\d+", re.ASCII)
-_SPEED: Final = re.compile(r"\d{1,8}", re.ASCII)
-_NO_SPEED: Final = frozenset({0, 65535})
-_MEGABITS_PER_BYTE_PER_S: Final = 1e6 / 8
+_SPEED: Final = re.compile(r"(?!65535$)(\d{1,8})", re.ASCII)
+"""Mb/s, of which -1 and 65535 are unknown (ethtool's SPEED_UNKNOWN in 32 and 16 bits)."""
 
-_NO_NUMA: Final = "numa_node is -1 or absent: the firmware, often a hypervisor's, does not say"
 _NO_PCI: Final = "no link leads from it to a place on the PCI tree; USB devices have none"
 _NO_RATE: Final = "its driver gives no rate, or one in other words than Gb/sec and Mb/s"
 _NO_GDR: Final = "sysfs does not tell whether a NIC reaches the memory of a GPU"
@@ -158,8 +145,6 @@ _NO_GDR: Final = "sysfs does not tell whether a NIC reaches the memory of a GPU"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Netdev:
-    """A network device that has hardware below it."""
-
     name: str
     pci: PciAddress | None
     state: str | None
@@ -177,7 +162,11 @@ def parse_nics(
     netdevs = list(_netdevs(tree, pci))
     bonds = frozenset((tree.line(f"{NET}/bonding_masters") or "").split())
     found = [*infiniband_nics(tree, INFINIBAND), *_cxi(tree)]
-    of_function, of_bond = _grouped(netdevs)
+    of_function: dict[PciAddress | None, list[_Netdev]] = {}
+    of_bond: dict[str | None, list[_Netdev]] = {}
+    for netdev in netdevs:
+        of_function.setdefault(netdev.pci, []).append(netdev)
+        of_bond.setdefault(netdev.master, []).append(netdev)
     found = [_with_netdevs(nic, _own(tree, nic, of_function), of_bond, bonds) for nic in found]
     owned = {name for nic in found for name in nic.netdevs}
     found += [_plain(one, bonds) for one in netdevs if one.name not in owned]
@@ -191,14 +180,16 @@ def _netdevs(tree: SysfsTree, pci: Mapping[PciAddress, PciDevice]) -> Iterator[_
         port_name = tree.line(f"{folder}/phys_port_name") or ""
         if not tree.has(f"{folder}/device") or _REPRESENTOR.fullmatch(port_name):
             continue
-        operstate = tree.word(f"{folder}/operstate")
+        # RFC 2863's words; "unknown" is what drivers leave it at that never set it.
+        operstate = tree.word(f"{folder}/operstate") or "unknown"
+        speed = _SPEED.fullmatch(tree.line(f"{folder}/speed") or "")
         address = device_address(tree, folder)
         device = pci.get(address) if address else None
         yield _Netdev(
             name=printable(name),
             pci=address,
-            state=_state(operstate),
-            rate_bytes_per_s=_bytes_per_s(tree.line(f"{folder}/speed")),
+            state=_STATES.get(operstate, operstate.upper()),
+            rate_bytes_per_s=_bytes_per_s(speed, _MEGABITS),
             driver=tree.linked_name(f"{folder}/device/driver")
             or (device.driver if device else None),
             master=tree.linked_name(f"{folder}/master"),
@@ -211,20 +202,6 @@ def _subfunction(tree: SysfsTree, folder: str) -> str | None:
     """`mlx5_core.sf.4`: a part of a PCI function that has devices of its own (devlink-port(8))."""
     device = tree.linked_name(f"{folder}/device")
     return device if device is not None and ".sf." in device else None
-
-
-def _state(operstate: str | None) -> str | None:
-    """RFC 2863's words; "unknown" is what drivers leave it at that never set it."""
-    if operstate is None or operstate == "unknown":
-        return None
-    return _STATES.get(operstate, operstate.upper())
-
-
-def _bytes_per_s(line: str | None) -> float | None:
-    """Mb/s, of which -1 and 65535 are unknown (ethtool's SPEED_UNKNOWN in 32 and 16 bits)."""
-    if not line or not _SPEED.fullmatch(line) or int(line) in _NO_SPEED:
-        return None
-    return int(line) * _MEGABITS_PER_BYTE_PER_S
 
 
 def _cxi(tree: SysfsTree) -> Iterator[Nic]:
@@ -240,22 +217,9 @@ def _cxi(tree: SysfsTree) -> Iterator[Nic]:
         )
 
 
-def _grouped(
-    netdevs: Iterable[_Netdev],
-) -> tuple[dict[PciAddress | None, list[_Netdev]], dict[str | None, list[_Netdev]]]:
-    """By their PCI function, and by what they are a part of."""
-    of_function: dict[PciAddress | None, list[_Netdev]] = {}
-    of_bond: dict[str | None, list[_Netdev]] = {}
-    for one in netdevs:
-        of_function.setdefault(one.pci, []).append(one)
-        of_bond.setdefault(one.master, []).append(one)
-    return of_function, of_bond
-
-
 def _own(
     tree: SysfsTree, nic: Nic, of_function: Mapping[PciAddress | None, list[_Netdev]]
 ) -> list[_Netdev]:
-    """The network devices of the same PCI function, or of the same part of it."""
     own = of_function.get(nic.pci, []) if nic.pci else []
     if len(own) <= 1:
         return own
@@ -301,7 +265,6 @@ def _plain(one: _Netdev, bonds: frozenset[str]) -> Nic:
 
 
 def _on_tree(nic: Nic, index: int, pci: Mapping[PciAddress, PciDevice]) -> Nic:
-    """The NIC with its index, and with what its PCI device knows of it."""
     device = pci.get(nic.pci) if nic.pci else None
     if device is None:
         return replace(nic, index=index)
@@ -325,7 +288,7 @@ def _unknown(nics: tuple[Nic, ...]) -> Iterator[Unknown]:
         if nic.pci is None:
             yield Unknown(subject=nic.name, what="pci", because=_NO_PCI)
         elif nic.numa_index is None:
-            yield Unknown(subject=nic.name, what="numa_index", because=_NO_NUMA)
+            yield Unknown(subject=nic.name, what="numa_index", because=NO_NUMA)
         if nic.rate_bytes_per_s is None:
             because = "no port of it is active" if is_down(nic) else _NO_RATE
             yield Unknown(subject=nic.name, what="rate_bytes_per_s", because=because)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from hpckit.core.index_list import IndexList, index_list
@@ -20,18 +21,15 @@ from hpckit.node.pci import (
     PciAddress,
     PciDevice,
     PcieLink,
+    address_or_none,
     pci_address,
 )
 from hpckit.node.pci_tree import AMAZON, GOOGLE, HABANA, gpu_vendor
 from hpckit.node.topology import Accelerator, Gpu, GpuUuid, GpuVendor, NumaNode, Unknown
 
-# --- PCI configuration space as bytes: what a record without the named files still tells.
-#
 # Sources: PCI Local Bus Specification 3.0, 6.1 (header); PCI-to-PCI Bridge Architecture
 # Specification 1.2, 3.2 (bus numbers); PCI Express Base Specification, 7.5.3 (link registers);
 # Linux include/uapi/linux/pci_regs.h.
-
-
 _HEADER_BYTES: Final = 64
 _STATUS: Final = 0x06
 _HAS_CAPABILITIES: Final = 0x10
@@ -49,13 +47,13 @@ WIDTHS: Final = frozenset({1, 2, 4, 8, 12, 16, 32})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PciConfig:
-    """A device's header; `buses` are the first and last bus below a bridge."""
+    """A device's header; `buses` are the first and last bus below a bridge.
 
-    vendor_id: int
-    device_id: int
+    `ids` are vendor, device, and those of the subsystem.
+    """
+
+    ids: tuple[int, int, int | None, int | None]
     class_code: int
-    subsystem_vendor_id: int | None
-    subsystem_device_id: int | None
     buses: tuple[int, int] | None
     link: PcieLink | None
 
@@ -68,11 +66,8 @@ def parse_pci_config(text: str) -> PciConfig | None:
     is_bridge = data[_HEADER_TYPE] & 0x7F == _BRIDGE
     subsystem = (None, None) if is_bridge else (_word(data, 0x2C), _word(data, 0x2E))
     return PciConfig(
-        vendor_id=_word(data, 0),
-        device_id=_word(data, 2),
+        ids=(_word(data, 0), _word(data, 2), *subsystem),
         class_code=_word(data, 0x0A),
-        subsystem_vendor_id=subsystem[0],
-        subsystem_device_id=subsystem[1],
         buses=(data[0x19], data[0x1A]) if is_bridge and data[0x19] else None,
         link=_config_link(data),
     )
@@ -122,26 +117,19 @@ _PAGE: Final = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """Where a device's files are, and what its folder lies in."""
-
     address: PciAddress
     folder: str
     parent: PciAddress | None
     host_bridge: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Way:
-    """The PCI devices on the way down to a folder of /sys/devices, each with its own folder."""
-
-    devices: tuple[tuple[PciAddress, str], ...]
-    host_bridge: str | None
-
-
 def parse_pci(tree: SysfsTree, numa: Iterable[NumaNode]) -> tuple[PciDevice, ...]:
     """The devices in the order of a walk through the tree. Raises ParseError."""
     places = _places(tree)
-    configs = {address: _config(tree, place) for address, place in places.items()}
+    configs = {
+        address: parse_pci_config(tree.text(f"{place.folder}/config") or "")
+        for address, place in places.items()
+    }
     parents, by_cpus = _parents(places, configs), _by_cpus(numa)
     devices = {
         address: _device(tree, place, configs[address], parents[address], by_cpus)
@@ -177,36 +165,18 @@ def _places(tree: SysfsTree) -> dict[PciAddress, _Place]:
         if _ADDRESS.fullmatch(name)
     }
     folders = folders or _below_roots(tree)
-    ways = _Ways()
-    found = {
-        address: _place(address, folder, tree.real(folder), ways)
-        for address, folder in folders.items()
-    }
-    for address, folder in list(ways.bridges.items()):
-        if address not in found:
-            found[address] = _place(address, folder, folder, ways)
+    ways = [_way(tree.real(folder).rpartition("/")[0])[0] for folder in folders.values()]
+    bridges = {address: folder for way in reversed(ways) for address, folder in way}
+    found = {}
+    for address, folder in (folders | bridges | folders).items():
+        devices, host_bridge = _way(tree.real(folder).rpartition("/")[0])
+        parent = devices[-1][0] if devices else None
+        place = _Place(address=address, folder=folder, parent=parent, host_bridge=host_bridge)
+        found[address] = place
     return found
 
 
-class _Ways:
-    """The ways down to folders, each walked once, and the folders of the bridges on them."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, _Way] = {}
-        self.bridges: dict[PciAddress, str] = {}
-
-    def of(self, folder: str) -> _Way:
-        """Return the way to a folder."""
-        way = self._known.get(folder)
-        if way is None:
-            way = self._known[folder] = _way(folder)
-            for address, place in way.devices:
-                self.bridges.setdefault(address, place)
-        return way
-
-
 def _below_roots(tree: SysfsTree) -> dict[PciAddress, str]:
-    """The folders of the devices in a record that has no list of them."""
     found = {}
     roots = (f"sys/devices/{name}" for name in tree.names("sys/devices"))
     stack = [root for root in roots if _ROOT.fullmatch(root.rpartition("/")[2])]
@@ -219,25 +189,16 @@ def _below_roots(tree: SysfsTree) -> dict[PciAddress, str]:
     return found
 
 
-def _place(address: PciAddress, folder: str, real: str, ways: _Ways) -> _Place:
-    way = ways.of(real.rpartition("/")[0])
-    parent = way.devices[-1][0] if way.devices else None
-    return _Place(address=address, folder=folder, parent=parent, host_bridge=way.host_bridge)
-
-
-def _way(folder: str) -> _Way:
+@lru_cache(maxsize=4096)
+def _way(folder: str) -> tuple[tuple[tuple[PciAddress, str], ...], str | None]:
+    """The PCI devices on the way down to a folder, each with its own, and the root complex."""
     devices, host_bridge, parts = [], None, folder.split("/")
     for at, part in enumerate(parts, 1):
         if _ADDRESS.fullmatch(part):
             devices.append((pci_address(part), "/".join(parts[:at])))
         elif _ROOT.fullmatch(part):
             host_bridge = part
-    return _Way(devices=tuple(devices), host_bridge=host_bridge)
-
-
-def _config(tree: SysfsTree, place: _Place) -> PciConfig | None:
-    text = tree.text(f"{place.folder}/config")
-    return parse_pci_config(text) if text else None
+    return tuple(devices), host_bridge
 
 
 def _device(
@@ -249,7 +210,7 @@ def _device(
 ) -> PciDevice:
     folder = place.folder
     event = _event(tree, folder)
-    ids = _ids(tree, folder, event, config)
+    vendor, device, *subsystem = _ids(tree, folder, event, config)
     driver = tree.linked_name(f"{folder}/driver") or event.get("DRIVER")
     physfn = tree.linked_name(f"{folder}/physfn")
     return PciDevice(
@@ -257,10 +218,10 @@ def _device(
         parent=parent,
         host_bridge=place.host_bridge,
         class_code=_class_code(tree, folder, event, config),
-        vendor_id=ids[0],
-        device_id=ids[1],
-        subsystem_vendor_id=ids[2] or None,
-        subsystem_device_id=ids[3] or None,
+        vendor_id=vendor,
+        device_id=device,
+        subsystem_vendor_id=subsystem[0] or None,
+        subsystem_device_id=subsystem[1] or None,
         driver=printable(driver) if driver else None,
         numa_index=_numa(tree, folder, by_cpus),
         link=_link(tree, folder) or (config.link if config else None),
@@ -288,24 +249,16 @@ def _class_code(
 def _ids(
     tree: SysfsTree, folder: str, event: Mapping[str, str], config: PciConfig | None
 ) -> tuple[int | None, int | None, int | None, int | None]:
-    """Vendor, device, and those of the subsystem."""
     own, card = event.get("PCI_ID"), event.get("PCI_SUBSYS_ID")
     if own is not None:
         return (*_pair(tree, folder, own), *(_pair(tree, folder, card) if card else (None, None)))
     names = ("vendor", "device", "subsystem_vendor", "subsystem_device")
-    lines = [tree.line(f"{folder}/{name}") for name in names]
-    vendor, device, sub_vendor, sub_device = (
-        None if line is None else _hexadecimal(tree, f"{folder}/{name}", line)
-        for name, line in zip(names, lines, strict=True)
-    )
-    if vendor is None and config is not None:
-        return (
-            config.vendor_id,
-            config.device_id,
-            config.subsystem_vendor_id,
-            config.subsystem_device_id,
-        )
-    return vendor, device, sub_vendor, sub_device
+    paths = [f"{folder}/{name}" for name in names]
+    lines = [(path, tree.line(path)) for path in paths]
+    ids = [None if line is None else _hexadecimal(tree, path, line) for path, line in lines]
+    if ids[0] is None and config is not None:
+        return config.ids
+    return ids[0], ids[1], ids[2], ids[3]
 
 
 def _pair(tree: SysfsTree, folder: str, text: str) -> tuple[int, int]:
@@ -397,35 +350,21 @@ def _walk(tree: SysfsTree, devices: Mapping[PciAddress, PciDevice]) -> tuple[Pci
     return tuple(found.values())
 
 
-# --- GPUs and other devices for computing, found on the PCI tree by class and ids.
-#
 # Sources: pci.ids (vendors, classes); habanalabs_drv.c (Gaudi), neuron_pci.c of aws-neuronx-dkms
 # (Inferentia, Trainium), jax/_src/hardware_utils.py (TPU); /proc/driver/nvidia of NVIDIA's README.
-
-
-_ACCELERATORS: Final = {
+_ACCELERATORS: Final[Mapping[int, Mapping[int, str]]] = {
     HABANA: {
         0x0001: "Goya",
-        0x1000: "Gaudi",
-        0x1001: "Gaudi",
-        0x1010: "Gaudi",
-        0x1011: "Gaudi",
-        0x1020: "Gaudi2",
-        0x1021: "Gaudi2",
-        0x1060: "Gaudi3",
-        0x1062: "Gaudi3",
-        0x1063: "Gaudi3",
+        **dict.fromkeys((0x1000, 0x1001, 0x1010, 0x1011), "Gaudi"),
+        **dict.fromkeys((0x1020, 0x1021), "Gaudi2"),
+        **dict.fromkeys((0x1060, 0x1062, 0x1063), "Gaudi3"),
     },
     AMAZON: {
-        0x7064: "Inferentia",
-        0x7065: "Inferentia",
-        0x7066: "Inferentia",
-        0x7067: "Inferentia",
+        **dict.fromkeys(range(0x7064, 0x7068), "Inferentia"),
         0x7164: "Trainium",
         0x7264: "Inferentia2",
         0x7364: "Trainium2",
-        0x7564: "Trainium3",
-        0x7565: "Trainium3",
+        **dict.fromkeys((0x7564, 0x7565), "Trainium3"),
     },
     GOOGLE: {
         0x0027: "TPU v2 or v3",
@@ -442,7 +381,7 @@ _INFORMATION: Final = re.compile(r"^([^:\n]{1,40}):[ \t]*([^\n]*?)[ \t\r]*$", re
 _UUID: Final = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 _ORDER: Final = "counted by PCI address here: the order of the driver is not in sysfs"
-_NO_NUMA: Final = "numa_node is -1 or absent: the firmware, often a hypervisor's, does not say"
+NO_NUMA: Final = "numa_node is -1 or absent: the firmware, often a hypervisor's, does not say"
 
 
 def parse_gpus(
@@ -455,7 +394,7 @@ def parse_gpus(
     devices = {device.address: device for device in pci}
     cpus = {node.index: node.cpus for node in numa}
     told = _told_by_driver(tree)
-    own_numa = {_known(name): index for name, index in gpu_numa(tree).items()}
+    own_numa = {address_or_none(name): index for name, index in gpu_numa(tree).items()}
     vendors = {
         address: GpuVendor.NVIDIA if address in told else gpu_vendor(device)
         for address, device in devices.items()
@@ -505,20 +444,14 @@ def _accelerator_name(device: PciDevice) -> str | None:
 
 
 def _told_by_driver(tree: SysfsTree) -> dict[PciAddress | None, Mapping[str, str]]:
-    """What NVIDIA's driver says of each of its GPUs in /proc, by PCI address."""
     found: dict[PciAddress | None, Mapping[str, str]] = {}
     for name in tree.names(GPUS):
         text = tree.text(f"{GPUS}/{name}/information") or ""
         pairs = _INFORMATION.findall(text)
-        found[_known(name)] = {key.strip(): printable(value) for key, value in pairs if value}
+        found[address_or_none(name)] = {
+            key.strip(): printable(value) for key, value in pairs if value
+        }
     return found
-
-
-def _known(name: str) -> PciAddress | None:
-    try:
-        return pci_address(name)
-    except ValueError:
-        return None
 
 
 def _uuid(told: Mapping[str, str]) -> GpuUuid | None:
@@ -536,4 +469,4 @@ def _unknown(gpus: tuple[Gpu, ...]) -> Iterator[Unknown]:
         yield Unknown(subject="GPUs", what="nvlinks", because="only the driver's NVML tells them")
     for gpu in gpus:
         if gpu.numa_index is None:
-            yield Unknown(subject=f"GPU{gpu.index}", what="numa_index", because=_NO_NUMA)
+            yield Unknown(subject=f"GPU{gpu.index}", what="numa_index", because=NO_NUMA)

@@ -113,18 +113,15 @@ def parse_tarball_sysfs(tree: FileTree) -> NodeTopology | None:
     inner = _root(_prefixes(_SYS, (*tree.texts, *tree.links)))
     if inner is not None:
         return parse_sysfs(placed(tree, inner, "sys/"), source_format="sysfs-tarball")
-    folder = find_infiniband(tree)
+    folder = _infiniband(tree)
     if folder is None:
         return None
     found = placed(tree, f"{folder}/" if folder else "", "sys/class/infiniband/")
     return parse_sysfs(found, source_format="infiniband-tarball")
 
 
-def find_infiniband(tree: FileTree) -> str | None:
-    """The folder of the archive that has RDMA devices in it, as /sys/class/infiniband has.
-
-    "" is the top of the archive. Raises ParseError for the folders of more than one machine.
-    """
+def _infiniband(tree: FileTree) -> str | None:
+    """The folder that has RDMA devices in it, as /sys/class/infiniband has; "" is the top."""
     prefixes = _prefixes(_INFINIBAND, tree.texts)
     if not prefixes:
         links = (path for path, to in tree.links.items() if _INFINIBAND_LINK.fullmatch(to))
@@ -147,7 +144,6 @@ def _prefixes(pattern: re.Pattern[str], paths: Iterable[str]) -> set[str]:
 
 
 def _root(prefixes: set[str]) -> str | None:
-    """The one that is nearest to the top."""
     if not prefixes:
         return None
     least = min(prefix.count("/") for prefix in prefixes)

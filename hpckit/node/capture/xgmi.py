@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Final
 
 from hpckit.node.path import PathKind
+from hpckit.node.pci_tree import lesser
 from hpckit.node.topology import MOST_BYTES_PER_S, GpuLink, LinkKind, Unknown
-
-Number = TypeVar("Number", int, float)
 
 HOP_WEIGHT: Final = 15
 ACROSS_NODES_WEIGHT: Final = 40
@@ -24,7 +22,7 @@ ACROSS_NODES_HOPS: Final = 3
 _MOST_LINKS: Final = 16
 _BYTES_PER_MBYTE: Final = 1e6
 
-XGMI_LINKS: Final = MappingProxyType({"gfx908": 3, "gfx942": 7})
+XGMI_LINKS: Final = {"gfx908": 3, "gfx942": 7}
 """The XGMI links of a package, where every board of the architecture has the same."""
 
 
@@ -83,8 +81,8 @@ def xgmi_link(a: int, b: int, there: PairReport, back: PairReport) -> GpuLink:
         a=a,
         b=b,
         kind=LinkKind.XGMI,
-        count=_smaller(there.count, back.count),
-        bandwidth_bytes_per_s=_smaller(there.bandwidth_bytes_per_s, back.bandwidth_bytes_per_s),
+        count=lesser(there.count, back.count),
+        bandwidth_bytes_per_s=lesser(there.bandwidth_bytes_per_s, back.bandwidth_bytes_per_s),
         is_switched=False,
         is_p2p=_both(there.is_p2p, back.is_p2p),
         weight=there.weight,
@@ -141,12 +139,6 @@ def _why_no_count(weight: int) -> str:
     if 0 <= weight < HOP_WEIGHT:
         return "partitions of one package share its fabric, which has no links to count"
     return "the bandwidth is no whole number of links"
-
-
-def _smaller(one: Number | None, other: Number | None) -> Number | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return min(one, other)
 
 
 def _both(one: bool | None, other: bool | None) -> bool | None:

@@ -66,15 +66,11 @@ class Spot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stack:
-    """NICs above each other, those in one box together."""
-
     boxes: tuple[tuple[Nic, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Card:
-    """A GPU, or the partitions of one."""
-
     gpus: tuple[Gpu, ...]
 
 
@@ -83,11 +79,9 @@ _Part = Branch | _Card | Accelerator | _Stack
 
 def place_spots(place: Place) -> tuple[Spot, ...]:
     """The boxes of a NUMA node, its bar at the top left corner of the plane."""
-    width = place_width(place)
-    bar = Rect(x=0, y=0, w=width, h=CPU_H)
-    bottom = place_height(place)
+    bar = Rect(x=0, y=0, w=place_width(place), h=CPU_H)
     own = Spot(kind=Kind.CPU, rect=bar, place=place)
-    return (own, *_hanging(place.root, bar, bottom))
+    return (own, *_hanging(place.root, bar, place_height(place)))
 
 
 def place_width(place: Place) -> float:
@@ -188,7 +182,6 @@ def _width_of(parts: Sequence[_Part]) -> float:
 
 
 def _lowest(branch: Branch, bottom: float) -> float:
-    """The lower edge of what hangs from a bar with its own at `bottom`."""
     lowest = bottom
     for part in _parts(branch):
         top = bottom + WIRE
@@ -236,9 +229,6 @@ def _standing(part: _Card | Accelerator, rect: Rect, bar: Rect) -> Spot:
     if isinstance(part, _Card):
         return Spot(kind=Kind.GPU, rect=rect, above=bar, gpus=part.gpus)
     return Spot(kind=Kind.ACCELERATOR, rect=rect, above=bar, accelerator=part)
-
-
-# --- Colours and widths of what a node's picture shows; no fact is told by colour alone.
 
 
 PANEL: Final = Look(fill="#f6f8fa", stroke="#d0d7de", width=1, radius=8)

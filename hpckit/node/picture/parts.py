@@ -42,9 +42,6 @@ from hpckit.node.words import (
     slot_name,
 )
 
-# --- The links between GPUs: a bar where all reach all, arcs where pairs differ.
-
-
 _BAR_H: Final = 30.0
 _LANE: Final = 34.0
 _MESH_H: Final = 190.0
@@ -114,8 +111,9 @@ def _draw_bar(drawing: Drawing, island: LinkIsland, band: Band, y: float) -> Non
     text = _bar_words(island, outer or island.links)
     left = min(spot.rect.x for spot in boxes)
     width = max(spot.rect.right for spot in boxes) - left
-    width, left = _wide_enough(width, left, text_width(text, 12) + 24, band.rect)
-    bar = Rect(x=left, y=y, w=width, h=_BAR_H)
+    room, wider = band.rect, min(max(width, text_width(text, 12) + 24), band.rect.w)
+    left = min(max(room.x, left - (wider - width) / 2), room.right - wider)
+    bar = Rect(x=left, y=y, w=wider, h=_BAR_H)
     word = Word(text=text, size=12, is_bold=True, anchor="middle")
     drawing.box("bar", bar, bar_look(island.kind), (word,), about=text)
     counts = dict(zip(island.gpus, island.counts or (), strict=False))
@@ -124,12 +122,6 @@ def _draw_bar(drawing: Drawing, island: LinkIsland, band: Band, y: float) -> Non
         if spot.rect not in drawn:
             drawn.add(spot.rect)
             _draw_tap(drawing, band, spot, bar, (island, counts.get(gpu)))
-
-
-def _wide_enough(width: float, left: float, least: float, room: Rect) -> tuple[float, float]:
-    wider = min(max(width, least), room.w)
-    left = min(max(room.x, left - (wider - width) / 2), room.right - wider)
-    return wider, left
 
 
 def _draw_tap(
@@ -211,7 +203,6 @@ def is_crossed(islands: Sequence[LinkIsland], band: Band) -> bool:
 
 
 def _anchors(links: Sequence[GpuLink], band: Band) -> dict[tuple[int, int], tuple[float, float]]:
-    """Where each link leaves each GPU: beside each other, in the order of where they go."""
     others: dict[int, list[int]] = {}
     for link in links:
         others.setdefault(link.a, []).append(link.b)
@@ -279,16 +270,14 @@ class Parts:
 
     def draw(self, spot: Spot) -> None:
         """Draw a box, its wire and its mark."""
-        if spot.kind is Kind.CPU:
-            self._cpu(spot)
-        elif spot.kind is Kind.SWITCH:
-            self._switch(spot)
-        elif spot.kind is Kind.GPU:
-            self._gpu(spot)
-        elif spot.kind is Kind.NIC:
-            self._nic(spot)
-        else:
-            self._accelerator(spot)
+        draw = {
+            Kind.CPU: self._cpu,
+            Kind.SWITCH: self._switch,
+            Kind.GPU: self._gpu,
+            Kind.NIC: self._nic,
+            Kind.ACCELERATOR: self._accelerator,
+        }
+        draw[spot.kind](spot)
 
     def _pcie(self, address: PciAddress | None) -> PcieLink | None:
         return None if address is None else self._links.get(address)
@@ -368,12 +357,8 @@ class Parts:
         self._spine(spot, link, is_labelled=is_uniform)
         texts = _nic_texts(spot.nics) if is_uniform else _unlike_texts(first, link)
         words = _nic_words(spot, [text for text in texts if text])
-        about = [
-            ", ".join(nic.name for nic in spot.nics),
-            *texts,
-            first.pci or "",
-            pcie_words(link),
-        ]
+        names = ", ".join(nic.name for nic in spot.nics)
+        about = [names, *texts, first.pci or "", pcie_words(link)]
         self._box(spot, looks.DOWN if is_down(first) else looks.NIC, words, about)
         if is_down(first):
             self._drawing.cross(spot.rect, looks.RED)
@@ -436,12 +421,6 @@ class Parts:
             self._drawing.badge(spot.rect.right - 2 - _BADGE_W * at, spot.rect.y + 1, text, colour)
 
 
-def beside_words(link: CpuLink) -> str:
-    """`NVLink-C2C to the CPU, 450 GB/s`."""
-    rate = link.bandwidth_bytes_per_s
-    return f"{link.kind} to the CPU" + ("" if rate is None else f", {byte_rate(rate)}")
-
-
 def _nic_texts(nics: Sequence[Nic]) -> list[str]:
     first = nics[0]
     texts = [visible(first.state, 10)] if first.state is not None and is_down(first) else []
@@ -470,12 +449,8 @@ def _nic_words(spot: Spot, texts: Sequence[str]) -> list[Word]:
 def _unlike_texts(nic: Nic, link: PcieLink | None) -> list[str]:
     """For NICs whose stack has links of several kinds: the link is told before the NIC's kind."""
     rate = nic.rate_bytes_per_s
-    state = [visible(nic.state, 10)] if nic.state is not None and is_down(nic) else []
-    return [
-        *state,
-        *([] if is_narrow(link) or rate is None else [bit_rate(rate)]),
-        pcie_words(link),
-    ]
+    state = visible(nic.state, 10) if nic.state is not None and is_down(nic) else ""
+    return [state, "" if is_narrow(link) or rate is None else bit_rate(rate), pcie_words(link)]
 
 
 def _middle(text: str, size: float, *, is_bold: bool = False) -> Word:

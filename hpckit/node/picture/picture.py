@@ -11,7 +11,6 @@ from hpckit.core.findings import Finding, FindingGroup, group_findings
 from hpckit.core.svg import Drawing, Rect, Stroke, Word, broken, fitted, path, text_width
 from hpckit.core.text import figure, numbers_shown
 from hpckit.node.links import Device, LinkIsland, link_islands
-from hpckit.node.pci import PcieLink
 from hpckit.node.picture import layout as looks
 from hpckit.node.picture.layout import (
     Spot,
@@ -26,7 +25,6 @@ from hpckit.node.picture.parts import (
     Band,
     Parts,
     band_height,
-    beside_words,
     draw_links,
     gpu_spots,
     is_bar,
@@ -36,9 +34,6 @@ from hpckit.node.places import Place, places
 from hpckit.node.title import node_title
 from hpckit.node.topology import NodeTopology, is_down
 from hpckit.node.words import byte_rate, pcie_bytes_per_s, pcie_words
-
-# --- How the NUMA nodes of a node share a page, and where the room for the links between GPUs is.
-
 
 MARGIN: Final = 24.0
 PADDING: Final = 10.0
@@ -92,7 +87,6 @@ def page(places: Sequence[Place], top: float, band_height: float | None) -> Page
 
 
 def _without_empty(places: Sequence[Place]) -> tuple[list[Place], str]:
-    """The places to draw, and what is said of the others, where there are too many for all."""
     held = [place for place in places if place.root.devices()]
     shown = list(places) if len(places) <= _MANY else held or list(places[:_MANY])
     if len(shown) == len(places):
@@ -199,10 +193,10 @@ def _pcie_entries(topology: NodeTopology) -> list[_Entry]:
     for device in drawn:
         link = None if device.pci is None else links.get(device.pci)
         rate = pcie_bytes_per_s(link)
-        if rate is None:
+        if link is None or rate is None:
             is_unknown = True
-        else:
-            known[pcie_words(_full(link))] = rate
+        else:  # as it is, without what it could be
+            known[pcie_words(replace(link, max_speed_gt_per_s=None, max_width=None))] = rate
     widest = sorted(known.items(), key=lambda item: item[1], reverse=True)[:_MOST_SAMPLES]
     entries = [
         (f"PCIe {text}, {byte_rate(rate)}", looks.pcie_stroke(rate)) for text, rate in widest
@@ -210,13 +204,6 @@ def _pcie_entries(topology: NodeTopology) -> list[_Entry]:
     if is_unknown:
         entries.append(("PCIe, rate or way not known", looks.pcie_stroke(None)))
     return entries
-
-
-def _full(link: PcieLink | None) -> PcieLink | None:
-    """The same link as it is, without what it could be."""
-    if link is None:
-        return None
-    return PcieLink(speed_gt_per_s=link.speed_gt_per_s, width=link.width)
 
 
 def _link_entries(topology: NodeTopology, islands: Sequence[LinkIsland]) -> list[_Entry]:
@@ -230,8 +217,9 @@ def _link_entries(topology: NodeTopology, islands: Sequence[LinkIsland]) -> list
                 entries[text] = looks.pair_stroke(link.kind, link.count, rate)
     for beside in topology.cpu_links:
         width = max(2.5, looks.wire_width(beside.bandwidth_bytes_per_s))
-        colour = looks.link_colour(beside.kind)
-        entries[beside_words(beside)] = Stroke(colour=colour, width=width)
+        rate = beside.bandwidth_bytes_per_s
+        text = f"{beside.kind} to the CPU" + ("" if rate is None else f", {byte_rate(rate)}")
+        entries[text] = Stroke(colour=looks.link_colour(beside.kind), width=width)
     return list(entries.items())
 
 
@@ -259,9 +247,6 @@ def draw_findings(
     return y
 
 
-# --- A node as a picture: NUMA nodes, PCIe switches, GPUs, NICs, and the links between them.
-
-
 _TITLE_SIZE: Final = 20.0
 _TEXT_SIZE: Final = 12.0
 _LINE: Final = 17.0
@@ -275,7 +260,8 @@ def node_svg(topology: NodeTopology, findings: Sequence[Finding] = ()) -> str:
     own light ground. Hosts' and devices' names are shown with what is hidden in them escaped.
     """
     found = places(topology)
-    islands = _drawn_islands(topology)
+    known = {gpu.index for gpu in topology.gpus}
+    islands = [island for island in link_islands(topology) if known.intersection(island.gpus)]
     drawing = Drawing()
     real = replace(topology, source=replace(topology.source, is_synthetic=False))
     name, *parts = node_title(real)
@@ -289,21 +275,18 @@ def node_svg(topology: NodeTopology, findings: Sequence[Finding] = ()) -> str:
     laid = page(found, top, band_height(islands, is_crossed=crossed))
     _draw_title(drawing, (name, *lines), laid, is_synthetic=topology.source.is_synthetic)
     groups = group_findings(findings)
-    _draw_page(drawing, topology, groups, laid)
+    for panel in laid.panels:
+        drawing.box("panel", panel, looks.PANEL, (), about="")
+    boxes = Parts(drawing, topology, laid.spots, groups)
+    for spot in laid.spots:
+        boxes.draw(spot)
     if laid.band is not None:
         draw_links(drawing, islands, Band(rect=laid.band, spots=gpu_spots(laid.spots)))
     y = _draw_others(drawing, laid, found)
     y = draw_legend(drawing, topology, islands, (laid.width, y))
     y = draw_findings(drawing, groups, (laid.width, y))
-    found_words = (sentence(group) for group in groups)
-    about = ". ".join((*node_title(topology), *found_words))
-    title = f"Topology of {name}"
-    return drawing.document(laid.width, y + MARGIN - 8, title=title, about=about)
-
-
-def _drawn_islands(topology: NodeTopology) -> tuple[LinkIsland, ...]:
-    known = {gpu.index for gpu in topology.gpus}
-    return tuple(island for island in link_islands(topology) if known.intersection(island.gpus))
+    about = ". ".join((*node_title(topology), *map(sentence, groups)))
+    return drawing.document(laid.width, y + MARGIN - 8, title=f"Topology of {name}", about=about)
 
 
 def _draw_title(
@@ -322,16 +305,6 @@ def _draw_title(
     for line in lines:
         y += _LINE
         drawing.label(MARGIN, y, Word(text=line, size=_TEXT_SIZE, colour=looks.GREY))
-
-
-def _draw_page(
-    drawing: Drawing, topology: NodeTopology, findings: Sequence[FindingGroup], laid: Page
-) -> None:
-    for panel in laid.panels:
-        drawing.box("panel", panel, looks.PANEL, (), about="")
-    parts = Parts(drawing, topology, laid.spots, findings)
-    for spot in laid.spots:
-        parts.draw(spot)
 
 
 def _draw_others(drawing: Drawing, laid: Page, found: Sequence[Place]) -> float:

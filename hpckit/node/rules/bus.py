@@ -16,7 +16,7 @@ from typing import Final
 from hpckit.core.findings import Evidence
 from hpckit.core.units import counted
 from hpckit.node.nics import RDMA, nic_kinds, rate_words
-from hpckit.node.path import PathKind
+from hpckit.node.path import PathKind, path_kind
 from hpckit.node.pci import PciAddress, PciDevice
 from hpckit.node.pci_tree import PciTree
 from hpckit.node.rules.rule import (
@@ -26,7 +26,6 @@ from hpckit.node.rules.rule import (
     gpu_name,
     gpu_ranges,
     have,
-    kind_of,
     most_common,
     named,
 )
@@ -141,7 +140,6 @@ def _most(device: PciDevice) -> int | None:
     return None if device.link is None else device.link.max_width or None
 
 
-# --- what a hypervisor shows ---------------------------------------------------------------------
 def pci_hidden(node: InspectedNode) -> Iterator[Evidence]:
     """Rule `pci-hidden`."""
     if node.topology.host.is_virtual_machine is False or not node.gpus:
@@ -171,7 +169,7 @@ def _one_kind(node: InspectedNode) -> str | None:
     kinds = {
         pair: kind
         for pair, cell in node.cells.items()
-        if names.intersection(pair) and (kind := kind_of(cell)) is not None and kind in _PCIE
+        if names.intersection(pair) and (kind := path_kind(cell)) in _PCIE
     }
     if table is None or len(table.devices) < FLAT_FROM:
         return None
@@ -198,15 +196,12 @@ def _is_one_place(node: InspectedNode, between: int) -> bool:
     return between >= len(node.gpus) * (len(node.gpus) - 1)
 
 
-# --- What is odd about NICs: down, slower than their peers, or not beside the GPU that needs one.
-
-
 RAILS_FROM: Final = 4
 """GPUs from which on one without the NIC that each of the others has is no design."""
 
 
 def nic_down(node: InspectedNode) -> Iterator[Evidence]:
-    """Rule `nic-down`: a NIC for jobs, as nic_roles has it."""
+    """Rule `nic-down`: a NIC for jobs, as `with_nic_roles` has it."""
     for nic in node.topology.nics:
         if nic.role is NicRole.COMPUTE and is_down(nic):
             yield Evidence(nic.name, _down_words(nic) + _peers(node, nic))
@@ -314,7 +309,6 @@ def _kinds(node: InspectedNode) -> dict[int, dict[int, PathKind]]:
 
 
 def _for_jobs(node: InspectedNode) -> tuple[Nic, ...]:
-    """NICs for jobs; where no role is known, all of them."""
     nics = node.topology.nics
     known = tuple(nic for nic in nics if nic.role is NicRole.COMPUTE)
     return known or tuple(nic for nic in nics if nic.role is None)

@@ -34,7 +34,6 @@ MOST_MISSING: Final = 64
 PASSED_ON: Final = frozenset({"vfio-pci", "pci-stub", "xen-pciback"})
 
 
-# --- is it there ---------------------------------------------------------------------------------
 def gpu_lost(node: InspectedNode) -> Iterator[Evidence]:
     """Rule `gpu-lost`."""
     told = dict[str, str]()
@@ -80,7 +79,6 @@ def gpus_fewer(node: InspectedNode) -> Iterator[Evidence]:
 
 
 def _are(count: int, noun: str = "") -> str:
-    """`1 GPU is`, `2 are`."""
     words = counted(count, noun) if noun else str(count)
     return f"{words} {'is' if count == 1 else 'are'}"
 
@@ -139,7 +137,6 @@ def disagreement(node: InspectedNode) -> Iterator[Evidence]:
         )
 
 
-# --- how is it -----------------------------------------------------------------------------------
 def remapping_failed(node: InspectedNode) -> Iterator[Evidence]:
     """Rule `remapping-failed`."""
     for name, health in _health(node):
@@ -250,7 +247,6 @@ def _letters(word: str) -> str:
     return "".join(char for char in word.lower() if char.isalnum())
 
 
-# --- fabric and mode -----------------------------------------------------------------------------
 def fabric_not_completed(node: InspectedNode) -> Iterator[Evidence]:
     """Rule `fabric-not-completed`."""
     for gpu in node.gpus:
@@ -259,7 +255,9 @@ def fabric_not_completed(node: InspectedNode) -> Iterator[Evidence]:
             continue
         if _letters(fabric.state) not in FABRIC_FINE:
             yield Evidence(name, f"{name} has the NVLink fabric state {fabric.state}{_of(node)}")
-        elif _letters(fabric.state) == "completed" and not _is_success(fabric.status):
+        elif _letters(fabric.state) == "completed" and not (
+            fabric.status is None or _letters(fabric.status) in FABRIC_SUCCESS
+        ):
             yield Evidence(name, f"{name} has an NVLink fabric that completed with {fabric.status}")
 
 
@@ -280,10 +278,6 @@ def _of(node: InspectedNode) -> str:
     return f", {done} of {counted(len(node.gpus), 'GPU')} completed"
 
 
-def _is_success(status: str | None) -> bool:
-    return status is None or _letters(status) in FABRIC_SUCCESS
-
-
 def mig_on(node: InspectedNode) -> Iterator[Evidence]:
     """Rule `mig-on`: one finding where it is on in all GPUs."""
     on = [gpu for gpu in node.gpus if gpu.is_mig]
@@ -299,21 +293,14 @@ def mig_on(node: InspectedNode) -> Iterator[Evidence]:
         yield Evidence(name, f"{name} has MIG on{told_of}")
 
 
-# --- Which GPU has fewer NVLinks than those like it.
-#
 # There are two kinds of evidence. NVML tells each GPU's own links, so a GPU at a switch is held
-# against its twins. A matrix (`nvidia-smi topo -m`) or the counts of links between GPUs tell
-# pairs;
+# against its twins. A matrix (`nvidia-smi topo -m`) or the counts of links between GPUs tell pairs:
 # a GPU with a dead link at a switch is short in its whole row, so the GPUs are named that explain
 # all short pairs, and not the healthy ones at the other end.
 #
-# What is uneven by design is none of that: the hybrid cube mesh of 8 V100 or P100 mixes NV1 and
-# NV2
+# What is uneven by design is none of that: the hybrid cube mesh of 8 V100 or P100 mixes NV1 and NV2
 # (DGX-1 System Architecture white paper, WP-08437), and part of one, as virtual machines get it,
-# has
-# uneven sums too; bridges join pairs of PCIe cards, and not each card needs to have one.
-
-
+# has uneven sums too; bridges join pairs of PCIe cards, and not each card needs to have one.
 EVEN_FROM: Final = 4
 """Links between two GPUs from which on designs are even: Volta's cube mesh has 1 and 2."""
 
@@ -397,10 +384,12 @@ def _comparable(node: InspectedNode) -> list[Gpu]:
     return [gpu for gpu in node.gpus if not gpu.is_mig]
 
 
-# --- each GPU's own links ------------------------------------------------------------------------
 def _own_links(group: list[Gpu]) -> Iterator[Evidence]:
-    links = {gpu.index: gpu.nvlinks for gpu in group if _is_told(gpu)}
-    active = {index: _active(each or ()) for index, each in links.items()}
+    links = {gpu.index: gpu.nvlinks for gpu in group if gpu.nvlinks is not None}
+    told = {
+        at: each for at, each in links.items() if all(one.is_active is not None for one in each)
+    }
+    active = {index: [link for link in each if link.is_active] for index, each in told.items()}
     if not any(_is_at_switch(link) for each in active.values() for link in each):
         return
     most = max(len(each) for each in active.values())
@@ -419,14 +408,6 @@ def _others(peers: int) -> str:
     return "its peer has" if peers == 1 else f"its {peers} peers have"
 
 
-def _is_told(gpu: Gpu) -> bool:
-    return gpu.nvlinks is not None and all(link.is_active is not None for link in gpu.nvlinks)
-
-
-def _active(links: tuple[NvLink, ...]) -> list[NvLink]:
-    return [link for link in links if link.is_active]
-
-
 def _is_at_switch(link: NvLink) -> bool:
     """In a virtual machine the other end has no address, and NCCL takes it for a switch."""
     return link.remote is NvLinkRemote.SWITCH or (link.remote is None and link.remote_pci is None)
@@ -439,7 +420,6 @@ def _inactive(gpu: Gpu) -> str:
     return f" ({'link' if len(down) == 1 else 'links'} {named(down)} inactive)"
 
 
-# --- links between two GPUs ----------------------------------------------------------------------
 def _pairs(node: InspectedNode, group: list[Gpu]) -> Pairs:
     """What a recorded matrix says, else the counts of links; a pair that is not told is absent."""
     indices = {gpu.index for gpu in group}
@@ -473,9 +453,7 @@ def _counted_pairs(node: InspectedNode, indices: set[int]) -> Pairs:
 
 
 def _components(pairs: Pairs) -> list[frozenset[int]]:
-    """GPUs that NVLinks join, directly or through each other."""
-    groups = joined(pair for pair, count in pairs.items() if count > 0)
-    return [frozenset(group) for group in groups]
+    return list(map(frozenset, joined(pair for pair, count in pairs.items() if count > 0)))
 
 
 def _short_in(

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from hpckit.core.hostlist import natural_order
 from hpckit.core.index_list import index_list
-from hpckit.node.path import PathKind, path_kind
+from hpckit.node.path import PathKind
 from hpckit.node.topology import Gpu, NodeTopology
 
 GPUS: Final = "GPUs"
@@ -82,28 +82,14 @@ def twins(gpus: Iterable[Gpu]) -> list[list[Gpu]]:
 
 
 def gpu_cells(topology: NodeTopology) -> dict[tuple[str, str], str]:
-    """(row, column) → what lies between the two, one of them a GPU, for cells of a known word."""
+    """(row, column) → what lies between the two, one of them a GPU, where that is known."""
     table = topology.paths
     if table is None:
         return {}
     gpus = {gpu_name(gpu.index) for gpu in topology.gpus}
-    words = {cell for cells in table.cells for cell in cells}
-    known = {word for word in words if word is not None and kind_of(word) is not None}
-    columns = [(at, name) for at, name in enumerate(table.devices) if name in gpus]
-    found: dict[tuple[str, str], str] = {}
-    for row, cells in zip(table.devices, table.cells, strict=False):
-        wanted = enumerate(table.devices) if row in gpus else columns
-        found |= {
-            (row, column): cell
-            for at, column in wanted
-            if at < len(cells) and (cell := cells[at]) is not None and cell in known
-        }
-    return found
-
-
-def kind_of(cell: str) -> PathKind | None:
-    """The kind of a cell, None for a word that is none."""
-    try:
-        return path_kind(cell)
-    except ValueError:
-        return None
+    return {
+        (row, column): cell
+        for row, cells in zip(table.devices, table.cells, strict=True)
+        for column, cell in zip(table.devices, cells, strict=True)
+        if cell is not None and (row in gpus or column in gpus)
+    }

@@ -10,10 +10,7 @@ from typing import Final
 
 from hpckit.core.findings import Check, Finding, Rule, Severity, SourcedFinding, judge
 from hpckit.core.hostlist import natural_order
-from hpckit.node.rules import bus as nic
-from hpckit.node.rules import bus as pci
-from hpckit.node.rules import gpu
-from hpckit.node.rules import gpu as nvlink
+from hpckit.node.rules import bus, gpu
 from hpckit.node.rules.rule import InspectedNode, gpu_cells
 from hpckit.node.topology import NodeTopology
 
@@ -40,32 +37,32 @@ RULES: Final[tuple[Rule[Check[InspectedNode]], ...]] = (
         source=_MEMORY_ERRORS,
     ),
     Rule(
-        name="nvlink-fewer", severity=Severity.WARNING, when=nvlink.fewer_nvlinks,
+        name="nvlink-fewer", severity=Severity.WARNING, when=gpu.fewer_nvlinks,
         because="A GPU has fewer active NVLinks than those like it, and slows them all down.",
         remedy="tell your operator: nvidia-smi nvlink -s -i {index}",
         source="nvml.h, nvmlDeviceGetNvLinkState; the legend of nvidia-smi topo -m",
     ),
     Rule(
-        name="pcie-width", severity=Severity.WARNING, when=pci.narrow_links,
+        name="pcie-width", severity=Severity.WARNING, when=bus.narrow_links,
         because="The PCIe link of a GPU or RDMA NIC has fewer lanes than both its ends or its"
             " twins.",
         remedy="tell your operator: the card or riser may not sit well; lspci -vv shows LnkSta",
         source="PCI Express Base Specification, Link Capabilities and Link Status",
     ),
     Rule(
-        name="nic-down", severity=Severity.WARNING, when=nic.nic_down,
+        name="nic-down", severity=Severity.WARNING, when=bus.nic_down,
         because="A NIC for jobs has no active port.",
         remedy="tell your operator: cat /sys/class/infiniband/{subject}/ports/*/phys_state",
         source="Linux Documentation/ABI/stable/sysfs-class-infiniband",
     ),
     Rule(
-        name="nic-slow", severity=Severity.WARNING, when=nic.nic_slow,
+        name="nic-slow", severity=Severity.WARNING, when=bus.nic_slow,
         because="A NIC for jobs is slower than those like it: the slowest sets the pace of all.",
         remedy="tell your operator: cat /sys/class/infiniband/{subject}/ports/*/rate",
         source="Linux Documentation/ABI/stable/sysfs-class-infiniband",
     ),
     Rule(
-        name="nic-missing", severity=Severity.WARNING, when=nic.nic_missing,
+        name="nic-missing", severity=Severity.WARNING, when=bus.nic_missing,
         because="One GPU lacks the NIC that each of the others has beside it.",
         remedy="tell your operator: lspci may show whether the card is still there",
         source="the rail-optimised designs of DGX and HGX machines, one NIC a GPU",
@@ -131,46 +128,46 @@ RULES: Final[tuple[Rule[Check[InspectedNode]], ...]] = (
         source="Linux Documentation/ABI/testing/sysfs-bus-pci; nvml.h",
     ),
     Rule(
-        name="nvlink-none", severity=Severity.NOTE, when=nvlink.no_nvlinks,
+        name="nvlink-none", severity=Severity.NOTE, when=gpu.no_nvlinks,
         because="A GPU has no NVLink though others here have: a card without a bridge, or one"
             " apart.",
         remedy="by design in many machines; if not in this one: nvidia-smi nvlink -s",
         source="the legend of nvidia-smi topo -m",
     ),
     Rule(
-        name="nvlink-bridges-uneven", severity=Severity.NOTE, when=nvlink.uneven_bridges,
+        name="nvlink-bridges-uneven", severity=Severity.NOTE, when=gpu.uneven_bridges,
         because="A pair of GPUs is joined by fewer NVLinks than other pairs: fewer or loose"
             " bridges.",
         remedy="if all pairs should have as many bridges: nvidia-smi nvlink -s",
         source="the legend of nvidia-smi topo -m",
     ),
     Rule(
-        name="pcie-narrow", severity=Severity.NOTE, when=pci.narrow_by_design,
+        name="pcie-narrow", severity=Severity.NOTE, when=bus.narrow_by_design,
         because="A GPU or RDMA NIC has fewer PCIe lanes than it can have, as its slot or its"
             " twins.",
         remedy="nothing to mend; another slot of the machine may have more lanes",
         source="PCI Express Base Specification, Link Capabilities and Link Status",
     ),
     Rule(
-        name="pci-hidden", severity=Severity.NOTE, when=pci.pci_hidden,
+        name="pci-hidden", severity=Severity.NOTE, when=bus.pci_hidden,
         because="The PCI tree or the matrix is a hypervisor's view, not the board's.",
         remedy="if this is a cloud VM, set NCCL_TOPO_FILE to the provider's topology file",
         source="NCCL environment variables: NCCL_TOPO_FILE",
     ),
     Rule(
-        name="no-close-nic", severity=Severity.NOTE, when=nic.no_close_nic,
+        name="no-close-nic", severity=Severity.NOTE, when=bus.no_close_nic,
         because="Traffic between a GPU and any NIC crosses the CPU.", remedy="nothing to mend; "
             "NCCL_NET_GDR_LEVEL decides whether GPUDirect RDMA is used over that distance",
         source="NCCL environment variables: NCCL_NET_GDR_LEVEL",
     ),
     Rule(
-        name="nic-unused", severity=Severity.NOTE, when=nic.nic_unused,
+        name="nic-unused", severity=Severity.NOTE, when=bus.nic_unused,
         because="A NIC that is not known to be for jobs has no active port.",
         remedy="nothing to mend if it is not cabled",
         source="Linux Documentation/ABI/stable/sysfs-class-infiniband",
     ),
     Rule(
-        name="port-down", severity=Severity.NOTE, when=nic.port_down,
+        name="port-down", severity=Severity.NOTE, when=bus.port_down,
         because="One port of a NIC for jobs is down and another is up.",
         remedy="nothing to mend if it is not cabled",
         source="Linux Documentation/ABI/stable/sysfs-class-infiniband",
@@ -219,21 +216,19 @@ RULES: Final[tuple[Rule[Check[InspectedNode]], ...]] = (
 )  # fmt: skip
 
 
-# --- What is odd about a node, by the rules of `finding_rules`.
-
-
 def node_findings(
     topology: NodeTopology, *, expected_gpus: int | None = None
 ) -> tuple[SourcedFinding, ...]:
     """Return what is odd about a node, the worst first, then by subject in natural order.
 
     `expected_gpus` is how many Slurm's gres says this process should see: in a prolog those of the
-    node, in a job those that it was given. Paths and the roles of NICs are used, so
-    `paths.with_paths` and `nic_roles.with_nic_roles` come first.
+    node, in a job those that it was given. Paths and the roles of NICs are used, so `with_paths`
+    and `with_nic_roles` come first.
     """
     node = InspectedNode(topology=topology, cells=gpu_cells(topology), expected_gpus=expected_gpus)
-    return tuple(sorted(judge(RULES, node), key=_place))
 
+    def place(finding: Finding) -> tuple[object, ...]:
+        subject = natural_order(finding.subject)
+        return (-finding.severity.rank, subject, finding.rule, finding.because)
 
-def _place(finding: Finding) -> tuple[object, ...]:
-    return (-finding.severity.rank, natural_order(finding.subject), finding.rule, finding.because)
+    return tuple(sorted(judge(RULES, node), key=place))

@@ -35,11 +35,10 @@ from tests.fakes.node import (
     gpu,
     gpu_address,
     healthy_node,
+    lanes,
     matrix,
-    narrow,
     nic,
     with_cells,
-    with_health,
 )
 
 # DGX-1 System Architecture (WP-08437), figure 4: the hybrid cube mesh.
@@ -109,9 +108,6 @@ def test_order() -> None:
     assert placed[11] == (Severity.NOTE, "GPU0")
 
 
-# --- NVLinks -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("count", "without", "rule"),
     [
@@ -138,7 +134,7 @@ def test_no_nvlinks_in_a_matrix(count: int, without: tuple[int, ...], rule: str)
 
 def test_dead_link_of_nvml() -> None:
     """A GPU with 17 of 18 active links is named, with the link, and its seven peers are not."""
-    node = change_gpu(healthy_node(), 5, lambda _: gpu(5, inactive=(11,)))
+    node = change_gpu(healthy_node(), 5, nvlinks=gpu(5, inactive=(11,)).nvlinks)
     (finding,) = node_findings(with_nic_roles(node))
     assert (finding.rule, finding.severity, finding.subject) == (
         "nvlink-fewer",
@@ -151,7 +147,7 @@ def test_dead_link_of_nvml() -> None:
 
 def test_two_gpus_and_a_dead_link() -> None:
     """Of two GPUs at a switch the one with fewer links is named: no GPU has more than by design."""
-    node = change_gpu(healthy_node(2), 1, lambda _: gpu(1, inactive=(3, 4)))
+    node = change_gpu(healthy_node(2), 1, nvlinks=gpu(1, inactive=(3, 4)).nvlinks)
     (finding,) = found(node, "nvlink-fewer")
     assert finding.because == "GPU1 has 16 active NVLinks, its peer has 18 (links 3, 4 inactive)"
 
@@ -316,26 +312,20 @@ def test_bridged_cards_of_nvml() -> None:
 
 def test_mig_and_links() -> None:
     """A GPU in MIG mode may have its links down."""
-    node = change_gpu(
-        healthy_node(), 2, lambda _: dataclasses.replace(gpu(2, inactive=range(18)), is_mig=True)
-    )
+    links = gpu(2, inactive=range(18)).nvlinks
+    node = change_gpu(healthy_node(), 2, nvlinks=links, is_mig=True)
     assert rules_of(node) == {"mig-on"}
 
 
 def test_other_model() -> None:
     """A GPU of another model is not held against the others."""
-    node = change_gpu(
-        healthy_node(), 0, lambda one: dataclasses.replace(one, name="DGX Display", nvlinks=())
-    )
+    node = change_gpu(healthy_node(), 0, name="DGX Display", nvlinks=())
     assert found(node, "nvlink-fewer") == []
-
-
-# --- PCIe ----------------------------------------------------------------------------------------
 
 
 def test_narrow_gpu() -> None:
     """A GPU on 8 lanes whose slot and itself have 16 is a warning."""
-    node = change_device(healthy_node(), gpu_address(3), narrow(8))
+    node = change_device(healthy_node(), gpu_address(3), link=lanes(8))
     (finding,) = node_findings(with_nic_roles(node))
     assert (finding.rule, finding.subject) == ("pcie-width", "GPU3")
     assert finding.because == "GPU3 runs 8 PCIe lanes, both ends of the link can 16"
@@ -343,7 +333,7 @@ def test_narrow_gpu() -> None:
 
 def test_narrow_switch() -> None:
     """A switch on fewer lanes than both ends can have is told of the GPU and the NIC below it."""
-    node = change_device(healthy_node(), "0002:01:00.0", narrow(4))
+    node = change_device(healthy_node(), "0002:01:00.0", link=lanes(4))
     findings = node_findings(with_nic_roles(node))
     assert {(one.rule, one.subject) for one in findings} == {
         ("pcie-width", "GPU2"),
@@ -363,15 +353,8 @@ def test_inside_of_a_switch() -> None:
     node = healthy_node()
     for index in range(8):
         place = f"{index:04x}"
-        node = change_device(node, f"{place}:02:00.0", narrow(8))
-        node = change_device(
-            node,
-            gpu_address(index),
-            lambda one: dataclasses.replace(
-                one,
-                link=dataclasses.replace(narrow(8)(one).link, max_width=8),  # type: ignore[type-var]
-            ),
-        )
+        node = change_device(node, f"{place}:02:00.0", link=lanes(8))
+        node = change_device(node, gpu_address(index), link=lanes(8, max_width=8))
     assert rules_of(node) == set()
 
 
@@ -379,17 +362,10 @@ def test_narrow_by_design() -> None:
     """GPUs that all run 8 lanes of 16, or whose slot has 8, are a note."""
     all_narrow = healthy_node(2)
     for index in range(2):
-        all_narrow = change_device(all_narrow, gpu_address(index), narrow(8))
+        all_narrow = change_device(all_narrow, gpu_address(index), link=lanes(8))
     assert [one.severity for one in found(all_narrow, "pcie-narrow")] == [Severity.NOTE] * 2
-    slot = change_device(healthy_node(), gpu_address(0), narrow(8))
-    slot = change_device(
-        slot,
-        "0000:02:00.0",
-        lambda one: dataclasses.replace(
-            one,
-            link=dataclasses.replace(narrow(8)(one).link, max_width=8),  # type: ignore[type-var]
-        ),
-    )
+    slot = change_device(healthy_node(), gpu_address(0), link=lanes(8))
+    slot = change_device(slot, "0000:02:00.0", link=lanes(8, max_width=8))
     assert rules_of(slot) == {"pcie-narrow"}
 
 
@@ -404,20 +380,13 @@ def test_slot_unknown(narrow_ones: tuple[int, ...], rule: str | None) -> None:
     )
     node = dataclasses.replace(node, pci=flat)
     for index in narrow_ones:
-        node = change_device(node, gpu_address(index), narrow(8))
+        node = change_device(node, gpu_address(index), link=lanes(8))
     assert rules_of(node) == ({rule} if rule else set())
 
 
 def test_slow_generation() -> None:
     """A GPU that trained its speed down is idle, and no finding."""
-    node = change_device(
-        healthy_node(),
-        gpu_address(0),
-        lambda one: dataclasses.replace(
-            one,
-            link=dataclasses.replace(narrow(16)(one).link, speed_gt_per_s=2.5),  # type: ignore[type-var]
-        ),
-    )
+    node = change_device(healthy_node(), gpu_address(0), link=lanes(16, speed_gt_per_s=2.5))
     assert rules_of(node) == set()
 
 
@@ -443,12 +412,9 @@ def test_flat_tree() -> None:
     assert rules_of(node) == set()
 
 
-# --- NICs ----------------------------------------------------------------------------------------
-
-
 def test_nic_down() -> None:
     """A NIC for jobs whose port is down is a warning, and it still counts as its GPU's."""
-    node = change_nic(healthy_node(), 3, lambda _: nic(3, state="DOWN", rate_bytes_per_s=1.25e9))
+    node = change_nic(healthy_node(), 3, state="DOWN", rate_bytes_per_s=1.25e9)
     (finding,) = node_findings(with_nic_roles(node))
     assert (finding.rule, finding.severity, finding.subject) == (
         "nic-down",
@@ -460,7 +426,7 @@ def test_nic_down() -> None:
 
 def test_nic_slow() -> None:
     """A NIC beside a GPU with a card like the others and half their rate is a warning."""
-    node = change_nic(healthy_node(), 6, lambda _: nic(6, rate_bytes_per_s=25e9))
+    node = change_nic(healthy_node(), 6, rate_bytes_per_s=25e9)
     (finding,) = node_findings(with_nic_roles(node))
     assert (finding.rule, finding.subject) == ("nic-slow", "mlx5_6")
     assert finding.because == "mlx5_6 runs 200 Gb/s, 7 NICs like it 400 Gb/s"
@@ -533,7 +499,7 @@ def test_one_port_down() -> None:
     ports = (NicPort(index=1, state="ACTIVE"), NicPort(index=2, state="DOWN"))
     node = healthy_node()
     for index in (2, 3):
-        node = change_nic(node, index, lambda one: dataclasses.replace(one, ports=ports))
+        node = change_nic(node, index, ports=ports)
     assert said(found(node, "port-down")) == [
         "mlx5_2 mlx5_3 have no link on port 2, another port is up"
     ]
@@ -553,10 +519,7 @@ def test_peers_of_a_nic_that_is_down(states: list[str], peers: str) -> None:
     node = healthy_node(len(states))
     for index, state in enumerate(states):
         port = NicPort(index=1, state=state, phys_state="Disabled" if state == "DOWN" else "LinkUp")
-        changed = dataclasses.replace(node.nics[index], state=state, ports=(port,))
-        node = dataclasses.replace(
-            node, nics=tuple(changed if one.index == index else one for one in node.nics)
-        )
+        node = change_nic(node, index, state=state, ports=(port,))
     finding = found(node, "nic-down")[0]
     assert finding.because == f"mlx5_0 is DOWN (physical link Disabled){peers}"
 
@@ -572,9 +535,6 @@ def test_uncabled_nic() -> None:
     ]
 
 
-# --- GPUs ----------------------------------------------------------------------------------------
-
-
 def test_gres() -> None:
     """Fewer GPUs than Slurm's gres says is an error, as many or more is nothing."""
     (finding,) = found(healthy_node(7), "gpus-fewer-than-gres", expected_gpus=8)
@@ -586,10 +546,10 @@ def test_gres() -> None:
 def test_gres_with_mig() -> None:
     """A GPU in MIG mode counts as its MIG devices, and unknown ones are not counted against it."""
     node = healthy_node(1)
-    divided = change_gpu(node, 0, lambda one: dataclasses.replace(one, is_mig=True, mig_devices=7))
+    divided = change_gpu(node, 0, is_mig=True, mig_devices=7)
     assert found(divided, "gpus-fewer-than-gres", expected_gpus=7) == []
     assert len(found(divided, "gpus-fewer-than-gres", expected_gpus=8)) == 1
-    untold = change_gpu(node, 0, lambda one: dataclasses.replace(one, is_mig=True))
+    untold = change_gpu(node, 0, is_mig=True)
     assert found(untold, "gpus-fewer-than-gres", expected_gpus=8) == []
 
 
@@ -597,9 +557,7 @@ def test_hidden() -> None:
     """GPUs that the driver does not show are one note, and no finding of their own."""
     node = healthy_node()
     for index in range(2, 8):
-        node = change_gpu(
-            node, index, lambda one: dataclasses.replace(one, is_hidden=True, nvlinks=None)
-        )
+        node = change_gpu(node, index, is_hidden=True, nvlinks=None)
     findings = [one for one in node_findings(node) if one.rule != "no-close-nic"]
     assert [(one.rule, one.severity, one.subject) for one in findings] == [
         ("gpus-hidden", Severity.NOTE, "GPUs")
@@ -617,10 +575,8 @@ def test_gap() -> None:
 def test_gpu_without_driver() -> None:
     """A hidden GPU that no driver has taken, unlike its twins, is a warning."""
     node = healthy_node(2)
-    node = change_gpu(node, 1, lambda one: dataclasses.replace(one, is_hidden=True))
-    driven = change_device(
-        node, gpu_address(0), lambda one: dataclasses.replace(one, driver="nvidia")
-    )
+    node = change_gpu(node, 1, is_hidden=True)
+    driven = change_device(node, gpu_address(0), driver="nvidia")
     assert subjects(driven, "gpu-without-driver") == ["GPU1"]
     assert subjects(node, "gpu-without-driver") == []
 
@@ -679,14 +635,14 @@ def test_nvml_silent_of_others(reason: str, vendor: GpuVendor) -> None:
 )
 def test_health(health: GpuHealth, rule: str) -> None:
     """Each trouble of a GPU is one finding, about that GPU."""
-    findings = node_findings(with_nic_roles(with_health(healthy_node(), 4, health)))
+    findings = node_findings(with_nic_roles(change_gpu(healthy_node(), 4, health=health)))
     assert [(one.rule, one.subject) for one in findings] == [(rule, "GPU4")]
 
 
 def test_idle_is_healthy() -> None:
     """Clocks that are low because a GPU is idle or capped by software are no finding."""
     health = GpuHealth(clocks_event_reasons=("GpuIdle", "SwPowerCap", "SyncBoost"))
-    assert node_findings(with_nic_roles(with_health(healthy_node(), 0, health))) == ()
+    assert node_findings(with_nic_roles(change_gpu(healthy_node(), 0, health=health))) == ()
 
 
 @pytest.mark.parametrize(
@@ -702,18 +658,18 @@ def test_idle_is_healthy() -> None:
 )
 def test_fabric(fabric: GpuFabric, rules: set[str]) -> None:
     """A GPU is in its fabric when that is completed, and one without a fabric needs none."""
-    node = change_gpu(healthy_node(), 1, lambda one: dataclasses.replace(one, fabric=fabric))
+    node = change_gpu(healthy_node(), 1, fabric=fabric)
     assert rules_of(node) == rules
 
 
 def test_mig() -> None:
     """MIG is one note where all GPUs have it, else one a GPU."""
     node = healthy_node(2)
-    one_of = change_gpu(node, 1, lambda one: dataclasses.replace(one, is_mig=True, mig_devices=7))
+    one_of = change_gpu(node, 1, is_mig=True, mig_devices=7)
     assert [(one.subject, one.because) for one in found(one_of, "mig-on")] == [
         ("GPU1", "GPU1 has MIG on, 7 MIG devices")
     ]
-    both = change_gpu(one_of, 0, lambda one: dataclasses.replace(one, is_mig=True, mig_devices=2))
+    both = change_gpu(one_of, 0, is_mig=True, mig_devices=2)
     assert [(one.subject, one.because) for one in found(both, "mig-on")] == [
         ("GPUs", "MIG is on in all 2 GPUs, 9 MIG devices")
     ]

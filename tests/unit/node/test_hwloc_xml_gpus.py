@@ -53,41 +53,6 @@ def test_an_nvswitch_without_numbers() -> None:
     assert [is_nvswitch(one) for one in devices if one.class_code != 0x0604] == [True, True, False]
 
 
-@pytest.mark.parametrize(
-    "says",
-    [
-        "0300 [1a03:2000]",
-        "0300 [102b:0522]",
-        "0300 [1002:515e]",
-        "0680 [10de:22a3]",
-        "0403 [10de:2331]",
-        "1200 [1da3:1060]",
-        "1200 [8086:09c4]",
-    ],
-)
-def test_no_gpus(says: str) -> None:
-    """A server's own graphics, NVSwitches, sound, and accelerators are no GPUs."""
-    assert addresses(cards(function("0000:10:00.0", says))) == []
-
-
-@pytest.mark.parametrize(
-    ("says", "vendor"),
-    [
-        (H100, GpuVendor.NVIDIA),
-        ("0300 [10de:2684]", GpuVendor.NVIDIA),
-        (MI300A, GpuVendor.AMD),
-        ("0380 [1002:740c]", GpuVendor.AMD),
-        ("0300 [1002:66a1]", GpuVendor.AMD),
-        ("0380 [8086:0bd5]", GpuVendor.INTEL),
-        ("0300 [8086:56a0]", GpuVendor.INTEL),
-    ],
-)
-def test_gpus_by_class_and_vendor(says: str, vendor: GpuVendor) -> None:
-    """Display and processing functions of makers of GPUs are GPUs, whatever drivers are there."""
-    (gpu,) = parsed(cards(function("0000:10:00.0", says))).gpus
-    assert (gpu.pci, gpu.vendor) == ("0000:10:00.0", vendor)
-
-
 def test_integrated_graphics() -> None:
     """Intel's graphics within the CPU is a GPU only if Level Zero lists it."""
     plain = function("0000:00:02.0", "0300 [8086:4680]")
@@ -155,7 +120,7 @@ def test_the_other_makers_library_hides_nothing() -> None:
 
 
 def test_partitions() -> None:
-    """Each device of ROCm SMI on one function is a GPU, a partition of one package (CPX)."""
+    """Each device of ROCm SMI on one function is a GPU, a partition (CPX); one alone is none."""
     named = info("GPUModel", "AMD Instinct MI300A")
     devices = [os_device(f"rsmi{at}", 1, named if at == 9 else "") for at in (11, 9, 10)]
     gpus = parsed(cards(function("0000:10:00.0", MI300A, *devices))).gpus
@@ -165,6 +130,9 @@ def test_partitions() -> None:
         (11, "2", "0000:10:00.0"),
     ]
     assert {gpu.name for gpu in gpus} == {"AMD Instinct MI300A"}
+    silent = os_device("rsmi0", 1, info("AMDUUID", "0000000000000000"))
+    (gpu,) = parsed(cards(function("0000:10:00.0", MI300A, silent))).gpus
+    assert (gpu.partition, gpu.uuid) == (None, None)
 
 
 def test_of_two_infos_the_first_counts() -> None:
@@ -172,19 +140,6 @@ def test_of_two_infos_the_first_counts() -> None:
     device = os_device("nvml0", 1, info("GPUModel", "first"), info("GPUModel", "second"))
     (gpu,) = parsed(cards(function("0000:10:00.0", H100, device))).gpus
     assert gpu.name == "first"
-
-
-def test_one_device_is_no_partition() -> None:
-    """A function with one device of ROCm SMI is not partitioned."""
-    (gpu,) = parsed(cards(function("0000:10:00.0", MI300A, os_device("rsmi0", 1)))).gpus
-    assert gpu.partition is None
-
-
-def test_uuid_that_says_nothing() -> None:
-    """A UUID of zeros is none."""
-    device = os_device("rsmi0", 1, info("AMDUUID", "0000000000000000"))
-    (gpu,) = parsed(cards(function("0000:10:00.0", MI300A, device))).gpus
-    assert gpu.uuid is None
 
 
 @pytest.mark.parametrize(

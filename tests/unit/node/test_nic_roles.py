@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from hpckit.node.nics import with_nic_roles
 from hpckit.node.path import PathTable
 from hpckit.node.pci import PciAddress, PciDevice
 from hpckit.node.rules.rules import node_findings
-from hpckit.node.topology import Gpu, Nic, NicRole, NodeTopology
+from hpckit.node.topology import Gpu, Nic, NicRole, NodeTopology, is_active, is_down
 from hpckit.spec.nic_kind import NicKind
 from tests.fakes.node import CONNECTX_7, SOURCE, change_nic, healthy_node, matrix, nic
 
@@ -170,7 +172,7 @@ def test_cards_beside_gpus_that_nobody_has_cabled() -> None:
 
 def test_slow_card_of_the_rails() -> None:
     """A NIC beside a GPU, of the card that the others are, is for jobs however slow it runs."""
-    node = change_nic(healthy_node(), 2, lambda _: nic(2, rate_bytes_per_s=12.5e9))
+    node = change_nic(healthy_node(), 2, rate_bytes_per_s=12.5e9)
     assert roles(node)[2] is NicRole.COMPUTE
     other = tuple(
         dataclasses.replace(one, device_id=CONNECTX_6)
@@ -219,3 +221,16 @@ def test_faster_beside_a_gpu() -> None:
     )
     node = dataclasses.replace(node_of(one, other), gpus=(Gpu(index=0),), paths=table)
     assert roles(node) == [NicRole.COMPUTE, NicRole.COMPUTE]
+
+
+@pytest.mark.parametrize(
+    ("state", "is_known_as"),
+    [(None, (False, False)), ("ACTIVE", (True, False)), ("active", (True, False))]
+    + [(state, (False, True)) for state in ("DOWN", "INIT", "ARMED", "ACTIVE_DEFER")],
+)
+def test_an_unknown_state_is_neither_up_nor_down(
+    state: str | None, is_known_as: tuple[bool, bool]
+) -> None:
+    """A NIC is down by a state that is known and is not ACTIVE."""
+    nic = Nic(index=0, name="a", state=state)
+    assert (is_active(nic), is_down(nic)) == is_known_as

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from hpckit.node.links import gpu_reach, is_direct, joined, link_islands
+from hpckit.node.path import LINK_BYTES_PER_S
 from hpckit.node.topology import GpuLink, LinkKind
 from tests.fakes.machine_parts import with_dead_link
 from tests.fakes.machines import dgx_1v, dgx_h100
@@ -96,3 +99,22 @@ def test_a_pair_has_the_fewer_links_of_its_two() -> None:
 def test_pairs_in_any_order_join_into_groups() -> None:
     """A chain is one group wherever it begins, and the group of the least comes first."""
     assert joined([(7, 8), (3, 2), (2, 1), (9, 7), (5, 5)]) == [(1, 2, 3), (5,), (7, 8, 9)]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "links", "gb_per_s"),
+    [
+        ("sm_60", 4, 80),
+        ("sm_70", 6, 150),
+        ("sm_75", 2, 50),
+        ("sm_80", 12, 300),
+        ("sm_86", 4, 56.25),
+        ("sm_90", 18, 450),
+        ("sm_100", 18, 900),
+    ],
+)
+def test_the_links_of_a_gpu_carry_what_its_data_sheet_says(
+    architecture: str, links: int, gb_per_s: float
+) -> None:
+    """Half of the total that NVIDIA prints, which adds both directions."""
+    assert links * LINK_BYTES_PER_S[architecture] == gb_per_s * 1e9

@@ -108,7 +108,7 @@ def test_numa_nodes_find_their_package_by_cpus() -> None:
 def test_numa_node_that_is_not_described_is_a_place() -> None:
     """A device may name a NUMA node of which nothing else is known."""
     assert places(_bare(gpus=(Gpu(index=0, numa_index=7),))) == (
-        Place(numa_index=7, root=Branch(gpus=(Gpu(index=0, numa_index=7),))),
+        Place(numa_index=7, root=Branch(ends=(Gpu(index=0, numa_index=7),))),
     )
 
 

@@ -12,6 +12,7 @@ from hpckit.core.index_list import IndexList
 from hpckit.core.text import Line, Style, columns, wrapped
 from hpckit.node.pci import PcieLink
 from hpckit.node.show import group_lines, node_lines
+from hpckit.node.title import node_title
 from hpckit.node.topology import (
     Accelerator,
     Gpu,
@@ -499,3 +500,29 @@ def test_no_line_of_the_tree_is_blank() -> None:
     nics = tuple(replace(nic, bond="bond0" if nic.index else None) for nic in dgx_h100().nics)
     lines = node_lines(replace(dgx_h100(), nics=nics), width=60)
     assert [line for line in _texts(lines) if line and not line.strip("│ ")] == []
+
+
+def _nics_said(*, are_functions_of: bool) -> str:
+    """What the title says of NICs that are virtual, beside their physical ones or alone."""
+    node = dgx_h100()
+    rails = node.nics[:8]
+    functions = tuple(
+        replace(
+            nic, index=100 + nic.index, name=f"vf{nic.index}", is_virtual=True, pci=None,
+            physfn=nic.pci if are_functions_of else None,
+        )
+        for nic in rails
+    )  # fmt: skip
+    nics = (*rails, *functions) if are_functions_of else functions
+    return " · ".join(node_title(replace(node, nics=nics)))
+
+
+def test_a_guests_virtual_functions_are_its_nics() -> None:
+    """A guest that was given eight of them has eight NICs of their kind and rate."""
+    assert "8 × 400 Gb/s IB" in _nics_said(are_functions_of=False)
+    assert "VF" not in _nics_said(are_functions_of=False)
+
+
+def test_virtual_functions_of_what_is_here_are_counted_apart() -> None:
+    """Beside their physical functions they are no NICs of their own."""
+    assert "8 × 400 Gb/s IB + 8 VFs" in _nics_said(are_functions_of=True)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -16,17 +13,6 @@ from tests.fakes.nvml_library import HEAD, PROFILES, NvmlHost, build_fake_nvml, 
 WithProfile = Callable[[str], NvmlHost]
 
 FOUR = 'gpus = 4\n[gpu]\nnuma = "0"\ncpus = "0-15"\nnvlinks = "18*switch"\n'
-
-ENERGY = """
-import json, time, pynvml as nvml
-nvml.nvmlInit()
-gpu = nvml.nvmlDeviceGetHandleByIndex(0)
-before = time.time_ns()
-energy = nvml.nvmlDeviceGetTotalEnergyConsumption(gpu)
-field = nvml.nvmlDeviceGetFieldValues(gpu, [nvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION])[0]
-power = nvml.nvmlDeviceGetPowerUsage(gpu)
-print(json.dumps([before, energy, field.value.ullVal, power, time.time_ns()]))
-"""
 
 MIG = """
 import pynvml as nvml
@@ -227,27 +213,6 @@ def test_no_gpu(with_profile: WithProfile) -> None:
 def test_fake_says_that_it_is_one(library: Path) -> None:
     """What comes from a profile is marked synthetic."""
     assert of_profile(library, "gh200").look().topology.source.is_synthetic
-
-
-def test_energy_is_the_integral_of_the_power(with_profile: WithProfile) -> None:
-    """The fake's energy counter is the waveform's integral since its epoch, to a millijoule."""
-    points = ((0, 100), (3, 100), (4, 700), (7, 650), (10, 100))
-    text = " ".join(f"{at}:{watts}" for at, watts in points)
-    host = with_profile(f'gpus = 1\nepoch_s = 1700000000\n[gpu]\npower_w = "{text}"\n')
-    before, energy_mj, field_mj, power_mw, after = json.loads(host.python(ENERGY).stdout)
-
-    def integral_mj(now_ns: int) -> Fraction:
-        whole, rest = divmod(Fraction(now_ns, 10**9) - 1_700_000_000, 10)
-        total = Fraction(0)
-        for (start, low), (end, high) in itertools.pairwise(points):
-            stop = min(rest, Fraction(end))
-            if stop > start:
-                slope = Fraction(high - low, end - start)
-                total += (low + slope * (stop - start) / 2) * (stop - start)
-        return 1000 * (whole * Fraction(300 + 400 + 2025 + 1125) + total)
-
-    assert integral_mj(before) - 1 <= energy_mj <= field_mj <= integral_mj(after) + 1
-    assert 100_000 <= power_mw <= 700_000
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
+from dataclasses import replace
 
 import pytest
 
-from hpckit.node.path import PathTable
+from hpckit.core.foreign_text import parse_xml
+from hpckit.node.capture.nccl_xml import parse_nccl_xml
+from hpckit.node.path import NcclPath, PathTable
 from hpckit.node.paths import with_paths
 from hpckit.node.pci import PciDevice, PcieLink, pci_address
 from hpckit.node.topology import (
@@ -21,6 +25,8 @@ from hpckit.node.topology import (
     Unknown,
 )
 from hpckit.spec.nic_kind import NicKind
+from tests.corpus import corpus_file
+from tests.fakes.machines import dgx_h100
 
 
 def _device(
@@ -205,3 +211,80 @@ def test_pci_devices_get_their_effective_link() -> None:
     narrow = dataclasses.replace(_device("01:00.0"), link=PcieLink(width=4))
     found = with_paths(NodeTopology(source=Source(format="test"), pci=(narrow, wide)))
     assert found.pci[1].effective == PcieLink(width=4)
+
+
+GPUS = tuple(f"GPU{index}" for index in range(8))
+SAID = PathTable(
+    devices=GPUS,
+    cells=tuple(tuple("X" if a == b else "NV7" for b in GPUS) for a in GPUS),
+    is_recorded=True,
+)
+
+
+def test_what_the_driver_said_stands() -> None:
+    """The cells between GPUs are the driver's, whatever the links would give."""
+    node = with_paths(replace(dgx_h100(), paths=SAID))
+    assert node.paths is not None
+    assert [row[:8] for row in node.paths.cells[:8]] == list(SAID.cells)
+
+
+def test_nics_are_added() -> None:
+    """The NICs have rows as they would have without a driver, and the table is recorded no more."""
+    whole = with_paths(replace(dgx_h100(), paths=None)).paths
+    table = with_paths(replace(dgx_h100(), paths=SAID)).paths
+    assert whole is not None
+    assert table is not None
+    assert table.devices == whole.devices
+    assert [row[8:] for row in table.cells] == [row[8:] for row in whole.cells]
+    assert not table.is_recorded
+
+
+def test_a_cell_that_the_driver_could_not_tell_follows_from_the_tree() -> None:
+    """A gap in the driver's table is filled."""
+    gap = replace(SAID, cells=(("X", None, *SAID.cells[0][2:]), *SAID.cells[1:]))
+    table = with_paths(replace(dgx_h100(), paths=gap)).paths
+    assert table is not None
+    assert table.cells[0][1] == "NV18"
+
+
+def test_a_whole_table_stays_recorded() -> None:
+    """Where nothing is missing nothing is added."""
+    node = replace(dgx_h100(), paths=SAID, nics=())
+    table = with_paths(node).paths
+    assert table is not None
+    assert table.is_recorded
+    assert table.cells == SAID.cells
+
+
+def test_more_devices_than_a_table_has_room_for_have_none() -> None:
+    """Where a card shows a thousand functions there is no table, and the reason is told."""
+    nics = tuple(Nic(index=at, name=f"mlx5_{at}", kind=NicKind.INFINIBAND) for at in range(1000))
+    node = with_paths(replace(dgx_h100(), paths=None, nics=nics))
+    assert node.paths is None
+    assert "a table has up to" in node.unknown[-1].because
+
+
+def test_an_h100_node_has_the_paths_that_nccl_finds() -> None:
+    """Of this dump libnccl 2.32.3 itself finds NVL, PIX for the own card and PXN for the others."""
+    data = corpus_file("nccl-topo-xml/oci/H100-topology.xml").read_bytes()
+    paths = with_paths(parse_nccl_xml(parse_xml(data, "H100-topology.xml"))).paths
+    assert paths is not None
+    for gpu in range(8):
+        row = paths.nccl[gpu]
+        assert Counter(row[:8]) == {NcclPath.LOC: 1, NcclPath.NVL: 7}
+        assert Counter(row[8:]) == {NcclPath.PIX: 2, NcclPath.PXN: 14}
+        assert {row[8 + 2 * gpu], row[9 + 2 * gpu]} == {NcclPath.PIX}
+    assert Counter(paths.nccl[8]) == {
+        NcclPath.LOC: 2,
+        NcclPath.PIX: 1,
+        NcclPath.PHB: 3 + 6,
+        NcclPath.SYS: 4 + 8,
+    }
+
+
+def test_nvidia_smi_counts_the_levels_that_nccl_merges() -> None:
+    """On the same dump nvidia-smi's word for the own card is PXB: it counts virtual switches."""
+    data = corpus_file("nccl-topo-xml/oci/H100-topology.xml").read_bytes()
+    paths = with_paths(parse_nccl_xml(parse_xml(data, "H100-topology.xml"))).paths
+    assert paths is not None
+    assert paths.cells[0][8] == "PXB"

@@ -136,11 +136,3 @@ def test_numa_comes_from_the_nearest_that_knows() -> None:
     device = PciDevice(address=_at("01:00.0"), parent=root.address)
     assert PciTree([root, device]).numa_index(device.address) == 1
     assert PciTree([device]).numa_index(device.address) is None
-
-
-def test_a_circle_ends() -> None:
-    """Devices that are above each other give a way up that ends."""
-    a, b = PciDevice(address=_at("01:00.0"), parent=_at("02:00.0")), _at("02:00.0")
-    tree = PciTree([a, PciDevice(address=b, parent=a.address)])
-    assert tree.above(a.address) == (b,)
-    assert tree.above(b) == (a.address,)

@@ -312,13 +312,3 @@ def test_infiniband_of_an_h100() -> None:
     assert [one.rate_bytes_per_s for one in found.nics] == [50e9] * 8 + [25e9]
     assert found.nics[-1].bond == "mlx5_bond_0"
     assert {one.state for one in found.nics} == {"ACTIVE"}
-
-
-@pytest.mark.parametrize("path", corpus_files("kfd-sysfs/*.tar.xz"))
-def test_archives_of_kfd(path: Path) -> None:
-    """They hold no /sys, and the folder with their nodes is found."""
-    tree = file_tree(path.read_bytes())
-    root = find_kfd(tree)
-    assert root is not None
-    assert f"{root}/nodes/0/properties" in tree.texts
-    assert parse_tarball_sysfs(tree) is None
