@@ -10,7 +10,7 @@ from hpckit.core.hostlist import fold_hosts, natural_order
 from hpckit.core.text import visible
 from hpckit.fabric.domain_names import domain_kind, names_in, short_names, up_rate
 from hpckit.fabric.domains import Branch
-from hpckit.fabric.locality import ROOT, Domain
+from hpckit.fabric.locality import ROOT
 
 _NAME: Final = 36
 _LONG: Final = 400
@@ -26,7 +26,9 @@ def branch_name(branch: Branch, most: int = _NAME) -> str:
         inside = names_in(branch.of.name)
         name = short_names(inside, most)
         if name.endswith(_further(inside)):
-            return f"{len(inside)} {_several(branch.of)}, {_first(inside, most)}"
+            # The switches of one domain are no domains of their own.
+            several = _SWITCHES.get(branch.of.level, "switches")
+            return f"{len(inside)} {several}, {_first(inside, most)}"
         # Who stands outermost needs no word for it.
         return name if branch.of.parent == ROOT else f"{domain_kind(branch.of)} {name}"
     names = short_names(branch.names, most)
@@ -46,11 +48,6 @@ def _first(names: Sequence[str], most: int) -> str:
     return f"{short_names((first,), most)} and others"
 
 
-def _several(domain: Domain) -> str:
-    """What the switches of one domain are called: they are no domains of their own."""
-    return _SWITCHES.get(domain.level, "switches")
-
-
 def branch_count(branch: Branch) -> str:
     """`32 nodes`; of several `12 to 30 nodes each`, or `8 below each, 32 nodes each`."""
     least, most = branch.sizes
@@ -67,7 +64,7 @@ def branch_up(branch: Branch) -> tuple[str, ...]:
     rate = branch.of.uplink_bytes_per_s
     if branch.is_rest or rate is None or branch.of.parent == ROOT:
         return ()
-    return (f"{up_rate(rate)} up" if len(branch.domains) == 1 else f"{up_rate(rate)} up each",)
+    return (f"{up_rate(rate)} up{'' if len(branch.domains) == 1 else ' each'}",)
 
 
 def branch_nodes(branch: Branch, most: int) -> str:

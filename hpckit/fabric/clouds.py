@@ -31,18 +31,14 @@ from hpckit.fabric.topology import (
     Switch,
     SwitchLink,
     is_cluster,
+    steps_from,
 )
 from hpckit.slurm.text import Place
 
-# --- What Azure's CycleCloud gathers for Slurm: lines of text of hosts, and SHARP's switches.
-#
-# Source: cyclecloud-slurm, slurmcc/topology.py: nodes_clusterUUIDs.txt has `host: clusterUUID`, or
-# with `_cliqueId` behind it; nodes_guids.txt has `host: 0xGUID` for each port; topology.txt is
-# what
-# `sharp_cmd topology` writes, with the GUIDs of ports as nodes and, of each switch, those it is
-# cabled to.
-
-
+# --- What Azure's CycleCloud gathers for Slurm. Source: cyclecloud-slurm, slurmcc/topology.py:
+# nodes_clusterUUIDs.txt has `host: clusterUUID`, or with `_cliqueId` behind it; nodes_guids.txt has
+# `host: 0xGUID` for each port; topology.txt is what `sharp_cmd topology` writes, with the GUIDs of
+# ports as nodes and, of each switch, those it is cabled to.
 _DOMAIN: Final = re.compile(
     r"(?P<host>[^\s:]+): *(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
     r"(?:[_ ](?P<clique>\d{1,10}))?",
@@ -98,9 +94,8 @@ def parse_azure_domains(text: str, name: str) -> ClusterTopology:
 
 def _domain(match: re.Match[str]) -> str:
     """The NVLink domain of a line, empty where it names none."""
-    if not is_cluster(match["uuid"]):
-        return ""
-    return match["uuid"].casefold() + (f".{match['clique']}" if match["clique"] else "")
+    clique = f".{match['clique']}" if match["clique"] else ""
+    return match["uuid"].casefold() + clique if is_cluster(match["uuid"]) else ""
 
 
 def parse_azure_sharp(text: str, name: str) -> ClusterTopology:
@@ -166,29 +161,19 @@ def _levels(read: _Sharp) -> Mapping[str, int]:
                 raise place.refuse(f"{other} is none of the {len(near)} switches here", _EXPECTED)
             near[one].add(other)
             near[other].add(one)
-    levels = dict.fromkeys(read.guids, 0)
-    ready = list(levels)
-    for name in ready:  # grows while it is walked
-        for other in sorted(near[name]):
-            if other not in levels:
-                levels[other] = levels[name] + 1
-                ready.append(other)
-    _refuse_far(read, levels)
-    lost = next((name for name in near if name not in levels), None)
-    if lost is not None:
-        place = next(iter(read.cabled[lost].values()))
-        raise place.refuse(f"no port is reached from switch {lost}", "SwitchName=… Nodes=0xGUID,…")
+    beside = {name: sorted(others) for name, others in near.items()}
+    levels = steps_from(dict.fromkeys(read.guids, 0), beside)
+    for name in (*levels, *near):
+        if name not in levels:
+            message = f"no port is reached from switch {name}"
+            expected = "SwitchName=… Nodes=0xGUID,…"
+        elif levels[name] > HIGHEST_LEVEL:
+            message = f"switch {name} is {levels[name]} cables from the nearest port"
+            expected = f"at most {HIGHEST_LEVEL}"
+        else:
+            continue
+        raise next(iter(read.cabled[name].values())).refuse(message, expected)
     return levels
-
-
-def _refuse_far(read: _Sharp, levels: Mapping[str, int]) -> None:
-    far = next((name for name, level in levels.items() if level > HIGHEST_LEVEL), None)
-    if far is not None:
-        message = f"switch {far} is {levels[far]} cables from the nearest port"
-        raise next(iter(read.cabled[far].values())).refuse(message, f"at most {HIGHEST_LEVEL}")
-
-
-# --- Hosts of which a cloud says what is above each, put together to one topology.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +205,9 @@ def placed_topology(hosts: Sequence[PlacedHost], source: FabricSource) -> Cluste
     parent: dict[str, str] = {}
     members: dict[str, dict[str, None]] = {}
     for host in hosts:
-        _refuse_deep(host)
+        if len(host.above) > HIGHEST_LEVEL + 1:
+            message = f"{host.node} is below {len(host.above)} others"
+            raise host.told.refuse("", message, f"at most {HIGHEST_LEVEL + 1}")
         for level, name in enumerate(reversed(host.above)):
             height[name] = max(level, height.get(name, 0))
         for upper, lower in zip(host.above, host.above[1:], strict=False):
@@ -244,12 +231,6 @@ def placed_topology(hosts: Sequence[PlacedHost], source: FabricSource) -> Cluste
             dict.fromkeys(host.node for host in hosts if not host.above and not host.domain)
         ),
     )
-
-
-def _refuse_deep(host: PlacedHost) -> None:
-    if len(host.above) > HIGHEST_LEVEL + 1:
-        message = f"{host.node} is below {len(host.above)} others"
-        raise host.told.refuse("", message, f"at most {HIGHEST_LEVEL + 1}")
 
 
 def _refuse_ring(host: PlacedHost, name: str, parent: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
 
@@ -17,53 +17,23 @@ from hpckit.core.hostlist import fold_hosts, natural_order
 from hpckit.fabric.domain_names import names_in
 from hpckit.fabric.levels import SwitchLevels
 from hpckit.fabric.locality import ROOT, Domain, Locality
+from hpckit.fabric.rails import JoinedNames
 from hpckit.fabric.topology import Block, Cable, ClusterTopology, EndKind, HostPort, SwitchLink
 
 _SHARED: Final = 0.5
 """Leaves are of one place where more than this share of the nodes of either hang on the other too:
 a cable in the wrong leaf joins nothing, nor does a switch for storage on which all nodes hang."""
-
-
 _ABOVE_LEAVES: Final = 2
 """The level of what is above blocks alone: no leaf, which is a switch."""
 
 
-class _Sets:
-    """Names in sets that only grow together."""
-
-    def __init__(self) -> None:
-        self._above: dict[str, str] = {}
-
-    def find(self, name: str) -> str:
-        above = self._above
-        while name in above:
-            after = above[name]
-            if after in above:
-                above[name] = above[after]
-            name = after
-        return name
-
-    def join(self, one: str, other: str) -> None:
-        a, b = self.find(one), self.find(other)
-        if a != b:
-            self._above[b] = a
-
-
 @dataclass(slots=True)
 class _Higher:
-    """The nodes that hang on switches above others, until the level of these is reached."""
+    """The nodes on switches above others, until the level of these is reached: `on` it by place."""
 
     place_of: dict[str, str] = field(default_factory=dict)
     blocks: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    _on: dict[int, dict[str, list[str]]] = field(default_factory=dict)
-
-    def add(self, node: str, place: str, level: int) -> None:
-        self.place_of[node] = place
-        self._on.setdefault(level, {}).setdefault(place, []).append(node)
-
-    def on(self, level: int) -> Mapping[str, Sequence[str]]:
-        """Place → its nodes, of the places on a level."""
-        return self._on.get(level, {})
+    on: dict[int, dict[str, list[str]]] = field(default_factory=dict)
 
 
 def locality_of(topology: ClusterTopology) -> Locality:
@@ -79,7 +49,7 @@ class _Tree:
     def __init__(self, topology: ClusterTopology) -> None:
         self._topology = topology
         self._levels = SwitchLevels(topology)
-        self._sets = _Sets()
+        self._sets = JoinedNames()
         self._hangs = _hangs(topology)
         self._sizes = Counter(leaf for leaves in self._hangs.values() for leaf in leaves)
         self._domains: list[Domain] = []
@@ -140,7 +110,9 @@ class _Tree:
         for node in self._hangs:
             place = self._place(node)
             if self._levels.are_above(names[place]):
-                self._higher.add(node, place, min(map(self._levels.of, names[place])))
+                level = min(map(self._levels.of, names[place]))
+                self._higher.place_of[node] = place
+                self._higher.on.setdefault(level, {}).setdefault(place, []).append(node)
                 continue
             if place not in found:
                 found[place] = self._new(fold_hosts(names[place]), 1, uplinks.get(place))
@@ -168,7 +140,7 @@ class _Tree:
         for place, domain in current.items():
             members[self._sets.find(place)].append(domain)
         own: defaultdict[str, list[str]] = defaultdict(list)
-        for place, nodes in self._higher.on(level).items():
+        for place, nodes in self._higher.on.get(level, {}).items():
             at = self._sets.find(place)
             own[at] += nodes
             members[at] += self._higher.blocks[place]
@@ -286,19 +258,10 @@ def _of_blocks(topology: ClusterTopology) -> Locality:
 
 
 def _with_parents(domains: Sequence[Domain], parents: Mapping[int, int]) -> Iterable[Domain]:
-    for i, domain in enumerate(domains):
-        yield Domain(
-            name=domain.name,
-            level=domain.level,
-            parent=parents.get(i, ROOT),
-            uplink_bytes_per_s=domain.uplink_bytes_per_s,
-            is_nvlink=domain.is_nvlink,
-        )
+    return (replace(domain, parent=parents.get(i, ROOT)) for i, domain in enumerate(domains))
 
 
 # --- The domains of a network as a tree that fits a screen: those that are alike are one branch.
-
-
 _KINDS_TOLD: Final = (12, 6, 3, 1)
 _MOST_BRANCHES: Final = 60
 _DEEPEST: Final = 8
@@ -364,7 +327,10 @@ class _Fold:
     def _measure(self) -> None:
         """The nodes and the kind of each domain, the inner ones first."""
         known: dict[_Kind, int] = {}
-        for at in reversed(_outer_first(self._below)):
+        outer_first = list(self._below[ROOT])
+        for at in outer_first:  # grows while it is walked
+            outer_first += self._below[at]
+        for at in reversed(outer_first):
             domain, below = self._locality.domains[at], self._below[at]
             self._sizes[at] = len(self._own[at]) + sum(self._sizes[one] for one in below)
             kind: _Kind = (
@@ -408,10 +374,3 @@ class _Fold:
             children=() if kinds is None else self.of(below, len(group), depth + 1, kinds),
             is_rest=kinds is None,
         )
-
-
-def _outer_first(below: Mapping[int, Sequence[int]]) -> list[int]:
-    found = list(below.get(ROOT, ()))
-    for at in found:
-        found += below.get(at, ())
-    return found

@@ -29,8 +29,6 @@ from hpckit.fabric.topology import (
 )
 
 # --- How far each switch of a fabric is from nodes: 0 where they hang, one more a cable upwards.
-
-
 _ALIKE: Final = 0.5
 """The share of its neighbours by which a switch is told for a leaf with no or few nodes."""
 
@@ -106,14 +104,8 @@ def _is_alike(mine: frozenset[str], shapes: Iterable[frozenset[str]]) -> bool:
     return any(len(mine & other) > _ALIKE * len(mine | other) for other in shapes)
 
 
-# --- The lines of `ibnetdiscover`: the blocks of switches and adapters, and what their ports lead
-# to.
-#
-# Source: rdma-core, infiniband-diags/ibnetdiscover.c: out_ids, out_switch, out_ca,
-# out_switch_port,
-# out_ca_port, dump_topology; with the additions of --grouping, --full and --max_hops.
-
-
+# --- The lines. Source: rdma-core, infiniband-diags/ibnetdiscover.c: out_ids, out_switch, out_ca,
+# out_switch_port, out_ca_port, dump_topology; with those of --grouping, --full and --max_hops.
 _ID: Final = r"\"([SHR])-([0-9a-fA-F]{1,16})\""
 _EXT: Final = r"(?:\[ext [0-9]{1,5}\])?"
 # Bounded: several runs of blanks side by side would take a long line's length squared.
@@ -278,12 +270,8 @@ def switch_ends(found: Discovered) -> Iterator[tuple[str, int, Far | None, str, 
             yield far.guid, far.port, back, guid, port, far
 
 
-# --- What the words in an InfiniBand fabric mean: node descriptions, and widths with rates.
-#
-# Sources: rdma-ndd(8), whose node description is the host's name and the device's; InfiniBand
-# Architecture Specification 1, PortInfo: LinkSpeedActive, LinkSpeedExtActive.
-
-
+# --- Words. Sources: rdma-ndd(8), whose node description is the host's name and the device's;
+# InfiniBand Architecture Specification 1, PortInfo: LinkSpeedActive, LinkSpeedExtActive.
 _GIGA_BYTES: Final = 1e9 / 8
 _LANE_GBIT_PER_S: Final = MappingProxyType(
     {
@@ -338,7 +326,9 @@ def described(description: str) -> End:
         return End(EndKind.AGGREGATION)
     if not words or all(map(_MAKER.fullmatch, words)):
         return End(EndKind.ANONYMOUS)
-    if re.fullmatch(r"MT[0-9]{4,6}", words[0], re.ASCII) or _is_of_maker(words):
+    # `Quantum Mellanox Technologies` ends in a maker's name, and in no NIC's.
+    is_of_maker = _MAKER.fullmatch(words[-1]) and not _HAS_NUMBER.search(words[-1])
+    if re.fullmatch(r"MT[0-9]{4,6}", words[0], re.ASCII) or is_of_maker:
         return End(EndKind.ANONYMOUS)
     if not _WORD.fullmatch(words[0]) or len(words) > 2:  # noqa: PLR2004  a node and its NIC
         return End(EndKind.OTHER)
@@ -347,11 +337,6 @@ def described(description: str) -> End:
     if _WORD.fullmatch(words[1]) and _HAS_NUMBER.search(words[1]):
         return End(EndKind.COMPUTE, words[0], words[1])
     return End(EndKind.OTHER)
-
-
-def _is_of_maker(words: list[str]) -> bool:
-    """`Quantum Mellanox Technologies`: it ends in a maker's name, and in no NIC's."""
-    return bool(_MAKER.fullmatch(words[-1])) and not _HAS_NUMBER.search(words[-1])
 
 
 def switch_names(descriptions: Mapping[str, str]) -> dict[str, str]:
@@ -436,12 +421,8 @@ def _descriptions(found: Discovered) -> dict[str, str]:
     return own
 
 
-class _Line(NamedTuple):
-    """A cable between two switches, by their names and ports."""
-
-    ends: tuple[str, str]
-    ports: tuple[int, int]
-    speed: str | None
+_Line = tuple[tuple[str, str], tuple[int, int], str | None]
+"""A cable between two switches: their names, its ports on them, its speed."""
 
 
 def _cables_and_ports(
@@ -452,8 +433,7 @@ def _cables_and_ports(
     for guid, port, far, other, far_port, back in switch_ends(found):
         speed = _speed(far, back)
         if other in names:
-            ends = (names[guid], names[other])
-            cables.append(_Line(ends, (port, far_port), speed))
+            cables.append(((names[guid], names[other]), (port, far_port), speed))
         else:
             text = far.description if far and far.description else ""
             ports.append(_host_port(found, (names[guid], port), (other, far_port), text, speed))
@@ -500,8 +480,7 @@ def _levels(
     names: Mapping[str, str], cables: list[_Line], ports: list[HostPort]
 ) -> dict[str, int | None]:
     beside: defaultdict[str, set[str]] = defaultdict(set)
-    for cable in cables:
-        one, other = cable.ends
+    for (one, other), *_ in cables:
         if one != other:
             beside[one].add(other)
             beside[other].add(one)

@@ -14,12 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from hpckit.fabric.kinds import Kinds
-from hpckit.fabric.topology import Cable, ClusterTopology, EndKind, SwitchLink
+from hpckit.fabric.kinds import Kinds, upward_links
+from hpckit.fabric.topology import Cable, ClusterTopology, EndKind, SwitchLink, steps_from
 from hpckit.node.rules.rule import most_common
-
-# --- The levels of a fabric's switches, and which cables join what on each.
-
 
 Outward = tuple[str, Sequence[Cable] | None]
 """The switch at the lower end of a link, and the link's cables."""
@@ -94,30 +91,12 @@ def switch_levels(topology: ClusterTopology) -> Mapping[str, int]:
     if len(found) == len(told):
         return found
     found |= {port.switch: 0 for port in topology.ports if port.kind is EndKind.COMPUTE}
-    beside = defaultdict(list)
-    for link in topology.links:
-        beside[link.lower].append(link.upper)
-        beside[link.upper].append(link.lower)
-    edge = list(found)
-    while edge:
-        after = []
-        for name in edge:
-            for other in beside[name]:
-                if other not in found:
-                    found[other] = found[name] + 1
-                    after.append(other)
-        edge = after
+    found = steps_from(found, topology.beside)
     return {name: found.get(name, 0) for name in told}
 
 
-# --- Which switches, cabled upwards to the same ones, are of a kind that has other cables by
-# design.
-#
-# A kind is by design another where none of its switches is cabled as most of the rest are, and
-# they
-# agree with each other; one that differs from its own kind is none, and is judged with the rest.
-
-
+# --- A kind has other cables by design where none of its switches is cabled as most of the others
+# are, and they agree with each other; one that differs from its own kind is judged with the rest.
 Counts = Mapping[str, Counter[str]]
 """Lower switch → upper switch → cables."""
 
@@ -149,7 +128,8 @@ def by_design(lowers: Sequence[str], counts: Counts, kinds: Mapping[str, Kinds])
     if len(weight) <= 1:
         return [list(lowers)]
     main = max(weight, key=lambda one: (weight[one], one))
-    total = _total([one for k, d in designs.items() if d == main for one in of_kind[k]], counts)
+    usual = [one for kind, design in designs.items() if design == main for one in of_kind[kind]]
+    total = most_common(counts[lower].total() for lower in usual)
     apart = [
         group
         for kind, group in of_kind.items()
@@ -170,10 +150,6 @@ def _design(group: Sequence[str], uppers: Sequence[str], counts: Counts) -> _Des
     if usual:
         return _Design(usual * len(reached), len(reached))
     return None if total is None else _Design(total, len(reached))
-
-
-def _total(group: Sequence[str], counts: Counts) -> int | None:
-    return most_common(counts[lower].total() for lower in group)
 
 
 def _is_alone(kind: Kinds, of_kind: Mapping[Kinds, Sequence[str]]) -> bool:
@@ -231,15 +207,13 @@ def bundles(topology: ClusterTopology, kinds: Mapping[str, Kinds]) -> list[Bundl
 
     `kinds` are those of the switches, by name.
     """
-    level = {switch.name: switch.level for switch in topology.switches}
     by_level: defaultdict[int, defaultdict[str, Counter[str]]] = defaultdict(
         lambda: defaultdict(Counter)
     )
-    for link in topology.links:
-        lower, upper = level.get(link.lower), level.get(link.upper)
-        if link.cables is not None and lower is not None and upper is not None and lower < upper:
+    for level, link in upward_links(topology):
+        if link.cables is not None:
             active = sum(cable.is_active for cable in link.cables)
-            by_level[lower][link.lower][link.upper] += active
+            by_level[level][link.lower][link.upper] += active
     return [
         dataclasses.replace(
             _bundle(at, lowers, by_level[at]),
