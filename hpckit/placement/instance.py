@@ -216,13 +216,8 @@ def _nic_floor_s(axis: AxisTraffic, nic_s: Sequence[float], nvlink_s: float | No
     return max(most * fastest_s, least * max(nic_s))
 
 
-# --- On how many leaves the groups of an order lie. Pure Python: computed inside jobs too.
-#
-# A leaf is the lowest domain that a source tells of: an NVLink domain for the nodes in one, the
-# leaf
-# switch for those beside them.
-
-
+# --- On how many leaves the groups of an order lie. A leaf is the lowest domain that a source tells
+# of: an NVLink domain for the nodes in one, the leaf switch for those beside them.
 def spread(instance: Instance, order: Sequence[int], axis: int) -> list[int]:
     """On how many leaves each group of an axis lies, at least one.
 

@@ -176,12 +176,7 @@ class _Pen:
     """Draws the nodes of one unit."""
 
     def __init__(
-        self,
-        drawing: Drawing,
-        cell: Cell,
-        order: Coloured,
-        spot: Spot,
-        unit: Unit,
+        self, drawing: Drawing, cell: Cell, order: Coloured, spot: Spot, unit: Unit
     ) -> None:
         self._drawing = drawing
         self._cell = cell
@@ -293,9 +288,7 @@ class _Pen:
             self._drawing.wire("".join(lines), grid, Layer.BOX)
 
 
-# --- A placement as a picture: leaves with their nodes, once as placed and once by host name.
-
-
+# --- The whole picture: leaves with their nodes, once as placed and once by host name.
 _MARGIN: Final = 24.0
 _BETWEEN: Final = 40.0
 _PANEL_W: Final = 620.0
@@ -394,7 +387,7 @@ class _Picture:
         y += 36
         times = [f"predicted {short_time(one)}" for one in facts.times_s]
         words = [
-            [*times[which : which + 1], self._count_words(order)]
+            [*times[which : which + 1], f"{self.split(order)} of {len(self._groups)} groups split"]
             for which, order in enumerate(self._orders)
         ]
         top = y + _LINE * len(words[0]) + 14
@@ -407,12 +400,8 @@ class _Picture:
             told.append(draw_order(drawing, self._layout, self._coloured(order), (x, top)))
         y = top + self._layout.h + 30
         y = self._legend(drawing, y, width, is_told=all(told))
-        about = ". ".join(
-            (
-                *known,
-                *(f"{name}: {', '.join(its)}" for name, its in zip(_ORDERS, words, strict=True)),
-            )
-        )
+        of_orders = (f"{name}: {', '.join(its)}" for name, its in zip(_ORDERS, words, strict=True))
+        about = ". ".join((*known, *of_orders))
         return drawing.document(width, y + _MARGIN - 8, title=title, about=about)
 
     def _coloured(self, order: Sequence[str]) -> Coloured:
@@ -437,9 +426,6 @@ class _Picture:
             f"{self._per} ranks on a node" if self._per > 1 else "one rank on a node",
             f"a box is {self._kind}",
         )
-
-    def _count_words(self, order: Sequence[str]) -> str:
-        return f"{self.split(order)} of {len(self._groups)} groups split"
 
     def _legend(self, drawing: Drawing, y: float, width: float, *, is_told: bool) -> float:
         entries: list[tuple[str, str]] = []

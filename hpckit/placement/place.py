@@ -30,8 +30,6 @@ GPU_NVLINK_BYTES_PER_S = 450e9
 OVERSUBSCRIPTION = 2.0
 """Taken where a fabric does not tell what its uplinks carry."""
 _LONGEST: Final = 100
-
-
 _WHOLE: Final = frozenset(
     {
         FabricSource.SCONTROL,

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from hpckit.fabric.domains import locality_of
 from hpckit.fabric.locality import Domain
 from hpckit.fabric.slurm_files import parse_topology_conf
-from hpckit.placement.compare import SPREAD, STRADDLING, TIME, place
+from hpckit.placement.compare import place
 from hpckit.placement.order import PlacementRequest, order_of
 from hpckit.placement.order_plan import Pattern
+from hpckit.placement.request import SPREAD, STRADDLING, TIME
 from tests.corpus import corpus_file
 from tests.fakes.fabrics import mesh, request, tree
 from tests.sizes import costly

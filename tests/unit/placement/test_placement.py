@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from hpckit.placement.compare import HOP_BYTES, STRADDLING, TIME, place
+from hpckit.placement.compare import place
 from hpckit.placement.order import PlacementRequest, instance_of, order_of
 from hpckit.placement.order_plan import Mesh, Pattern
 from hpckit.placement.packing import node_grid
+from hpckit.placement.request import HOP_BYTES, STRADDLING, TIME
 from hpckit.placement.search import renumbered, turned
 from tests.fakes.fabrics import mesh, request, tree
 

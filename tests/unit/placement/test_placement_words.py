@@ -9,10 +9,10 @@ import pytest
 
 from hpckit.fabric.locality import Domain, Locality
 from hpckit.placement.bounds import least_spread
-from hpckit.placement.compare import HOP_BYTES, SPREAD, TIME, place
+from hpckit.placement.compare import place
 from hpckit.placement.order import PlacementRequest, instance_of
 from hpckit.placement.order_plan import Mesh, Pattern
-from hpckit.placement.request import Placement
+from hpckit.placement.request import HOP_BYTES, SPREAD, TIME, Placement
 from hpckit.slurm.values import TopologyKind
 from tests.fakes.fabrics import mesh, request, tree
 
