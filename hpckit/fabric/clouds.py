@@ -51,8 +51,6 @@ _EXPECTED: Final = "host: 0xGUID, or SwitchName=… Nodes=0xGUID,… or SwitchNa
 
 @dataclass(slots=True)
 class _Sharp:
-    """What the lines said; a GUID without the zeros in front of it."""
-
     host_of: dict[str, str] = field(default_factory=dict)
     guids: dict[str, tuple[Place, list[str]]] = field(default_factory=dict)
     cabled: dict[str, dict[str, Place]] = field(default_factory=dict)
@@ -110,11 +108,13 @@ def parse_azure_sharp(text: str, name: str) -> ClusterTopology:
         if words and not words.startswith("#"):
             _read_line(read, words, Place(name, line_no, line.rstrip()))
     levels = _levels(read)
-    ports = [
-        HostPort(node=_host(read, guid, place), switch=switch, guid=f"0x{guid}")
-        for switch, (place, guids) in read.guids.items()
-        for guid in guids
-    ]
+    ports: list[HostPort] = []
+    for switch, (place, guids) in read.guids.items():
+        for guid in guids:
+            if guid not in read.host_of:
+                message = f"0x{guid} is none of the {len(read.host_of)} GUIDs of hosts here"
+                raise place.refuse(message, "a line host: 0xGUID for each, as in nodes_guids.txt")
+            ports.append(HostPort(node=read.host_of[guid], switch=switch, guid=f"0x{guid}"))
     links = {
         tuple(sorted((one, other), key=lambda switch: (levels[switch], switch))): None
         for one, others in read.cabled.items()
@@ -144,13 +144,6 @@ def _read_line(read: _Sharp, words: str, place: Place) -> None:
         return
     guids = [re.sub(r"^0x0*", "", guid.casefold()) for guid in names]
     read.guids.setdefault(match["name"], (place, []))[1].extend(guids)
-
-
-def _host(read: _Sharp, guid: str, place: Place) -> str:
-    if guid not in read.host_of:
-        message = f"0x{guid} is none of the {len(read.host_of)} GUIDs of hosts here"
-        raise place.refuse(message, "a line host: 0xGUID for each, as in nodes_guids.txt")
-    return read.host_of[guid]
 
 
 def _levels(read: _Sharp) -> Mapping[str, int]:

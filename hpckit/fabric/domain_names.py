@@ -141,7 +141,12 @@ def _folded(names: Sequence[str]) -> str | None:
             return _of_one_stem(parts, columns)
     if size != len(names):
         return _of_one_stem(parts, columns)
-    return "".join(column[0] if len(column) == 1 else f"[{_numbers(column)}]" for column in columns)
+    texts = []
+    for column in columns:
+        width = len(column[0]) if column[0].startswith("0") else 0
+        is_one = len(column) == 1
+        texts.append(column[0] if is_one else f"[{format_indices(map(int, column), width)}]")
+    return "".join(texts)
 
 
 def _of_one_stem(parts: Sequence[Sequence[str]], columns: Sequence[Sequence[str]]) -> str | None:
@@ -153,13 +158,8 @@ def _of_one_stem(parts: Sequence[Sequence[str]], columns: Sequence[Sequence[str]
     if any(number != str(int(number)) for number in columns[at]):
         return None
     first = parts[0]
-    indices = format_indices(sorted(map(int, columns[at])))
+    indices = format_indices(map(int, columns[at]))
     return "".join(first[:at]) + f"[{indices}]" + "".join(first[at + 1 :])
-
-
-def _numbers(column: Sequence[str]) -> str:
-    width = len(column[0]) if column[0].startswith("0") else 0
-    return format_indices(sorted(map(int, column)), width)
 
 
 def up_rate(bytes_per_s: float) -> str:

@@ -44,8 +44,6 @@ def locality_of(topology: ClusterTopology) -> Locality:
 
 
 class _Tree:
-    """Builds the domains level by level, the lowest first."""
-
     def __init__(self, topology: ClusterTopology) -> None:
         self._topology = topology
         self._levels = SwitchLevels(topology)
@@ -189,7 +187,6 @@ def _speed(cables: Sequence[Cable] | None) -> float | None:
 
 
 def _hangs(topology: ClusterTopology) -> dict[str, list[str]]:
-    """The leaves of each compute node, one for each of its NICs."""
     found = defaultdict(list)
     for port in topology.ports:
         if port.node is not None and port.kind is EndKind.COMPUTE:
@@ -228,7 +225,6 @@ def _bottom(blocks: Iterable[Block]) -> list[Block]:
 
 
 def _of_blocks(topology: ClusterTopology) -> Locality:
-    """Blocks alone, and the aggregated ones around them."""
     domains: list[Domain] = []
     parents: dict[int, int] = {}
     of_node: dict[str, int] = {}
@@ -309,8 +305,6 @@ def _count(found: Sequence[Branch]) -> int:
 
 
 class _Fold:
-    """What folding looks up about a locality."""
-
     def __init__(self, locality: Locality, *, is_folded: bool) -> None:
         self._locality = locality
         self.is_folded = is_folded

@@ -124,7 +124,10 @@ def _topologies(objects: Sequence[JsonObject]) -> tuple[ClusterTopology, ...]:
         return ()
     if is_cloud_topology(objects):
         return (parse_cloud_topology(objects),)
-    schemas = {_schema(one): one for one in objects}
+    nameless = next((one for one in objects if one.tree.get("schema") is None), None)
+    if nameless is not None:
+        raise nameless.refuse("", 'there is no "schema" that says what this is', _EXPECTED)
+    schemas = {str(one.tree["schema"]): one for one in objects}
     if set(schemas) == {FABRIC_SCHEMA}:
         found = tuple(_topology(one) for one in objects)
         _refuse_twins(found, objects)
@@ -135,13 +138,6 @@ def _topologies(objects: Sequence[JsonObject]) -> tuple[ClusterTopology, ...]:
         if schema not in {FABRIC_SCHEMA, TOPOLOGY_SCHEMA}:
             raise one.refuse("schema", f"got {schema[:60]!r}", _EXPECTED)
     raise objects[0].refuse("schema", "fabrics and nodes in one text", "objects of one schema")
-
-
-def _schema(one: JsonObject) -> str:
-    schema = one.tree.get("schema")
-    if schema is None:
-        raise one.refuse("", 'there is no "schema" that says what this is', _EXPECTED)
-    return str(schema)
 
 
 def _topology(one: JsonObject) -> ClusterTopology:

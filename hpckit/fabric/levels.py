@@ -318,18 +318,13 @@ def _judged(
         ]
         total = counts[lower].total()
         if usual is not None and not many and total < usual and not few:
-            few = [_fewest(lower, plain.uppers, counts, usual)]
+            # Where a cable may be missing that no pair misses by the rule.
+            upper = min(plain.uppers, key=lambda name: counts[lower][name])
+            cables = counts[lower][upper]
+            few = [Pair(lower, upper, cables, cables + usual - total)]
         (uneven if many else missing).extend([*few, *many])
         full = sum(low.values()) if usual is None else usual
         expected += total if many else max(total, full)
     return dataclasses.replace(
         plain, expected=expected, missing=tuple(missing), uneven=tuple(uneven)
     )
-
-
-def _fewest(lower: str, uppers: Iterable[str], counts: Counts, usual: int) -> Pair:
-    """Where a cable may be missing that no pair misses by the rule."""
-    total = counts[lower].total()
-    upper = min(uppers, key=lambda one: counts[lower][one])
-    cables = counts[lower][upper]
-    return Pair(lower, upper, cables, cables + usual - total)

@@ -64,8 +64,6 @@ def fabric_svg(locality: Locality, *, title: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Box:
-    """Where a branch stands, and where what is below it does."""
-
     branch: Branch
     rect: Rect
     below: tuple[_Box, ...] = ()
@@ -92,7 +90,6 @@ def _place(branch: Branch, x: float, y: float, boxes: list[_Box]) -> float:
 
 
 def _texts(branch: Branch) -> list[str]:
-    """The name, how many nodes, what leads out, and who the nodes are."""
     texts = [branch_name(branch), " · ".join((branch_count(branch), *branch_up(branch)))]
     if not branch.is_rest:
         texts += [branch_nodes(branch, _LONG)] if branch.own_nodes else []

@@ -60,7 +60,10 @@ def columns_of(nodes: Mapping[str, Iterable[NicKey]]) -> dict[NicKey, int]:
     for keys in nodes.values():
         for key in set(keys):
             kinds.setdefault(key.stem, Counter())[key.place] += 1
-    usual = {stem: _usual(count) for stem, count in kinds.items()}
+    usual = {
+        stem: sorted(place for place, seen in count.items() if seen * _RARE > max(count.values()))
+        for stem, count in kinds.items()
+    }
     if not usual:
         return {}
     weight = {stem: (len(usual[stem]), count.total()) for stem, count in kinds.items()}
@@ -71,11 +74,6 @@ def columns_of(nodes: Mapping[str, Iterable[NicKey]]) -> dict[NicKey, int]:
         for stem, places in usual.items()
         for place, column in _aligned(places, columns).items()
     }
-
-
-def _usual(count: Counter[Place]) -> list[Place]:
-    most = max(count.values())
-    return sorted(place for place, nodes in count.items() if nodes * _RARE > most)
 
 
 def _aligned(places: list[Place], columns: Mapping[Place, int]) -> dict[Place, int]:

@@ -104,8 +104,6 @@ class _Link(NamedTuple):
 
 
 class _Rates:
-    """The rates of cables by kind and by switch."""
-
     def __init__(self, links: Iterable[_Link]) -> None:
         self._of: defaultdict[Hashable, Counter[float]] = defaultdict(Counter)
         for link in links:

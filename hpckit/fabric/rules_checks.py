@@ -85,7 +85,6 @@ def uplinks_fewer(view: FabricView) -> Iterator[Evidence]:
 
 
 def _each(bundle: Bundle) -> int:
-    """How many cables upwards each switch of a bundle should have."""
     return bundle.expected // len(bundle.lowers)
 
 
@@ -364,7 +363,6 @@ def names_differ(view: FabricView) -> Iterator[Evidence]:
 
 
 def _asked(view: FabricView) -> list[str]:
-    """The names of nodes that Slurm should know."""
     return [node for node in view.topology.nodes if not says_nothing(node)]
 
 
@@ -493,7 +491,6 @@ def _hangs(view: FabricView, one: _Stray) -> str:
 
 
 def _others(view: FabricView, group: list[_Stray]) -> str:
-    """How many of the same kind hang where they should."""
     strays = {one.node for one in group}
     count = sum(
         view.grid.rail_of_column(port.column) == group[0].rail

@@ -65,7 +65,6 @@ def _title_lines(parts: tuple[str, ...], width: int) -> list[Line]:
 
 
 def _unchecked(topology: ClusterTopology) -> tuple[str, ...]:
-    """What the verdict says nothing about."""
     what = not_checked(topology)
     if not what:
         return ()
@@ -75,7 +74,6 @@ def _unchecked(topology: ClusterTopology) -> tuple[str, ...]:
 
 
 def _seen(topology: ClusterTopology) -> tuple[str, ...]:
-    """How much was looked at."""
     cables = sum(len(link.cables or ()) for link in topology.links)
     counts = (
         (len(topology.switches), "switch", "switches"),
@@ -189,7 +187,6 @@ def _count(count: int, one: str, many: str) -> str:
 
 
 def _tree(branch: Branch, width: int, first: str, further: str) -> Iterator[Line]:
-    """A branch and all below it, a line each, broken where it is too long."""
     parts = [branch_name(branch), branch_count(branch), *branch_up(branch)]
     if branch.own_nodes and not branch.is_rest:
         parts.append(branch_nodes(branch, _NAMES))
@@ -204,11 +201,14 @@ def _tree(branch: Branch, width: int, first: str, further: str) -> Iterator[Line
 
 
 def _besides(topology: ClusterTopology, width: int) -> Iterator[Line]:
+    sizes = _sizes(map(len, topology.planes)) if topology.planes else ""
+    planes = [f"{len(topology.planes)} that no cable joins, of {sizes} switches"] if sizes else []
+    partitions = [f"partitions {short_names(topology.partitions, _LONG // 2)}"]
     facts = (
         ("rails", _rails(topology)),
-        ("planes", _planes(topology)),
+        ("planes", planes),
         ("blocks", _blocks(topology)),
-        ("for", _partitions(topology)),
+        ("for", partitions if topology.partitions else ()),
         ("also", _others(topology)),
     )
     for label, texts in facts:
@@ -223,12 +223,6 @@ def _rails(topology: ClusterTopology) -> Iterator[str]:
     left = len(topology.rails) - _MOST_RAILS
     if left > 0:
         yield f"… and {left} more"
-
-
-def _planes(topology: ClusterTopology) -> Iterator[str]:
-    if topology.planes:
-        count = len(topology.planes)
-        yield f"{count} that no cable joins, of {_sizes(map(len, topology.planes))} switches"
 
 
 def _sizes(sizes: Iterable[int]) -> str:
@@ -247,11 +241,6 @@ def _blocks(topology: ClusterTopology) -> Iterator[str]:
             yield f"{counted(len(blocks), noun)} of {sizes} nodes"
     if topology.block_sizes:
         yield f"block sizes {', '.join(map(str, topology.block_sizes))}"
-
-
-def _partitions(topology: ClusterTopology) -> Iterator[str]:
-    if topology.partitions:
-        yield f"partitions {short_names(topology.partitions, _LONG // 2)}"
 
 
 def _others(topology: ClusterTopology) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -96,8 +96,13 @@ def tree_of(
     _refuse_twins(rows, "switch")
     for row in rows:
         for child in row.switches:
-            if child not in by_name or child == row.name:
-                raise _refuse_child(row, child, len(rows))
+            if child == row.name:
+                message = f"switch {child} is its own child"
+                raise row.place.refuse(message, "a child that is another one")
+            if child not in by_name:
+                count = f"none of the {len(rows)} switches here"
+                message = f"{child}, a child of switch {row.name}, is {count}"
+                raise row.place.refuse(message, f"a line SwitchName={child}")
     levels, ring = heights({row.name: row.switches for row in rows})
     if ring:
         raise _refuse_ring(by_name, ring)
@@ -153,13 +158,6 @@ def _refuse_twins(rows: Sequence[SwitchRow] | Sequence[BlockRow], what: str) -> 
         if before != row.place.line_no:
             message = f"{what} {row.name} is on line {before} already"
             raise row.place.refuse(message, f"one line a {what}")
-
-
-def _refuse_child(row: SwitchRow, child: str, rows: int) -> Exception:
-    if child == row.name:
-        return row.place.refuse(f"switch {child} is its own child", "a child that is another one")
-    message = f"{child}, a child of switch {row.name}, is none of the {rows} switches here"
-    return row.place.refuse(message, f"a line SwitchName={child}")
 
 
 def _refuse_ring(by_name: Mapping[str, SwitchRow], ring: Sequence[str]) -> Exception:
@@ -352,11 +350,26 @@ def _topology(
     if len(used) != 1:
         got = " and ".join(used) or "no plugin"
         raise node.refuse(f"the topology {name} has {got}", f"one of: {_YAML_EXPECTED}")
-    read: Mapping[str, Callable[[YamlNode], ClusterTopology]] = {
-        "tree": _tree, "block": _blocks, "flat": _flat, "ring": _rings, "torus3d": _toruses,
-    }  # fmt: skip
-    topology = read[used[0]](table[used[0]])
+    topology = _of_plugin(used[0], table[used[0]])
     return dataclasses.replace(topology, name=name, is_default=is_default)
+
+
+def _of_plugin(kind: str, node: YamlNode) -> ClusterTopology:
+    source = FabricSource.TOPOLOGY_YAML
+    match kind:
+        case "tree":
+            return tree_of([_yaml_switch(row) for row in _rows(node, "switches")], source)
+        case "block":
+            return _blocks(node)
+        case "flat":
+            if isinstance(node.value, dict):
+                node.table(("alpha_step_rank",))["alpha_step_rank"].flag()
+            return ClusterTopology(source=source, plugin=TopologyKind.FLAT)
+        case "ring":
+            rows = [_named(row, "ring") for row in _rows(node, "rings")]
+        case _:
+            rows = [_torus(row) for row in _rows(node, "toruses")]
+    return ClusterTopology(source=source, blocks=blocks_of(rows))
 
 
 def _is_absent(node: YamlNode, kind: str) -> bool:
@@ -387,11 +400,6 @@ def _rows(node: YamlNode, key: str) -> list[YamlNode]:
     if not rows:
         raise node.refuse(f"has no {key}", f"{key}: and a list")
     return rows
-
-
-def _tree(node: YamlNode) -> ClusterTopology:
-    rows = [_yaml_switch(row) for row in _rows(node, "switches")]
-    return tree_of(rows, FabricSource.TOPOLOGY_YAML)
 
 
 def _yaml_switch(row: YamlNode) -> SwitchRow:
@@ -425,28 +433,9 @@ def _named(row: YamlNode, key: str) -> BlockRow:
     return BlockRow(name=name, place=_place(row), nodes=_names_in(table, "nodes"))
 
 
-def _flat(node: YamlNode) -> ClusterTopology:
-    if isinstance(node.value, dict):
-        table = node.table(("alpha_step_rank",))
-        table["alpha_step_rank"].flag()
-    return ClusterTopology(source=FabricSource.TOPOLOGY_YAML, plugin=TopologyKind.FLAT)
-
-
-def _rings(node: YamlNode) -> ClusterTopology:
-    return _unjoined([_named(row, "ring") for row in _rows(node, "rings")])
-
-
-def _toruses(node: YamlNode) -> ClusterTopology:
-    return _unjoined([_torus(row) for row in _rows(node, "toruses")])
-
-
 def _torus(row: YamlNode) -> BlockRow:
     table = row.table(("name", "dims", "nodes", "regions", "placements"))
     nodes = _names_in(table, "nodes")
     for region in table["regions"].items() if "regions" in table else ():
         nodes += _names_in(region.table(("anchor", "dims", "nodes")), "nodes")
     return BlockRow(name=_required(row, table, "name"), place=_place(row), nodes=nodes)
-
-
-def _unjoined(rows: list[BlockRow]) -> ClusterTopology:
-    return ClusterTopology(source=FabricSource.TOPOLOGY_YAML, blocks=blocks_of(rows))

@@ -446,6 +446,5 @@ def _blocks_yaml(topology: ClusterTopology) -> Iterator[str]:
 
 
 def _text(word: str) -> str:
-    """A word as YAML reads it back, as text."""
     is_plain = _PLAIN.fullmatch(word) is not None and word.casefold() not in _YAML_WORDS
     return word if is_plain else f'"{word}"'
