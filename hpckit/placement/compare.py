@@ -325,7 +325,6 @@ def place(request: PlacementRequest, plugin: TopologyKind | None = None) -> Plac
 
 
 def _job_first(request: PlacementRequest) -> str | None:
-    """The node on which a job of hpckit's has rank 0."""
     if request.first is not None:
         return request.first
     return request.listed[0] if request.listed else None
@@ -350,8 +349,6 @@ def _price(request: PlacementRequest, free: Found, pinned: Found | None) -> Iter
 
 
 class _Judged:
-    """An order with what it is worth."""
-
     def __init__(self, instance: Instance, order: Sequence[int]) -> None:
         self.names = tuple(instance.nodes[node] for node in order)
         self.loads = Loads(instance, order)

@@ -109,7 +109,12 @@ def make_instance(
         nvlink_s=nvlink_s,
         traffic=traffic,
         fixed=len(lost),
-        is_told=_is_told(levels, locality),
+        is_told=all(
+            locality.domains[domain].uplink_bytes_per_s
+            for level in levels
+            for domain in level
+            if _is_limit(domain, locality)
+        ),
         floor_s=tuple(
             _nic_floor_s(axis, nic, nvlink_s if any(nvlink) else None) for axis in traffic
         ),
@@ -191,11 +196,6 @@ def _uplinks(
 
 def _is_limit(domain: int, locality: Locality) -> bool:
     return domain < len(locality.domains) and not locality.domains[domain].is_nvlink
-
-
-def _is_told(levels: Sequence[Sequence[int]], locality: Locality) -> bool:
-    real = {domain for level in levels for domain in level if _is_limit(domain, locality)}
-    return all(locality.domains[domain].uplink_bytes_per_s for domain in real)
 
 
 def _nic_floor_s(axis: AxisTraffic, nic_s: Sequence[float], nvlink_s: float | None) -> float:

@@ -153,7 +153,6 @@ class Loads:
                 busy[2 * domain + 1] += sent
 
     def _cross_pairs(self, axis: int, group: NodeGroup) -> None:
-        """Which levels some pair of a group differs on."""
         crossing, nvlink = self.crossing[axis], self.instance.nvlink
         for crossed, level in enumerate(self._levels):
             held = Counter(level[self.order[position]] for position in group.nodes)

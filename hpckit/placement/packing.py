@@ -68,7 +68,6 @@ def _laid(instance: Instance, grid: Grid, digits: _Digits) -> list[int]:
 
 
 def _positions(grid: Grid, digits: _Digits) -> list[int]:
-    """Positions in the order in which these digits count."""
     strides, reached = [], 1
     for size, _ in grid:
         strides.append(reached)

@@ -92,8 +92,6 @@ def parts_of(locality: Locality, units: Sequence[Unit]) -> tuple[Part, ...]:
 
 
 class _Framing:
-    """Walks down from the outermost domains."""
-
     def __init__(self, locality: Locality, inside: Mapping[int, Sequence[Unit]]) -> None:
         self._locality = locality
         self._inside = inside
@@ -110,26 +108,21 @@ class _Framing:
         while not self._inside.get(domain) and len(self._below[domain]) == 1:
             domain = self._below[domain][0]
         if depth >= _DEEPEST:
-            return tuple(self._all_in(domain))
+            domains = [domain]
+            for at in domains:  # grows while it is walked
+                domains += self._below[at]
+            units = [unit for at in domains for unit in self._inside.get(at, ())]
+            return tuple(sorted(units, key=lambda unit: unit.index))
         found: list[Part] = []
-        for one in sorted(self._below[domain], key=self._order):
+        names = self._locality.domains
+        for one in sorted(self._below[domain], key=lambda at: (natural_order(names[at].name), at)):
             parts = self.within(one, depth + 1)
             if len(parts) == 1:
                 found += parts
             else:
-                its = self._locality.domains[one]
+                its = names[one]
                 found.append(Frame(name=its.name, kind=domain_kind(its), parts=parts))
         return (*found, *self._inside.get(domain, ()))
-
-    def _all_in(self, domain: int) -> list[Unit]:
-        domains = [domain]
-        for at in domains:
-            domains += self._below[at]
-        found = [unit for at in domains for unit in self._inside.get(at, ())]
-        return sorted(found, key=lambda unit: unit.index)
-
-    def _order(self, domain: int) -> tuple[tuple[tuple[int, int, str], ...], int]:
-        return natural_order(self._locality.domains[domain].name), domain
 
 
 _TEXT: Final = 10.0

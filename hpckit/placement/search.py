@@ -330,7 +330,6 @@ class _Swaps:
                 current, stale = self._shaken(), 0
 
     def _shaken(self) -> tuple[float, float]:
-        """Go on near the best order."""
         if self._loads.order != self.best:
             self._loads = Loads(self._loads.instance, self.best)
         for _ in range(2 + self._random.randrange(3)):
@@ -340,7 +339,6 @@ class _Swaps:
         return self._loads.worth()
 
     def _pair(self) -> tuple[int, int] | None:
-        """Two positions whose nodes are not alike."""
         one = self._random.randrange(self._kept, self._movable)
         other = self._random.randrange(self._kept, self._movable)
         order, nic = self._loads.order, self._loads.instance.nic_s

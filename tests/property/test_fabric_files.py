@@ -31,72 +31,16 @@ from hpckit.fabric.topology import (
 from hpckit.slurm.values import TopologyKind
 
 NAME = "fabric"
+TOKENS = """
+SwitchName= Level= LinkSpeed= Nodes= Switches= BlockName= BlockSizes= BlockIndex= AggregatedBlock=
+BlockSize= a b c[1-3] c[3-1] c[ [] a,b 1 2,4 0 \\ # , switch.node block.node a.b.c n1 . {} [ { ] } "
+é 0x1 "schema": "NetworkNodes": "InstanceId": "i-1" "Instances": ["a","b"] "rackId": "clusterUUID":
+"resourceStatus": "name": "physicalHost": "/a/b/c" "PrivateDnsName": "items": null
+"hpckit.fabric/1" 5e797fc6-0f46-421a-8724-0e102c0f7230
+"""
+BLANKS = (" ", " ", "\n", "\n", "\r", "\ufeff", "\u2028", "\x1c", "\x00", "9" * 30, "- topology: ")
 WORDS = st.sampled_from(
-    [
-        *(
-            "SwitchName=",
-            "Level=",
-            "LinkSpeed=",
-            "Nodes=",
-            "Switches=",
-            "BlockName=",
-            "BlockSizes=",
-        ),
-        *(
-            "AggregatedBlock=",
-            "BlockIndex=",
-            "BlockSize=",
-            "a",
-            "b",
-            "c[1-3]",
-            "c[3-1]",
-            "c[",
-            "[]",
-        ),
-        *(
-            "a,b",
-            "1",
-            "2,4",
-            "0",
-            "9" * 30,
-            " ",
-            " ",
-            "\n",
-            "\n",
-            "\\",
-            "#",
-            '"',
-            ",",
-            "switch.node",
-        ),
-        *(
-            "block.node",
-            "a.b.c",
-            "n1",
-            ".",
-            "- topology: ",
-            "  tree:\n",
-            "{}",
-            "[",
-            "{",
-            '"schema":',
-        ),
-        *('"NetworkNodes":', '"InstanceId":', '"i-1"', '"Instances":', '["a","b"]', '"rackId":'),
-        *('"clusterUUID":', '"resourceStatus":', '"physicalHost":', '"/a/b/c"', '"name":', "null"),
-        *('"PrivateDnsName":', '"items":', "h1: ", "0x1", "5e797fc6-0f46-421a-8724-0e102c0f7230"),
-        *(
-            '"hpckit.fabric/1"',
-            '"source": "aws"',
-            "\r",
-            "\ufeff",
-            "é",
-            "\u2028",
-            "\x1c",
-            "\x00",
-            "]",
-            "}",
-        ),
-    ]
+    [*TOKENS.split(), *BLANKS, "  tree:\n", '"source": "aws"', "h1: "],
 )
 TEXTS = st.text(max_size=60) | st.lists(WORDS, max_size=20).map("".join)
 NAMES = st.text(min_size=1, max_size=6)
