@@ -314,13 +314,9 @@ def apply_binding(
     prefer_memory(_members(rank.get("memory_numa"), range(_MASK_BYTES * 8)))
     added = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     names = rank.get("nics")
-    if isinstance(names, list) and names and all(map(_is_plain, names)):
+    if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
         added["HPCKIT_NIC"] = ",".join(names)
     return {**added, **env}
-
-
-def _is_plain(name: object) -> bool:
-    return isinstance(name, str) and name.isascii() and name.isprintable()
 
 
 def _rank(document: Mapping[str, Any], local_rank: int) -> Mapping[str, Any] | None:

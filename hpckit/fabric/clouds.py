@@ -283,7 +283,8 @@ def parse_cloud_topology(objects: Sequence[JsonObject]) -> ClusterTopology:
             keys = ", ".join(list(words)[:8])
             expected = "hosts of one cloud, as hpckit.fabric.clouds lists them"
             raise one.refuse("", f"a host with the keys {keys or '(none)'}", expected)
-        hosts.append(_READ[found](one, words, names))
+        named = names.get(_text(one, words, "InstanceId"), {})
+        hosts.append(_READ[found](one, {**named, **words}))
     if source is None or not hosts:
         raise objects[0].refuse("", "no host in it", "a list of hosts")
     return placed_topology(hosts, source)
@@ -344,7 +345,7 @@ def _table(one: JsonObject, words: _Words, key: str) -> _Words | None:
     return value
 
 
-def _aws(one: JsonObject, words: _Words, names: Mapping[str | None, _Words]) -> PlacedHost:
+def _aws(one: JsonObject, words: _Words) -> PlacedHost:
     nodes = words["NetworkNodes"]
     if nodes is None:
         nodes = []
@@ -352,10 +353,8 @@ def _aws(one: JsonObject, words: _Words, names: Mapping[str | None, _Words]) -> 
         raise one.refuse("NetworkNodes", f"got {kind_of(nodes)}", "a list of texts")
     if "" in nodes:
         raise one.refuse("NetworkNodes", "got a text that is empty", "the id of a network node")
-    instance = _text(one, words, "InstanceId")
-    named = {**names.get(instance, {}), **words}
-    name = _name(one, named, "PrivateDnsName", "InstanceId")
-    is_dns = name == named.get("PrivateDnsName")
+    name = _name(one, words, "PrivateDnsName", "InstanceId")
+    is_dns = name == words.get("PrivateDnsName")
     return PlacedHost(
         node=name.partition(".")[0] if is_dns else name,
         above=tuple(node for node, _ in groupby(nodes)),
@@ -364,8 +363,7 @@ def _aws(one: JsonObject, words: _Words, names: Mapping[str | None, _Words]) -> 
     )
 
 
-def _azure(one: JsonObject, words: _Words, names: object) -> PlacedHost:
-    del names
+def _azure(one: JsonObject, words: _Words) -> PlacedHost:
     by_key = {key.casefold(): value for key, value in words.items()}
     uuid, clique = _text(one, by_key, _UUID), _text(one, by_key, "cliqueid")
     domain = None
@@ -374,8 +372,7 @@ def _azure(one: JsonObject, words: _Words, names: object) -> PlacedHost:
     return PlacedHost(node=_name(one, words, "name", "vmId"), above=(), domain=domain, told=one)
 
 
-def _gcp(one: JsonObject, words: _Words, names: object) -> PlacedHost:
-    del names
+def _gcp(one: JsonObject, words: _Words) -> PlacedHost:
     status = _table(one, words, "resourceStatus") or words
     place = _table(one, status, "physicalHostTopology")
     parts: list[str | None] = []
@@ -392,8 +389,7 @@ def _gcp(one: JsonObject, words: _Words, names: object) -> PlacedHost:
     return PlacedHost(node=_name(one, words, "name", "id"), above=above, told=one)
 
 
-def _oci(one: JsonObject, words: _Words, names: object) -> PlacedHost:
-    del names
+def _oci(one: JsonObject, words: _Words) -> PlacedHost:
     inner = _table(one, words, "rdmaTopologyData") or {}
     by_key = {_oci_key(key): value for key, value in {**words, **inner}.items() if value}
     levels = [_text(one, by_key, key) for key in _OCI_LEVELS]
@@ -414,7 +410,7 @@ def _oci_key(key: str) -> str:
     return bare.removeprefix("customer").removeprefix("compute").removesuffix("id")
 
 
-_Read = Callable[[JsonObject, _Words, Mapping[str | None, _Words]], PlacedHost]
+_Read = Callable[[JsonObject, _Words], PlacedHost]
 _READ: Final[Mapping[FabricSource, _Read]] = {
     FabricSource.AWS: _aws,
     FabricSource.AZURE: _azure,

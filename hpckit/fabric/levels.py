@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -23,65 +23,35 @@ Outward = tuple[str, Sequence[Cable] | None]
 
 
 class SwitchLevels:
-    """What is on each level, looked up by level; only those are gone through that exist."""
+    """What is on each level; only those are gone through that exist.
+
+    `numbers` are the levels, ascending. `joined` are the links whose higher end is on a level, with
+    the second those of the lowest too; `outwards` lead from a level or below it to above it.
+    `above` are switches from which cables lead to a lower level.
+    """
 
     def __init__(self, topology: ClusterTopology) -> None:
-        self._of = switch_levels(topology)
-        self._names: defaultdict[int, list[str]] = defaultdict(list)
-        for name, level in self._of.items():
-            self._names[level].append(name)
-        self._all = sorted(self._names)
-        self._joined: defaultdict[int, list[SwitchLink]] = defaultdict(list)
-        self._outwards: defaultdict[int, list[Outward]] = defaultdict(list)
-        self._above: set[str] = set()
+        self.of = switch_levels(topology)
+        self.names: defaultdict[int, list[str]] = defaultdict(list)
+        for name, level in self.of.items():
+            self.names[level].append(name)
+        self.numbers = sorted(self.names)
+        self.joined: defaultdict[int, list[SwitchLink]] = defaultdict(list)
+        self.outwards: defaultdict[int, list[Outward]] = defaultdict(list)
+        self.above: set[str] = set()
         for link in topology.links:
             self._add(link)
+        for second in self.numbers[1:2]:
+            self.joined[second] = [*self.joined[self.numbers[0]], *self.joined[second]]
 
     def _add(self, link: SwitchLink) -> None:
-        low, high = sorted((link.lower, link.upper), key=self._of.__getitem__)
-        first, last = self._of[low], self._of[high]
-        self._joined[last].append(link)
-        for at in range(bisect_left(self._all, first), bisect_left(self._all, last)):
-            self._outwards[self._all[at]].append((low, link.cables))
+        low, high = sorted((link.lower, link.upper), key=self.of.__getitem__)
+        first, last = self.of[low], self.of[high]
+        self.joined[last].append(link)
+        for at in range(bisect_left(self.numbers, first), bisect_left(self.numbers, last)):
+            self.outwards[self.numbers[at]].append((low, link.cables))
         if first < last:
-            self._above.add(high)
-
-    @property
-    def lowest(self) -> int:
-        """The lowest level; 0 without switches."""
-        return self._all[0] if self._all else 0
-
-    @property
-    def highest(self) -> int:
-        """The highest level; 0 without switches."""
-        return self._all[-1] if self._all else 0
-
-    @property
-    def steps(self) -> Sequence[int]:
-        """The levels above the lowest, ascending."""
-        return self._all[1:]
-
-    def of(self, switch: str) -> int:
-        """A switch's level."""
-        return self._of[switch]
-
-    def at(self, level: int) -> Sequence[str]:
-        """The switches on a level."""
-        return self._names.get(level, ())
-
-    def are_above(self, switches: Iterable[str]) -> bool:
-        """Whether cables lead from each of them to a switch on a lower level."""
-        return self._above.issuperset(switches)
-
-    def joined_at(self, level: int) -> Iterable[SwitchLink]:
-        """The links whose higher end is on a level; with the second those of the lowest too."""
-        if self._all[1:2] == [level]:
-            yield from self._joined.get(self._all[0], ())
-        yield from self._joined.get(level, ())
-
-    def outwards(self, level: int) -> Sequence[Outward]:
-        """The links from a level or below it to above it."""
-        return self._outwards.get(level, ())
+            self.above.add(high)
 
 
 def switch_levels(topology: ClusterTopology) -> Mapping[str, int]:

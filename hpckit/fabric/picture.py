@@ -6,14 +6,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from hpckit.core.svg import Drawing, Look, Rect, Stroke, Word, fitted, path
-from hpckit.fabric.branch_names import (
+from hpckit.fabric.branches import (
+    Branch,
     branch_about,
     branch_count,
     branch_name,
     branch_nodes,
     branch_up,
+    branches,
 )
-from hpckit.fabric.domains import Branch, branches
 from hpckit.fabric.locality import Locality
 from hpckit.node.picture.layout import GREY, wire_width
 

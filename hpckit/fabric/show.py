@@ -18,9 +18,15 @@ from hpckit.core.findings import Finding
 from hpckit.core.hostlist import fold_hosts
 from hpckit.core.text import Line, Style, figure, visible, wrapped
 from hpckit.core.units import counted
-from hpckit.fabric.branch_names import branch_count, branch_name, branch_nodes, branch_up
+from hpckit.fabric.branches import (
+    Branch,
+    branch_count,
+    branch_name,
+    branch_nodes,
+    branch_up,
+    branches,
+)
 from hpckit.fabric.domain_names import domain_kind, names_in, short_names, up_rate
-from hpckit.fabric.domains import Branch, branches
 from hpckit.fabric.locality import ROOT, Locality
 from hpckit.fabric.topology import ClusterTopology, EndKind, not_checked
 

@@ -172,19 +172,18 @@ class SlurmNames:
 
     def add(self, names: Iterable[str]) -> None:
         """Give each name one of its own; those that Slurm takes keep theirs."""
-        rest = [name for name in names if not self._keeps(name)]
+        rest = []
+        for name in names:
+            if _NAME.fullmatch(name):
+                self.taken[name] = name
+            elif name not in self.taken:
+                rest.append(name)
         used = set(self.taken.values())
         for name in rest:
             bare = _UNSAFE.sub("_", name).lstrip(".:/@+-")[: LONGEST_SWITCH_NAME - 8] or "unnamed"
             tries = (bare if number == 1 else f"{bare}-{number}" for number in count(1))
             self.taken[name] = next(one for one in tries if one not in used)
             used.add(self.taken[name])
-
-    def _keeps(self, name: str) -> bool:
-        if name in self.taken or _NAME.fullmatch(name) is None:
-            return name in self.taken
-        self.taken[name] = name
-        return True
 
     def __getitem__(self, name: str) -> str:
         return self.taken[name]

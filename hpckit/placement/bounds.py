@@ -51,7 +51,7 @@ def _least_split(sizes: Sequence[int], counts: Sequence[int], *, is_apart: bool)
 
 def _held(instance: Instance) -> Counter[int]:
     """How many of the nodes each leaf holds; those that nobody knows are on none."""
-    found = Counter(instance.homes)
+    found = Counter(instance.home)
     del found[ROOT]
     return found
 

@@ -60,15 +60,10 @@ class Instance:
     nic_s: tuple[float, ...]
     nvlink_s: float
     traffic: tuple[AxisTraffic, ...]
-    fixed: int = 0
-    is_told: bool = False
-    floor_s: tuple[float, ...] = ()
-    home: tuple[int, ...] = ()
-
-    @property
-    def homes(self) -> tuple[int, ...]:
-        """Where groups are counted: `home`, or the lowest level where that is all there is."""
-        return self.home or self.levels[0]
+    fixed: int
+    is_told: bool
+    floor_s: tuple[float, ...]
+    home: tuple[int, ...]
 
     @property
     def is_uniform(self) -> bool:
@@ -223,8 +218,7 @@ def spread(instance: Instance, order: Sequence[int], axis: int) -> list[int]:
 
     Nodes that nobody knows are on none.
     """
-    homes = instance.homes
-    leaf = [homes[node] for node in order]
+    leaf = [instance.home[node] for node in order]
     found = []
     for group in instance.traffic[axis].groups:
         leaves = {leaf[position] for position in group.nodes}

@@ -38,11 +38,6 @@ class Loads:
         for i in range(axes):
             self._fill(i)
 
-    @property
-    def can_swap(self) -> bool:
-        """Whether every axis is known edge by edge."""
-        return all(edges is not None for edges in self.edges)
-
     def axis_s(self, axis: int) -> float:
         """How long this axis takes."""
         busiest = max(self.busy_s[axis])
