@@ -6,7 +6,9 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from hpckit.core.findings import Finding
 from hpckit.fabric.ibnetdiscover import parse_ibnetdiscover
+from hpckit.fabric.rules import fabric_findings
 from hpckit.fabric.topology import ClusterTopology
 
 SWITCH_PORTS = 129
@@ -103,6 +105,15 @@ class MadeFabric:
         self.switches.remove(name)
         self.wires = [one for one in self.wires if name not in (one.lower, one.upper)]
         self.hcas = [one for one in self.hcas if one.switch != name]
+
+    def found(self, slurm: list[str] | None = None) -> list[tuple[str, str]]:
+        """The rule and subject of each finding, beside Slurm's nodes where there are any."""
+        return [(one.rule, one.subject) for one in fabric_findings(self.topology(), slurm)]
+
+    def only(self, slurm: list[str] | None = None) -> Finding:
+        """The one finding there is."""
+        (one,) = fabric_findings(self.topology(), slurm)
+        return one
 
     def text(self) -> str:
         """What ibnetdiscover would print."""

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
 
-# --- The CPUs that the ranks of a node may have together, as Linux and Slurm tell.
-
-
 SEEN_S: Final = 0.3
 """How long the others of a node may take to be seen."""
 _POLL_S = 0.05
@@ -40,8 +37,7 @@ def allowed_together(
     """
     from time import monotonic, sleep
 
-    text = env.get("SLURM_CPUS_ON_NODE", "")
-    given = int(text) if text.isascii() and text.isdigit() else 0
+    given = int(_number(env, "SLURM_CPUS_ON_NODE") or 0)
     whole, until = min(given, os.cpu_count() or 1), monotonic() + SEEN_S
     while True:
         allowed, seen = allowed_here(proc)
@@ -143,7 +139,6 @@ def _failed(local_rank: int, why: str, log: int | None) -> dict[str, str]:
     return {"failed": why}
 
 
-# --- one plan for all ranks of a node -------------------------------------------------------------
 def plan_folder(env: Mapping[str, str], ranks: int, roots: Sequence[str] = _ROOTS) -> str:
     """The folder of this start of the job's step on this node; empty where there can be none."""
     uid, job = os.getuid(), _number(env, "SLURM_JOB_ID")
@@ -155,18 +150,17 @@ def plan_folder(env: Mapping[str, str], ranks: int, roots: Sequence[str] = _ROOT
     restart, task = _number(env, "SLURM_RESTART_COUNT"), _number(env, "SLURM_ARRAY_TASK_ID")
     # A job's folder is no other's; several slurmd can be on one host.
     names = (os.path.basename(env.get("HPCKIT_JOB_FOLDER", "")), env.get("SLURMD_NODENAME", ""))
-    plain = ".".join(_plain(name)[-_MOST_NAME:] for name in names)
+    plain = ".".join(
+        "".join(char if char.isascii() and char.isalnum() else "_" for char in name)[-_MOST_NAME:]
+        for name in names
+    )
     numbers = f"{uid}.{job}.{step}.{restart or 0}.{task or 0}.{attempt}.{ranks}"
     return f"{root}/hpckit.{numbers}.{plain}"
 
 
-def _plain(name: str) -> str:
-    return "".join(char if char.isascii() and char.isalnum() else "_" for char in name)
-
-
 def _number(env: Mapping[str, str], name: str) -> str:
     text = env.get(name, "")
-    return text if text.isascii() and text.isdigit() else ""
+    return text if _is_number(text) else ""
 
 
 def _agreed(env: Mapping[str, str], local_rank: int, ranks: int) -> dict[str, Any]:
@@ -303,7 +297,6 @@ def _start_planner(path: str, ranks: int, allowed: list[int], step_gpus: str) ->
         os._exit(0)
 
 
-# --- what it does to this process -----------------------------------------------------------------
 def apply_binding(
     document: Mapping[str, Any], local_rank: int, env: dict[str, str], log: int | None = None
 ) -> dict[str, str]:
@@ -321,13 +314,9 @@ def apply_binding(
     prefer_memory(_members(rank.get("memory_numa"), range(_MASK_BYTES * 8)))
     added = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     names = rank.get("nics")
-    if isinstance(names, list) and names and all(map(_is_plain, names)):
+    if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
         added["HPCKIT_NIC"] = ",".join(names)
     return {**added, **env}
-
-
-def _is_plain(name: object) -> bool:
-    return isinstance(name, str) and name.isascii() and name.isprintable()
 
 
 def _rank(document: Mapping[str, Any], local_rank: int) -> Mapping[str, Any] | None:

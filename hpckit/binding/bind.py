@@ -27,7 +27,7 @@ from hpckit.binding.cpus import (
     usable_cpus,
     with_told_numa,
 )
-from hpckit.binding.gpus import beside, gpus_of_ranks, ordered_gpus
+from hpckit.binding.gpus import beside, gpus_of_ranks, numa_of, ordered_gpus
 from hpckit.core.errors import PlanError
 from hpckit.core.hostlist import natural_order
 from hpckit.core.index_list import IndexList, index_list
@@ -37,8 +37,6 @@ from hpckit.node.pci_tree import PciTree
 from hpckit.node.rules.rule import CLOSE, gpu_cells
 from hpckit.node.topology import Gpu, Nic, NicRole, NodeTopology, is_down
 from hpckit.spec.nic_kind import NicKind
-
-# --- The assignment of least total cost: each row to a column that has room for it.
 
 
 def assign(costs: Sequence[Sequence[int]], room: int) -> list[int]:
@@ -95,8 +93,6 @@ def _path(
 
 
 # --- Which NIC each rank has: the assignment of least path cost, rails in order where costs tie.
-
-
 _COST: Final = MappingProxyType(
     {
         **dict.fromkeys((PathKind.SELF, PathKind.C2C, PathKind.PIX), 1),
@@ -131,12 +127,10 @@ class Nics:
         ordered = sorted(node.nics, key=lambda nic: (natural_order(nic.name), nic.index))
         is_known = any(nic.role is NicRole.COMPUTE for nic in ordered)
         wanted = NicRole.COMPUTE if is_known else None
-        self._refused = [
-            (nic, why) for nic in ordered if (why := _why_not(nic, wanted)) is not None
-        ]
-        refused = {nic.index for nic, _ in self._refused}
-        self.usable = tuple(nic for nic in ordered if nic.index not in refused)
-        self.is_role_known = is_known
+        why = {nic.index: _why_not(nic, wanted) for nic in ordered}
+        self._refused = [(nic, why[nic.index]) for nic in ordered if why[nic.index] is not None]
+        self.usable = tuple(nic for nic in ordered if why[nic.index] is None)
+        self._is_role_known = is_known
 
     def notes(self) -> list[str]:
         """What was refused, and that roles are not known."""
@@ -146,7 +140,7 @@ class Nics:
             more = len(told) - _MOST_NAMED
             named = ", ".join(told[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
             found.append(f"NICs that no rank gets: {named}")
-        if self.usable and not self.is_role_known:
+        if self.usable and not self._is_role_known:
             found.append("what the NICs are for is not known: all that are up may be given")
         return found
 
@@ -156,7 +150,8 @@ class Nics:
 
         def kind(at: int, nic: Nic) -> Kind:
             told = kinds.get(gpus[at].index, {}).get(nic.index)
-            return told or self._by_numa(self._numa_of_gpu(gpus[at]), nic)
+            numa = numa_of(gpus[at], self._tree)
+            return told or self._by_numa(() if numa is None else (numa,), nic)
 
         return self._given(len(gpus), kind)
 
@@ -166,16 +161,8 @@ class Nics:
             len(numa_of_ranks), lambda at, nic: self._by_numa(numa_of_ranks[at], nic)
         )
 
-    def _numa_of_gpu(self, gpu: Gpu) -> tuple[int, ...]:
-        numa = gpu.numa_index
-        if numa is None and gpu.pci is not None:
-            numa = self._tree.numa_index(gpu.pci)
-        return () if numa is None else (numa,)
-
     def _by_numa(self, numa: Sequence[int], nic: Nic) -> Kind:
-        own = nic.numa_index
-        if own is None and nic.pci is not None:
-            own = self._tree.numa_index(nic.pci)
+        own = numa_of(nic, self._tree)
         if own is None or not numa:
             return None
         return PathKind.NODE if own in numa else PathKind.SYS
@@ -227,12 +214,8 @@ def _why_not(nic: Nic, wanted: NicRole | None) -> str | None:
     return f"its port is {nic.state}" if is_down(nic) else None
 
 
-# --- Which GPUs, CPUs, memory and NICs each rank of one node gets, and why.
-#
-# Positions of GPUs are those of CUDA under CUDA_DEVICE_ORDER=PCI_BUS_ID: by PCI address among the
-# GPUs that the job sees. Source: CUDA C++ Programming Guide, CUDA Environment Variables.
-
-
+# --- The whole. Positions of GPUs are those of CUDA under CUDA_DEVICE_ORDER=PCI_BUS_ID: by PCI
+# address among those that the job sees. Source: CUDA C++ Programming Guide, Environment Variables.
 BINDING_SCHEMA: Final = "hpckit.binding/1"
 
 
@@ -300,7 +283,10 @@ def bind_ranks(
     affinities = list(dict.fromkeys(one.cpus for one in near if one.numa is None and one.cpus))
     parts = domains(node, usable_cpus(node, allowed), affinities, threads_per_core)
     places, shares = _shares(parts, Places(parts, near, Distances(node)), held)
-    numa = [_numa_of(share, parts) for share in shares]
+    numa = [
+        tuple(sorted({index for at in share.domains for index in parts[at].numa}))
+        for share in shares
+    ]
     nics = Nics(node)
     given = _nics_of_ranks(nics, gpus, held, numa)
     memory = [memory_of(node, each) for each in numa]
@@ -308,7 +294,12 @@ def bind_ranks(
         ranks=tuple(
             RankBinding(
                 local_rank=rank,
-                gpus=tuple(_bound(at, gpus[at]) for at in held[rank]),
+                gpus=tuple(
+                    BoundGpu(
+                        position=at, index=gpus[at].index, uuid=gpus[at].uuid, pci=gpus[at].pci
+                    )
+                    for at in held[rank]
+                ),
                 gpus_because=why_gpus[rank],
                 cpus=index_list(shares[rank].cpus),
                 cpus_because=shares[rank].because,
@@ -321,10 +312,6 @@ def bind_ranks(
         ),
         notes=tuple(_notes(node, parts, places, shares, nics)),
     )
-
-
-def _bound(position: int, gpu: Gpu) -> BoundGpu:
-    return BoundGpu(position=position, index=gpu.index, uuid=gpu.uuid, pci=gpu.pci)
 
 
 def _check(ranks: int, gpus_per_rank: int | None, threads_per_core: int | None) -> None:
@@ -347,35 +334,25 @@ def _shares(
     return found, split(parts, found)
 
 
-def _numa_of(share: Share, parts: Sequence[Domain]) -> tuple[int, ...]:
-    return tuple(sorted(set(chain.from_iterable(parts[at].numa for at in share.domains))))
-
-
 def _nics_of_ranks(
     nics: Nics, gpus: Sequence[Gpu], held: Sequence[range], numa: Sequence[Sequence[int]]
 ) -> list[tuple[tuple[str, ...], str]]:
     if not nics.usable:
         return [((), "the node shows no NIC for jobs that is up")] * len(held)
     if not gpus:
-        own = nics.for_ranks(numa)
-        return [(_names(own[at]), _nic_words(own[at], "its CPUs")) for at in range(len(held))]
+        return [_nics_and_why(given, "its CPUs") for given in nics.for_ranks(numa)]
     used = sorted({at for run in held for at in run})
     of_gpu = dict(zip(used, nics.for_gpus([gpus[at] for at in used]), strict=True))
-    found = []
-    for run in held:
-        given = [one for at in run for one in of_gpu[at]]
-        found.append((_names(given), _nic_words(given, gpu_words(run))))
-    return found
+    return [
+        _nics_and_why([given for at in run for given in of_gpu[at]], gpu_words(run)) for run in held
+    ]
 
 
-def _names(given: Sequence[GivenNic]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(one.nic.name for one in given))
-
-
-def _nic_words(given: Sequence[GivenNic], end: str) -> str:
+def _nics_and_why(given: Sequence[GivenNic], end: str) -> tuple[tuple[str, ...], str]:
+    names = tuple(dict.fromkeys(one.nic.name for one in given))
     kinds = dict.fromkeys("path unknown" if one.kind is None else one.kind.value for one in given)
     shared = ", shared with others" if any(one.others for one in given) else ""
-    return f"{', '.join(kinds)} to {end}{shared}"
+    return names, f"{', '.join(kinds)} to {end}{shared}"
 
 
 def _notes(
@@ -390,7 +367,11 @@ def _notes(
     if parts and cores < len(shares):
         found.append(f"ranks share cores: {cores} of them are allowed for {len(shares)} ranks")
     if parts and not node.cpu.core_cpus:
-        found.append(f"which CPUs share a core is not known: {_taken_for_cores(node)}")
+        offset = sibling_offset(node)
+        taken = "each is taken for a core of its own"
+        if offset is not None:
+            taken = f"by their numbers, n and n+{offset} are taken for one core's"
+        found.append(f"which CPUs share a core is not known: {taken}")
     moved = [rank for rank, place in enumerate(places) if place.is_moved]
     if moved:
         whose = "its GPU: rank" if len(moved) == 1 else "their GPU: ranks"
@@ -400,10 +381,3 @@ def _notes(
         cpus = index_list(chain.from_iterable(parts[at].cpus for at in idle))
         found.append(f"no rank is bound to CPUs {cpus}: no GPU of a rank is beside them")
     return [*found, *nics.notes()]
-
-
-def _taken_for_cores(node: NodeTopology) -> str:
-    offset = sibling_offset(node)
-    if offset is None:
-        return "each is taken for a core of its own"
-    return f"by their numbers, n and n+{offset} are taken for one core's"

@@ -85,14 +85,19 @@ def domains(
     parts: dict[tuple[int, ...], list[Core]] = {}
     for core in _cores(node, usable):
         parts.setdefault(tuple(marks[core[0]]), []).append(core[:threads_per_core])
-    groups = _l3_of_cpu(node)
-    return tuple(
-        Domain(
-            numa=tuple(node.numa_nodes[at].index for at in mark if at < len(sets)),
-            groups=_grouped(cores, groups),
-        )
-        for mark, cores in parts.items()
-    )
+    l3_of_cpu = {
+        cpu: at
+        for at, group in reversed(tuple(enumerate(node.cpu.l3)))
+        for cpu in expand_indices(group.cpus)
+    }
+    found = []
+    for mark, cores in parts.items():
+        groups: dict[int | None, list[Core]] = {}
+        for core in cores:
+            groups.setdefault(l3_of_cpu.get(core[0]), []).append(core)
+        numa = tuple(node.numa_nodes[at].index for at in mark if at < len(sets))
+        found.append(Domain(numa=numa, groups=tuple(map(tuple, groups.values()))))
+    return tuple(found)
 
 
 def with_told_numa(node: NodeTopology) -> NodeTopology:
@@ -104,14 +109,11 @@ def with_told_numa(node: NodeTopology) -> NodeTopology:
     for gpu in node.gpus:
         cpus = left.intersection(expand_indices(gpu.cpus or ""))
         index = gpu.numa_index
-        if index is not None and index >= 0 and cpus and not _has_cpus(described.get(index)):
+        known = None if index is None else described.get(index)
+        if index is not None and index >= 0 and cpus and not (known and known.cpus):
             left -= cpus
             described[index] = NumaNode(index=index, cpus=index_list(cpus))
     return dataclasses.replace(node, numa_nodes=tuple(described.values()))
-
-
-def _has_cpus(numa: NumaNode | None) -> bool:
-    return numa is not None and bool(numa.cpus)
 
 
 def sibling_offset(node: NodeTopology) -> int | None:
@@ -144,21 +146,6 @@ def _cores(node: NodeTopology, usable: frozenset[int]) -> list[Core]:
         left.difference_update(core)
         found += [core] if core else []
     return sorted([*found, *((cpu,) for cpu in left)])
-
-
-def _l3_of_cpu(node: NodeTopology) -> dict[int, int]:
-    return {
-        cpu: at
-        for at, group in reversed(tuple(enumerate(node.cpu.l3)))
-        for cpu in expand_indices(group.cpus)
-    }
-
-
-def _grouped(cores: Iterable[Core], l3_of_cpu: dict[int, int]) -> tuple[tuple[Core, ...], ...]:
-    groups: dict[int | None, list[Core]] = {}
-    for core in cores:
-        groups.setdefault(l3_of_cpu.get(core[0]), []).append(core)
-    return tuple(map(tuple, groups.values()))
 
 
 class Distances:
@@ -216,7 +203,7 @@ def memory_of(node: NodeTopology, near: Iterable[int]) -> tuple[tuple[int, ...],
     return (), "no memory is known to be near these CPUs"
 
 
-# --- Which parts of a node's CPUs each rank has a share of: those beside its GPUs, where it can.
+# --- Which parts each rank has a share of: those beside its GPUs, where it can.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,7 +255,6 @@ class Places:
         return tuple(by_numa or (at for at, one in enumerate(self._domains) if gpu.cpus & one.cpus))
 
     def _homes_of(self, gpus: range) -> dict[int, int]:
-        """Domain → how many of the GPUs are beside it."""
         counts: dict[int, int] = {}
         for gpu in gpus:
             for home in self._homes[gpu]:
@@ -298,14 +284,11 @@ class Places:
             return [Place(weights=dict.fromkeys(run, 1), because=because) for run in runs]
         taken = [0] * len(cores)
         for _ in range(ranks):
-            taken[self._roomiest(taken)] += 1
+            # Where one more rank would have the most cores; of equals the first.
+            share = [count / (taken[at] + 1) for at, count in enumerate(cores)]
+            taken[share.index(max(share))] += 1
         at = [domain for domain, count in enumerate(taken) for _ in range(count)]
         return [Place(weights={domain: 1}, because=because) for domain in at]
-
-    def _roomiest(self, taken: Sequence[int]) -> int:
-        """Where one more rank would have the most cores; of equals the first."""
-        share = [len(one.cores) / (taken[at] + 1) for at, one in enumerate(self._domains)]
-        return share.index(max(share))
 
     def _at_home(
         self, gpus: range, seat: int, homes: dict[int, int], taken: list[int], most: int
@@ -351,9 +334,6 @@ def gpu_words(gpus: Sequence[int]) -> str:
     return f"GPUs {gpus[0]}-{gpus[-1]}" if gpus else "no GPU"
 
 
-# --- Splits the cores of each part of a node among the ranks that have a share of it.
-
-
 _MOST_UNEVEN: Final = 2
 
 
@@ -366,12 +346,8 @@ class Share:
     because: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
-    """What a rank gets of one domain, in words too."""
-
-    cpus: tuple[int, ...]
-    words: str
+_Part = tuple[tuple[int, ...], str]
+"""The CPUs that a rank gets of one domain, and in words."""
 
 
 def split(domains: Sequence[Domain], places: Sequence[Place]) -> list[Share]:
@@ -384,9 +360,9 @@ def split(domains: Sequence[Domain], places: Sequence[Place]) -> list[Share]:
             parts[rank][at] = part
     return [
         Share(
-            cpus=tuple(sorted(chain.from_iterable(part.cpus for part in of_rank.values()))),
+            cpus=tuple(sorted(cpu for cpus, _ in of_rank.values() for cpu in cpus)),
             domains=tuple(of_rank),
-            because=", ".join((*(part.words for part in of_rank.values()), place.because)),
+            because=", ".join((*(words for _, words in of_rank.values()), place.because)),
         )
         for of_rank, place in zip(parts, places, strict=True)
     ]
@@ -431,17 +407,14 @@ def _split_cores(cores: Sequence[Core], weights: Sequence[int], where: str) -> l
     shared = f"{where}, which has {counted(len(cores), 'core')} for {ranks} ranks"
     if len(cpus) >= ranks:
         return [
-            _Part(
-                cpus=cpus[run.start : run.stop],
-                words=f"{len(run)} of {counted(len(cpus), 'CPU')}{shared}",
-            )
+            (cpus[run.start : run.stop], f"{len(run)} of {counted(len(cpus), 'CPU')}{shared}")
             for run in dealt(len(cpus), ranks)
         ]
     return [
-        _Part(cpus=(cpus[run.start],), words=f"1 of {counted(len(cpus), 'CPU')}{shared}, shared")
+        ((cpus[run.start],), f"1 of {counted(len(cpus), 'CPU')}{shared}, shared")
         for run in dealt(len(cpus), ranks)
     ]
 
 
 def _part(cores: Sequence[Core], words: str) -> _Part:
-    return _Part(cpus=tuple(chain.from_iterable(cores)), words=words)
+    return tuple(chain.from_iterable(cores)), words

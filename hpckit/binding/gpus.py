@@ -11,10 +11,7 @@ from hpckit.core.errors import PlanError
 from hpckit.core.index_list import expand_indices
 from hpckit.core.units import counted
 from hpckit.node.pci_tree import PciTree
-from hpckit.node.topology import Gpu, NodeTopology
-
-# --- How what cannot be split is dealt to ranks in shares that are as even as can be.
-
+from hpckit.node.topology import Gpu, Nic, NodeTopology
 
 Thing = TypeVar("Thing")
 
@@ -88,7 +85,12 @@ def seats(homes: Sequence[Sequence[int]], room: Sequence[int]) -> list[int | Non
 
 def ordered_gpus(node: NodeTopology) -> tuple[Gpu, ...]:
     """The GPUs that the driver shows, by PCI address; those without one last, by their index."""
-    return tuple(sorted((gpu for gpu in node.gpus if not gpu.is_hidden), key=_order))
+
+    def order(gpu: Gpu) -> tuple[bool, int, str, int]:
+        # A domain above ffff has more digits, so the length counts first.
+        return gpu.pci is None, len(gpu.pci or ""), gpu.pci or "", gpu.index
+
+    return tuple(sorted((gpu for gpu in node.gpus if not gpu.is_hidden), key=order))
 
 
 def gpus_of_step(node: NodeTopology, listed: str) -> NodeTopology:
@@ -107,12 +109,6 @@ def gpus_of_step(node: NodeTopology, listed: str) -> NodeTopology:
     if not wanted or len(own) != len(wanted) or len(shown) == len(own):
         return node
     return replace(node, gpus=tuple(gpu for gpu in node.gpus if gpu.is_hidden or gpu in own))
-
-
-def _order(gpu: Gpu) -> tuple[bool, int, str, int]:
-    address = gpu.pci or ""
-    # A domain above ffff has more digits, so the length counts first.
-    return (gpu.pci is None, len(address), address, gpu.index)
 
 
 def gpus_of_ranks(
@@ -144,6 +140,13 @@ class Beside:
     cpus: frozenset[int] = frozenset()
 
 
+def numa_of(device: Gpu | Nic, tree: PciTree) -> int | None:
+    """Return a device's NUMA node, as it or a bridge above it says."""
+    if device.numa_index is None and device.pci is not None:
+        return tree.numa_index(device.pci)
+    return device.numa_index
+
+
 def beside(node: NodeTopology, gpus: Sequence[Gpu]) -> list[Beside]:
     """Where each GPU sits: as it or a bridge above it says, else by its CPU affinity.
 
@@ -154,9 +157,7 @@ def beside(node: NodeTopology, gpus: Sequence[Gpu]) -> list[Beside]:
     only = with_cpus[0] if len(with_cpus) == 1 else None
     found = []
     for gpu in gpus:
-        numa = gpu.numa_index
-        if numa is None and gpu.pci is not None:
-            numa = tree.numa_index(gpu.pci)
+        numa = numa_of(gpu, tree)
         cpus = frozenset(expand_indices(gpu.cpus or ""))
         found.append(Beside(numa=only if numa is None and not cpus else numa, cpus=cpus))
     return found

@@ -111,7 +111,6 @@ def _seen(env: dict[str, str], identity: Identity, planned: Mapping[str, Any]) -
 
 
 def _listed(cpus: set[int]) -> str:
-    """CPUs as Linux lists them, such as 0-3,8."""
     spans: list[list[int]] = []
     for cpu in sorted(cpus):
         if spans and cpu == spans[-1][1] + 1:

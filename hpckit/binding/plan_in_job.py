@@ -114,8 +114,6 @@ def document_or_less(ranks: int, allowed: Sequence[int], step_gpus: str = "") ->
 
 
 # --- What Slurm's environment says of a job on this node.
-
-
 _PER_NODE = re.compile(r"(\d{1,9})(?:\(x(\d{1,9})\))?", re.ASCII)
 _MIB = 1024**2
 

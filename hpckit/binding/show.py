@@ -12,8 +12,6 @@ from hpckit.core.index_list import expand_indices, index_list
 from hpckit.core.text import Line, Style, columns, names_within, visible, wrapped
 from hpckit.node.words import cpus_shown
 
-# --- The binding of a node's ranks as an option of srun, for sites where Slurm is to do it.
-
 
 def cpu_bind_option(binding: NodeBinding) -> str:
     """The value of `--cpu-bind`: a mask of CPUs for each local rank, in their order.
@@ -29,11 +27,8 @@ def cpu_bind_option(binding: NodeBinding) -> str:
                 template="srun --cpu-bind",
                 variable="mask_cpu",
             )
-    return "mask_cpu:" + ",".join(_mask(rank.cpus) for rank in binding.ranks)
-
-
-def _mask(cpus: str) -> str:
-    return hex(sum(1 << cpu for cpu in expand_indices(cpus)))
+    masks = (sum(1 << cpu for cpu in expand_indices(rank.cpus)) for rank in binding.ranks)
+    return "mask_cpu:" + ",".join(map(hex, masks))
 
 
 _HEAD: Final = ("rank", "GPU", "CPUs", "NUMA", "NIC", "why")
@@ -61,18 +56,24 @@ def binding_lines(binding: NodeBinding, *, width: int = 80) -> list[Line]:
     head = _row(_HEAD[:-1], widths) + (f"{_GAP}{_HEAD[-1]}" if room >= _LEAST_WHY else "")
     lines = [Line(text=head.rstrip(), style=Style.FAINT)]
     for rank, row in zip(binding.ranks, rows, strict=True):
-        lines += [Line(text=text) for text in _with_why(_row(row, widths), _why(rank), room, width)]
-    for what, reasons in (
-        ("GPU", [rank.gpus_because for rank in binding.ranks]),
-        ("memory", [rank.memory_because for rank in binding.ranks]),
-    ):
-        lines += [
-            Line(text=text, style=Style.FAINT)
-            for said in _once(what, reasons)
-            for text in _wrapped(said, width)
-        ]
-    notes = (text for note in binding.notes for text in _wrapped(f"note: {note}", width))
-    return [*lines, *(Line(text=text, style=Style.NOTE) for text in notes)]
+        start = _row(row, widths)
+        why = f"{rank.cpus_because}; {rank.nics_because}" if rank.nics else rank.cpus_because
+        words = tuple(visible(why, _LONGEST).split(" "))
+        if room < _LEAST_WHY:
+            texts = [start.rstrip(), *wrapped(words, width, first="    ", further="    ")]
+        else:
+            texts = wrapped(words, width, first=start + _GAP, further=" " * columns(start) + _GAP)
+        lines += [Line(text=text) for text in texts]
+    reasons = [
+        *_once("GPU", [rank.gpus_because for rank in binding.ranks]),
+        *_once("memory", [rank.memory_because for rank in binding.ranks]),
+    ]
+    told = [(reason, Style.FAINT) for reason in reasons]
+    told += [(f"note: {note}", Style.NOTE) for note in binding.notes]
+    for sentence, style in told:
+        words = tuple(visible(sentence, _LONGEST).split(" "))
+        lines += [Line(text=text, style=style) for text in wrapped(words, width, further="  ")]
+    return lines
 
 
 def binding_tree(binding: NodeBinding) -> dict[str, Any]:
@@ -99,17 +100,6 @@ def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
     return _GAP.join(padded)
 
 
-def _why(rank: RankBinding) -> tuple[str, ...]:
-    said = f"{rank.cpus_because}; {rank.nics_because}" if rank.nics else rank.cpus_because
-    return tuple(visible(said, _LONGEST).split(" "))
-
-
-def _with_why(row: str, why: tuple[str, ...], room: int, width: int) -> list[str]:
-    if room < _LEAST_WHY:
-        return [row.rstrip(), *wrapped(why, width, first="    ", further="    ")]
-    return wrapped(why, width, first=row + _GAP, further=" " * columns(row) + _GAP)
-
-
 def _once(what: str, reasons: Sequence[str]) -> Iterable[str]:
     """Each reason with the ranks that it is of, these left out where it is that of all."""
     ranks: dict[str, list[int]] = {}
@@ -118,7 +108,3 @@ def _once(what: str, reasons: Sequence[str]) -> Iterable[str]:
     for reason, those in ranks.items():
         whose = "" if len(ranks) == 1 else f" of rank {index_list(those)}"
         yield f"{what}{whose}: {reason}"
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    return wrapped(tuple(visible(text, _LONGEST).split(" ")), width, further="  ")

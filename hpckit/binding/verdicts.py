@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any, Final
 
-
-# --- What the ranks of a step have left of where they are: a line each, in a file of their node.
+    Records = Mapping[int, Mapping[str, Any]]
 
 
 FIRST_POLL_S, LAST_POLL_S, SLOWER = 0.05, 1.0, 1.5
@@ -49,7 +48,6 @@ class Lines:
             poll_s = min(SLOWER * poll_s, LAST_POLL_S)
 
     def _look(self, until: float) -> None:
-        """Read what is new, until that time."""
         try:
             names = os.listdir(self._folder)
         except OSError:
@@ -118,9 +116,6 @@ def _is_number(value: object) -> bool:
 def _text(value: object) -> str | None:
     return value[:_LONGEST] if isinstance(value, str) else None
 
-
-if TYPE_CHECKING:
-    Records = Mapping[int, Mapping[str, Any]]
 
 AS_PLANNED: Final = "as planned"
 DIFFERS: Final = "differs"

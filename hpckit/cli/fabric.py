@@ -271,7 +271,7 @@ def check_document(topology: ClusterTopology, findings: Sequence[Finding]) -> di
     """The document of an audit, as docs/reference/json.md describes it."""
     import hpckit
     from hpckit.core.findings import finding_trees
-    from hpckit.fabric.unchecked import not_checked
+    from hpckit.fabric.topology import not_checked
 
     return {
         "schema": "hpckit.fabric-check/1",

@@ -1,14 +1,12 @@
-"""A prepared job against the cluster that is to run it, before anything is written."""
+"""The cluster's network, asked of Slurm and remembered for an hour."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Protocol
 
 from hpckit.core.errors import ToolFailed
-from hpckit.core.files import Clock
 from hpckit.fabric.slurm_files import parse_topoconf
 from hpckit.fabric.slurm_live import (
     parse_partition_topologies,
@@ -21,9 +19,6 @@ from hpckit.fabric.slurm_live import (
 from hpckit.fabric.topology import ClusterTopology
 from hpckit.slurm.ask import SlurmCli, SlurmProbe
 from hpckit.slurm.values import ClusterView, SlurmVersion
-
-# --- The cluster's network, asked of Slurm and remembered for an hour.
-
 
 _TOPOCONF_SINCE: Final = SlurmVersion(25, 5)
 
@@ -39,12 +34,6 @@ class _KnownTopologies:
 class FabricProbe(SlurmProbe):
     """Asks Slurm about the cluster and its network, each at most once an hour."""
 
-    def __init__(
-        self, slurm: SlurmCli, folder: Path, clock: Clock, environment: Mapping[str, str]
-    ) -> None:
-        super().__init__(slurm, folder, clock, environment)
-        self._asked = slurm
-
     def topologies(self, cluster: str | None, *, fresh: bool = False) -> Sequence[ClusterTopology]:
         """Return the cluster's network as Slurm has it; `fresh` asks in any case.
 
@@ -55,7 +44,7 @@ class FabricProbe(SlurmProbe):
         if known is not None:
             return known.topologies
         version = self.look(cluster, needs_partitions=False).config.version
-        topologies = tuple(topologies_of(self._asked, cluster, version))
+        topologies = tuple(topologies_of(self._slurm, cluster, version))
         answer = _KnownTopologies(topologies=topologies, seen_s=self._now_s())
         self.remember(cluster, "topology", answer)
         return topologies
@@ -69,27 +58,17 @@ def topologies_of(
     Nothing where Slurm knows none, as with topology/flat. Raises as `SlurmCli.ask` does.
     """
     if version is not None and version >= _TOPOCONF_SINCE:
-        text = _topoconf(slurm, cluster)
-        if text.strip() and (topologies := parse_topoconf(text)):
-            return (
-                topologies if len(topologies) == 1 else _of_partitions(slurm, topologies, cluster)
-            )
+        try:
+            text = slurm.ask(scontrol_topoconf_argv(cluster)).stdout
+        except ToolFailed:
+            text = ""
+        topologies = parse_topoconf(text) if text.strip() else ()
+        if len(topologies) > 1:
+            partitions = slurm.ask(scontrol_partitions_argv(cluster)).stdout
+            return used_by_partitions(topologies, parse_partition_topologies(partitions))
+        if topologies:
+            return topologies
     return parse_scontrol_topology(slurm.ask(scontrol_topology_argv(cluster)).stdout)
-
-
-def _topoconf(slurm: SlurmCli, cluster: str | None) -> str:
-    try:
-        return slurm.ask(scontrol_topoconf_argv(cluster)).stdout
-    except ToolFailed:
-        return ""
-
-
-def _of_partitions(
-    slurm: SlurmCli, topologies: Sequence[ClusterTopology], cluster: str | None
-) -> Sequence[ClusterTopology]:
-    """Return the topologies, each with the partitions that use it."""
-    partitions = slurm.ask(scontrol_partitions_argv(cluster)).stdout
-    return used_by_partitions(topologies, parse_partition_topologies(partitions))
 
 
 class ClusterProbe(Protocol):

@@ -31,18 +31,14 @@ from hpckit.fabric.topology import (
     Switch,
     SwitchLink,
     is_cluster,
+    steps_from,
 )
 from hpckit.slurm.text import Place
 
-# --- What Azure's CycleCloud gathers for Slurm: lines of text of hosts, and SHARP's switches.
-#
-# Source: cyclecloud-slurm, slurmcc/topology.py: nodes_clusterUUIDs.txt has `host: clusterUUID`, or
-# with `_cliqueId` behind it; nodes_guids.txt has `host: 0xGUID` for each port; topology.txt is
-# what
-# `sharp_cmd topology` writes, with the GUIDs of ports as nodes and, of each switch, those it is
-# cabled to.
-
-
+# --- What Azure's CycleCloud gathers for Slurm. Source: cyclecloud-slurm, slurmcc/topology.py:
+# nodes_clusterUUIDs.txt has `host: clusterUUID`, or with `_cliqueId` behind it; nodes_guids.txt has
+# `host: 0xGUID` for each port; topology.txt is what `sharp_cmd topology` writes, with the GUIDs of
+# ports as nodes and, of each switch, those it is cabled to.
 _DOMAIN: Final = re.compile(
     r"(?P<host>[^\s:]+): *(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
     r"(?:[_ ](?P<clique>\d{1,10}))?",
@@ -55,8 +51,6 @@ _EXPECTED: Final = "host: 0xGUID, or SwitchName=… Nodes=0xGUID,… or SwitchNa
 
 @dataclass(slots=True)
 class _Sharp:
-    """What the lines said; a GUID without the zeros in front of it."""
-
     host_of: dict[str, str] = field(default_factory=dict)
     guids: dict[str, tuple[Place, list[str]]] = field(default_factory=dict)
     cabled: dict[str, dict[str, Place]] = field(default_factory=dict)
@@ -98,9 +92,8 @@ def parse_azure_domains(text: str, name: str) -> ClusterTopology:
 
 def _domain(match: re.Match[str]) -> str:
     """The NVLink domain of a line, empty where it names none."""
-    if not is_cluster(match["uuid"]):
-        return ""
-    return match["uuid"].casefold() + (f".{match['clique']}" if match["clique"] else "")
+    clique = f".{match['clique']}" if match["clique"] else ""
+    return match["uuid"].casefold() + clique if is_cluster(match["uuid"]) else ""
 
 
 def parse_azure_sharp(text: str, name: str) -> ClusterTopology:
@@ -115,11 +108,13 @@ def parse_azure_sharp(text: str, name: str) -> ClusterTopology:
         if words and not words.startswith("#"):
             _read_line(read, words, Place(name, line_no, line.rstrip()))
     levels = _levels(read)
-    ports = [
-        HostPort(node=_host(read, guid, place), switch=switch, guid=f"0x{guid}")
-        for switch, (place, guids) in read.guids.items()
-        for guid in guids
-    ]
+    ports: list[HostPort] = []
+    for switch, (place, guids) in read.guids.items():
+        for guid in guids:
+            if guid not in read.host_of:
+                message = f"0x{guid} is none of the {len(read.host_of)} GUIDs of hosts here"
+                raise place.refuse(message, "a line host: 0xGUID for each, as in nodes_guids.txt")
+            ports.append(HostPort(node=read.host_of[guid], switch=switch, guid=f"0x{guid}"))
     links = {
         tuple(sorted((one, other), key=lambda switch: (levels[switch], switch))): None
         for one, others in read.cabled.items()
@@ -151,13 +146,6 @@ def _read_line(read: _Sharp, words: str, place: Place) -> None:
     read.guids.setdefault(match["name"], (place, []))[1].extend(guids)
 
 
-def _host(read: _Sharp, guid: str, place: Place) -> str:
-    if guid not in read.host_of:
-        message = f"0x{guid} is none of the {len(read.host_of)} GUIDs of hosts here"
-        raise place.refuse(message, "a line host: 0xGUID for each, as in nodes_guids.txt")
-    return read.host_of[guid]
-
-
 def _levels(read: _Sharp) -> Mapping[str, int]:
     near: dict[str, set[str]] = {name: set() for name in [*read.guids, *read.cabled]}
     for one, others in read.cabled.items():
@@ -166,29 +154,19 @@ def _levels(read: _Sharp) -> Mapping[str, int]:
                 raise place.refuse(f"{other} is none of the {len(near)} switches here", _EXPECTED)
             near[one].add(other)
             near[other].add(one)
-    levels = dict.fromkeys(read.guids, 0)
-    ready = list(levels)
-    for name in ready:  # grows while it is walked
-        for other in sorted(near[name]):
-            if other not in levels:
-                levels[other] = levels[name] + 1
-                ready.append(other)
-    _refuse_far(read, levels)
-    lost = next((name for name in near if name not in levels), None)
-    if lost is not None:
-        place = next(iter(read.cabled[lost].values()))
-        raise place.refuse(f"no port is reached from switch {lost}", "SwitchName=… Nodes=0xGUID,…")
+    beside = {name: sorted(others) for name, others in near.items()}
+    levels = steps_from(dict.fromkeys(read.guids, 0), beside)
+    for name in (*levels, *near):
+        if name not in levels:
+            message = f"no port is reached from switch {name}"
+            expected = "SwitchName=… Nodes=0xGUID,…"
+        elif levels[name] > HIGHEST_LEVEL:
+            message = f"switch {name} is {levels[name]} cables from the nearest port"
+            expected = f"at most {HIGHEST_LEVEL}"
+        else:
+            continue
+        raise next(iter(read.cabled[name].values())).refuse(message, expected)
     return levels
-
-
-def _refuse_far(read: _Sharp, levels: Mapping[str, int]) -> None:
-    far = next((name for name, level in levels.items() if level > HIGHEST_LEVEL), None)
-    if far is not None:
-        message = f"switch {far} is {levels[far]} cables from the nearest port"
-        raise next(iter(read.cabled[far].values())).refuse(message, f"at most {HIGHEST_LEVEL}")
-
-
-# --- Hosts of which a cloud says what is above each, put together to one topology.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +198,9 @@ def placed_topology(hosts: Sequence[PlacedHost], source: FabricSource) -> Cluste
     parent: dict[str, str] = {}
     members: dict[str, dict[str, None]] = {}
     for host in hosts:
-        _refuse_deep(host)
+        if len(host.above) > HIGHEST_LEVEL + 1:
+            message = f"{host.node} is below {len(host.above)} others"
+            raise host.told.refuse("", message, f"at most {HIGHEST_LEVEL + 1}")
         for level, name in enumerate(reversed(host.above)):
             height[name] = max(level, height.get(name, 0))
         for upper, lower in zip(host.above, host.above[1:], strict=False):
@@ -244,12 +224,6 @@ def placed_topology(hosts: Sequence[PlacedHost], source: FabricSource) -> Cluste
             dict.fromkeys(host.node for host in hosts if not host.above and not host.domain)
         ),
     )
-
-
-def _refuse_deep(host: PlacedHost) -> None:
-    if len(host.above) > HIGHEST_LEVEL + 1:
-        message = f"{host.node} is below {len(host.above)} others"
-        raise host.told.refuse("", message, f"at most {HIGHEST_LEVEL + 1}")
 
 
 def _refuse_ring(host: PlacedHost, name: str, parent: Mapping[str, str]) -> None:
@@ -309,7 +283,8 @@ def parse_cloud_topology(objects: Sequence[JsonObject]) -> ClusterTopology:
             keys = ", ".join(list(words)[:8])
             expected = "hosts of one cloud, as hpckit.fabric.clouds lists them"
             raise one.refuse("", f"a host with the keys {keys or '(none)'}", expected)
-        hosts.append(_READ[found](one, words, names))
+        named = names.get(_text(one, words, "InstanceId"), {})
+        hosts.append(_READ[found](one, {**named, **words}))
     if source is None or not hosts:
         raise objects[0].refuse("", "no host in it", "a list of hosts")
     return placed_topology(hosts, source)
@@ -370,7 +345,7 @@ def _table(one: JsonObject, words: _Words, key: str) -> _Words | None:
     return value
 
 
-def _aws(one: JsonObject, words: _Words, names: Mapping[str | None, _Words]) -> PlacedHost:
+def _aws(one: JsonObject, words: _Words) -> PlacedHost:
     nodes = words["NetworkNodes"]
     if nodes is None:
         nodes = []
@@ -378,10 +353,8 @@ def _aws(one: JsonObject, words: _Words, names: Mapping[str | None, _Words]) -> 
         raise one.refuse("NetworkNodes", f"got {kind_of(nodes)}", "a list of texts")
     if "" in nodes:
         raise one.refuse("NetworkNodes", "got a text that is empty", "the id of a network node")
-    instance = _text(one, words, "InstanceId")
-    named = {**names.get(instance, {}), **words}
-    name = _name(one, named, "PrivateDnsName", "InstanceId")
-    is_dns = name == named.get("PrivateDnsName")
+    name = _name(one, words, "PrivateDnsName", "InstanceId")
+    is_dns = name == words.get("PrivateDnsName")
     return PlacedHost(
         node=name.partition(".")[0] if is_dns else name,
         above=tuple(node for node, _ in groupby(nodes)),
@@ -390,8 +363,7 @@ def _aws(one: JsonObject, words: _Words, names: Mapping[str | None, _Words]) -> 
     )
 
 
-def _azure(one: JsonObject, words: _Words, names: object) -> PlacedHost:
-    del names
+def _azure(one: JsonObject, words: _Words) -> PlacedHost:
     by_key = {key.casefold(): value for key, value in words.items()}
     uuid, clique = _text(one, by_key, _UUID), _text(one, by_key, "cliqueid")
     domain = None
@@ -400,8 +372,7 @@ def _azure(one: JsonObject, words: _Words, names: object) -> PlacedHost:
     return PlacedHost(node=_name(one, words, "name", "vmId"), above=(), domain=domain, told=one)
 
 
-def _gcp(one: JsonObject, words: _Words, names: object) -> PlacedHost:
-    del names
+def _gcp(one: JsonObject, words: _Words) -> PlacedHost:
     status = _table(one, words, "resourceStatus") or words
     place = _table(one, status, "physicalHostTopology")
     parts: list[str | None] = []
@@ -418,8 +389,7 @@ def _gcp(one: JsonObject, words: _Words, names: object) -> PlacedHost:
     return PlacedHost(node=_name(one, words, "name", "id"), above=above, told=one)
 
 
-def _oci(one: JsonObject, words: _Words, names: object) -> PlacedHost:
-    del names
+def _oci(one: JsonObject, words: _Words) -> PlacedHost:
     inner = _table(one, words, "rdmaTopologyData") or {}
     by_key = {_oci_key(key): value for key, value in {**words, **inner}.items() if value}
     levels = [_text(one, by_key, key) for key in _OCI_LEVELS]
@@ -440,7 +410,7 @@ def _oci_key(key: str) -> str:
     return bare.removeprefix("customer").removeprefix("compute").removesuffix("id")
 
 
-_Read = Callable[[JsonObject, _Words, Mapping[str | None, _Words]], PlacedHost]
+_Read = Callable[[JsonObject, _Words], PlacedHost]
 _READ: Final[Mapping[FabricSource, _Read]] = {
     FabricSource.AWS: _aws,
     FabricSource.AZURE: _azure,

@@ -16,21 +16,17 @@ from hpckit.node.words import as_float
 _DIGITS: Final = re.compile(r"([0-9]{1,9})", re.ASCII)
 _TERA: Final = 1000
 _BLOCK, _LEAF = 0, 1
+_NVLINK_WORDS: Final = ("NVLink domain", "NVLink domains")
+_LEVEL_WORDS: Final = {_BLOCK: ("block", "blocks"), _LEAF: ("leaf", "leaves")}
 _FEW: Final = 3
 _LONGEST: Final = 4000
 
 
 def domain_kind(domain: Domain, count: int = 1) -> str:
-    """What a domain is called: `leaf`, `leaves`, `block`, `NVLink domain`, `pod`."""
-    if domain.is_nvlink:
-        return "NVLink domain" if count == 1 else "NVLink domains"
-    if domain.level == _BLOCK:
-        return "block" if count == 1 else "blocks"
-    if domain.level == _LEAF:
-        return "leaf" if count == 1 else "leaves"
-    if domain.parent == ROOT:
-        return "top" if count == 1 else "tops"
-    return "pod" if count == 1 else "pods"
+    """Return what a domain is called: `leaf`, `leaves`, `block`, `NVLink domain`, `pod`."""
+    above = ("top", "tops") if domain.parent == ROOT else ("pod", "pods")
+    words = _NVLINK_WORDS if domain.is_nvlink else _LEVEL_WORDS.get(domain.level, above)
+    return words[count != 1]
 
 
 def leaf_of(locality: Locality, node: str) -> int:
@@ -145,7 +141,12 @@ def _folded(names: Sequence[str]) -> str | None:
             return _of_one_stem(parts, columns)
     if size != len(names):
         return _of_one_stem(parts, columns)
-    return "".join(column[0] if len(column) == 1 else f"[{_numbers(column)}]" for column in columns)
+    texts = []
+    for column in columns:
+        width = len(column[0]) if column[0].startswith("0") else 0
+        is_one = len(column) == 1
+        texts.append(column[0] if is_one else f"[{format_indices(map(int, column), width)}]")
+    return "".join(texts)
 
 
 def _of_one_stem(parts: Sequence[Sequence[str]], columns: Sequence[Sequence[str]]) -> str | None:
@@ -157,13 +158,8 @@ def _of_one_stem(parts: Sequence[Sequence[str]], columns: Sequence[Sequence[str]
     if any(number != str(int(number)) for number in columns[at]):
         return None
     first = parts[0]
-    indices = format_indices(sorted(map(int, columns[at])))
+    indices = format_indices(map(int, columns[at]))
     return "".join(first[:at]) + f"[{indices}]" + "".join(first[at + 1 :])
-
-
-def _numbers(column: Sequence[str]) -> str:
-    width = len(column[0]) if column[0].startswith("0") else 0
-    return format_indices(sorted(map(int, column)), width)
 
 
 def up_rate(bytes_per_s: float) -> str:

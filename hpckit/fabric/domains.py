@@ -9,61 +9,29 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import chain
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from hpckit.core.hostlist import fold_hosts, natural_order
-from hpckit.fabric.domain_names import names_in
+from hpckit.core.hostlist import fold_hosts
 from hpckit.fabric.levels import SwitchLevels
 from hpckit.fabric.locality import ROOT, Domain, Locality
+from hpckit.fabric.rails import JoinedNames
 from hpckit.fabric.topology import Block, Cable, ClusterTopology, EndKind, HostPort, SwitchLink
 
 _SHARED: Final = 0.5
 """Leaves are of one place where more than this share of the nodes of either hang on the other too:
 a cable in the wrong leaf joins nothing, nor does a switch for storage on which all nodes hang."""
-
-
 _ABOVE_LEAVES: Final = 2
 """The level of what is above blocks alone: no leaf, which is a switch."""
 
 
-class _Sets:
-    """Names in sets that only grow together."""
-
-    def __init__(self) -> None:
-        self._above: dict[str, str] = {}
-
-    def find(self, name: str) -> str:
-        above = self._above
-        while name in above:
-            after = above[name]
-            if after in above:
-                above[name] = above[after]
-            name = after
-        return name
-
-    def join(self, one: str, other: str) -> None:
-        a, b = self.find(one), self.find(other)
-        if a != b:
-            self._above[b] = a
-
-
 @dataclass(slots=True)
 class _Higher:
-    """The nodes that hang on switches above others, until the level of these is reached."""
+    """The nodes on switches above others, until the level of these is reached: `on` it by place."""
 
     place_of: dict[str, str] = field(default_factory=dict)
     blocks: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    _on: dict[int, dict[str, list[str]]] = field(default_factory=dict)
-
-    def add(self, node: str, place: str, level: int) -> None:
-        self.place_of[node] = place
-        self._on.setdefault(level, {}).setdefault(place, []).append(node)
-
-    def on(self, level: int) -> Mapping[str, Sequence[str]]:
-        """Place → its nodes, of the places on a level."""
-        return self._on.get(level, {})
+    on: dict[int, dict[str, list[str]]] = field(default_factory=dict)
 
 
 def locality_of(topology: ClusterTopology) -> Locality:
@@ -74,12 +42,10 @@ def locality_of(topology: ClusterTopology) -> Locality:
 
 
 class _Tree:
-    """Builds the domains level by level, the lowest first."""
-
     def __init__(self, topology: ClusterTopology) -> None:
         self._topology = topology
         self._levels = SwitchLevels(topology)
-        self._sets = _Sets()
+        self._sets = JoinedNames()
         self._hangs = _hangs(topology)
         self._sizes = Counter(leaf for leaves in self._hangs.values() for leaf in leaves)
         self._domains: list[Domain] = []
@@ -96,12 +62,12 @@ class _Tree:
         for block in _bottom(self._topology.blocks):
             self._join_block(block, held)
         current = self._lowest()
-        for level in self._levels.steps:
-            self._join(self._levels.joined_at(level))
+        for level in self._levels.numbers[1:]:
+            self._join(self._levels.joined[level])
             current = self._above(current, level)
         # Switches that all have nodes are joined beside each other, as in a dragonfly.
         self._join(self._topology.links)
-        current = self._above(current, self._levels.highest + 1)
+        current = self._above(current, self._levels.numbers[-1] + 1)
         return Locality(
             domains=tuple(_with_parents(self._domains, self._parents)),
             domain_of=self._of_node,
@@ -133,14 +99,16 @@ class _Tree:
         Nodes on a switch above others wait for its level.
         """
         found: dict[str, int] = {}
-        uplinks = self._outwards(self._levels.lowest)
+        uplinks = self._outwards(self._levels.numbers[0])
         names = defaultdict(list)
         for leaf in dict.fromkeys(leaf for leaves in self._hangs.values() for leaf in leaves):
             names[self._sets.find(leaf)].append(leaf)
         for node in self._hangs:
             place = self._place(node)
-            if self._levels.are_above(names[place]):
-                self._higher.add(node, place, min(map(self._levels.of, names[place])))
+            if self._levels.above.issuperset(names[place]):
+                level = min(self._levels.of[name] for name in names[place])
+                self._higher.place_of[node] = place
+                self._higher.on.setdefault(level, {}).setdefault(place, []).append(node)
                 continue
             if place not in found:
                 found[place] = self._new(fold_hosts(names[place]), 1, uplinks.get(place))
@@ -168,14 +136,14 @@ class _Tree:
         for place, domain in current.items():
             members[self._sets.find(place)].append(domain)
         own: defaultdict[str, list[str]] = defaultdict(list)
-        for place, nodes in self._higher.on(level).items():
+        for place, nodes in self._higher.on.get(level, {}).items():
             at = self._sets.find(place)
             own[at] += nodes
             members[at] += self._higher.blocks[place]
         found = {}
         uplinks = self._outwards(level)
         tops = defaultdict(list)
-        for name in self._levels.at(level):
+        for name in self._levels.names[level]:
             tops[self._sets.find(name)].append(name)
         for place, below in members.items():
             if len(below) == 1 and place not in own:
@@ -197,7 +165,7 @@ class _Tree:
     def _outwards(self, level: int) -> Mapping[str, float | None]:
         """What the cables from each place to higher switches carry; None where one is not told."""
         found: dict[str, float | None] = {}
-        for lower, cables in self._levels.outwards(level):
+        for lower, cables in self._levels.outwards[level]:
             place = self._sets.find(lower)
             speed = _speed(cables)
             before = found.get(place, 0.0)
@@ -217,7 +185,6 @@ def _speed(cables: Sequence[Cable] | None) -> float | None:
 
 
 def _hangs(topology: ClusterTopology) -> dict[str, list[str]]:
-    """The leaves of each compute node, one for each of its NICs."""
     found = defaultdict(list)
     for port in topology.ports:
         if port.node is not None and port.kind is EndKind.COMPUTE:
@@ -256,7 +223,6 @@ def _bottom(blocks: Iterable[Block]) -> list[Block]:
 
 
 def _of_blocks(topology: ClusterTopology) -> Locality:
-    """Blocks alone, and the aggregated ones around them."""
     domains: list[Domain] = []
     parents: dict[int, int] = {}
     of_node: dict[str, int] = {}
@@ -286,132 +252,4 @@ def _of_blocks(topology: ClusterTopology) -> Locality:
 
 
 def _with_parents(domains: Sequence[Domain], parents: Mapping[int, int]) -> Iterable[Domain]:
-    for i, domain in enumerate(domains):
-        yield Domain(
-            name=domain.name,
-            level=domain.level,
-            parent=parents.get(i, ROOT),
-            uplink_bytes_per_s=domain.uplink_bytes_per_s,
-            is_nvlink=domain.is_nvlink,
-        )
-
-
-# --- The domains of a network as a tree that fits a screen: those that are alike are one branch.
-
-
-_KINDS_TOLD: Final = (12, 6, 3, 1)
-_MOST_BRANCHES: Final = 60
-_DEEPEST: Final = 8
-_Kind = tuple[object, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Branch:
-    """Domains that are alike, with what is below them: `of` is the first of them.
-
-    `per_parent` is how many of them there are in each domain above, `nodes` all that are in them,
-    `own_nodes` those that are in no domain below, `names` those of the domains, unfolded. `sizes`
-    are the least and the most nodes of one.
-    `is_rest`: they are not alike, and stand for those that are too many to be told one by one.
-    """
-
-    of: Domain
-    domains: tuple[int, ...]
-    per_parent: int
-    nodes: tuple[str, ...]
-    own_nodes: tuple[str, ...]
-    names: tuple[str, ...]
-    sizes: tuple[int, int]
-    children: tuple[Branch, ...] = ()
-    is_rest: bool = False
-
-
-def branches(locality: Locality, most: int) -> tuple[Branch, ...]:
-    """The outermost domains with those below, at most about 60 branches and 9 deep.
-
-    Each domain is a branch of its own where there are `most` or fewer in all.
-    """
-    top = [i for i, domain in enumerate(locality.domains) if domain.parent == ROOT]
-    fold = _Fold(locality, is_folded=len(locality.domains) > most)
-    found: tuple[Branch, ...] = ()
-    for kinds in _KINDS_TOLD:
-        found = fold.of(top, 1, 0, kinds)
-        if not fold.is_folded or _count(found) <= _MOST_BRANCHES:
-            break
-    return found
-
-
-def _count(found: Sequence[Branch]) -> int:
-    return sum(1 + _count(one.children) for one in found)
-
-
-class _Fold:
-    """What folding looks up about a locality."""
-
-    def __init__(self, locality: Locality, *, is_folded: bool) -> None:
-        self._locality = locality
-        self.is_folded = is_folded
-        self._below: defaultdict[int, list[int]] = defaultdict(list)
-        self._own: defaultdict[int, list[str]] = defaultdict(list)
-        for i, domain in enumerate(locality.domains):
-            self._below[domain.parent].append(i)
-        for node, at in locality.domain_of.items():
-            self._own[at].append(node)
-        self._sizes: dict[int, int] = {}
-        self._kinds: dict[int, int] = {}
-        self._measure()
-
-    def _measure(self) -> None:
-        """The nodes and the kind of each domain, the inner ones first."""
-        known: dict[_Kind, int] = {}
-        for at in reversed(_outer_first(self._below)):
-            domain, below = self._locality.domains[at], self._below[at]
-            self._sizes[at] = len(self._own[at]) + sum(self._sizes[one] for one in below)
-            kind: _Kind = (
-                *(self._sizes[at], domain.level, domain.is_nvlink, domain.uplink_bytes_per_s),
-                *sorted(self._kinds[one] for one in below),
-            )
-            self._kinds[at] = known.setdefault(kind, len(known))
-
-    def of(
-        self, domains: Sequence[int], parents: int, depth: int, kinds: int
-    ) -> tuple[Branch, ...]:
-        """Branches of the domains below `parents` domains that are alike, `kinds` and the rest."""
-        groups: dict[int, list[int]] = {}
-        for at in sorted(domains, key=lambda one: natural_order(self._locality.domains[one].name)):
-            groups.setdefault(self._kinds[at] if self.is_folded else at, []).append(at)
-        ordered = list(groups.values())
-        told = 0 if depth >= _DEEPEST else kinds
-        if told and (not self.is_folded or len(ordered) <= told + 1):
-            told = len(ordered)
-        found = [self._branch(group, parents, depth, kinds) for group in ordered[:told]]
-        rest = list(chain.from_iterable(ordered[told:]))
-        if rest:
-            found.append(self._branch(rest, parents, depth, None))
-        return tuple(found)
-
-    def _branch(self, group: Sequence[int], parents: int, depth: int, kinds: int | None) -> Branch:
-        """One branch; of the rest, without `kinds`, nothing below is told."""
-        below = [one for at in group for one in self._below[at]]
-        inner = [*group]
-        for at in inner:
-            inner += self._below[at]
-        sizes = [self._sizes[at] for at in group]
-        return Branch(
-            of=self._locality.domains[group[0]],
-            domains=tuple(group),
-            per_parent=len(group) // parents,
-            nodes=tuple(node for at in inner for node in self._own[at]),
-            own_nodes=tuple(node for at in group for node in self._own[at]),
-            names=tuple(name for at in group for name in names_in(self._locality.domains[at].name)),
-            sizes=(min(sizes), max(sizes)),
-            children=() if kinds is None else self.of(below, len(group), depth + 1, kinds),
-            is_rest=kinds is None,
-        )
-
-
-def _outer_first(below: Mapping[int, Sequence[int]]) -> list[int]:
-    found = list(below.get(ROOT, ()))
-    for at in found:
-        found += below.get(at, ())
-    return found
+    return (replace(domain, parent=parents.get(i, ROOT)) for i, domain in enumerate(domains))

@@ -43,9 +43,14 @@ def name_shape(node: str) -> str:
     return _NUMBER.sub("#", node.lower())
 
 
+def short_name(node: str) -> str:
+    """Return a node's name without its domain, in lower case."""
+    return node.lower().partition(".")[0]
+
+
 def says_nothing(node: str) -> bool:
     """Whether a name is what a system is called before it is given one."""
-    return node.lower().partition(".")[0] in _NOTHING
+    return short_name(node) in _NOTHING
 
 
 def by_node(ports: Iterable[HostPort]) -> dict[str, list[HostPort]]:

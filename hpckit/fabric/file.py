@@ -1,4 +1,4 @@
-"""JSON documents that tell of a fabric: hpckit's own, and snapshots of nodes."""
+"""A file that describes a cluster's network, whatever its format, and what Slurm says now."""
 
 from __future__ import annotations
 
@@ -22,24 +22,23 @@ from hpckit.fabric.clouds import (
 from hpckit.fabric.rails import with_rails
 from hpckit.fabric.slurm_files import parse_topology_conf, parse_topology_yaml
 from hpckit.fabric.slurm_live import parse_scontrol_topology, parse_topology_addr
-from hpckit.fabric.slurm_writer import slurm_tree
+from hpckit.fabric.slurm_writer import slurm_tree, topology_conf_text, topology_yaml_text
 from hpckit.fabric.topology import (
     FABRIC_SCHEMA,
     HIGHEST_LEVEL,
     ClusterTopology,
     FabricSource,
+    heights,
     nvlink_blocks,
     nvlink_domain,
 )
 from hpckit.node.topology import TOPOLOGY_SCHEMA, NodeTopology
 
-# --- What is certainly damaged in a JSON document of a fabric: no source tells of such a one.
 
+def _refuse_damage(found: ClusterTopology, one: JsonObject) -> None:
+    """Refuse levels outside 0 to HIGHEST_LEVEL, names that are empty or twice, and rings.
 
-def refuse_damage(found: ClusterTopology, one: JsonObject) -> None:
-    """Raise ParseError for a level outside 0 to HIGHEST_LEVEL, for names that are empty or twice.
-
-    So too for a switch above itself, where cables are not told: cables may well lead in a ring.
+    Where cables are told they may well lead in a ring.
     """
     for switch in found.switches:
         if switch.level is not None and not 0 <= switch.level <= HIGHEST_LEVEL:
@@ -52,10 +51,17 @@ def refuse_damage(found: ClusterTopology, one: JsonObject) -> None:
     if any(port.node == "" for port in found.ports) or found.name == "":
         what = "name" if found.name == "" else "ports"
         raise one.refuse(what, "a name is empty", "a name, or null for none")
-    _refuse_rings(one, found)
+    below: dict[str, list[str]] = {switch.name: [] for switch in found.switches}
+    for link in found.links:
+        if link.cables is None:
+            below[link.upper].append(link.lower)
+    if ring := heights(below)[1]:
+        count = f"{len(ring) - 1} of {len(below)}"
+        message = f"switch {ring[0][:60]} is below itself, {count} in a ring"
+        raise one.refuse("links", message, "no switch below itself")
 
 
-def refuse_twins(found: Sequence[ClusterTopology], objects: Sequence[JsonObject]) -> None:
+def _refuse_twins(found: Sequence[ClusterTopology], objects: Sequence[JsonObject]) -> None:
     """Raise ParseError where two topologies have one name: none could be chosen by it."""
     seen: set[str] = set()
     for topology, one in zip(found, objects, strict=True):
@@ -71,31 +77,6 @@ def _refuse_names(one: JsonObject, what: str, names: Iterable[str]) -> None:
             raise one.refuse(what, "a name is empty", "a name for each")
         if count > 1:
             raise one.refuse(what, f"{name[:60]!r} is there {count} times", "each once")
-
-
-def _refuse_rings(one: JsonObject, found: ClusterTopology) -> None:
-    """Take away the switches that nothing is below, until none is left that can be."""
-    links = {(link.lower, link.upper) for link in found.links if link.cables is None}
-    below = dict.fromkeys((switch.name for switch in found.switches), 0)
-    above: dict[str, list[str]] = {}
-    for lower, upper in links:
-        below[upper] += 1
-        above.setdefault(lower, []).append(upper)
-    ready = [name for name, count in below.items() if not count]
-    for name in ready:  # grows while it is walked
-        for upper in above.get(name, ()):
-            below[upper] -= 1
-            if not below[upper]:
-                ready.append(upper)
-    if len(ready) < len(below):
-        down = {upper: lower for lower, upper in links if below[lower]}
-        at, way = next(name for name in below if below[name]), dict[str, None]()
-        while at not in way:
-            way[at] = None
-            at = down[at]
-        count = len(way) - list(way).index(at)
-        message = f"switch {at[:60]} is below itself, {count} of {len(below)} in a ring"
-        raise one.refuse("links", message, "no switch below itself")
 
 
 _FABRIC_BESIDE: Final = ("schema", "hpckit")
@@ -143,10 +124,13 @@ def _topologies(objects: Sequence[JsonObject]) -> tuple[ClusterTopology, ...]:
         return ()
     if is_cloud_topology(objects):
         return (parse_cloud_topology(objects),)
-    schemas = {_schema(one): one for one in objects}
+    nameless = next((one for one in objects if one.tree.get("schema") is None), None)
+    if nameless is not None:
+        raise nameless.refuse("", 'there is no "schema" that says what this is', _EXPECTED)
+    schemas = {str(one.tree["schema"]): one for one in objects}
     if set(schemas) == {FABRIC_SCHEMA}:
         found = tuple(_topology(one) for one in objects)
-        refuse_twins(found, objects)
+        _refuse_twins(found, objects)
         return found
     if set(schemas) == {TOPOLOGY_SCHEMA}:
         return (_domains(objects),)
@@ -154,13 +138,6 @@ def _topologies(objects: Sequence[JsonObject]) -> tuple[ClusterTopology, ...]:
         if schema not in {FABRIC_SCHEMA, TOPOLOGY_SCHEMA}:
             raise one.refuse("schema", f"got {schema[:60]!r}", _EXPECTED)
     raise objects[0].refuse("schema", "fabrics and nodes in one text", "objects of one schema")
-
-
-def _schema(one: JsonObject) -> str:
-    schema = one.tree.get("schema")
-    if schema is None:
-        raise one.refuse("", 'there is no "schema" that says what this is', _EXPECTED)
-    return str(schema)
 
 
 def _topology(one: JsonObject) -> ClusterTopology:
@@ -171,7 +148,7 @@ def _topology(one: JsonObject) -> ClusterTopology:
     for name in (*named, *(port.switch for port in found.ports)):
         if name not in known:
             raise one.refuse("switches", f"there is no switch {name[:60]!r}", "every switch named")
-    refuse_damage(found, one)
+    _refuse_damage(found, one)
     speeds = [cable.bytes_per_s for link in found.links for cable in link.cables or ()]
     for speed in (*speeds, *(port.bytes_per_s for port in found.ports)):
         if speed is not None and not _LEAST <= speed <= _MOST:
@@ -212,9 +189,6 @@ def _converted(one: JsonObject, body: dict[str, Any], cls: type[T]) -> T:
         raise one.refuse("", "nested too deeply", _EXPECTED) from None
 
 
-# --- A file that tells of a cluster's network: what it is, is told from its content.
-
-
 EXPECTED: Final = (
     "topology.conf, topology.yaml, scontrol show topology, ibnetdiscover, lines of "
     "SLURM_TOPOLOGY_ADDR, hpckit's own JSON, or a cloud's"
@@ -224,7 +198,7 @@ _COMPRESSED: Final = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")
 _BEGIN: Final = 8192
 _SHOWN: Final = 16
 
-_Parse = Callable[[str, str], tuple[ClusterTopology, ...]]
+_Parse = Callable[[str, str], ClusterTopology | tuple[ClusterTopology, ...]]
 
 
 def fabric_text(data: bytes, name: str) -> str:
@@ -259,41 +233,24 @@ def parse_fabric(text: str, name: str) -> tuple[ClusterTopology, ...]:
     body = text.removeprefix("\ufeff")
     for looks, parse in _FORMATS:
         if looks.search(body):
-            found = parse(body, name)
-            if found:
-                return found
+            if found := parse(body, name):
+                return found if isinstance(found, tuple) else (found,)
             break
     raise refuse_text("tells of no fabric", tool=name, lines=body.split("\n"), expected=EXPECTED)
 
 
-def _conf(text: str, name: str) -> tuple[ClusterTopology, ...]:
-    return (parse_topology_conf(text, name),)
-
-
-def _azure_domains(text: str, name: str) -> tuple[ClusterTopology, ...]:
-    return (parse_azure_domains(text, name),)
-
-
-def _azure_sharp(text: str, name: str) -> tuple[ClusterTopology, ...]:
-    return (parse_azure_sharp(text, name),)
-
-
-def _ibnetdiscover(text: str, name: str) -> tuple[ClusterTopology, ...]:
+def _ibnetdiscover(text: str, name: str) -> ClusterTopology:
     # Loaded when used: the longest of them, and few files need it.
     from hpckit.fabric.ibnetdiscover import parse_ibnetdiscover
 
-    return (parse_ibnetdiscover(text, name),)
-
-
-def _addresses(text: str, name: str) -> tuple[ClusterTopology, ...]:
-    return (parse_topology_addr(text, name),)
+    return parse_ibnetdiscover(text, name)
 
 
 _FORMATS: Final[tuple[tuple[re.Pattern[str], _Parse], ...]] = (
     (re.compile(r"\A\s*[\[{]"), parse_fabric_json),
     (re.compile(r"\A\s*[^\s:]+: +\{"), parse_host_lines),
-    (re.compile(r"\A\s*[^\s:]+: *[0-9a-fA-F]{8}-"), _azure_domains),
-    (re.compile(r"^[^\s:]+: *0x[0-9a-fA-F]+\s*$", re.MULTILINE), _azure_sharp),
+    (re.compile(r"\A\s*[^\s:]+: *[0-9a-fA-F]{8}-"), parse_azure_domains),
+    (re.compile(r"^[^\s:]+: *0x[0-9a-fA-F]+\s*$", re.MULTILINE), parse_azure_sharp),
     (
         re.compile(
             r"\A\s*(?:SwitchName=[^\n]* Level|(?:BlockName|AggregatedBlock)=[^\n]* BlockIndex)=\d"
@@ -305,18 +262,15 @@ _FORMATS: Final[tuple[tuple[re.Pattern[str], _Parse], ...]] = (
         re.compile(
             r"^[ \t]*(?:SwitchName|BlockName|BlockSizes)[ \t]*[-*+/]?=", re.MULTILINE | re.I
         ),
-        _conf,
+        parse_topology_conf,
     ),
     (re.compile(r"^(?:- +)?topology *:|^---[ \t\r]*$|^%YAML ", re.MULTILINE), parse_topology_yaml),
     (
         re.compile(r"^[ \t]*\S+[ \t]+\S+[ \t]+(?:(?:switch|block)\.)*node[ \t\r]*$", re.MULTILINE),
-        _addresses,
+        parse_topology_addr,
     ),
 )
 """What a text looks like, and what reads it; the first that fits."""
-
-
-# --- What a cluster's network is: from a file, or as Slurm says now.
 
 
 def read_fabric(data: bytes, name: str) -> tuple[ClusterTopology, ...]:
@@ -358,10 +312,4 @@ def choose(topologies: Sequence[ClusterTopology], name: str | None, source: str)
 def export_text(topologies: Sequence[ClusterTopology], format_: str) -> str:
     """The topologies as Slurm reads them: topology.conf or topology.yaml. Raises RenderError."""
     trees = [slurm_tree(one) for one in topologies]
-    if format_ == "topology.yaml":
-        from hpckit.fabric.slurm_writer import topology_yaml_text
-
-        return topology_yaml_text(trees)
-    from hpckit.fabric.slurm_writer import topology_conf_text
-
-    return topology_conf_text(trees[0])
+    return topology_yaml_text(trees) if format_ == "topology.yaml" else topology_conf_text(trees[0])

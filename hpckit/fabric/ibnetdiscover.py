@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from statistics import median
 from types import MappingProxyType
@@ -29,8 +28,6 @@ from hpckit.fabric.topology import (
 )
 
 # --- How far each switch of a fabric is from nodes: 0 where they hang, one more a cable upwards.
-
-
 _ALIKE: Final = 0.5
 """The share of its neighbours by which a switch is told for a leaf with no or few nodes."""
 
@@ -106,14 +103,8 @@ def _is_alike(mine: frozenset[str], shapes: Iterable[frozenset[str]]) -> bool:
     return any(len(mine & other) > _ALIKE * len(mine | other) for other in shapes)
 
 
-# --- The lines of `ibnetdiscover`: the blocks of switches and adapters, and what their ports lead
-# to.
-#
-# Source: rdma-core, infiniband-diags/ibnetdiscover.c: out_ids, out_switch, out_ca,
-# out_switch_port,
-# out_ca_port, dump_topology; with the additions of --grouping, --full and --max_hops.
-
-
+# --- The lines. Source: rdma-core, infiniband-diags/ibnetdiscover.c: out_ids, out_switch, out_ca,
+# out_switch_port, out_ca_port, dump_topology; with those of --grouping, --full and --max_hops.
 _ID: Final = r"\"([SHR])-([0-9a-fA-F]{1,16})\""
 _EXT: Final = r"(?:\[ext [0-9]{1,5}\])?"
 # Bounded: several runs of blanks side by side would take a long line's length squared.
@@ -172,36 +163,25 @@ class Far(NamedTuple):
     line_no: int
 
 
-@dataclass(frozen=True, slots=True)
-class Discovered:
-    """The devices that have a block, by GUID, and what leads where, by GUID and port."""
+class _Discovered:
+    """The devices that have a block, by GUID, and what leads where, by GUID and port.
 
-    devices: dict[str, Device] = field(default_factory=dict)
-    ends: dict[tuple[str, int], Far] = field(default_factory=dict)
+    Raises ParseError for a line that is none of the format.
+    """
 
-
-def read_lines(text: str, tool: str) -> Discovered:
-    """The blocks of a text. Raises ParseError for a line that is none of the format."""
-    is_pasted = "\x1b" in text or "\r" in text or _QUOTED.search(text) is not None
-    reader = _Reader(pasted_lines(text) if is_pasted else text.split("\n"), tool)
-    for line_no, line in enumerate(reader.lines, start=1):
-        reader.read(line_no, line)
-    reader.check_ends()
-    return reader.found
-
-
-class _Reader:
-    """What was read so far; `system` is that of the block whose first lines were read."""
-
-    def __init__(self, lines: Sequence[str], tool: str) -> None:
-        self.lines = lines
-        self.found = Discovered()
+    def __init__(self, text: str, tool: str) -> None:
+        self.devices: dict[str, Device] = {}
+        self.ends: dict[tuple[str, int], Far] = {}
+        is_pasted = "\x1b" in text or "\r" in text or _QUOTED.search(text) is not None
+        self._lines = pasted_lines(text) if is_pasted else text.split("\n")
         self._tool = tool
         self._device: Device | None = None
         self._system: str | None = None
+        for line_no, line in enumerate(self._lines, start=1):
+            self._read(line_no, line)
+        self._check_ends()
 
-    def read(self, line_no: int, line: str) -> None:
-        """Take one line."""
+    def _read(self, line_no: int, line: str) -> None:
         start = line[:1]
         if not line:
             return
@@ -221,17 +201,17 @@ class _Reader:
             raise self._refused(f"{short!r} is none of ibnetdiscover's lines", line_no)
 
     def _refused(self, message: str, line_no: int) -> ParseError:
-        line = self.lines[line_no - 1].expandtabs()
+        line = self._lines[line_no - 1].expandtabs()
         return refusal(message, tool=self._tool, line_no=line_no, line=line, expected=EXPECTED)
 
     def _add_device(self, match: re.Match[str], line_no: int) -> None:
         word, ports, kind, guid, description = match.groups()
         device = Device(kind, _guid(guid), int(ports), description, self._system)
-        known = self.found.devices.get(device.guid)
+        known = self.devices.get(device.guid)
         if kind != _KINDS[word] or (known is not None and known.kind != kind):
             message = f"{device.guid} is a {word} here and something else in the same text"
             raise self._refused(message, line_no)
-        self._device = self.found.devices.setdefault(device.guid, device)
+        self._device = self.devices.setdefault(device.guid, device)
         self._system = None
 
     def _add_end(self, match: re.Match[str], line_no: int) -> None:
@@ -239,16 +219,16 @@ class _Reader:
             raise self._refused("a port stands before any device", line_no)
         near, kind, guid, port, description, speed = match.groups()
         far = Far(kind, _guid(guid), int(port), description, speed, line_no)
-        known = self.found.ends.setdefault((self._device.guid, int(near)), far)
+        known = self.ends.setdefault((self._device.guid, int(near)), far)
         if known[:3] != far[:3]:
             message = f"port {near} led somewhere else in line {known.line_no}"
             raise self._refused(message, line_no)
 
-    def check_ends(self) -> None:
+    def _check_ends(self) -> None:
         """Both ends of a cable name each other."""
-        for (guid, port), far in self.found.ends.items():
-            device = self.found.devices.get(far.guid)
-            back = self.found.ends.get((far.guid, far.port))
+        for (guid, port), far in self.ends.items():
+            device = self.devices.get(far.guid)
+            back = self.ends.get((far.guid, far.port))
             if device is not None and device.kind != far.kind:
                 message = f"{far.guid} is called {far.kind}- here and has a block of another kind"
                 raise self._refused(message, far.line_no)
@@ -264,7 +244,7 @@ def _guid(text: str) -> str:
     return "0x" + text.zfill(16).lower()
 
 
-def switch_ends(found: Discovered) -> Iterator[tuple[str, int, Far | None, str, int, Far | None]]:
+def _switch_ends(found: _Discovered) -> Iterator[tuple[str, int, Far | None, str, int, Far | None]]:
     """Each cable at a switch once: its end there and the far end, each with what its line says.
 
     Of a cable between switches the first in the text is first.
@@ -278,12 +258,8 @@ def switch_ends(found: Discovered) -> Iterator[tuple[str, int, Far | None, str, 
             yield far.guid, far.port, back, guid, port, far
 
 
-# --- What the words in an InfiniBand fabric mean: node descriptions, and widths with rates.
-#
-# Sources: rdma-ndd(8), whose node description is the host's name and the device's; InfiniBand
-# Architecture Specification 1, PortInfo: LinkSpeedActive, LinkSpeedExtActive.
-
-
+# --- Words. Sources: rdma-ndd(8), whose node description is the host's name and the device's;
+# InfiniBand Architecture Specification 1, PortInfo: LinkSpeedActive, LinkSpeedExtActive.
 _GIGA_BYTES: Final = 1e9 / 8
 _LANE_GBIT_PER_S: Final = MappingProxyType(
     {
@@ -338,7 +314,9 @@ def described(description: str) -> End:
         return End(EndKind.AGGREGATION)
     if not words or all(map(_MAKER.fullmatch, words)):
         return End(EndKind.ANONYMOUS)
-    if re.fullmatch(r"MT[0-9]{4,6}", words[0], re.ASCII) or _is_of_maker(words):
+    # `Quantum Mellanox Technologies` ends in a maker's name, and in no NIC's.
+    is_of_maker = _MAKER.fullmatch(words[-1]) and not _HAS_NUMBER.search(words[-1])
+    if re.fullmatch(r"MT[0-9]{4,6}", words[0], re.ASCII) or is_of_maker:
         return End(EndKind.ANONYMOUS)
     if not _WORD.fullmatch(words[0]) or len(words) > 2:  # noqa: PLR2004  a node and its NIC
         return End(EndKind.OTHER)
@@ -347,11 +325,6 @@ def described(description: str) -> End:
     if _WORD.fullmatch(words[1]) and _HAS_NUMBER.search(words[1]):
         return End(EndKind.COMPUTE, words[0], words[1])
     return End(EndKind.OTHER)
-
-
-def _is_of_maker(words: list[str]) -> bool:
-    """`Quantum Mellanox Technologies`: it ends in a maker's name, and in no NIC's."""
-    return bool(_MAKER.fullmatch(words[-1])) and not _HAS_NUMBER.search(words[-1])
 
 
 def switch_names(descriptions: Mapping[str, str]) -> dict[str, str]:
@@ -398,7 +371,7 @@ def parse_ibnetdiscover(text: str, name: str = TOOL) -> ClusterTopology:
     A switch that only others name is there without its ports. Raises ParseError for a line that is
     none of the format, for ends that contradict each other, and where there is no switch.
     """
-    found = read_lines(text, name)
+    found = _Discovered(text, name)
     descriptions = _descriptions(found)
     if not descriptions:
         lines = text.split("\n")
@@ -423,7 +396,7 @@ def parse_ibnetdiscover(text: str, name: str = TOOL) -> ClusterTopology:
     )
 
 
-def _descriptions(found: Discovered) -> dict[str, str]:
+def _descriptions(found: _Discovered) -> dict[str, str]:
     """What each switch is called, by GUID; of those without a block, what others call them."""
     own = {
         guid: device.description or ""
@@ -436,24 +409,19 @@ def _descriptions(found: Discovered) -> dict[str, str]:
     return own
 
 
-class _Line(NamedTuple):
-    """A cable between two switches, by their names and ports."""
-
-    ends: tuple[str, str]
-    ports: tuple[int, int]
-    speed: str | None
+_Line = tuple[tuple[str, str], tuple[int, int], str | None]
+"""A cable between two switches: their names, its ports on them, its speed."""
 
 
 def _cables_and_ports(
-    found: Discovered, names: Mapping[str, str]
+    found: _Discovered, names: Mapping[str, str]
 ) -> tuple[list[_Line], list[HostPort]]:
     cables: list[_Line] = []
     ports: list[HostPort] = []
-    for guid, port, far, other, far_port, back in switch_ends(found):
+    for guid, port, far, other, far_port, back in _switch_ends(found):
         speed = _speed(far, back)
         if other in names:
-            ends = (names[guid], names[other])
-            cables.append(_Line(ends, (port, far_port), speed))
+            cables.append(((names[guid], names[other]), (port, far_port), speed))
         else:
             text = far.description if far and far.description else ""
             ports.append(_host_port(found, (names[guid], port), (other, far_port), text, speed))
@@ -469,7 +437,7 @@ def _speed(*lines: Far | None) -> str | None:
 
 
 def _host_port(
-    found: Discovered, at: tuple[str, int], far: tuple[str, int], text: str, speed: str | None
+    found: _Discovered, at: tuple[str, int], far: tuple[str, int], text: str, speed: str | None
 ) -> HostPort:
     """`text` is what the switch calls the host; its own block may say more."""
     guid, far_port = far
@@ -500,8 +468,7 @@ def _levels(
     names: Mapping[str, str], cables: list[_Line], ports: list[HostPort]
 ) -> dict[str, int | None]:
     beside: defaultdict[str, set[str]] = defaultdict(set)
-    for cable in cables:
-        one, other = cable.ends
+    for (one, other), *_ in cables:
         if one != other:
             beside[one].add(other)
             beside[other].add(one)

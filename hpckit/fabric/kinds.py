@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from hpckit.fabric.ends import name_shape
+from hpckit.fabric.ends import name_shape, short_name
 from hpckit.fabric.rails import RailGrid
-from hpckit.fabric.topology import ClusterTopology, EndKind
+from hpckit.fabric.topology import ClusterTopology, EndKind, SwitchLink
 
 
 class LeafKind(NamedTuple):
@@ -37,16 +37,18 @@ def switch_kinds(topology: ClusterTopology, grid: RailGrid) -> dict[str, Kinds]:
         else Kinds()
         for name, at in level.items()
     }
-    links = [
-        (lower, link)
-        for link in topology.links
-        if (lower := level.get(link.lower)) is not None
-        and (upper := level.get(link.upper)) is not None
-        and lower < upper
-    ]
-    for _, link in sorted(links, key=lambda one: one[0]):
+    for _, link in sorted(upward_links(topology), key=lambda pair: pair[0]):
         found[link.upper] |= found[link.lower]
     return found
+
+
+def upward_links(topology: ClusterTopology) -> Iterator[tuple[int, SwitchLink]]:
+    """Yield the links between switches of two known levels, each with the lower level."""
+    level = {switch.name: switch.level for switch in topology.switches}
+    for link in topology.links:
+        lower, upper = level.get(link.lower), level.get(link.upper)
+        if lower is not None and upper is not None and lower < upper:
+            yield lower, link
 
 
 def _called(topology: ClusterTopology) -> Mapping[str, str]:
@@ -63,14 +65,6 @@ def _called(topology: ClusterTopology) -> Mapping[str, str]:
         for by_switch in seen.values()
         for switch, shapes in by_switch.items()
     }
-
-
-# --- A fabric's nodes by the names that a job has for them: case and domain are often others.
-
-
-def short_name(node: str) -> str:
-    """What a node's name is without its domain, in lower case."""
-    return node.lower().partition(".")[0]
 
 
 def named_as(topology: ClusterTopology, nodes: Sequence[str]) -> ClusterTopology:

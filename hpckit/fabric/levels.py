@@ -10,81 +10,48 @@ from __future__ import annotations
 import dataclasses
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from hpckit.fabric.kinds import Kinds
-from hpckit.fabric.topology import Cable, ClusterTopology, EndKind, SwitchLink
+from hpckit.fabric.kinds import Kinds, upward_links
+from hpckit.fabric.topology import Cable, ClusterTopology, EndKind, SwitchLink, steps_from
 from hpckit.node.rules.rule import most_common
-
-# --- The levels of a fabric's switches, and which cables join what on each.
-
 
 Outward = tuple[str, Sequence[Cable] | None]
 """The switch at the lower end of a link, and the link's cables."""
 
 
 class SwitchLevels:
-    """What is on each level, looked up by level; only those are gone through that exist."""
+    """What is on each level; only those are gone through that exist.
+
+    `numbers` are the levels, ascending. `joined` are the links whose higher end is on a level, with
+    the second those of the lowest too; `outwards` lead from a level or below it to above it.
+    `above` are switches from which cables lead to a lower level.
+    """
 
     def __init__(self, topology: ClusterTopology) -> None:
-        self._of = switch_levels(topology)
-        self._names: defaultdict[int, list[str]] = defaultdict(list)
-        for name, level in self._of.items():
-            self._names[level].append(name)
-        self._all = sorted(self._names)
-        self._joined: defaultdict[int, list[SwitchLink]] = defaultdict(list)
-        self._outwards: defaultdict[int, list[Outward]] = defaultdict(list)
-        self._above: set[str] = set()
+        self.of = switch_levels(topology)
+        self.names: defaultdict[int, list[str]] = defaultdict(list)
+        for name, level in self.of.items():
+            self.names[level].append(name)
+        self.numbers = sorted(self.names)
+        self.joined: defaultdict[int, list[SwitchLink]] = defaultdict(list)
+        self.outwards: defaultdict[int, list[Outward]] = defaultdict(list)
+        self.above: set[str] = set()
         for link in topology.links:
             self._add(link)
+        for second in self.numbers[1:2]:
+            self.joined[second] = [*self.joined[self.numbers[0]], *self.joined[second]]
 
     def _add(self, link: SwitchLink) -> None:
-        low, high = sorted((link.lower, link.upper), key=self._of.__getitem__)
-        first, last = self._of[low], self._of[high]
-        self._joined[last].append(link)
-        for at in range(bisect_left(self._all, first), bisect_left(self._all, last)):
-            self._outwards[self._all[at]].append((low, link.cables))
+        low, high = sorted((link.lower, link.upper), key=self.of.__getitem__)
+        first, last = self.of[low], self.of[high]
+        self.joined[last].append(link)
+        for at in range(bisect_left(self.numbers, first), bisect_left(self.numbers, last)):
+            self.outwards[self.numbers[at]].append((low, link.cables))
         if first < last:
-            self._above.add(high)
-
-    @property
-    def lowest(self) -> int:
-        """The lowest level; 0 without switches."""
-        return self._all[0] if self._all else 0
-
-    @property
-    def highest(self) -> int:
-        """The highest level; 0 without switches."""
-        return self._all[-1] if self._all else 0
-
-    @property
-    def steps(self) -> Sequence[int]:
-        """The levels above the lowest, ascending."""
-        return self._all[1:]
-
-    def of(self, switch: str) -> int:
-        """A switch's level."""
-        return self._of[switch]
-
-    def at(self, level: int) -> Sequence[str]:
-        """The switches on a level."""
-        return self._names.get(level, ())
-
-    def are_above(self, switches: Iterable[str]) -> bool:
-        """Whether cables lead from each of them to a switch on a lower level."""
-        return self._above.issuperset(switches)
-
-    def joined_at(self, level: int) -> Iterable[SwitchLink]:
-        """The links whose higher end is on a level; with the second those of the lowest too."""
-        if self._all[1:2] == [level]:
-            yield from self._joined.get(self._all[0], ())
-        yield from self._joined.get(level, ())
-
-    def outwards(self, level: int) -> Sequence[Outward]:
-        """The links from a level or below it to above it."""
-        return self._outwards.get(level, ())
+            self.above.add(high)
 
 
 def switch_levels(topology: ClusterTopology) -> Mapping[str, int]:
@@ -94,30 +61,12 @@ def switch_levels(topology: ClusterTopology) -> Mapping[str, int]:
     if len(found) == len(told):
         return found
     found |= {port.switch: 0 for port in topology.ports if port.kind is EndKind.COMPUTE}
-    beside = defaultdict(list)
-    for link in topology.links:
-        beside[link.lower].append(link.upper)
-        beside[link.upper].append(link.lower)
-    edge = list(found)
-    while edge:
-        after = []
-        for name in edge:
-            for other in beside[name]:
-                if other not in found:
-                    found[other] = found[name] + 1
-                    after.append(other)
-        edge = after
+    found = steps_from(found, topology.beside)
     return {name: found.get(name, 0) for name in told}
 
 
-# --- Which switches, cabled upwards to the same ones, are of a kind that has other cables by
-# design.
-#
-# A kind is by design another where none of its switches is cabled as most of the rest are, and
-# they
-# agree with each other; one that differs from its own kind is none, and is judged with the rest.
-
-
+# --- A kind has other cables by design where none of its switches is cabled as most of the others
+# are, and they agree with each other; one that differs from its own kind is judged with the rest.
 Counts = Mapping[str, Counter[str]]
 """Lower switch → upper switch → cables."""
 
@@ -149,7 +98,8 @@ def by_design(lowers: Sequence[str], counts: Counts, kinds: Mapping[str, Kinds])
     if len(weight) <= 1:
         return [list(lowers)]
     main = max(weight, key=lambda one: (weight[one], one))
-    total = _total([one for k, d in designs.items() if d == main for one in of_kind[k]], counts)
+    usual = [one for kind, design in designs.items() if design == main for one in of_kind[kind]]
+    total = most_common(counts[lower].total() for lower in usual)
     apart = [
         group
         for kind, group in of_kind.items()
@@ -170,10 +120,6 @@ def _design(group: Sequence[str], uppers: Sequence[str], counts: Counts) -> _Des
     if usual:
         return _Design(usual * len(reached), len(reached))
     return None if total is None else _Design(total, len(reached))
-
-
-def _total(group: Sequence[str], counts: Counts) -> int | None:
-    return most_common(counts[lower].total() for lower in group)
 
 
 def _is_alone(kind: Kinds, of_kind: Mapping[Kinds, Sequence[str]]) -> bool:
@@ -231,15 +177,13 @@ def bundles(topology: ClusterTopology, kinds: Mapping[str, Kinds]) -> list[Bundl
 
     `kinds` are those of the switches, by name.
     """
-    level = {switch.name: switch.level for switch in topology.switches}
     by_level: defaultdict[int, defaultdict[str, Counter[str]]] = defaultdict(
         lambda: defaultdict(Counter)
     )
-    for link in topology.links:
-        lower, upper = level.get(link.lower), level.get(link.upper)
-        if link.cables is not None and lower is not None and upper is not None and lower < upper:
+    for level, link in upward_links(topology):
+        if link.cables is not None:
             active = sum(cable.is_active for cable in link.cables)
-            by_level[lower][link.lower][link.upper] += active
+            by_level[level][link.lower][link.upper] += active
     return [
         dataclasses.replace(
             _bundle(at, lowers, by_level[at]),
@@ -344,18 +288,13 @@ def _judged(
         ]
         total = counts[lower].total()
         if usual is not None and not many and total < usual and not few:
-            few = [_fewest(lower, plain.uppers, counts, usual)]
+            # Where a cable may be missing that no pair misses by the rule.
+            upper = min(plain.uppers, key=lambda name: counts[lower][name])
+            cables = counts[lower][upper]
+            few = [Pair(lower, upper, cables, cables + usual - total)]
         (uneven if many else missing).extend([*few, *many])
         full = sum(low.values()) if usual is None else usual
         expected += total if many else max(total, full)
     return dataclasses.replace(
         plain, expected=expected, missing=tuple(missing), uneven=tuple(uneven)
     )
-
-
-def _fewest(lower: str, uppers: Iterable[str], counts: Counts, usual: int) -> Pair:
-    """Where a cable may be missing that no pair misses by the rule."""
-    total = counts[lower].total()
-    upper = min(uppers, key=lambda one: counts[lower][one])
-    cables = counts[lower][upper]
-    return Pair(lower, upper, cables, cables + usual - total)

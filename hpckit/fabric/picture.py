@@ -6,14 +6,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from hpckit.core.svg import Drawing, Look, Rect, Stroke, Word, fitted, path
-from hpckit.fabric.branch_names import (
+from hpckit.fabric.branches import (
+    Branch,
     branch_about,
     branch_count,
     branch_name,
     branch_nodes,
     branch_up,
+    branches,
 )
-from hpckit.fabric.domains import Branch, branches
 from hpckit.fabric.locality import Locality
 from hpckit.node.picture.layout import GREY, wire_width
 
@@ -64,8 +65,6 @@ def fabric_svg(locality: Locality, *, title: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Box:
-    """Where a branch stands, and where what is below it does."""
-
     branch: Branch
     rect: Rect
     below: tuple[_Box, ...] = ()
@@ -92,7 +91,6 @@ def _place(branch: Branch, x: float, y: float, boxes: list[_Box]) -> float:
 
 
 def _texts(branch: Branch) -> list[str]:
-    """The name, how many nodes, what leads out, and who the nodes are."""
     texts = [branch_name(branch), " · ".join((branch_count(branch), *branch_up(branch)))]
     if not branch.is_rest:
         texts += [branch_nodes(branch, _LONG)] if branch.own_nodes else []

@@ -15,14 +15,9 @@ from hpckit.fabric.ends import FEWEST_PEERS, by_node, name_shape, with_end_kinds
 from hpckit.fabric.topology import ClusterTopology, HostPort, Rail
 from hpckit.slurm.values import TopologyKind
 
-# --- Which NICs of different nodes are each other's counterparts, though they be called
-# differently.
-#
-# `HCA-1`, `HCA-2`, `HCA-5` and `HCA-6` on one node are `mlx5_0`, `mlx5_1`, `mlx5_4` and `mlx5_5`
-# on
-# another: names of one kind are told by their numbers, two kinds by the steps between them.
-
-
+# --- Which NICs of different nodes are each other's counterparts: `HCA-1`, `HCA-2` and `HCA-5` on
+# one node are `mlx5_0`, `mlx5_1` and `mlx5_4` on another. Names of one kind are told by their
+# numbers, two kinds by the steps between them.
 _NUMBERED: Final = re.compile(r"(.*?)([0-9]{1,9})([^0-9]*)", re.ASCII | re.DOTALL)
 _RARE: Final = 10
 """A NIC that a tenth of the nodes or fewer have is a name of its own, no column."""
@@ -65,7 +60,10 @@ def columns_of(nodes: Mapping[str, Iterable[NicKey]]) -> dict[NicKey, int]:
     for keys in nodes.values():
         for key in set(keys):
             kinds.setdefault(key.stem, Counter())[key.place] += 1
-    usual = {stem: _usual(count) for stem, count in kinds.items()}
+    usual = {
+        stem: sorted(place for place, seen in count.items() if seen * _RARE > max(count.values()))
+        for stem, count in kinds.items()
+    }
     if not usual:
         return {}
     weight = {stem: (len(usual[stem]), count.total()) for stem, count in kinds.items()}
@@ -78,11 +76,6 @@ def columns_of(nodes: Mapping[str, Iterable[NicKey]]) -> dict[NicKey, int]:
     }
 
 
-def _usual(count: Counter[Place]) -> list[Place]:
-    most = max(count.values())
-    return sorted(place for place, nodes in count.items() if nodes * _RARE > most)
-
-
 def _aligned(places: list[Place], columns: Mapping[Place, int]) -> dict[Place, int]:
     """The columns of NICs whose numbers may be counted from another start."""
     starts = sorted({number - places[0][0] for number, _ in columns}, key=abs)
@@ -93,15 +86,15 @@ def _aligned(places: list[Place], columns: Mapping[Place, int]) -> dict[Place, i
     return {place: column for column, place in enumerate(places)}
 
 
-# --- The grid of a rail-optimised fabric: which leaf carries which rail for which group of nodes.
-#
-# A group is what hangs on one leaf of each rail: a rack, a scalable unit. One node that is cabled
-# differently changes neither the rails nor the groups: what most do counts.
-
-
+# --- The grid of a rail-optimised fabric. A group is what hangs on one leaf of each rail: a rack, a
+# scalable unit. One node that is cabled differently changes neither the rails nor the groups.
 _OF_A_RAIL: Final = 0.5
 _FEWEST_RAILS: Final = 2
 _NEAR: Final = (-1, 1, -2, 2, -3, 3, -4, 4)
+
+
+Seen = Mapping[str, frozenset[int]]
+"""Node → the columns that it has on a leaf."""
 
 
 class NodePort(NamedTuple):
@@ -146,7 +139,10 @@ def rail_grid(topology: ClusterTopology) -> RailGrid:
     for node in twice:
         del keyed[node]
     columns = columns_of({node: keys for node, (_, keys) in keyed.items()})
-    nodes = {node: _placed(ports, keys, columns) for node, (ports, keys) in keyed.items()}
+    nodes = {
+        node: tuple(NodePort(port, columns.get(key)) for port, key in zip(ports, keys, strict=True))
+        for node, (ports, keys) in keyed.items()
+    }
     on_leaf = _on_leaves(nodes)
     rails = _rails_of_grid(on_leaf)
     found = {leaf: _rail(seen, rails) for leaf, seen in on_leaf.items()} if rails else {}
@@ -185,17 +181,6 @@ def _on_leaves(nodes: Mapping[str, tuple[NodePort, ...]]) -> dict[str, Seen]:
                 on = found[port.switch]
                 on[node] = on.get(node, frozenset()) | {column}
     return dict(found)
-
-
-def _placed(
-    ports: Iterable[HostPort], keys: Iterable[NicKey], columns: Mapping[NicKey, int]
-) -> tuple[NodePort, ...]:
-    pairs = zip(ports, keys, strict=True)
-    return tuple(NodePort(port, columns.get(key)) for port, key in pairs)
-
-
-Seen = Mapping[str, frozenset[int]]
-"""Node → the columns that it has on a leaf."""
 
 
 def _rails_of_grid(on_leaf: Mapping[str, Seen]) -> list[frozenset[int]]:
@@ -245,26 +230,38 @@ def _groups(
         shared.update((a, b) for at, a in enumerate(leaves) for b in leaves[at + 1 :])
         rails = {rail_of.get(leaf) for leaf in leaves}
         with_rail.update((leaf, rail) for leaf in leaves for rail in rails)
-    root = {leaf: leaf for leaf in count}
+    joined = JoinedNames()
     for (a, b), together in shared.items():
         least = max(with_rail[a, rail_of.get(b)], with_rail[b, rail_of.get(a)])
         if together > _OF_A_RAIL * least:
-            _join(root, a, b)
+            joined.join(a, b)
     found: dict[str, list[str]] = {}
     for leaf in count:
-        found.setdefault(_root(root, leaf), []).append(leaf)
+        found.setdefault(joined.find(leaf), []).append(leaf)
     return [tuple(leaves) for leaves in found.values()]
 
 
-def _root(root: dict[str, str], leaf: str) -> str:
-    while root[leaf] != leaf:
-        root[leaf] = root[root[leaf]]
-        leaf = root[leaf]
-    return leaf
+class JoinedNames:
+    """Names in sets that only grow together."""
 
+    def __init__(self) -> None:
+        self._above: dict[str, str] = {}
 
-def _join(root: dict[str, str], a: str, b: str) -> None:
-    root[_root(root, a)] = _root(root, b)
+    def find(self, name: str) -> str:
+        """Return the name that stands for the whole set."""
+        above = self._above
+        while name in above:
+            after = above[name]
+            if after in above:
+                above[name] = above[after]
+            name = after
+        return name
+
+    def join(self, one: str, other: str) -> None:
+        """Make one set of those that two names are in."""
+        first, second = self.find(one), self.find(other)
+        if first != second:
+            self._above[second] = first
 
 
 def _homes(
@@ -324,25 +321,13 @@ def with_grid(topology: ClusterTopology) -> tuple[ClusterTopology, RailGrid]:
 
 def components(topology: ClusterTopology) -> list[tuple[str, ...]]:
     """The sets of switches that reach each other by cables, in the order of the switches."""
-    beside: defaultdict[str, list[str]] = defaultdict(list)
+    joined = JoinedNames()
     for link in topology.links:
-        beside[link.lower].append(link.upper)
-        beside[link.upper].append(link.lower)
-    place = {switch.name: at for at, switch in enumerate(topology.switches)}
-    seen: set[str] = set()
-    found = []
-    for name in place:
-        if name in seen:
-            continue
-        seen.add(name)
-        reached, edge = [name], [name]
-        while edge:
-            further = dict.fromkeys(other for one in edge for other in beside[one])
-            edge = [one for one in further if one not in seen]
-            seen.update(edge)
-            reached += edge
-        found.append(tuple(sorted(reached, key=lambda one: place.get(one, len(place)))))
-    return found
+        joined.join(link.lower, link.upper)
+    found: dict[str, list[str]] = {}
+    for switch in topology.switches:
+        found.setdefault(joined.find(switch.name), []).append(switch.name)
+    return [tuple(names) for names in found.values()]
 
 
 def _rails(grid: RailGrid) -> tuple[Rail, ...]:
@@ -363,9 +348,6 @@ def _rails(grid: RailGrid) -> tuple[Rail, ...]:
         )
         for rail in range(len(grid.rails))
     )
-
-
-# --- What NICs a node's peers have, and which of them it lacks.
 
 
 _HALF: Final = 0.5
@@ -405,19 +387,15 @@ class RailPeers:
 
     def usual(self, node: str) -> frozenset[int]:
         """The columns that more than half of its kind have, and half of those beside it."""
-        return self._usual_of(self._grid.home[node], name_shape(node))
-
-    def _usual_of(self, group: int, shape: str) -> frozenset[int]:
-        known = self._known.get((group, shape))
-        if known is not None:
-            return known
-        near = self._near[group, shape]
-        found = frozenset(
-            column
-            for column, share in self._all[shape].items()
-            if share > _HALF and near.get(column, 0.0) >= _HALF
-        )
-        return self._known.setdefault((group, shape), found)
+        kind = self._grid.home[node], name_shape(node)
+        if kind not in self._known:
+            near = self._near[kind]
+            self._known[kind] = frozenset(
+                column
+                for column, share in self._all[kind[1]].items()
+                if share > _HALF and near.get(column, 0.0) >= _HALF
+            )
+        return self._known[kind]
 
     def are_usual(self, node: str, columns: frozenset[int]) -> bool:
         """Whether more than half of its kind have one of these; no for a kind of few."""
@@ -438,9 +416,6 @@ def _shares(nodes: Mapping[str, tuple[NodePort, ...]], of: Iterable[str]) -> Sha
     names = list(of)
     count = Counter(column for node in names for _, column in nodes[node] if column is not None)
     return {column: seen / len(names) for column, seen in count.items()}
-
-
-# --- Leaves that a regular grid of rails and groups should have, and what they would be called.
 
 
 _PARTS: Final = re.compile(r"[0-9]+|[^0-9]+", re.ASCII)

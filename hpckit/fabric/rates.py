@@ -18,9 +18,6 @@ from hpckit.fabric.topology import EndKind
 from hpckit.node.rules.rule import most_common
 from hpckit.node.words import bit_rate
 
-# --- Ports that do not say on which node they are, and how many nodes that may be.
-
-
 Claimed = Mapping[str, Sequence[str]]
 """Leaf → named nodes that lack a NIC there, where it may be an anonymous one."""
 
@@ -107,8 +104,6 @@ class _Link(NamedTuple):
 
 
 class _Rates:
-    """The rates of cables by kind and by switch."""
-
     def __init__(self, links: Iterable[_Link]) -> None:
         self._of: defaultdict[Hashable, Counter[float]] = defaultdict(Counter)
         for link in links:
@@ -135,8 +130,8 @@ class _Rates:
 
 def links_slow(view: FabricView) -> Iterator[Evidence]:
     """Rule `link-slow`: below the rate of more than half of the cables of its kind."""
-    for what, links in (("between switches", _between(view)), ("of nodes", _of_nodes(view))):
-        yield from _slow(what, list(links))
+    yield from _slow("between switches", list(_between(view)))
+    yield from _slow("of nodes", list(_of_nodes(view)))
 
 
 def _slow(what: str, links: Sequence[_Link]) -> Iterator[Evidence]:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hpckit.core.findings import Evidence
 from hpckit.core.hostlist import fold_hosts, natural_order
 from hpckit.core.units import counted
 from hpckit.fabric.kinds import Kinds, switch_kinds
 from hpckit.fabric.levels import Bundle, bundles
 from hpckit.fabric.rails import Absent, RailGrid, RailPeers, absent_leaves, components, with_grid
 from hpckit.fabric.topology import ClusterTopology, EndKind, HostPort
-from hpckit.slurm.values import TopologyKind
 
 MOST_LISTED: Final = 32
 """Of more pairs of switches, or ports, the rest are counted."""
 
 _MOST_NODES: Final = 1000
+NODE_ENDS: Final = frozenset({EndKind.COMPUTE, EndKind.ANONYMOUS})
+"""What a node's adapter may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +47,13 @@ class FabricView:
     @property
     def leaves(self) -> list[str]:
         """The switches where nodes hang, or would."""
-        nodes = {EndKind.COMPUTE, EndKind.ANONYMOUS}
         return [
             switch.name
             for switch in self.topology.switches
             if switch.level == 0
             or (
                 switch.level is None
-                and any(port.kind in nodes for port in self.ends.get(switch.name, ()))
+                and any(port.kind in NODE_ENDS for port in self.ends.get(switch.name, ()))
             )
         ]
 
@@ -107,52 +106,3 @@ def are(count: int, noun: str) -> str:
 def switches(count: int) -> str:
     """`1 switch`, `2 switches`."""
     return "1 switch" if count == 1 else f"{count} switches"
-
-
-# --- What is odd about what Slurm was told of: a tree has one way up from everything, blocks part.
-
-
-def switch_two_parents(view: FabricView) -> Iterator[Evidence]:
-    """Rule `switch-two-parents`: switches that several others name below them."""
-    if view.topology.plugin is not TopologyKind.TREE:
-        return
-    found = _several((link.lower, link.upper) for link in view.topology.links)
-    for switch, above in found.items():
-        yield Evidence(switch, f"it is below {listed(above)}, and has one place in a tree")
-
-
-def node_multi_homed(view: FabricView) -> Iterator[Evidence]:
-    """Rule `node-multi-homed`: nodes on several leaves, all of one set of leaves together."""
-    if view.topology.plugin is not TopologyKind.TREE:
-        return
-    ends = ((port.node, port.switch) for port in view.topology.ports if port.node is not None)
-    on: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
-    for node, leaves in _several(ends).items():
-        on[leaves].append(node)
-    for leaves, nodes in on.items():
-        yield Evidence(
-            hosts(nodes),
-            f"{counted(len(nodes), 'node')} on each of {listed(leaves)}; in a tree a node hangs on"
-            " one leaf",
-        )
-
-
-def node_two_blocks(view: FabricView) -> Iterator[Evidence]:
-    """Rule `node-two-blocks`: nodes in several blocks, all of one set of blocks together."""
-    blocks = (block for block in view.topology.blocks if not block.is_aggregated)
-    inside: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
-    for node, names in _several((node, one.name) for one in blocks for node in one.nodes).items():
-        inside[names].append(node)
-    for names, nodes in inside.items():
-        yield Evidence(
-            hosts(nodes),
-            f"{counted(len(nodes), 'node')} in each of {listed(names)}; a node is in one block",
-        )
-
-
-def _several(pairs: Iterable[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
-    """Those that stand with more than one other, with them in the order of the source."""
-    found: defaultdict[str, dict[str, None]] = defaultdict(dict)
-    for one, other in pairs:
-        found[one][other] = None
-    return {one: tuple(others) for one, others in found.items() if len(others) > 1}

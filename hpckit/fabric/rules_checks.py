@@ -1,4 +1,4 @@
-"""What is odd about where nodes hang: leaves that are absent, NICs on another's rail, or none."""
+"""What is odd about a fabric: cables, leaves, who hangs where, and what Slurm was told of it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from typing import Final, NamedTuple
 from hpckit.core.findings import Evidence
 from hpckit.core.hostlist import natural_order
 from hpckit.core.units import counted
-from hpckit.fabric.ends import FEWEST_PEERS, by_node, name_shape, says_nothing
+from hpckit.fabric.ends import FEWEST_PEERS, by_node, name_shape, says_nothing, short_name
 from hpckit.fabric.levels import Bundle, Pair, are_of_one_kind
 from hpckit.fabric.rails import Absent
 from hpckit.fabric.rates import claimed, hidden
-from hpckit.fabric.rule import FabricView, are, hosts, listed, rail_words, switches
+from hpckit.fabric.rule import NODE_ENDS, FabricView, are, hosts, listed, rail_words, switches
 from hpckit.fabric.topology import EndKind, FabricSource, HostPort
 from hpckit.node.rules.rule import have, most_common, named
+from hpckit.slurm.values import TopologyKind
 
-# --- What is odd about a fabric's cables: missing, uneven, or not reaching a switch.
-
-
+# --- Cables: missing, uneven, or not reaching a switch.
 _HALF: Final = 0.5
 
 
@@ -86,7 +85,6 @@ def uplinks_fewer(view: FabricView) -> Iterator[Evidence]:
 
 
 def _each(bundle: Bundle) -> int:
-    """How many cables upwards each switch of a bundle should have."""
     return bundle.expected // len(bundle.lowers)
 
 
@@ -106,7 +104,7 @@ def _subject_of(pairs: Sequence[Pair], many: str) -> str:
 
 def switch_isolated(view: FabricView) -> Iterator[Evidence]:
     """Rule `switch-isolated`: no cable to another switch, where most of its like have some."""
-    linked = {end for link in view.topology.links for end in (link.lower, link.upper)}
+    linked = view.topology.linked
     others = [leaf for leaf in view.leaves if leaf in linked]
     for switch in view.topology.switches:
         alone = switch.name not in linked
@@ -124,7 +122,7 @@ def fabric_parted(view: FabricView) -> Iterator[Evidence]:
 
     Planes are no such parts: the same nodes hang on each.
     """
-    linked = {end for link in view.topology.links for end in (link.lower, link.upper)}
+    linked = view.topology.linked
     parts = [part for part in view.parts if not linked or linked.intersection(part)]
     together = _by_nodes([(part, _nodes_on(view, part)) for part in parts])
     biggest = max(together, key=lambda one: (len(one[1]), len(one[0])), default=None)
@@ -166,9 +164,7 @@ def _by_nodes(parts: list[tuple[tuple[str, ...], set[str]]]) -> list[tuple[list[
     return found
 
 
-# --- What is odd about a fabric's leaves: absent ones, and ones on which no node hangs.
-
-
+# --- Leaves: absent ones, and ones on which no node hangs.
 def leaf_absent(view: FabricView) -> Iterator[Evidence]:
     """Rule `leaf-absent`: a group of nodes lacks the leaf of a rail that other groups have."""
     groups, rails = _regular(view)
@@ -218,10 +214,9 @@ def _empty(view: FabricView) -> list[str]:
 
     One with other hosts alone is theirs, unless the leaf of a rail is absent, which it may be.
     """
-    nodes = {EndKind.COMPUTE, EndKind.ANONYMOUS}
-    linked = {end for link in view.topology.links for end in (link.lower, link.upper)}
+    linked = view.topology.linked
     kinds = {leaf: {port.kind for port in view.ends.get(leaf, ())} for leaf in view.leaves}
-    idle = [leaf for leaf, there in kinds.items() if leaf in linked and nodes.isdisjoint(there)]
+    idle = [leaf for leaf, there in kinds.items() if leaf in linked and NODE_ENDS.isdisjoint(there)]
     bare = [leaf for leaf in idle if EndKind.OTHER not in kinds[leaf]]
     of_others = [leaf for leaf in idle if EndKind.OTHER in kinds[leaf]]
     return [*bare, *of_others[: max(0, len(view.absent) - len(bare))]]
@@ -239,9 +234,7 @@ def leaf_empty(view: FabricView) -> Iterator[Evidence]:
         yield Evidence(leaf, f"no node has a NIC on it, as on {others} other leaves{why}")
 
 
-# --- What is odd about who hangs on a fabric: names that say nothing, and what Slurm knows.
-
-
+# --- Who hangs there: names that say nothing, and what Slurm knows.
 _WHERE: Final = {
     FabricSource.SCONTROL: "the cluster's topology.conf or topology.yaml",
     FabricSource.TOPOLOGY_CONF: "topology.conf",
@@ -322,7 +315,9 @@ def not_in_fabric(view: FabricView) -> Iterator[Evidence]:
     """Rule `not-in-fabric`: nodes of Slurm that have no port here."""
     if view.slurm_nodes is None:
         return
-    missing = _unmatched(view.slurm_nodes, _present(view))
+    # Every name in the fabric, be it a node's or a manager's.
+    ends = (port.node for port in view.topology.ports if port.node)
+    missing = _unmatched(view.slurm_nodes, [*ends, *view.topology.nodes])
     if not missing or len(missing) == len(set(view.slurm_nodes)):
         return
     count = f"{len(missing)} of the {len(set(view.slurm_nodes))} nodes of Slurm"
@@ -352,11 +347,11 @@ def names_differ(view: FabricView) -> Iterator[Evidence]:
     exact = set(view.slurm_nodes)
     short: defaultdict[str, list[str]] = defaultdict(list)
     for node in exact:
-        short[_short(node)].append(node)
+        short[short_name(node)].append(node)
     pairs = [
-        (node, short[_short(node)][0])
+        (node, short[short_name(node)][0])
         for node in _asked(view)
-        if node not in exact and short.get(_short(node))
+        if node not in exact and short.get(short_name(node))
     ]
     if pairs:
         ours, theirs = pairs[0]
@@ -367,24 +362,13 @@ def names_differ(view: FabricView) -> Iterator[Evidence]:
         )
 
 
-def _present(view: FabricView) -> list[str]:
-    """Every name in the fabric, be it a node's or a manager's."""
-    ends = [port.node for port in view.topology.ports if port.node]
-    return list(dict.fromkeys([*ends, *view.topology.nodes]))
-
-
 def _asked(view: FabricView) -> list[str]:
-    """The names of nodes that Slurm should know."""
     return [node for node in view.topology.nodes if not says_nothing(node)]
 
 
-def _short(node: str) -> str:
-    return node.lower().partition(".")[0]
-
-
 def _unmatched(names: Iterable[str], known: Iterable[str]) -> list[str]:
-    there = set(map(_short, known))
-    return list(dict.fromkeys(name for name in names if _short(name) not in there))
+    there = set(map(short_name, known))
+    return list(dict.fromkeys(name for name in names if short_name(name) not in there))
 
 
 _QUARTER: Final = 0.25
@@ -399,13 +383,22 @@ class _Stray(NamedTuple):
     rail: int
     leaves: tuple[str, ...]
 
+    @property
+    def words(self) -> str:
+        """The node and the NIC, where that has a name."""
+        return f"{self.node} {self.port.nic}" if self.port.nic else self.node
+
 
 def _strays(view: FabricView) -> list[_Stray]:
     """The strays of kinds of nodes that follow the rails: most of a kind, and more than one NIC.
 
     A rail of which more than a quarter are astray follows no groups, as one for storage may not.
     """
-    found = [one for one in _all_strays(view) if not _has_one_nic(view, one.node)]
+    found = [
+        one
+        for one in _all_strays(view)
+        if len(view.grid.nodes[one.node]) > 1 or one.node in view.lacking
+    ]
     kinds = Counter(map(name_shape, view.grid.nodes))
     astray = Counter(map(name_shape, {one.node for one in found}))
     loose = {kind for kind, nodes in astray.items() if nodes > _HALF * kinds[kind]}
@@ -422,10 +415,6 @@ def _strays(view: FabricView) -> list[_Stray]:
         if one.rail not in free
         and ((kind := name_shape(one.node)) not in loose or kinds[kind] < FEWEST_PEERS)
     ]
-
-
-def _has_one_nic(view: FabricView, node: str) -> bool:
-    return len(view.grid.nodes[node]) == 1 and node not in view.lacking
 
 
 def _all_strays(view: FabricView) -> list[_Stray]:
@@ -445,15 +434,14 @@ def _all_strays(view: FabricView) -> list[_Stray]:
 
 def _swapped(strays: Iterable[_Stray]) -> list[list[_Stray]]:
     """The strays by node, and those of two nodes together that hang in each other's place."""
-    by_node: defaultdict[str, list[_Stray]] = defaultdict(list)
+    of_node: defaultdict[str, list[_Stray]] = defaultdict(list)
     for one in strays:
-        by_node[one.node].append(one)
-    found: list[list[_Stray]] = []
-    single: list[list[_Stray]] = []
-    for group in by_node.values():
-        (found if len(group) > 1 else single).append(group)
+        of_node[one.node].append(one)
+    found = [group for group in of_node.values() if len(group) > 1]
     waiting: dict[tuple[str, str], list[_Stray]] = {}
-    for group in single:
+    for group in of_node.values():
+        if len(group) > 1:
+            continue
         (one,) = group
         place = one.leaves[0] if one.leaves else ""
         twin = waiting.pop((place, one.port.switch), None)
@@ -484,7 +472,7 @@ def nic_misplaced(view: FabricView) -> Iterator[Evidence]:
             for one in group:
                 where = f", which is {one.leaves[0]} here" if one.leaves else ""
                 yield Evidence(
-                    f"{one.node} {one.port.nic}" if one.port.nic else one.node,
+                    one.words,
                     f"{_hangs(view, one)}, and its like on {rail_words(view, one.rail)}{where};"
                     f" {_others(view, [one])}",
                 )
@@ -497,14 +485,12 @@ def _is_exchange(group: list[_Stray]) -> bool:
 
 
 def _hangs(view: FabricView, one: _Stray) -> str:
-    nic = f"{one.node} {one.port.nic}" if one.port.nic else one.node
     rail = view.grid.rail_of[one.port.switch]
     port = f" port {one.port.switch_port}" if one.port.switch_port is not None else ""
-    return f"{nic} hangs on {one.port.switch}{port}, rail {rail}"
+    return f"{one.words} hangs on {one.port.switch}{port}, rail {rail}"
 
 
 def _others(view: FabricView, group: list[_Stray]) -> str:
-    """How many of the same kind hang where they should."""
     strays = {one.node for one in group}
     count = sum(
         view.grid.rail_of_column(port.column) == group[0].rail
@@ -545,3 +531,49 @@ def _lacking(view: FabricView, group: int, lacks: frozenset[int]) -> str:
     hidden = sum(map(view.anonymous, leaves))
     maybe = f"; it may be among the {hidden} anonymous ports there" if hidden else ""
     return f"{words}: {', '.join(leaves)}{maybe}"
+
+
+# --- What Slurm was told of: a tree has one way up from everything, blocks part.
+
+
+def switch_two_parents(view: FabricView) -> Iterator[Evidence]:
+    """Rule `switch-two-parents`: switches that several others name below them."""
+    if view.topology.plugin is TopologyKind.TREE:
+        pairs = ((link.lower, link.upper) for link in view.topology.links)
+        for above, switches in _in_several(pairs):
+            for switch in switches:
+                yield Evidence(switch, f"it is below {listed(above)}, and has one place in a tree")
+
+
+def node_multi_homed(view: FabricView) -> Iterator[Evidence]:
+    """Rule `node-multi-homed`: nodes on several leaves, all of one set of leaves together."""
+    if view.topology.plugin is TopologyKind.TREE:
+        ends = ((port.node, port.switch) for port in view.topology.ports if port.node is not None)
+        for leaves, nodes in _in_several(ends):
+            yield Evidence(
+                hosts(nodes),
+                f"{counted(len(nodes), 'node')} on each of {listed(leaves)}; in a tree a node hangs"
+                " on one leaf",
+            )
+
+
+def node_two_blocks(view: FabricView) -> Iterator[Evidence]:
+    """Rule `node-two-blocks`: nodes in several blocks, all of one set of blocks together."""
+    blocks = (block for block in view.topology.blocks if not block.is_aggregated)
+    for names, nodes in _in_several((node, one.name) for one in blocks for node in one.nodes):
+        yield Evidence(
+            hosts(nodes),
+            f"{counted(len(nodes), 'node')} in each of {listed(names)}; a node is in one block",
+        )
+
+
+def _in_several(pairs: Iterable[tuple[str, str]]) -> Iterable[tuple[tuple[str, ...], list[str]]]:
+    """Sets of several places in the order of the source, and what is in all of these."""
+    places: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for name, place in pairs:
+        places[name][place] = None
+    found: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    for name, of_name in places.items():
+        if len(of_name) > 1:
+            found[tuple(of_name)].append(name)
+    return found.items()

@@ -17,15 +17,18 @@ from hpckit.core.finding_lines import (
 from hpckit.core.findings import Finding
 from hpckit.core.hostlist import fold_hosts
 from hpckit.core.text import Line, Style, figure, visible, wrapped
-from hpckit.fabric.branch_names import branch_count, branch_name, branch_nodes, branch_up
+from hpckit.core.units import counted
+from hpckit.fabric.branches import (
+    Branch,
+    branch_count,
+    branch_name,
+    branch_nodes,
+    branch_up,
+    branches,
+)
 from hpckit.fabric.domain_names import domain_kind, names_in, short_names, up_rate
-from hpckit.fabric.domains import Branch, branches
-from hpckit.fabric.locality import ROOT, Domain, Locality
-from hpckit.fabric.topology import ClusterTopology, EndKind
-from hpckit.fabric.unchecked import not_checked
-
-# --- What is odd about a fabric, for a terminal: the answer first, then each finding.
-
+from hpckit.fabric.locality import ROOT, Locality
+from hpckit.fabric.topology import ClusterTopology, EndKind, not_checked
 
 COMMAND: Final = "hpckit fabric check"
 _NARROWEST: Final = 40
@@ -46,15 +49,13 @@ def fabric_check_lines(
     input), or where it holds what a terminal hides, there is no such line.
     """
     width = max(width, _NARROWEST)
-    style = Style.TITLE
-    title = wrapped(
-        (verdict(findings, "nothing odd"), *_seen(topology)), width, further="  ", between=" · "
-    )
-    lines = [Line(text=text, style=style) for text in title]
+    title = (verdict(findings, "nothing odd"), *_seen(topology))
+    lines = _title_lines(title, width)
     lines += [Line(text=text) for text in wrapped(_unchecked(topology), width, further="  ")]
     for finding in findings[:_MOST_SHOWN]:
-        head = (f"{finding.rule}:", *_check_words(finding.subject))
-        below = _check_words(finding.because), _check_words(finding.remedy)
+        texts = (finding.subject, finding.because, finding.remedy)
+        head, *below = (words_of(text, _LONGEST) for text in texts)
+        head = (f"{finding.rule}:", *head)
         lines += [Line(text=""), *finding_lines(finding.severity, head, *below, width=width)]
     left = more_lines(len(findings) - _MOST_SHOWN)
     lines += [Line(text=""), *left] if left else []
@@ -64,8 +65,12 @@ def fabric_check_lines(
     return lines
 
 
+def _title_lines(parts: tuple[str, ...], width: int) -> list[Line]:
+    texts = wrapped(parts, width, further="  ", between=" · ")
+    return [Line(text=text, style=Style.TITLE) for text in texts]
+
+
 def _unchecked(topology: ClusterTopology) -> tuple[str, ...]:
-    """What the verdict says nothing about."""
     what = not_checked(topology)
     if not what:
         return ()
@@ -75,7 +80,6 @@ def _unchecked(topology: ClusterTopology) -> tuple[str, ...]:
 
 
 def _seen(topology: ClusterTopology) -> tuple[str, ...]:
-    """How much was looked at."""
     cables = sum(len(link.cables or ()) for link in topology.links)
     counts = (
         (len(topology.switches), "switch", "switches"),
@@ -84,14 +88,7 @@ def _seen(topology: ClusterTopology) -> tuple[str, ...]:
         (len(topology.rails), "rail", "rails"),
         (len(topology.planes), "plane", "planes"),
     )
-    return tuple(f"{count} {one if count == 1 else many}" for count, one, many in counts if count)
-
-
-def _check_words(text: str) -> tuple[str, ...]:
-    return words_of(text, _LONGEST)
-
-
-# --- What leads out of a network's leaves beside what hangs on them, in words.
+    return tuple(_count(count, one, many) for count, one, many in counts if count)
 
 
 def uplink_words(topology: ClusterTopology, locality: Locality) -> tuple[str, ...]:
@@ -100,7 +97,11 @@ def uplink_words(topology: ClusterTopology, locality: Locality) -> tuple[str, ..
     All adapters on their switches count, whoever they are of; those on leaves that are no domain's,
     as for storage alone, do not. Nothing where nothing leads out.
     """
-    lowest = [domain for domain in locality.domains if _leads_out(domain)]
+    lowest = [
+        domain
+        for domain in locality.domains
+        if domain.level == 1 and domain.parent != ROOT and not domain.is_nvlink
+    ]
     if not lowest:
         return ()
     kind = domain_kind(lowest[0], 2)
@@ -113,7 +114,8 @@ def uplink_words(topology: ClusterTopology, locality: Locality) -> tuple[str, ..
     into = sum(rate for rate in nics if rate is not None)
     if None in nics or not nics:
         return tuple(f"{words}; what NICs carry is not told".split())
-    return tuple(f"{words} for NICs of {up_rate(into)}, {_ratio(into, up)}".split())
+    ratio = f"{figure(into / up, 2)}:1" if up > 0 else "nothing leads out"
+    return tuple(f"{words} for NICs of {up_rate(into)}, {ratio}".split())
 
 
 def _carried(topology: ClusterTopology, locality: Locality, leaves: Set[str]) -> list[float | None]:
@@ -125,14 +127,6 @@ def _carried(topology: ClusterTopology, locality: Locality, leaves: Set[str]) ->
         for port in topology.ports
         if port.switch in leaves and port.kind is not EndKind.AGGREGATION
     ]
-
-
-def _leads_out(domain: Domain) -> bool:
-    return domain.level == 1 and domain.parent != ROOT and not domain.is_nvlink
-
-
-def _ratio(into: float, up: float) -> str:
-    return f"{figure(into / up, 2)}:1" if up > 0 else "nothing leads out"
 
 
 _MOST: Final = 48
@@ -152,8 +146,7 @@ def fabric_lines(
     are alike share a line.
     """
     width = max(width, _NARROWEST)
-    title = wrapped(tuple(_title(topology, locality)), width, further="  ", between=" · ")
-    yield from (Line(text=text, style=Style.TITLE) for text in title)
+    yield from _title_lines(tuple(_title(topology, locality)), width)
     yield from (
         Line(text=text) for text in wrapped(uplink_words(topology, locality), width, further="  ")
     )
@@ -172,17 +165,17 @@ def _title(topology: ClusterTopology, locality: Locality) -> Iterator[str]:
     name = f"{topology.source}"
     yield name if topology.name is None else f"{name} {visible(topology.name)}"
     levels = {switch.level for switch in topology.switches if switch.level is not None}
-    yield _count(len(locality.domain_of), "node", "nodes")
+    yield counted(len(locality.domain_of), "node")
     if topology.switches:
         yield _count(len(topology.switches), "switch", "switches")
         yield from _leaves(locality)
-    counts = (
-        (len(levels), "level", "levels"),
-        (len(topology.rails), "rail", "rails"),
-        (len(topology.planes), "plane", "planes"),
-        (sum(not one.is_aggregated for one in topology.blocks), "block", "blocks"),
-    )
-    yield from (_count(count, one, many) for count, one, many in counts if count)
+    counts = {
+        "level": len(levels),
+        "rail": len(topology.rails),
+        "plane": len(topology.planes),
+        "block": sum(not block.is_aggregated for block in topology.blocks),
+    }
+    yield from (counted(count, noun) for noun, count in counts.items() if count)
 
 
 def _leaves(locality: Locality) -> Iterator[str]:
@@ -190,7 +183,7 @@ def _leaves(locality: Locality) -> Iterator[str]:
     lowest = [one for one in locality.domains if one.level == 1]
     switches = sum(len(names_in(one.name)) for one in lowest)
     if switches > len(lowest):
-        yield f"{switches} leaf switches in {_count(len(lowest), 'group', 'groups')}"
+        yield f"{switches} leaf switches in {counted(len(lowest), 'group')}"
     elif lowest:
         yield _count(len(lowest), "leaf", "leaves")
 
@@ -200,7 +193,6 @@ def _count(count: int, one: str, many: str) -> str:
 
 
 def _tree(branch: Branch, width: int, first: str, further: str) -> Iterator[Line]:
-    """A branch and all below it, a line each, broken where it is too long."""
     parts = [branch_name(branch), branch_count(branch), *branch_up(branch)]
     if branch.own_nodes and not branch.is_rest:
         parts.append(branch_nodes(branch, _NAMES))
@@ -215,20 +207,19 @@ def _tree(branch: Branch, width: int, first: str, further: str) -> Iterator[Line
 
 
 def _besides(topology: ClusterTopology, width: int) -> Iterator[Line]:
+    sizes = _sizes(map(len, topology.planes)) if topology.planes else ""
+    planes = [f"{len(topology.planes)} that no cable joins, of {sizes} switches"] if sizes else []
+    partitions = [f"partitions {short_names(topology.partitions, _LONG // 2)}"]
     facts = (
         ("rails", _rails(topology)),
-        ("planes", _planes(topology)),
+        ("planes", planes),
         ("blocks", _blocks(topology)),
-        ("for", _partitions(topology)),
+        ("for", partitions if topology.partitions else ()),
         ("also", _others(topology)),
     )
     for label, texts in facts:
         for at, text in enumerate(texts):
-            yield from labelled(label if at == 0 else "", _words(text), width, Style.PLAIN)
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(visible(text, _LONG).split(" "))
+            yield from labelled(label if at == 0 else "", words_of(text), width, Style.PLAIN)
 
 
 def _rails(topology: ClusterTopology) -> Iterator[str]:
@@ -238,12 +229,6 @@ def _rails(topology: ClusterTopology) -> Iterator[str]:
     left = len(topology.rails) - _MOST_RAILS
     if left > 0:
         yield f"… and {left} more"
-
-
-def _planes(topology: ClusterTopology) -> Iterator[str]:
-    if topology.planes:
-        count = len(topology.planes)
-        yield f"{count} that no cable joins, of {_sizes(map(len, topology.planes))} switches"
 
 
 def _sizes(sizes: Iterable[int]) -> str:
@@ -256,22 +241,12 @@ def _blocks(topology: ClusterTopology) -> Iterator[str]:
     above = [block for block in topology.blocks if block.is_aggregated]
     nvlink = [block for block in own if block.domain is not None]
     plain = [block for block in own if block.domain is None]
-    words = (
-        (nvlink, "NVLink domain", "NVLink domains"),
-        (plain, "block", "blocks"),
-        (above, "aggregated block", "aggregated blocks"),
-    )
-    for found, one, many in words:
-        if found:
-            sizes = _sizes(len(block.nodes) for block in found)
-            yield f"{_count(len(found), one, many)} of {sizes} nodes"
+    for noun, blocks in (("NVLink domain", nvlink), ("block", plain), ("aggregated block", above)):
+        if blocks:
+            sizes = _sizes(len(block.nodes) for block in blocks)
+            yield f"{counted(len(blocks), noun)} of {sizes} nodes"
     if topology.block_sizes:
         yield f"block sizes {', '.join(map(str, topology.block_sizes))}"
-
-
-def _partitions(topology: ClusterTopology) -> Iterator[str]:
-    if topology.partitions:
-        yield f"partitions {short_names(topology.partitions, _LONG // 2)}"
 
 
 def _others(topology: ClusterTopology) -> Iterator[str]:
@@ -283,11 +258,11 @@ def _others(topology: ClusterTopology) -> Iterator[str]:
     )
     others = {one.node or one.description or one.guid for one in ends if one.kind is EndKind.OTHER}
     if unnamed:
-        yield f"{_count(unnamed, 'port', 'ports')} of adapters that name no node"
+        yield f"{counted(unnamed, 'port')} of adapters that name no node"
     if others:
         yield f"{_count(len(others), 'host that does', 'hosts that do')} not compute"
     if topology.unplaced:
-        yield f"{_count(len(topology.unplaced), 'node', 'nodes')} in no domain"
+        yield f"{counted(len(topology.unplaced), 'node')} in no domain"
 
 
 def _commands(topology: ClusterTopology, file: str | None) -> Sequence[str]:

@@ -1,14 +1,15 @@
-"""topology.yaml: the topologies of a cluster that has several, Slurm 25.05 and later.
+"""topology.conf and topology.yaml: the switches or blocks that a site wrote for Slurm.
 
-Source: topology.yaml(5); the data_parser's TOPOLOGY_CONF. `scontrol show topoconf` prints one too,
-with an empty table for each plugin that a topology does not use.
+What slurmctld refuses is refused here too, and what it takes with a warning is taken: several
+roots, a switch below two others, a node on two leaves (switch_record.c, block_record.c; each tried
+with slurmctld 22.05.8, 24.11.5 and 26.05.5).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,12 +24,10 @@ from hpckit.fabric.topology import (
     HostPort,
     Switch,
     SwitchLink,
+    heights,
 )
 from hpckit.slurm.text import Place
 from hpckit.slurm.values import TopologyKind
-
-# --- The sizes of blocks that Slurm plans by.
-
 
 _SIZE: Final = re.compile(r"\s*0*(?P<size>[1-9]\d{0,8})\s*", re.ASCII)
 _MOST_DOUBLINGS: Final = 15
@@ -51,14 +50,6 @@ def block_sizes(words: Sequence[str], place: Place) -> tuple[int, ...]:
             raise place.refuse(message, f"{sizes[0]}, {2 * sizes[0]}, {4 * sizes[0]}, …")
         sizes.append(size)
     return tuple(sizes)
-
-
-# --- Switches and blocks as Slurm describes them, put together to one topology.
-#
-# What slurmctld refuses is refused here too, and what it takes with a warning is taken: several
-# roots, a switch below two others, a node on two leaves (switch_record.c, block_record.c; each
-# tried
-# with slurmctld 22.05.8, 24.11.5 and 26.05.5).
 
 
 _SHOWN: Final = 8
@@ -93,17 +84,10 @@ class BlockRow:
     is_aggregated: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tree:
-    """The parts of a ClusterTopology that a tree of switches is."""
-
-    switches: tuple[Switch, ...]
-    links: tuple[SwitchLink, ...]
-    ports: tuple[HostPort, ...]
-
-
-def tree_of(rows: Sequence[SwitchRow]) -> Tree:
-    """The switches in their order, what joins them and where nodes hang.
+def tree_of(
+    rows: Sequence[SwitchRow], source: FabricSource, *, is_default: bool = True
+) -> ClusterTopology:
+    """Return the tree: the switches in their order, what joins them and where nodes hang.
 
     Raises ParseError for a name that stands twice, a child that is not there and a switch above
     itself, with the line and the one that it contradicts, and for one above HIGHEST_LEVEL.
@@ -112,11 +96,25 @@ def tree_of(rows: Sequence[SwitchRow]) -> Tree:
     _refuse_twins(rows, "switch")
     for row in rows:
         for child in row.switches:
-            if child not in by_name or child == row.name:
-                raise _refuse_child(row, child, len(rows))
-    levels = _levels(by_name)
-    _refuse_high(rows, levels)
-    return Tree(
+            if child == row.name:
+                message = f"switch {child} is its own child"
+                raise row.place.refuse(message, "a child that is another one")
+            if child not in by_name:
+                count = f"none of the {len(rows)} switches here"
+                message = f"{child}, a child of switch {row.name}, is {count}"
+                raise row.place.refuse(message, f"a line SwitchName={child}")
+    levels, ring = heights({row.name: row.switches for row in rows})
+    if ring:
+        raise _refuse_ring(by_name, ring)
+    for row in rows:
+        level = max(levels[row.name], row.level or 0)
+        if level > HIGHEST_LEVEL:
+            message = f"switch {row.name} is on level {level} of {len(rows)} switches"
+            raise row.place.refuse(message, f"a tree of levels 0 to {HIGHEST_LEVEL}")
+    return ClusterTopology(
+        source=source,
+        plugin=TopologyKind.TREE,
+        is_default=is_default,
         switches=tuple(
             Switch(
                 name=row.name,
@@ -162,63 +160,17 @@ def _refuse_twins(rows: Sequence[SwitchRow] | Sequence[BlockRow], what: str) -> 
             raise row.place.refuse(message, f"one line a {what}")
 
 
-def _refuse_child(row: SwitchRow, child: str, rows: int) -> Exception:
-    if child == row.name:
-        return row.place.refuse(f"switch {child} is its own child", "a child that is another one")
-    message = f"{child}, a child of switch {row.name}, is none of the {rows} switches here"
-    return row.place.refuse(message, f"a line SwitchName={child}")
-
-
-def _refuse_high(rows: Sequence[SwitchRow], levels: Mapping[str, int]) -> None:
-    for row in rows:
-        level = max(levels[row.name], row.level or 0)
-        if level > HIGHEST_LEVEL:
-            message = f"switch {row.name} is on level {level} of {len(rows)} switches"
-            raise row.place.refuse(message, f"a tree of levels 0 to {HIGHEST_LEVEL}")
-
-
-def _levels(by_name: Mapping[str, SwitchRow]) -> dict[str, int]:
-    """Each switch's level: 0 without children, else one above its highest child."""
-    waits = {name: len(set(row.switches)) for name, row in by_name.items()}
-    parents: dict[str, list[str]] = {name: [] for name in by_name}
-    for name, row in by_name.items():
-        for child in set(row.switches):
-            parents[child].append(name)
-    ready = [name for name, count in waits.items() if count == 0]
-    levels = dict.fromkeys(ready, 0)
-    for name in ready:  # grows while it is walked
-        for parent in parents[name]:
-            levels[parent] = max(levels.get(parent, 0), levels[name] + 1)
-            waits[parent] -= 1
-            if waits[parent] == 0:
-                ready.append(parent)
-    if len(ready) < len(by_name):
-        raise _refuse_cycle(by_name, {name for name, count in waits.items() if count})
-    return levels
-
-
-def _refuse_cycle(by_name: Mapping[str, SwitchRow], within: set[str]) -> Exception:
-    """The error that names a way from a switch down to itself."""
-    at = next(name for name in by_name if name in within)
-    way: dict[str, None] = {}
-    while at not in way:
-        way[at] = None
-        at = next(child for child in by_name[at].switches if child in within)
-    names = [*way, at][list(way).index(at) :]
-    lines = [f"{name} (line {by_name[name].place.line_no})" for name in names]
+def _refuse_ring(by_name: Mapping[str, SwitchRow], ring: Sequence[str]) -> Exception:
+    lines = [f"{name} (line {by_name[name].place.line_no})" for name in ring]
     if len(lines) > _SHOWN:
         lines = [*lines[:_SHOWN], "…", lines[-1]]
-    message = f"switch {at} is below itself, {len(names) - 1} switches in a ring: "
-    return by_name[at].place.refuse(message + " > ".join(lines), "a tree: none below itself")
+    message = f"switch {ring[0]} is below itself, {len(ring) - 1} switches in a ring: "
+    return by_name[ring[0]].place.refuse(message + " > ".join(lines), "a tree: none below itself")
 
 
-# --- topology.conf: the switches or blocks that a site wrote for Slurm.
-#
-# Source: topology.conf(5); parse_config.c, switch_record.c and block_record.c. What only some
-# releases refuse is read: a switch or block without nodes (fatal up to 24.11), a block smaller
-# than the first of BlockSizes (fatal in 24.11).
-
-
+# --- topology.conf(5); parse_config.c, switch_record.c and block_record.c. What only some releases
+# refuse is read: a switch or block without nodes (fatal up to 24.11), a block smaller than the
+# first of BlockSizes (fatal in 24.11).
 _PAIR: Final = re.compile(
     r'\s*(?P<key>[A-Za-z0-9_.]+)\s*[-*+/]?=\s*(?:"(?P<quoted>[^"]*)"|(?P<bare>\S+))(?=\s|\Z)',
     re.ASCII,
@@ -254,14 +206,7 @@ def parse_topology_conf(text: str, name: str) -> ClusterTopology:
     for place, line in _lines(text, name):
         _read_line(read, place, line)
     if read.switches:
-        tree = tree_of(read.switches)
-        return ClusterTopology(
-            source=FabricSource.TOPOLOGY_CONF,
-            plugin=TopologyKind.TREE,
-            switches=tree.switches,
-            links=tree.links,
-            ports=tree.ports,
-        )
+        return tree_of(read.switches, FabricSource.TOPOLOGY_CONF)
     if not read.blocks:
         raise Place(name, 1, text.split("\n", 1)[0]).refuse("has no switch and no block", _EXPECTED)
     return ClusterTopology(
@@ -307,10 +252,6 @@ def _read_line(read: _Read, place: Place, line: str) -> None:
         read.blocks.append(BlockRow(name=value, place=place, nodes=nodes))
     else:
         read.sizes = block_sizes(value.split(","), place)
-    _refuse_mixture(read, place)
-
-
-def _refuse_mixture(read: _Read, place: Place) -> None:
     read.first = read.first or place
     if read.switches and (read.blocks or read.sizes):
         message = f"switches and blocks in one file, the other begins on line {read.first.line_no}"
@@ -349,6 +290,8 @@ def _switch(name: str, values: Mapping[str, str], place: Place) -> SwitchRow:
     )
 
 
+# --- topology.yaml(5); the data_parser's TOPOLOGY_CONF: Slurm 25.05 and later. `scontrol show
+# topoconf` prints one too, with an empty table for each plugin that a topology does not use.
 _KINDS: Final = ("tree", "block", "flat", "ring", "torus3d")
 _YAML_EXPECTED: Final = "tree, block or flat; of ring and torus3d the nodes are read"
 
@@ -407,11 +350,26 @@ def _topology(
     if len(used) != 1:
         got = " and ".join(used) or "no plugin"
         raise node.refuse(f"the topology {name} has {got}", f"one of: {_YAML_EXPECTED}")
-    read: Mapping[str, Callable[[YamlNode], ClusterTopology]] = {
-        "tree": _tree, "block": _blocks, "flat": _flat, "ring": _rings, "torus3d": _toruses,
-    }  # fmt: skip
-    topology = read[used[0]](table[used[0]])
+    topology = _of_plugin(used[0], table[used[0]])
     return dataclasses.replace(topology, name=name, is_default=is_default)
+
+
+def _of_plugin(kind: str, node: YamlNode) -> ClusterTopology:
+    source = FabricSource.TOPOLOGY_YAML
+    match kind:
+        case "tree":
+            return tree_of([_yaml_switch(row) for row in _rows(node, "switches")], source)
+        case "block":
+            return _blocks(node)
+        case "flat":
+            if isinstance(node.value, dict):
+                node.table(("alpha_step_rank",))["alpha_step_rank"].flag()
+            return ClusterTopology(source=source, plugin=TopologyKind.FLAT)
+        case "ring":
+            rows = [_named(row, "ring") for row in _rows(node, "rings")]
+        case _:
+            rows = [_torus(row) for row in _rows(node, "toruses")]
+    return ClusterTopology(source=source, blocks=blocks_of(rows))
 
 
 def _is_absent(node: YamlNode, kind: str) -> bool:
@@ -442,17 +400,6 @@ def _rows(node: YamlNode, key: str) -> list[YamlNode]:
     if not rows:
         raise node.refuse(f"has no {key}", f"{key}: and a list")
     return rows
-
-
-def _tree(node: YamlNode) -> ClusterTopology:
-    tree = tree_of([_yaml_switch(row) for row in _rows(node, "switches")])
-    return ClusterTopology(
-        source=FabricSource.TOPOLOGY_YAML,
-        plugin=TopologyKind.TREE,
-        switches=tree.switches,
-        links=tree.links,
-        ports=tree.ports,
-    )
 
 
 def _yaml_switch(row: YamlNode) -> SwitchRow:
@@ -486,28 +433,9 @@ def _named(row: YamlNode, key: str) -> BlockRow:
     return BlockRow(name=name, place=_place(row), nodes=_names_in(table, "nodes"))
 
 
-def _flat(node: YamlNode) -> ClusterTopology:
-    if isinstance(node.value, dict):
-        table = node.table(("alpha_step_rank",))
-        table["alpha_step_rank"].flag()
-    return ClusterTopology(source=FabricSource.TOPOLOGY_YAML, plugin=TopologyKind.FLAT)
-
-
-def _rings(node: YamlNode) -> ClusterTopology:
-    return _unjoined([_named(row, "ring") for row in _rows(node, "rings")])
-
-
-def _toruses(node: YamlNode) -> ClusterTopology:
-    return _unjoined([_torus(row) for row in _rows(node, "toruses")])
-
-
 def _torus(row: YamlNode) -> BlockRow:
     table = row.table(("name", "dims", "nodes", "regions", "placements"))
     nodes = _names_in(table, "nodes")
     for region in table["regions"].items() if "regions" in table else ():
         nodes += _names_in(region.table(("anchor", "dims", "nodes")), "nodes")
     return BlockRow(name=_required(row, table, "name"), place=_place(row), nodes=nodes)
-
-
-def _unjoined(rows: list[BlockRow]) -> ClusterTopology:
-    return ClusterTopology(source=FabricSource.TOPOLOGY_YAML, blocks=blocks_of(rows))

@@ -1,8 +1,4 @@
-"""SLURM_TOPOLOGY_ADDR of many nodes: the switches or the block above each, as a job sees them.
-
-Source: srun(1), "SLURM_TOPOLOGY_ADDR"; topology_p_get_node_addr of topology_tree.c and
-topology_block.c. The order of switches is that in which they are met, which is not Slurm's own.
-"""
+"""What a running Slurm says of the network: scontrol's answers, and jobs' SLURM_TOPOLOGY_ADDR."""
 
 from __future__ import annotations
 
@@ -23,9 +19,6 @@ from hpckit.fabric.topology import (
 from hpckit.slurm.text import Place
 from hpckit.slurm.values import TopologyKind
 
-# --- scontrol show partitions: which topology of several a partition uses.
-
-
 _SHOW_PARTITIONS: Final = "scontrol show partitions"
 _PARTITION: Final = re.compile(r"PartitionName=(\S+) .*")
 _TOPOLOGY: Final = re.compile(r" Topology=(\S+)")
@@ -33,8 +26,11 @@ _TOPOLOGY: Final = re.compile(r" Topology=(\S+)")
 
 def scontrol_partitions_argv(cluster: str | None) -> tuple[str, ...]:
     """The question, one line a partition. Source: scontrol(1), "show partition", "--oneliner"."""
-    clusters = () if cluster is None else (f"--clusters={cluster}",)
-    return ("scontrol", "--oneliner", *clusters, "show", "partitions")
+    return ("scontrol", "--oneliner", *_clusters(cluster), "show", "partitions")
+
+
+def _clusters(cluster: str | None) -> tuple[str, ...]:
+    return () if cluster is None else (f"--clusters={cluster}",)
 
 
 def parse_partition_topologies(text: str) -> Mapping[str, str | None]:
@@ -75,9 +71,6 @@ def used_by_partitions(
     )
 
 
-# --- scontrol show topology: the switches or blocks that slurmctld places jobs by.
-
-
 _SHOW_TOPOLOGY: Final = "scontrol show topology"
 _SWITCH: Final = re.compile(
     r"SwitchName=(?P<name>.+) Level=(?P<level>\d{1,5}) LinkSpeed=(?P<speed>\d{1,10})"
@@ -100,9 +93,8 @@ def scontrol_topology_argv(cluster: str | None, topology: str | None = None) -> 
     As text in every version: 24.11 takes `--json` and prints text all the same. Source:
     scontrol(1), "show topology".
     """
-    clusters = () if cluster is None else (f"--clusters={cluster}",)
     names = () if topology is None else (topology,)
-    return ("scontrol", *clusters, "show", "topology", *names)
+    return ("scontrol", *_clusters(cluster), "show", "topology", *names)
 
 
 def scontrol_topoconf_argv(cluster: str | None) -> tuple[str, ...]:
@@ -110,8 +102,7 @@ def scontrol_topoconf_argv(cluster: str | None) -> tuple[str, ...]:
 
     The answer is a topology.yaml. Source: scontrol(1), "show topoconf".
     """
-    clusters = () if cluster is None else (f"--clusters={cluster}",)
-    return ("scontrol", *clusters, "show", "topoconf")
+    return ("scontrol", *_clusters(cluster), "show", "topoconf")
 
 
 def parse_scontrol_topology(text: str, name: str = _SHOW_TOPOLOGY) -> tuple[ClusterTopology, ...]:
@@ -136,24 +127,11 @@ def parse_scontrol_topology(text: str, name: str = _SHOW_TOPOLOGY) -> tuple[Clus
             kinds.append(TopologyKind.BLOCK)
         elif line:
             raise place.refuse("is no switch and no block", _EXPECTED)
-    found_kinds = tuple(dict.fromkeys(kinds))
     return tuple(
-        _of_switches(switches, is_default=at == 0)
+        tree_of(switches, FabricSource.SCONTROL, is_default=at == 0)
         if kind is TopologyKind.TREE
         else _of_blocks(blocks, is_default=at == 0)
-        for at, kind in enumerate(found_kinds)
-    )
-
-
-def _of_switches(rows: list[SwitchRow], *, is_default: bool) -> ClusterTopology:
-    tree = tree_of(rows)
-    return ClusterTopology(
-        source=FabricSource.SCONTROL,
-        plugin=TopologyKind.TREE,
-        is_default=is_default,
-        switches=tree.switches,
-        links=tree.links,
-        ports=tree.ports,
+        for at, kind in enumerate(dict.fromkeys(kinds))
     )
 
 
@@ -190,6 +168,8 @@ def _block(match: re.Match[str], place: Place) -> BlockRow:
     )
 
 
+# --- SLURM_TOPOLOGY_ADDR. Source: srun(1); topology_p_get_node_addr of topology_tree.c and
+# topology_block.c. The order of switches is that in which they are met, which is not Slurm's own.
 _PATTERN: Final = re.compile(r"((?:switch\.)*|block\.)node", re.ASCII)
 _MOST_LEVELS: Final = 32
 _ADDR_EXPECTED: Final = "host address pattern, such as: n1 spine.leaf1.n1 switch.switch.node"

@@ -1,4 +1,4 @@
-"""A topology as rows that Slurm takes: which switch is below which, under names that it reads."""
+"""Any network as what Slurm can say: a tree of switches or blocks, in topology.conf or .yaml."""
 
 from __future__ import annotations
 
@@ -19,17 +19,14 @@ from hpckit.fabric.locality import ROOT, Domain, Locality
 from hpckit.fabric.topology import (
     LINK_SPEED,
     LONGEST_SWITCH_NAME,
-    Block,
     ClusterTopology,
     EndKind,
     HostPort,
     Switch,
     SwitchLink,
+    heights,
 )
 from hpckit.slurm.values import TopologyKind
-
-# --- Any fabric as what Slurm can say: a tree of switches, or blocks.
-
 
 _MOST_HOSTS = 100
 _OWN_TREES = frozenset({TopologyKind.TREE, TopologyKind.BLOCK, TopologyKind.FLAT})
@@ -43,22 +40,19 @@ def slurm_tree(topology: ClusterTopology) -> ClusterTopology:
     say nothing are left out; those on a switch above others get a leaf of their own. What Slurm
     itself told is as it was. Raises RenderError where no block has a node.
     """
-    if topology.blocks and (topology.plugin is TopologyKind.BLOCK or not topology.switches):
-        _refuse_empty(topology)
+    blocks = [block for block in topology.blocks if not block.is_aggregated]
+    is_of_blocks = topology.plugin is TopologyKind.BLOCK or not topology.switches
+    if topology.blocks and is_of_blocks and not any(block.nodes for block in blocks):
+        count = counted(len(blocks), "block")
+        raise RenderError(f"there is no node in {count}, so there is nothing to write for Slurm")
     if topology.plugin in _OWN_TREES:
         return topology
     if not topology.switches:
-        return _blocks(topology)
+        sizes = topology.block_sizes or tuple(sorted(len(one.nodes) for one in topology.blocks)[:1])
+        return replace(topology, plugin=TopologyKind.BLOCK, block_sizes=sizes)
     ports = tuple(port for port in topology.ports if not (port.node and says_nothing(port.node)))
     named = replace(topology, blocks=(), ports=ports)
     return _tree(topology, _with_leaves(locality_of(named)))
-
-
-def _refuse_empty(topology: ClusterTopology) -> None:
-    blocks = [block for block in topology.blocks if not block.is_aggregated]
-    if not any(block.nodes for block in blocks):
-        count = counted(len(blocks), "block")
-        raise RenderError(f"there is no node in {count}, so there is nothing to write for Slurm")
 
 
 def _with_leaves(locality: Locality) -> Locality:
@@ -95,28 +89,16 @@ def left_out(topology: ClusterTopology) -> tuple[str, ...]:
     if nameless:
         found.append(f"{counted(nameless, 'port')} of adapters that name no node")
     if others:
-        found.append(f"{counted(len(others), 'host')} taken for no compute node: {_hosts(others)}")
+        hosts = fold_hosts(sorted(others, key=natural_order)[:_MOST_HOSTS])
+        found.append(f"{counted(len(others), 'host')} taken for no compute node: {hosts}")
     return tuple(found)
 
 
-def _hosts(names: set[str]) -> str:
-    return fold_hosts(sorted(names, key=natural_order)[:_MOST_HOSTS])
-
-
-def _blocks(topology: ClusterTopology) -> ClusterTopology:
-    sizes = [len(block.nodes) for block in topology.blocks]
-    return replace(
-        topology,
-        plugin=TopologyKind.BLOCK,
-        block_sizes=topology.block_sizes or ((min(sizes),) if sizes else ()),
-    )
-
-
 def _tree(topology: ClusterTopology, locality: Locality) -> ClusterTopology:
-    names = _names(locality)
+    levels = _heights(locality)
+    names = _names(locality, levels)
     parents = {domain.parent for domain in locality.domains}
     held = Counter(locality.domain_of.values())
-    levels = _heights(locality)
     kept = sorted(
         (i for i in range(len(locality.domains)) if i in parents or held[i]),
         key=lambda i: (levels[i], natural_order(names[i])),
@@ -149,20 +131,16 @@ def _heights(locality: Locality) -> dict[int, int]:
     return found
 
 
-def _names(locality: Locality) -> list[str]:
+def _names(locality: Locality, levels: Mapping[int, int]) -> list[str]:
     """Short names, in the order of what they stand for: leaf1, leaf2, …, spine1, …."""
-    heights = _heights(locality)
-    order = sorted(
-        range(len(locality.domains)), key=lambda i: natural_order(locality.domains[i].name)
-    )
+    order = sorted(levels, key=lambda i: natural_order(locality.domains[i].name))
     counts: Counter[int] = Counter()
-    found = [""] * len(locality.domains)
+    found = [""] * len(order)
     for i in order:
-        height = heights[i]
-        counts[height] += 1
-        found[i] = f"{_WORDS[min(height, len(_WORDS) - 1)]}{counts[height]}"
-        if height >= len(_WORDS):
-            found[i] = f"level{height}-{counts[height]}"
+        level = levels[i]
+        counts[level] += 1
+        word = _WORDS[level] if level < len(_WORDS) else f"level{level}-"
+        found[i] = f"{word}{counts[level]}"
     return found
 
 
@@ -194,19 +172,18 @@ class SlurmNames:
 
     def add(self, names: Iterable[str]) -> None:
         """Give each name one of its own; those that Slurm takes keep theirs."""
-        rest = [name for name in names if not self._keeps(name)]
+        rest = []
+        for name in names:
+            if _NAME.fullmatch(name):
+                self.taken[name] = name
+            elif name not in self.taken:
+                rest.append(name)
         used = set(self.taken.values())
         for name in rest:
             bare = _UNSAFE.sub("_", name).lstrip(".:/@+-")[: LONGEST_SWITCH_NAME - 8] or "unnamed"
             tries = (bare if number == 1 else f"{bare}-{number}" for number in count(1))
             self.taken[name] = next(one for one in tries if one not in used)
             used.add(self.taken[name])
-
-    def _keeps(self, name: str) -> bool:
-        if name in self.taken or _NAME.fullmatch(name) is None:
-            return name in self.taken
-        self.taken[name] = name
-        return True
 
     def __getitem__(self, name: str) -> str:
         return self.taken[name]
@@ -284,20 +261,14 @@ def block_rows(topology: ClusterTopology) -> tuple[Row, ...]:
     names = SlurmNames()
     names.add(block.name for block in blocks)
     least = next(iter(block_sizes(topology)), 0)
-    return tuple(
-        Row(
-            name=names[block.name],
-            nodes=_checked(block.nodes),
-            notes=(*names.note(block.name), *_smaller(block, least)),
-        )
-        for block in blocks
-        if block.nodes
-    )
-
-
-def _smaller(block: Block, least: int) -> tuple[str, ...]:
-    has = len(set(block.nodes))
-    return () if has >= least else (f"{has} nodes of {least}: slurmctld 24.11 ends on this",)
+    rows = []
+    for block in blocks:
+        nodes = _checked(block.nodes)
+        notes = names.note(block.name)
+        if len(nodes) < least:
+            notes += (f"{len(nodes)} nodes of {least}: slurmctld 24.11 ends on this",)
+        rows += [Row(name=names[block.name], nodes=nodes, notes=notes)] if nodes else []
+    return tuple(rows)
 
 
 def block_sizes(topology: ClusterTopology) -> tuple[int, ...]:
@@ -305,9 +276,7 @@ def block_sizes(topology: ClusterTopology) -> tuple[int, ...]:
 
     Without any slurmctld plans by the first block's, and 24.11 ends on a smaller one.
     """
-    blocks: Sequence[Block] = [
-        one for one in topology.blocks if one.nodes and not one.is_aggregated
-    ]
+    blocks = (block for block in topology.blocks if block.nodes and not block.is_aggregated)
     counts = [len(set(block.nodes)) for block in blocks]
     if topology.block_sizes or not counts or min(counts) == counts[0]:
         return topology.block_sizes
@@ -341,21 +310,9 @@ def _children_by_switch(
             message = f"switch {link.lower} is below {before} and {link.upper}"
             raise RenderError(f"{message}: no tree; each switch of one is below one other")
         found[link.upper][link.lower] = None
-    _refuse_rings(above)
+    if ring := heights(found)[1]:
+        raise RenderError(f"switch {ring[0]} is below itself, by {len(ring) - 1} links: no tree")
     return {name: tuple(children) for name, children in found.items()}
-
-
-def _refuse_rings(above: Mapping[str, str]) -> None:
-    clear: set[str] = set()
-    for name in above:
-        way: dict[str, None] = {}
-        at: str | None = name
-        while at is not None and at not in clear:
-            if at in way:
-                raise RenderError(f"switch {at} is below itself, by {len(way)} links: no tree")
-            way[at] = None
-            at = above.get(at)
-        clear.update(way)
 
 
 def _leading_to_nodes(
@@ -389,9 +346,6 @@ def _checked(nodes: Iterable[str]) -> tuple[str, ...]:
 
 def _printable(name: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in name[:200])
-
-
-# --- topology.conf for topology/tree or topology/block. Source: topology.conf(5).
 
 
 def topology_conf_text(topology: ClusterTopology) -> str:
@@ -431,9 +385,6 @@ def _blocks_conf(topology: ClusterTopology) -> Iterator[str]:
         yield f"BlockSizes={','.join(map(str, sizes))}"
 
 
-# --- topology.yaml for a cluster of several topologies, Slurm 25.05 and later.
-
-
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.\-\[\],/@+]*", re.ASCII)
 _YAML_WORDS: Final = frozenset(
     {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"}
@@ -460,18 +411,12 @@ def topology_yaml_text(topologies: Sequence[ClusterTopology]) -> str:
         lines += [f"# {note}" for note in names.note(name)]
         lines.append(f"- topology: {_text(names[name])}")
         lines.append(f"  cluster_default: {str(at == default).lower()}")
-        lines += _body(topology)
+        kind = kind_of(topology)
+        if kind is TopologyKind.FLAT:
+            lines.append("  flat: true")
+        else:
+            lines += _tree_yaml(topology) if kind is TopologyKind.TREE else _blocks_yaml(topology)
     return "".join(f"{line}\n" for line in lines)
-
-
-def _body(topology: ClusterTopology) -> Iterator[str]:
-    kind = kind_of(topology)
-    if kind is TopologyKind.FLAT:
-        yield "  flat: true"
-    elif kind is TopologyKind.TREE:
-        yield from _tree_yaml(topology)
-    else:
-        yield from _blocks_yaml(topology)
 
 
 def _tree_yaml(topology: ClusterTopology) -> Iterator[str]:
@@ -500,6 +445,5 @@ def _blocks_yaml(topology: ClusterTopology) -> Iterator[str]:
 
 
 def _text(word: str) -> str:
-    """A word as YAML reads it back, as text."""
     is_plain = _PLAIN.fullmatch(word) is not None and word.casefold() not in _YAML_WORDS
     return word if is_plain else f'"{word}"'

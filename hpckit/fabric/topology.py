@@ -6,8 +6,8 @@ None is "the source does not tell". Words are those of topology.conf(5), ibnetdi
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -156,6 +156,20 @@ class ClusterTopology:
     unplaced: tuple[str, ...] = ()
 
     @property
+    def beside(self) -> dict[str, list[str]]:
+        """The switches at the other ends of each switch's links."""
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for link in self.links:
+            found[link.lower].append(link.upper)
+            found[link.upper].append(link.lower)
+        return found
+
+    @property
+    def linked(self) -> set[str]:
+        """The switches that a link joins to another."""
+        return {end for link in self.links for end in (link.lower, link.upper)}
+
+    @property
     def nodes(self) -> tuple[str, ...]:
         """The compute nodes that have a name, each once, in the source's order."""
         ends = [port.node for port in self.ports if port.kind is EndKind.COMPUTE and port.node]
@@ -163,13 +177,59 @@ class ClusterTopology:
         return tuple(dict.fromkeys(ends + of_blocks))
 
 
-# --- The NVLink domains of nodes, as their GPUs name them. Source: NVML, nvmlGpuFabricInfoV_t.
-#
-# A clusterUuid of zeros is that of a GPU without such a fabric (NCCL, init.cc: "A zero UUID means
-# we
-# don't have MNNVL fabric info").
+def not_checked(topology: ClusterTopology) -> tuple[str, ...]:
+    """Return those of `cables`, `rates` and `rails` that a topology's source does not tell."""
+    cables = [cable for link in topology.links for cable in link.cables or ()]
+    rates = [cable.bytes_per_s for cable in cables]
+    rates += [port.bytes_per_s for port in topology.ports]
+    told = {
+        "cables": bool(cables) or topology.source is FabricSource.IBNETDISCOVER,
+        "rates": any(rate is not None for rate in rates),
+        "rails": any(port.nic or port.guid for port in topology.ports),
+    }
+    return tuple(what for what, is_told in told.items() if not is_told)
 
 
+def heights(below: Mapping[str, Iterable[str]]) -> tuple[dict[str, int], list[str]]:
+    """Return how far each switch is above its lowest one, and a ring where one is below itself.
+
+    The ring begins and ends with the same switch; without one it is empty.
+    """
+    waits = {name: len(set(children)) for name, children in below.items()}
+    parents: defaultdict[str, list[str]] = defaultdict(list)
+    for name, children in below.items():
+        for child in set(children):
+            parents[child].append(name)
+    found = {name: 0 for name, count in waits.items() if not count}
+    ready = list(found)
+    for name in ready:  # grows while it is walked
+        for parent in parents[name]:
+            found[parent] = max(found.get(parent, 0), found[name] + 1)
+            waits[parent] -= 1
+            if not waits[parent]:
+                ready.append(parent)
+    at = next((name for name, count in waits.items() if count), None)
+    way: dict[str, None] = {}
+    while at is not None and at not in way:
+        way[at] = None
+        at = next(child for child in below[at] if waits[child])
+    return found, [] if at is None else [*way, at][list(way).index(at) :]
+
+
+def steps_from(levels: Mapping[str, int], beside: Mapping[str, Iterable[str]]) -> dict[str, int]:
+    """Return the levels, and of what is beside them one more with each step."""
+    found = dict(levels)
+    ready = list(found)
+    for name in ready:  # grows while it is walked
+        for other in beside.get(name, ()):
+            if other not in found:
+                found[other] = found[name] + 1
+                ready.append(other)
+    return found
+
+
+# --- The NVLink domains of nodes. Source: NVML, nvmlGpuFabricInfoV_t; NCCL, init.cc: "A zero UUID
+# means we don't have MNNVL fabric info".
 def is_cluster(uuid: str | None) -> bool:
     """Whether a clusterUuid names a cluster; one of zeros alone does not."""
     return bool(uuid and uuid.strip("0-"))
@@ -203,11 +263,7 @@ def nvlink_blocks(nodes: Iterable[tuple[str, NodeTopology]]) -> tuple[Block, ...
     )
 
 
-# --- What Slurm takes in a topology file, for those who read one and those who write one.
-#
-# Sources: topology.conf(5); switch_record.c.
-
-
+# --- What Slurm takes in a topology file. Sources: topology.conf(5); switch_record.c.
 LONGEST_SWITCH_NAME: Final = 64
 """Characters: a longer one ends slurmctld."""
 

@@ -28,7 +28,8 @@ def least_straddling(traffic: AxisTraffic, instance: Instance) -> int:
     Of groups of one size, each node in one of them, it is attained by packing alone.
     """
     counts = list(_held(instance).values())
-    is_apart = _is_apart(traffic)
+    members = Counter(node for group in traffic.groups for node in set(group.nodes))
+    is_apart = max(members.values(), default=1) == 1
     return min(
         _least_split(sizes, counts, is_apart=is_apart) for sizes in _known_sizes(traffic, instance)
     )
@@ -50,7 +51,7 @@ def _least_split(sizes: Sequence[int], counts: Sequence[int], *, is_apart: bool)
 
 def _held(instance: Instance) -> Counter[int]:
     """How many of the nodes each leaf holds; those that nobody knows are on none."""
-    found = Counter(instance.homes)
+    found = Counter(instance.home)
     del found[ROOT]
     return found
 
@@ -65,12 +66,6 @@ def _known_sizes(traffic: AxisTraffic, instance: Instance) -> Iterator[list[int]
     for least in (0, 1) if instance.fixed else (0,):
         kept = set(range(least, known))
         yield [len(kept.intersection(group.nodes)) for group in traffic.groups]
-
-
-def _is_apart(traffic: AxisTraffic) -> bool:
-    """Whether no node is in two groups."""
-    members = Counter(node for group in traffic.groups for node in set(group.nodes))
-    return max(members.values(), default=1) == 1
 
 
 def least_spread(traffic: AxisTraffic, instance: Instance) -> int:

@@ -14,15 +14,18 @@ from hpckit.fabric.domain_names import leaf_of, place_kind, short_names
 from hpckit.fabric.ends import FEWEST_PEERS, name_shape, says_nothing
 from hpckit.fabric.locality import ROOT
 from hpckit.placement.bounds import least_hop_bytes, least_spread, least_straddling, least_time_s
-from hpckit.placement.busiest import busiest
 from hpckit.placement.instance import Instance, sending_axes, spread
 from hpckit.placement.loads import Loads
 from hpckit.placement.order import PlacementRequest, found_orders, given_orders, instance_of
 from hpckit.placement.packing import node_grid, packed_orders
 from hpckit.placement.request import (
     BYTES_X_HOPS,
+    HOP_BYTES,
     ORDER_WORDS,
+    SPREAD,
     STEP_TIME_WORDS,
+    STRADDLING,
+    TIME,
     AxisGroups,
     Compared,
     Orders,
@@ -32,9 +35,6 @@ from hpckit.placement.request import (
 from hpckit.placement.search import Found
 from hpckit.placement.traffic import AxisTraffic
 from hpckit.slurm.values import TopologyKind
-
-# --- What to ask Slurm for, where not the order but the allocation is what costs time.
-
 
 _WORTH_FRAC: Final = 0.02
 """Less than this part of the time is not worth waiting in the queue for."""
@@ -78,13 +78,11 @@ def _slow_nodes(request: PlacementRequest, order: Sequence[int], time_s: float) 
     best_s = Loads(instance_of(replace(request, locality=locality)), order).total_s()
     if best_s >= time_s * (1 - _WORTH_FRAC):
         return
-    few = len(slow) == 1
-    whose = f"its NICs carry {max(slow.values()):.0%} less than those of others"
-    if not few:
-        whose = f"their NICs carry up to {max(slow.values()):.0%} less than those of others"
+    whose, up_to = ("its", "") if len(slow) == 1 else ("their", "up to ")
     yield (
-        f"--exclude={fold_hosts(slow)} ({_saves(time_s, best_s)}): {whose} of"
-        f" {'its' if few else 'their'} kind; {counted(len(slow), 'spare node')} would stand in"
+        f"--exclude={fold_hosts(slow)} ({_saves(time_s, best_s)}): {whose} NICs carry"
+        f" {up_to}{max(slow.values()):.0%} less than those of others of {whose} kind;"
+        f" {counted(len(slow), 'spare node')} would stand in"
     )
 
 
@@ -120,8 +118,9 @@ def _fewer_leaves(request: PlacementRequest, time_s: float) -> Iterator[str]:
     ideal_s = _ideal_s(request, nodes)
     if ideal_s < time_s * (1 - _WORTH_FRAC):
         yield (
-            f"--switches={leaves}@2:00:00 (waits 2 h at most): {leaves} {_leaves(leaves)} instead"
-            f" of {len(now)}; {_saves(time_s, ideal_s)}"
+            f"--switches={leaves}@2:00:00 (waits 2 h at most): {leaves}"
+            f" {'leaf' if leaves == 1 else 'leaves'} instead of {len(now)};"
+            f" {_saves(time_s, ideal_s)}"
         )
 
 
@@ -154,7 +153,7 @@ def _alone(
     request: PlacementRequest, instance: Instance, order: Sequence[int], time_s: float
 ) -> Iterator[str]:
     """No other job on the blocks, where what leads out of them is what takes the time."""
-    if busiest(instance, order).beyond_nodes_s <= time_s * _WORTH_FRAC:
+    if _busiest(instance, order).beyond_nodes_s <= time_s * _WORTH_FRAC:
         return
     domain_of = request.locality.domain_of
     mine = Counter(domain_of[node] for node in request.nodes if node in domain_of)
@@ -172,10 +171,6 @@ def _saves(time_s: float, better_s: float) -> str:
     return f"saves up to {short_time(time_s - better_s)} of {short_time(time_s)} a step"
 
 
-def _leaves(count: int) -> str:
-    return "leaf" if count == 1 else "leaves"
-
-
 def _ideal_nodes(
     members: Mapping[int, Sequence[str]], count: int, segment: int = 1
 ) -> tuple[tuple[str, ...], int] | None:
@@ -190,9 +185,38 @@ def _ideal_nodes(
     return None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Busiest:
+    """Seconds axis by axis: the busiest uplink, the busiest NIC or NVLink, and latency beside."""
+
+    uplinks_s: tuple[float, ...]
+    nodes_s: tuple[float, ...]
+    latency_s: tuple[float, ...]
+
+    @property
+    def beyond_nodes_s(self) -> float:
+        """How much longer uplinks take than the nodes themselves would."""
+        pairs = zip(self.uplinks_s, self.nodes_s, strict=True)
+        return sum(max(0.0, uplinks - nodes) for uplinks, nodes in pairs)
+
+
+def _busiest(instance: Instance, order: Sequence[int]) -> _Busiest:
+    """What each kind of link takes under an order, as if the other kind took nothing."""
+    axes = range(len(instance.traffic))
+    no_nics = (0.0,) * len(instance.nic_s)
+    no_uplinks = (0.0,) * len(instance.seconds_per_byte)
+    of_uplinks = replace(instance, nic_s=no_nics, nvlink_s=0.0, floor_s=(0.0,) * len(axes))
+    by_uplinks = Loads(of_uplinks, order)
+    by_nodes = Loads(replace(instance, seconds_per_byte=no_uplinks), order)
+    latency_s = tuple(by_nodes.latency_s(axis) for axis in axes)
+    return _Busiest(
+        uplinks_s=tuple(by_uplinks.axis_s(axis) - latency_s[axis] for axis in axes),
+        nodes_s=tuple(by_nodes.axis_s(axis) - latency_s[axis] for axis in axes),
+        latency_s=latency_s,
+    )
+
+
 # --- What a person should know of a placement: what got worse, and what nobody knows.
-
-
 _SAME: Final = 1e-3
 """Times that differ by less than this part are the same to a person."""
 _LONGEST: Final = 200
@@ -222,7 +246,8 @@ def order_notes(
 
     Each figure is told once, of the order that is best by it.
     """
-    if _is_alike(time):
+    shown = [time.placed, time.hostname, time.random, *([] if time.slurm is None else [time.slurm])]
+    if max(shown) - min(shown) <= _SAME * max(shown):
         yield _no_difference(instance, order, time)
         return
     better: dict[str, list[str]] = {}
@@ -241,16 +266,10 @@ def order_notes(
         yield f"{ORDER_WORDS[which]}: {', '.join(found)}; {at}"
 
 
-def _is_alike(time: Compared) -> bool:
-    shown = [time.placed, time.hostname, time.random]
-    shown += [] if time.slurm is None else [time.slurm]
-    return max(shown) - min(shown) <= _SAME * max(shown)
-
-
 def _no_difference(instance: Instance, order: Sequence[int], time: Compared) -> str:
     if not time.placed:
         return "order does not matter here: nothing is sent between nodes"
-    busy = busiest(instance, order)
+    busy = _busiest(instance, order)
     links_s = sum(map(max, busy.uplinks_s, busy.nodes_s))
     if sum(busy.latency_s) > links_s:
         return "order does not matter here: the latency of its steps is what takes the time"
@@ -260,10 +279,6 @@ def _no_difference(instance: Instance, order: Sequence[int], time: Compared) -> 
     return f"order does not matter here: the nodes' own {own} are what is busiest, not uplinks"
 
 
-TIME: Final = "step_comm_time_s"
-HOP_BYTES: Final = "hop_bytes"
-STRADDLING: Final = "straddling_groups"
-SPREAD: Final = "max_spread"
 _PRICE_FRAC: Final = 0.001
 """That rank 0 stays on a certain node is said where it costs more than this part of the time."""
 
@@ -271,9 +286,8 @@ _PRICE_FRAC: Final = 0.001
 def place(request: PlacementRequest, plugin: TopologyKind | None = None) -> Placement:
     """The order and every objective beside host names, Slurm's order, a random one and the bound.
 
-    `plugin` is what places jobs on this cluster, for the advice.
-
-    Raises PlanError where mesh and nodes do not agree.
+    `plugin` is what places jobs on this cluster, for the advice. Raises PlanError where mesh and
+    nodes do not agree.
     """
     instance = instance_of(request)
     given = given_orders(instance, request)
@@ -287,7 +301,8 @@ def place(request: PlacementRequest, plugin: TopologyKind | None = None) -> Plac
         traffic.axis.name: _axis_groups(instance, judged, i)
         for i, traffic in enumerate(instance.traffic)
     }
-    sent = {name: groups[name] for name in _sending(instance)}
+    sending = (instance.traffic[axis].axis.name for axis in sending_axes(instance))
+    sent = {name: groups[name] for name in sending}
     places = place_kind(request.locality, instance.nodes)
     return Placement(
         orders=Orders(
@@ -310,14 +325,9 @@ def place(request: PlacementRequest, plugin: TopologyKind | None = None) -> Plac
 
 
 def _job_first(request: PlacementRequest) -> str | None:
-    """The node on which a job of hpckit's has rank 0."""
     if request.first is not None:
         return request.first
     return request.listed[0] if request.listed else None
-
-
-def _sending(instance: Instance) -> Iterable[str]:
-    return (instance.traffic[axis].axis.name for axis in sending_axes(instance))
 
 
 def _price(request: PlacementRequest, free: Found, pinned: Found | None) -> Iterable[str]:
@@ -339,8 +349,6 @@ def _price(request: PlacementRequest, free: Found, pinned: Found | None) -> Iter
 
 
 class _Judged:
-    """An order with what it is worth."""
-
     def __init__(self, instance: Instance, order: Sequence[int]) -> None:
         self.names = tuple(instance.nodes[node] for node in order)
         self.loads = Loads(instance, order)
@@ -348,16 +356,12 @@ class _Judged:
         self._spread = [spread(instance, order, axis) for axis in axes]
         self._sending = sending_axes(instance)
 
-    def straddling(self, axis: int) -> int:
-        """How many groups of an axis are on more than one leaf."""
-        return sum(count > 1 for count in self._spread[axis])
-
-    def all_straddling(self) -> int:
-        """Of the axes that send anything."""
-        return sum(self.straddling(axis) for axis in self._sending)
+    def straddling(self, *axes: int) -> int:
+        """How many groups are on more than one leaf; without axes of all that send anything."""
+        return sum(count > 1 for axis in axes or self._sending for count in self._spread[axis])
 
     def max_spread(self) -> int:
-        """Of the axes that send anything."""
+        """On how many leaves the widest group lies, of the axes that send anything."""
         return max((count for axis in self._sending for count in self._spread[axis]), default=1)
 
 
@@ -389,7 +393,7 @@ def _objectives(instance: Instance, judged: _Orders) -> Mapping[str, Compared]:
             sum(least_hop_bytes(axis, instance) for axis in axes),
         ),
         STRADDLING: judged.compared(
-            _Judged.all_straddling, sum(least_straddling(axis, instance) for axis in axes)
+            _Judged.straddling, sum(least_straddling(axis, instance) for axis in axes)
         ),
         SPREAD: judged.compared(
             _Judged.max_spread, max((least_spread(axis, instance) for axis in axes), default=1)

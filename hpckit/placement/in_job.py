@@ -16,8 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hpckit.placement.order_plan import OrderPlan
-
 
 _WORDS = 3
 _MOST_NAMED = 8
@@ -30,7 +28,7 @@ def order(words: list[str]) -> int | None:
     which is made. The file's path goes to standard output. Where there is no order, why is one line
     and a file; the code is 0 where the plan is not of these nodes, and 1 where anything went wrong.
     """
-    if len(words) != _WORDS or not _is_count(words[1]):
+    if len(words) != _WORDS or not (words[1].isascii() and words[1].isdigit() and int(words[1])):
         return None
     plan_file, tasks, folder = words[0], int(words[1]), words[2]
     try:
@@ -62,22 +60,14 @@ def order_file(
     except Exception as error:  # noqa: BLE001  whatever it is, it must not fail the job
         why = f"{type(error).__name__}: {error}"
     say(f"warning: ranks are in Slurm's own order: {why}")
-    _leave(folder, why)
-    return None, code
-
-
-def _leave(folder: str, why: str) -> None:
-    """For the proof, which says it again beside what ranks saw."""
     try:
+        # For the proof, which says it again beside what ranks saw.
         os.makedirs(folder, mode=0o700, exist_ok=True)
         with open(f"{folder}/{NO_ORDER_FILE}", "w", encoding="utf-8", errors="replace") as file:
             file.write(f"{why}\n")
     except OSError:
-        return
-
-
-def _is_count(word: str) -> bool:
-    return word.isascii() and word.isdigit() and int(word) > 0
+        pass
+    return None, code
 
 
 def _ordered(plan_file: str, nodes: Sequence[str]) -> tuple[Sequence[str], str]:
@@ -85,8 +75,12 @@ def _ordered(plan_file: str, nodes: Sequence[str]) -> tuple[Sequence[str], str]:
     from hpckit.core.errors import PlanError
     from hpckit.placement.instance import Speeds
     from hpckit.placement.order import PlacementRequest, order_of
+    from hpckit.placement.order_plan import order_of_tree
 
-    plan = _read(plan_file)
+    if not os.path.isfile(plan_file):
+        raise OSError(errno.ENOENT, "no regular file", plan_file)
+    with open(plan_file, "rb") as file:
+        plan = order_of_tree(json.load(file))
     lost = sorted(set(nodes) - set(plan.locality.domain_of))
     if len(lost) == len(set(nodes)):
         return (), "the cluster's network, as it was at submission, has none of these nodes"
@@ -111,15 +105,6 @@ def _ordered(plan_file: str, nodes: Sequence[str]) -> tuple[Sequence[str], str]:
         return order_of(request), ""
     except PlanError as error:
         return (), error.message
-
-
-def _read(path: str) -> OrderPlan:
-    from hpckit.placement.order_plan import order_of_tree
-
-    if not os.path.isfile(path):
-        raise OSError(errno.ENOENT, "no regular file", path)
-    with open(path, "rb") as file:
-        return order_of_tree(json.load(file))
 
 
 def _write(folder: str, ordered: Sequence[str], tasks: int) -> str:

@@ -60,15 +60,10 @@ class Instance:
     nic_s: tuple[float, ...]
     nvlink_s: float
     traffic: tuple[AxisTraffic, ...]
-    fixed: int = 0
-    is_told: bool = False
-    floor_s: tuple[float, ...] = ()
-    home: tuple[int, ...] = ()
-
-    @property
-    def homes(self) -> tuple[int, ...]:
-        """Where groups are counted: `home`, or the lowest level where that is all there is."""
-        return self.home or self.levels[0]
+    fixed: int
+    is_told: bool
+    floor_s: tuple[float, ...]
+    home: tuple[int, ...]
 
     @property
     def is_uniform(self) -> bool:
@@ -109,7 +104,12 @@ def make_instance(
         nvlink_s=nvlink_s,
         traffic=traffic,
         fixed=len(lost),
-        is_told=_is_told(levels, locality),
+        is_told=all(
+            locality.domains[domain].uplink_bytes_per_s
+            for level in levels
+            for domain in level
+            if _is_limit(domain, locality)
+        ),
         floor_s=tuple(
             _nic_floor_s(axis, nic, nvlink_s if any(nvlink) else None) for axis in traffic
         ),
@@ -193,11 +193,6 @@ def _is_limit(domain: int, locality: Locality) -> bool:
     return domain < len(locality.domains) and not locality.domains[domain].is_nvlink
 
 
-def _is_told(levels: Sequence[Sequence[int]], locality: Locality) -> bool:
-    real = {domain for level in levels for domain in level if _is_limit(domain, locality)}
-    return all(locality.domains[domain].uplink_bytes_per_s for domain in real)
-
-
 def _nic_floor_s(axis: AxisTraffic, nic_s: Sequence[float], nvlink_s: float | None) -> float:
     """What the busiest node's NICs take in every order, as far as that can be said beforehand.
 
@@ -216,20 +211,14 @@ def _nic_floor_s(axis: AxisTraffic, nic_s: Sequence[float], nvlink_s: float | No
     return max(most * fastest_s, least * max(nic_s))
 
 
-# --- On how many leaves the groups of an order lie. Pure Python: computed inside jobs too.
-#
-# A leaf is the lowest domain that a source tells of: an NVLink domain for the nodes in one, the
-# leaf
-# switch for those beside them.
-
-
+# --- On how many leaves the groups of an order lie. A leaf is the lowest domain that a source tells
+# of: an NVLink domain for the nodes in one, the leaf switch for those beside them.
 def spread(instance: Instance, order: Sequence[int], axis: int) -> list[int]:
     """On how many leaves each group of an axis lies, at least one.
 
     Nodes that nobody knows are on none.
     """
-    homes = instance.homes
-    leaf = [homes[node] for node in order]
+    leaf = [instance.home[node] for node in order]
     found = []
     for group in instance.traffic[axis].groups:
         leaves = {leaf[position] for position in group.nodes}

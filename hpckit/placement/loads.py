@@ -34,15 +34,9 @@ class Loads:
         # How many edges are inside an NVLink domain, then that differ on 0, 1, … levels.
         self.crossing = [[0] * len(self._latencies_s) for _ in range(axes)]
         self.edges = [axis.edges for axis in instance.traffic]
-        uniform = instance.is_uniform
-        self._floor_s = instance.floor_s if uniform else (0.0,) * axes
+        self._floor_s = (0.0,) * axes if self._has_nodes else instance.floor_s
         for i in range(axes):
             self._fill(i)
-
-    @property
-    def can_swap(self) -> bool:
-        """Whether every axis is known edge by edge."""
-        return all(edges is not None for edges in self.edges)
 
     def axis_s(self, axis: int) -> float:
         """How long this axis takes."""
@@ -92,23 +86,24 @@ class Loads:
         ranks = sum(group.ranks)
         apart = float(sum(count * (ranks - count) for count in group.ranks))
         for level in self._levels:
-            inside: Counter[int] = Counter()
-            for position, count in zip(group.nodes, group.ranks, strict=True):
-                inside[level[self.order[position]]] += count
             apart += sum(
                 self.instance.cables[domain] * count * (ranks - count)
-                for domain, count in inside.items()
+                for domain, count in self._inside(level, group).items()
             )
         return 2 * between * apart
 
+    def _inside(self, level: Sequence[int], group: NodeGroup) -> Counter[int]:
+        """How many ranks of a group each domain of a level holds."""
+        found: Counter[int] = Counter()
+        for position, count in zip(group.nodes, group.ranks, strict=True):
+            found[level[self.order[position]]] += count
+        return found
+
     def _fill(self, axis: int) -> None:
-        edges = self.edges[axis]
-        if edges is not None:
-            order = self.order
-            for one, other, sent in edges:
-                self._put(axis, order[one], order[other], sent, 1)
-            return
-        for group in self.instance.traffic[axis].groups:
+        edges, order = self.edges[axis], self.order
+        for one, other, sent in edges or ():
+            self._put(axis, order[one], order[other], sent, 1)
+        for group in self.instance.traffic[axis].groups if edges is None else ():
             self._fill_pairs(axis, group)
 
     def _put(self, axis: int, one: int, other: int, sent: float, sign: int) -> None:
@@ -147,16 +142,12 @@ class Loads:
         if self._has_nodes:
             self._fill_ends(axis, group, between)
         for level in self._levels:
-            inside: Counter[int] = Counter()
-            for position, count in zip(group.nodes, group.ranks, strict=True):
-                inside[level[self.order[position]]] += count
-            for domain, count in inside.items():
+            for domain, count in self._inside(level, group).items():
                 sent = between * count * (ranks - count) * per_byte[domain]
                 busy[2 * domain] += sent
                 busy[2 * domain + 1] += sent
 
     def _cross_pairs(self, axis: int, group: NodeGroup) -> None:
-        """Which levels some pair of a group differs on."""
         crossing, nvlink = self.crossing[axis], self.instance.nvlink
         for crossed, level in enumerate(self._levels):
             held = Counter(level[self.order[position]] for position in group.nodes)
@@ -170,9 +161,7 @@ class Loads:
         busy, instance, lowest = self.busy_s[axis], self.instance, self._levels[0]
         nodes = [self.order[position] for position in group.nodes]
         ranks = sum(group.ranks)
-        inside: Counter[int] = Counter()
-        for node, count in zip(nodes, group.ranks, strict=True):
-            inside[lowest[node]] += count
+        inside = self._inside(lowest, group)
         for node, count in zip(nodes, group.ranks, strict=True):
             domain = lowest[node]
             near = inside[domain] - count if instance.nvlink[domain] else 0

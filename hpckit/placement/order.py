@@ -17,8 +17,6 @@ from hpckit.placement.packing import node_grid
 from hpckit.placement.search import Found, Search
 from hpckit.placement.traffic import mesh_words, traffic_of
 
-# --- What is to be placed, as it is asked.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementRequest:
@@ -44,21 +42,17 @@ def instance_of(request: PlacementRequest) -> Instance:
     nodes = tuple(sorted(dict.fromkeys(request.nodes), key=natural_order))
     have = len(nodes) * request.ranks_per_node
     if request.mesh.ranks != have:
+        need, rest = divmod(request.mesh.ranks, request.ranks_per_node)
+        fix = f"set the mesh so that its product is {have}"
         raise PlanError(
             "the mesh is not the size of the job",
             have=f"{counted(have, 'rank')} ({counted(len(nodes), 'node')}"
             f" × {request.ranks_per_node})",
             need=f"{request.mesh.ranks} ({mesh_words(request.mesh)})",
-            hint=_fix(request, len(nodes)),
+            hint=fix if rest else f"name {counted(need, 'node')}, or {fix}",
         )
     traffic = traffic_of(request.mesh, request.ranks_per_node)
     return make_instance(nodes, request.locality, traffic, request.speeds)
-
-
-def _fix(request: PlacementRequest, nodes: int) -> str:
-    need, rest = divmod(request.mesh.ranks, request.ranks_per_node)
-    product = f"set the mesh so that its product is {nodes * request.ranks_per_node}"
-    return product if rest else f"name {counted(need, 'node')}, or {product}"
 
 
 _RANDOM_SEED: Final = 1

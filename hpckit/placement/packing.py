@@ -45,12 +45,7 @@ def node_grid(mesh: Mesh, ranks_per_node: int) -> Grid:
 
 def packed_orders(instance: Instance, grid: Grid) -> Iterator[list[int]]:
     """Node indices by position: for every order of axes, and for tiles that fit the leaves."""
-    seen = set()
-    for digits in _digit_orders(instance, grid):
-        key = tuple(digits)
-        if key in seen:
-            continue
-        seen.add(key)
+    for digits in dict.fromkeys(map(tuple, _digit_orders(instance, grid))):
         yield _laid(instance, grid, digits)
 
 
@@ -73,7 +68,6 @@ def _laid(instance: Instance, grid: Grid, digits: _Digits) -> list[int]:
 
 
 def _positions(grid: Grid, digits: _Digits) -> list[int]:
-    """Positions in the order in which these digits count."""
     strides, reached = [], 1
     for size, _ in grid:
         strides.append(reached)
@@ -155,18 +149,17 @@ def _merged(rows: _Rows, units: Sequence[int]) -> _Rows:
 
 def _digit_orders(instance: Instance, grid: Grid) -> Iterator[_Digits]:
     axes = range(len(grid))
-    heavy = sorted(axes, key=lambda i: -_weight(grid[i][1]))
+    heavy = sorted(axes, key=lambda i: -hop_bytes_of(grid[i][1]))
     orders = permutations(axes) if len(grid) <= _MOST_AXES else iter([tuple(axes), tuple(heavy)])
     for order in orders:
         yield [(i, factor) for i in order for factor in _primes(grid[i][0])]
     for capacity in _capacities(instance):
         for tile in _tiles(grid, capacity):
-            yield _tiled(grid, tile, heavy)
-
-
-def _tiled(grid: Grid, tile: Sequence[int], heavy: Sequence[int]) -> _Digits:
-    inside = [(i, factor) for i in heavy for factor in _primes(tile[i])]
-    return inside + [(i, factor) for i in heavy for factor in _primes(grid[i][0] // tile[i])]
+            inside = [(i, factor) for i in heavy for factor in _primes(tile[i])]
+            yield [
+                *inside,
+                *((i, factor) for i in heavy for factor in _primes(grid[i][0] // tile[i])),
+            ]
 
 
 def _capacities(instance: Instance) -> list[int]:
@@ -184,7 +177,7 @@ def _capacities(instance: Instance) -> list[int]:
 
 def _tiles(grid: Grid, capacity: int) -> list[tuple[int, ...]]:
     """Tiles of at most so many nodes, those first that send least outwards for each node."""
-    sides = [_divisors(size) for size, _ in grid]
+    sides = [[side for side in range(1, size + 1) if size % side == 0] for size, _ in grid]
     if prod(len(one) for one in sides) > 5000:  # noqa: PLR2004  seven axes: no tiles
         return []
     fitting = [tile for tile in product(*sides) if 1 < prod(tile) <= capacity]
@@ -206,10 +199,6 @@ def _outwards(grid: Grid, tile: Sequence[int]) -> float:
     return found
 
 
-def _weight(axis: MeshAxis) -> float:
-    return hop_bytes_of(axis)
-
-
 def _primes(number: int) -> list[int]:
     found, factor = [], 2
     while factor * factor <= number:
@@ -218,7 +207,3 @@ def _primes(number: int) -> list[int]:
             number //= factor
         factor += 1
     return found + ([number] if number > 1 else [])
-
-
-def _divisors(number: int) -> list[int]:
-    return [one for one in range(1, number + 1) if number % one == 0]

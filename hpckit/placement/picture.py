@@ -108,8 +108,7 @@ def draw_order(
     runs = [_runs(unit, order) for _, unit in units]
     is_folded = sum(map(len, runs)) > _MOST_RUNS
     for spot in spots:
-        _box(drawing, spot, order, is_many=is_many)
-        _label(drawing, spot, layout.cell)
+        _box(drawing, spot, order, layout.cell, is_many=is_many)
     pens = [_Pen(drawing, layout.cell, order, spot, unit) for spot, unit in units]
     if is_folded and not layout.cell.lines:
         _draw_folded(drawing, zip(pens, runs, strict=True))
@@ -133,13 +132,6 @@ def _draw_folded(drawing: Drawing, units: Iterable[tuple[_Pen, _Runs]]) -> None:
         drawing.area("run", "".join(parts), colour, (), about="")
 
 
-def _box(drawing: Drawing, spot: Spot, order: Coloured, *, is_many: bool) -> None:
-    if isinstance(spot.part, Frame):
-        drawing.box("pod", spot.rect, POD, (), about=_called(spot.part, _LONG))
-    elif spot.part.domain is not None and not is_many:
-        drawing.box("leaf", spot.rect, LEAF, (), about=_unit_words(spot.part, order))
-
-
 def _called(part: Unit | Frame, most: int) -> str:
     """What a box stands for and its name, `leaf a1`, but not `leaf leaf1`."""
     name = short_names([part.name], most)
@@ -154,7 +146,11 @@ def _unit_words(unit: Unit, order: Coloured) -> str:
     return f"{name}, of {len(found)} groups" if len(found) != 1 else f"{name}, of one group"
 
 
-def _label(drawing: Drawing, spot: Spot, cell: Cell) -> None:
+def _box(drawing: Drawing, spot: Spot, order: Coloured, cell: Cell, *, is_many: bool) -> None:
+    if isinstance(spot.part, Frame):
+        drawing.box("pod", spot.rect, POD, (), about=_called(spot.part, _LONG))
+    elif spot.part.domain is not None and not is_many:
+        drawing.box("leaf", spot.rect, LEAF, (), about=_unit_words(spot.part, order))
     most = cell.chars(spot.part)
     text = "" if most is None else fitted(label(spot.part, most), _CELL_TEXT, spot.rect.w - 4)
     if text:
@@ -173,15 +169,8 @@ def _runs(unit: Unit, order: Coloured) -> _Runs:
 
 
 class _Pen:
-    """Draws the nodes of one unit."""
-
     def __init__(
-        self,
-        drawing: Drawing,
-        cell: Cell,
-        order: Coloured,
-        spot: Spot,
-        unit: Unit,
+        self, drawing: Drawing, cell: Cell, order: Coloured, spot: Spot, unit: Unit
     ) -> None:
         self._drawing = drawing
         self._cell = cell
@@ -293,9 +282,7 @@ class _Pen:
             self._drawing.wire("".join(lines), grid, Layer.BOX)
 
 
-# --- A placement as a picture: leaves with their nodes, once as placed and once by host name.
-
-
+# --- The whole picture: leaves with their nodes, once as placed and once by host name.
 _MARGIN: Final = 24.0
 _BETWEEN: Final = 40.0
 _PANEL_W: Final = 620.0
@@ -338,8 +325,6 @@ def placement_svg(
 
 
 class _Picture:
-    """What the parts of the picture share."""
-
     def __init__(
         self,
         locality: Locality,
@@ -354,7 +339,9 @@ class _Picture:
         units = units_of(locality, orders[0])
         self._unit_of = {node: unit.index for unit in units for node in unit.nodes}
         self._unknown = {unit.index for unit in units if unit.domain is None}
-        self._kind = _kinds(units)
+        kinds = dict.fromkeys(unit.kind for unit in units if unit.domain is not None)
+        words = [f"an {kind}" if kind.startswith("NV") else f"a {kind}" for kind in kinds]
+        self._kind = " or ".join(words) or "a node"
         of_place: list[list[int]] = [[] for _ in orders[0]]
         for number, places in enumerate(groups):
             for place in dict.fromkeys(places):
@@ -394,7 +381,7 @@ class _Picture:
         y += 36
         times = [f"predicted {short_time(one)}" for one in facts.times_s]
         words = [
-            [*times[which : which + 1], self._count_words(order)]
+            [*times[which : which + 1], f"{self.split(order)} of {len(self._groups)} groups split"]
             for which, order in enumerate(self._orders)
         ]
         top = y + _LINE * len(words[0]) + 14
@@ -407,12 +394,8 @@ class _Picture:
             told.append(draw_order(drawing, self._layout, self._coloured(order), (x, top)))
         y = top + self._layout.h + 30
         y = self._legend(drawing, y, width, is_told=all(told))
-        about = ". ".join(
-            (
-                *known,
-                *(f"{name}: {', '.join(its)}" for name, its in zip(_ORDERS, words, strict=True)),
-            )
-        )
+        of_orders = (f"{name}: {', '.join(its)}" for name, its in zip(_ORDERS, words, strict=True))
+        about = ". ".join((*known, *of_orders))
         return drawing.document(width, y + _MARGIN - 8, title=title, about=about)
 
     def _coloured(self, order: Sequence[str]) -> Coloured:
@@ -438,15 +421,15 @@ class _Picture:
             f"a box is {self._kind}",
         )
 
-    def _count_words(self, order: Sequence[str]) -> str:
-        return f"{self.split(order)} of {len(self._groups)} groups split"
-
     def _legend(self, drawing: Drawing, y: float, width: float, *, is_told: bool) -> float:
         entries: list[tuple[str, str]] = []
         if len(self._groups) <= len(PALETTE):
             entries += [(f"group {at}", colour) for at, colour in enumerate(self._colours)]
         else:
-            y = _note(drawing, y, width, self._repeats(is_told=is_told))
+            words = self._repeats(is_told=is_told).split(" ")
+            for line in broken(words, _TEXT, width - 2 * _MARGIN):
+                drawing.label(_MARGIN, y, Word(text=line, size=_TEXT, colour=GREY))
+                y += _LINE
         if not all(self._of_place):
             entries.append(("no group here", NO_GROUP))
         x = _MARGIN
@@ -471,17 +454,3 @@ class _Picture:
         if is_told:
             return f"{shared}; pointing at a cell tells its group"
         return f"{shared}; there are too many cells for each to tell its group"
-
-
-def _note(drawing: Drawing, y: float, width: float, text: str) -> float:
-    for line in broken(text.split(" "), _TEXT, width - 2 * _MARGIN):
-        drawing.label(_MARGIN, y, Word(text=line, size=_TEXT, colour=GREY))
-        y += _LINE
-    return y
-
-
-def _kinds(units: Sequence[Unit]) -> str:
-    """What a box stands for."""
-    found = dict.fromkeys(unit.kind for unit in units if unit.domain is not None)
-    words = [f"an {kind}" if kind.startswith("NV") else f"a {kind}" for kind in found]
-    return " or ".join(words) or "a node"

@@ -13,9 +13,6 @@ from hpckit.core.svg import Rect, text_width
 from hpckit.fabric.domain_names import domain_kind, domain_name
 from hpckit.fabric.locality import ROOT, Locality
 
-# --- The nodes of a job in the boxes that their leaves are, and these in those of pods.
-
-
 _DEEPEST: Final = 3
 UNKNOWN: Final = "not known to the fabric"
 
@@ -77,7 +74,8 @@ def parts_of(locality: Locality, units: Sequence[Unit]) -> tuple[Part, ...]:
 
     Nodes beside the domains that are below their own are a box in it.
     """
-    over = {at for unit in units for at in _above(locality, unit)}
+    known = [unit for unit in units if unit.domain is not None]
+    over = {at for unit in known for at in locality.path(unit.nodes[0])[1:]}
     inside: defaultdict[int, list[Unit]] = defaultdict(list)
     lost = []
     for unit in units:
@@ -87,74 +85,44 @@ def parts_of(locality: Locality, units: Sequence[Unit]) -> tuple[Part, ...]:
             inside[unit.domain].append(unit)
         else:
             inside[locality.domains[unit.domain].parent].append(unit)
-    below = _used_below(locality, inside)
-    parts = _Framing(locality, inside, below).parts()
+    parts = _Framing(locality, inside).within(ROOT, 0)
     if lost and parts:
         parts = (*parts, Frame(name=UNKNOWN, kind="", parts=tuple(lost)))
     return parts or tuple(lost)
 
 
-def _above(locality: Locality, unit: Unit) -> Iterator[int]:
-    at = ROOT if unit.domain is None else locality.domains[unit.domain].parent
-    while at != ROOT:
-        yield at
-        at = locality.domains[at].parent
-
-
-def _used_below(
-    locality: Locality, inside: Mapping[int, Sequence[Unit]]
-) -> Mapping[int, Sequence[int]]:
-    below: defaultdict[int, list[int]] = defaultdict(list)
-    seen = {ROOT}
-    for start in inside:
-        at = start
-        while at not in seen:
-            seen.add(at)
-            below[locality.domains[at].parent].append(at)
-            at = locality.domains[at].parent
-    return below
-
-
 class _Framing:
-    """Walks down from the outermost domains."""
-
-    def __init__(
-        self,
-        locality: Locality,
-        inside: Mapping[int, Sequence[Unit]],
-        below: Mapping[int, Sequence[int]],
-    ) -> None:
+    def __init__(self, locality: Locality, inside: Mapping[int, Sequence[Unit]]) -> None:
         self._locality = locality
         self._inside = inside
-        self._below = below
+        self._below: defaultdict[int, list[int]] = defaultdict(list)
+        seen = {ROOT}
+        for start in inside:
+            at = start
+            while at not in seen:
+                seen.add(at)
+                self._below[locality.domains[at].parent].append(at)
+                at = locality.domains[at].parent
 
-    def parts(self) -> tuple[Part, ...]:
-        return self._within(ROOT, 0)
-
-    def _within(self, domain: int, depth: int) -> tuple[Part, ...]:
-        while not self._inside.get(domain) and len(self._below.get(domain, ())) == 1:
+    def within(self, domain: int, depth: int) -> tuple[Part, ...]:
+        while not self._inside.get(domain) and len(self._below[domain]) == 1:
             domain = self._below[domain][0]
         if depth >= _DEEPEST:
-            return tuple(self._all_in(domain))
+            domains = [domain]
+            for at in domains:  # grows while it is walked
+                domains += self._below[at]
+            units = [unit for at in domains for unit in self._inside.get(at, ())]
+            return tuple(sorted(units, key=lambda unit: unit.index))
         found: list[Part] = []
-        for one in sorted(self._below.get(domain, ()), key=self._order):
-            parts = self._within(one, depth + 1)
+        names = self._locality.domains
+        for one in sorted(self._below[domain], key=lambda at: (natural_order(names[at].name), at)):
+            parts = self.within(one, depth + 1)
             if len(parts) == 1:
                 found += parts
             else:
-                its = self._locality.domains[one]
+                its = names[one]
                 found.append(Frame(name=its.name, kind=domain_kind(its), parts=parts))
         return (*found, *self._inside.get(domain, ()))
-
-    def _all_in(self, domain: int) -> list[Unit]:
-        domains = [domain]
-        for at in domains:
-            domains += self._below.get(at, ())
-        found = [unit for at in domains for unit in self._inside.get(at, ())]
-        return sorted(found, key=lambda unit: unit.index)
-
-    def _order(self, domain: int) -> tuple[tuple[tuple[int, int, str], ...], int]:
-        return natural_order(self._locality.domains[domain].name), domain
 
 
 _TEXT: Final = 10.0

@@ -30,8 +30,6 @@ GPU_NVLINK_BYTES_PER_S = 450e9
 OVERSUBSCRIPTION = 2.0
 """Taken where a fabric does not tell what its uplinks carry."""
 _LONGEST: Final = 100
-
-
 _WHOLE: Final = frozenset(
     {
         FabricSource.SCONTROL,
@@ -190,7 +188,6 @@ def _given(question: PlaceQuestion, mesh: Mesh, locality: Locality) -> Iterator[
 
 
 def _assumed(question: PlaceQuestion, mesh: Mesh, locality: Locality) -> Iterator[str]:
-    """What nobody said, and what is taken."""
     if question.is_even:
         ranks, nodes = counted(mesh.ranks, "rank"), counted(len(question.nodes), "node")
         yield f"{ranks} on {nodes}: {question.ranks_per_node} each (--gpus-per-node)"

@@ -1,4 +1,4 @@
-"""In which order Slurm itself hands ranks to nodes, when nobody asks for another.
+"""What a placement is asked and answers, and in which order Slurm itself hands ranks to nodes.
 
 Up to 25.11 that is the order of slurmctld's table of nodes: by name, as strnatcmp.c compares. From
 26.05 on the default distribution follows the topology: nodes by the leaf switch, in the order of
@@ -22,9 +22,6 @@ from hpckit.fabric.topology import ClusterTopology, FabricSource
 from hpckit.placement.order_plan import Mesh, MeshAxis, Pattern
 from hpckit.slurm.values import SlurmVersion, TopologyKind
 from hpckit.spec.job import MeshAxis as AxisName
-
-# --- The mesh of a job becomes patterns of communication, axis by axis.
-
 
 _PATTERNS: Final = {
     AxisName.TENSOR: Pattern.RING,
@@ -123,37 +120,28 @@ def _ranks(topology: ClusterTopology) -> Mapping[str, int] | None:
         return None
     if topology.plugin is TopologyKind.FLAT:
         return {}
+    found: dict[str, int] = {}
     if topology.plugin is TopologyKind.BLOCK:
-        return _block_ranks(topology)
-    return _leaf_ranks(topology) if topology.plugin is TopologyKind.TREE else None
-
-
-def _leaf_ranks(topology: ClusterTopology) -> Mapping[str, int]:
+        blocks = (block for block in topology.blocks if not block.is_aggregated)
+        for rank, block in enumerate(blocks):
+            for node in block.nodes:
+                found.setdefault(node, rank)
+        return found
     leaves = [switch.name for switch in topology.switches if switch.level == 0]
     rank_of_leaf = {name: rank for rank, name in enumerate(leaves, start=1)}
-    found: dict[str, int] = {}
     for port in topology.ports:
-        rank = rank_of_leaf.get(port.switch)
-        if port.node is not None and rank is not None:
-            found[port.node] = min(rank, found.get(port.node, rank))
-    return found
-
-
-def _block_ranks(topology: ClusterTopology) -> Mapping[str, int]:
-    found: dict[str, int] = {}
-    blocks = (block for block in topology.blocks if not block.is_aggregated)
-    for rank, block in enumerate(blocks):
-        for node in block.nodes:
-            found.setdefault(node, rank)
-    return found
-
-
-# --- Which node carries which ranks, and what that is worth beside other orders.
+        rank_of_port = rank_of_leaf.get(port.switch)
+        if port.node is not None and rank_of_port is not None:
+            found[port.node] = min(rank_of_port, found.get(port.node, rank_of_port))
+    return found if topology.plugin is TopologyKind.TREE else None
 
 
 PLACEMENT_SCHEMA: Final = "hpckit.placement/1"
 
-
+TIME: Final = "step_comm_time_s"
+HOP_BYTES: Final = "hop_bytes"
+STRADDLING: Final = "straddling_groups"
+SPREAD: Final = "max_spread"
 STEP_TIME_WORDS: Final = "communication of a step"
 BYTES_X_HOPS: Final = "bytes × hops"
 ORDER_WORDS: Final[Mapping[str, str]] = {

@@ -17,14 +17,10 @@ from hpckit.placement.loads import Loads
 from hpckit.placement.order_plan import MeshAxis, Pattern
 from hpckit.placement.packing import Grid, packed_orders
 
-# --- Rank 0 on the first node of Slurm's list, where many programs look for it.
-#
-# JAX, TensorFlow and many scripts take the first host of SLURM_JOB_NODELIST for the place to meet,
-# whatever the order of ranks is. Around a ring every node can be the first, and a chain can be
-# turned
-# round, so this seldom costs anything. Pure Python: computed inside jobs too.
 
-
+# --- Rank 0 on the first node of Slurm's list: JAX, TensorFlow and many scripts take the first host
+# of SLURM_JOB_NODELIST for the place to meet, whatever the order of ranks is. Around a ring every
+# node can be the first, and a chain can be turned round, so this seldom costs anything.
 def turned(instance: Instance, grid: Grid, order: Sequence[int], first: int) -> list[int] | None:
     """The same order, turned so that node `first` is on position 0; None where that cannot be.
 
@@ -210,19 +206,20 @@ class Search:
         if same is not None:
             self._add(pool, same)
         least = self._best(list(pool.values())) if pool else None
-        if least is None or _is_worse(least, best):
+        if (
+            least is None
+            or least.time_s > best.time_s * (1 + _TOLERANCE)
+            or least.split > best.split
+        ):
             firsts = self._ranked(self._tried.values())[:_POLISHED]
-            for order in self._pinned_starts([best, *firsts], first):
-                self._add(pool, order)
+            for one in (best, *firsts):
+                self._add(pool, swapped(one.order, first))
+                for order in renumbered(self._instance, self._grid, one.order, first):
+                    self._add(pool, order)
             starts = [one.order for one in self._ranked(pool.values())[:_POLISHED]]
             for order in self._swaps(starts, kept=1):
                 self._add(pool, order)
         return self._found(list(pool.values()))
-
-    def _pinned_starts(self, tried: Sequence[_Tried], first: int) -> Iterator[list[int]]:
-        for one in tried:
-            yield swapped(one.order, first)
-            yield from renumbered(self._instance, self._grid, one.order, first)
 
     def _add(self, pool: dict[int, _Tried], order: Sequence[int]) -> None:
         one = self._try(order)
@@ -270,7 +267,7 @@ class Search:
     def _swaps(self, firsts: Sequence[list[int]], kept: int = 0) -> Iterator[list[int]]:
         """What swaps make of some orders, each with its part of the budget."""
         movable = len(self._instance.nodes) - self._instance.fixed
-        steps = _steps(movable)
+        steps = max(_LEAST_STEPS, min(_STEPS, _STEPS_BY_NODES // max(1, movable)))
         for order in firsts:
             search = _Swaps(Loads(self._instance, order), movable, kept)
             if not search.can_move:
@@ -279,18 +276,10 @@ class Search:
             yield search.best
 
 
-def _is_worse(one: _Tried, other: _Tried) -> bool:
-    return one.time_s > other.time_s * (1 + _TOLERANCE) or one.split > other.split
-
-
 def _least(tried: Sequence[_Tried], values: Sequence[float]) -> list[_Tried]:
     """Those whose value is the least, but for rounding."""
     most = min(values) * (1 + _TOLERANCE)
     return [one for one, value in zip(tried, values, strict=True) if value <= most]
-
-
-def _steps(nodes: int) -> int:
-    return max(_LEAST_STEPS, min(_STEPS, _STEPS_BY_NODES // max(1, nodes)))
 
 
 def _is_less(one: tuple[float, float], other: tuple[float, float]) -> bool:
@@ -318,7 +307,8 @@ class _Swaps:
         self.best_worth = loads.worth()
         is_mixed = len(set(self._leaf[:movable])) > 1 or not loads.instance.is_uniform
         has_traffic = any(axis.groups for axis in loads.instance.traffic)
-        self.can_move = loads.can_swap and has_traffic and movable > 2 and is_mixed  # noqa: PLR2004
+        by_edge = all(edges is not None for edges in loads.edges)
+        self.can_move = by_edge and has_traffic and movable > 2 and is_mixed  # noqa: PLR2004
 
     def run(self, steps: int) -> None:
         """Try so many swaps."""
@@ -341,7 +331,6 @@ class _Swaps:
                 current, stale = self._shaken(), 0
 
     def _shaken(self) -> tuple[float, float]:
-        """Go on near the best order."""
         if self._loads.order != self.best:
             self._loads = Loads(self._loads.instance, self.best)
         for _ in range(2 + self._random.randrange(3)):
@@ -351,7 +340,6 @@ class _Swaps:
         return self._loads.worth()
 
     def _pair(self) -> tuple[int, int] | None:
-        """Two positions whose nodes are not alike."""
         one = self._random.randrange(self._kept, self._movable)
         other = self._random.randrange(self._kept, self._movable)
         order, nic = self._loads.order, self._loads.instance.nic_s

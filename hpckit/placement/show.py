@@ -10,14 +10,17 @@ from hpckit.core.units import counted, short_bytes, short_time
 from hpckit.placement.order_plan import Mesh
 from hpckit.placement.request import (
     BYTES_X_HOPS,
+    HOP_BYTES,
     ORDER_WORDS,
+    SPREAD,
     STEP_TIME_WORDS,
+    TIME,
     Compared,
     Placement,
     spread_words,
 )
+from hpckit.placement.traffic import mesh_words
 
-TIME: Final = "step_comm_time_s"
 _TITLES: Final = ("here", *ORDER_WORDS.values(), "bound")
 _SHORT_TITLES: Final = ("here", "names", "Slurm", "random", "bound")
 _GAP: Final = "  "
@@ -30,34 +33,25 @@ def placement_lines(
 ) -> Iterator[Line]:
     """The whole screen in lines of at most `width` columns; `where` are the nodes in words."""
     nodes = counted(len(placement.orders.placed), "node")
-    sizes = " × ".join(f"{axis.name} {axis.size}" for axis in mesh.axes)
-    title = f"{nodes} {where} ({source}) · mesh {sizes}"
+    title = f"{nodes} {where} ({source}) · mesh {mesh_words(mesh)}"
     lines = wrapped(tuple(title.split()), width, first=" ", further=" ")
     yield from (Line(text=text, style=Style.TITLE) for text in lines)
     yield from _table(placement, width)
     yield Line(text=f" {placement.because}")
-    yield from _order(placement, width)
-    for words in placement.given:
-        yield from _said("given", words, width, Style.FAINT)
-    for words in placement.assumed:
-        yield from _said("assumed", words, width, Style.FAINT)
-    for words in placement.notes:
-        yield from _said("note", words, width, Style.NOTE)
-    for words in placement.advice:
-        yield from _said("would help", words, width, Style.PLAIN)
-
-
-def _said(head: str, words: str, width: int, style: Style) -> Iterator[Line]:
-    first = f" {head}: "
-    texts = wrapped(tuple(words.split()), width, first=first, further=" " * len(first))
-    yield from (Line(text=text, style=style) for text in texts)
-
-
-def _order(placement: Placement, width: int) -> Iterator[Line]:
-    """The first names of the order, so that it can be seen what kind of order it is."""
+    # The first names of the order, so that it can be seen what kind of order it is.
     order = placement.orders.placed
     shown = ", ".join(order[:_MOST_SHOWN]) + (", …" if len(order) > _MOST_SHOWN else "")
-    yield from _said("order", shown, width, Style.PLAIN)
+    for head, sentences, style in (
+        ("order", (shown,), Style.PLAIN),
+        ("given", placement.given, Style.FAINT),
+        ("assumed", placement.assumed, Style.FAINT),
+        ("note", placement.notes, Style.NOTE),
+        ("would help", placement.advice, Style.PLAIN),
+    ):
+        first = f" {head}: "
+        for words in sentences:
+            texts = wrapped(tuple(words.split()), width, first=first, further=" " * len(first))
+            yield from (Line(text=text, style=style) for text in texts)
 
 
 def _table(placement: Placement, width: int) -> Iterator[Line]:
@@ -81,8 +75,8 @@ def _rows(placement: Placement) -> Iterator[_Row]:
     for axis, found in placement.groups.items():
         if found.groups:
             yield f"{axis} groups split, of {found.groups}", _cells(found.straddling, str)
-    yield BYTES_X_HOPS, _cells(placement.objectives["hop_bytes"], short_bytes)
-    yield spread_words(placement.places), _cells(placement.objectives["max_spread"], str)
+    yield BYTES_X_HOPS, _cells(placement.objectives[HOP_BYTES], short_bytes)
+    yield spread_words(placement.places), _cells(placement.objectives[SPREAD], str)
     yield STEP_TIME_WORDS, _cells(placement.objectives[TIME], short_time)
     timed = {axis: one.time_s for axis, one in placement.groups.items() if one.time_s.random}
     if len(timed) > 1:

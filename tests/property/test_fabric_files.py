@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -31,72 +32,16 @@ from hpckit.fabric.topology import (
 from hpckit.slurm.values import TopologyKind
 
 NAME = "fabric"
+TOKENS = """
+SwitchName= Level= LinkSpeed= Nodes= Switches= BlockName= BlockSizes= BlockIndex= AggregatedBlock=
+BlockSize= a b c[1-3] c[3-1] c[ [] a,b 1 2,4 0 \\ # , switch.node block.node a.b.c n1 . {} [ { ] } "
+é 0x1 "schema": "NetworkNodes": "InstanceId": "i-1" "Instances": ["a","b"] "rackId": "clusterUUID":
+"resourceStatus": "name": "physicalHost": "/a/b/c" "PrivateDnsName": "items": null
+"hpckit.fabric/1" 5e797fc6-0f46-421a-8724-0e102c0f7230
+"""
+BLANKS = (" ", " ", "\n", "\n", "\r", "\ufeff", "\u2028", "\x1c", "\x00", "9" * 30, "- topology: ")
 WORDS = st.sampled_from(
-    [
-        *(
-            "SwitchName=",
-            "Level=",
-            "LinkSpeed=",
-            "Nodes=",
-            "Switches=",
-            "BlockName=",
-            "BlockSizes=",
-        ),
-        *(
-            "AggregatedBlock=",
-            "BlockIndex=",
-            "BlockSize=",
-            "a",
-            "b",
-            "c[1-3]",
-            "c[3-1]",
-            "c[",
-            "[]",
-        ),
-        *(
-            "a,b",
-            "1",
-            "2,4",
-            "0",
-            "9" * 30,
-            " ",
-            " ",
-            "\n",
-            "\n",
-            "\\",
-            "#",
-            '"',
-            ",",
-            "switch.node",
-        ),
-        *(
-            "block.node",
-            "a.b.c",
-            "n1",
-            ".",
-            "- topology: ",
-            "  tree:\n",
-            "{}",
-            "[",
-            "{",
-            '"schema":',
-        ),
-        *('"NetworkNodes":', '"InstanceId":', '"i-1"', '"Instances":', '["a","b"]', '"rackId":'),
-        *('"clusterUUID":', '"resourceStatus":', '"physicalHost":', '"/a/b/c"', '"name":', "null"),
-        *('"PrivateDnsName":', '"items":', "h1: ", "0x1", "5e797fc6-0f46-421a-8724-0e102c0f7230"),
-        *(
-            '"hpckit.fabric/1"',
-            '"source": "aws"',
-            "\r",
-            "\ufeff",
-            "é",
-            "\u2028",
-            "\x1c",
-            "\x00",
-            "]",
-            "}",
-        ),
-    ]
+    [*TOKENS.split(), *BLANKS, "  tree:\n", '"source": "aws"', "h1: "],
 )
 TEXTS = st.text(max_size=60) | st.lists(WORDS, max_size=20).map("".join)
 NAMES = st.text(min_size=1, max_size=6)
@@ -114,6 +59,28 @@ def with_switches(topology: ClusterTopology) -> ClusterTopology:
     return replace(topology, switches=(*topology.switches, *more))
 
 
+def few(values: st.SearchStrategy[Any], **more: Any) -> st.SearchStrategy[tuple[Any, ...]]:
+    """None, one or two of them."""
+    return st.lists(values, max_size=2, **more).map(tuple)
+
+
+def words(*names: str) -> dict[str, st.SearchStrategy[str | None]]:
+    """Fields that are a name or not told."""
+    return dict.fromkeys(names, MAYBE)
+
+
+def by_name(part: Switch | Block) -> str:
+    """What is there once."""
+    return part.name
+
+
+SWITCHES = st.builds(
+    Switch,
+    name=NAMES,
+    level=st.none() | st.integers(0, HIGHEST_LEVEL),
+    ports=NUMBERS,
+    **words("guid", "description", "link_speed"),
+)
 CABLES = st.builds(
     Cable,
     lower_port=NUMBERS,
@@ -122,70 +89,42 @@ CABLES = st.builds(
     bytes_per_s=RATES,
     is_active=st.booleans(),
 )
+LINKS = st.builds(SwitchLink, lower=NAMES, upper=NAMES, cables=st.none() | few(CABLES)).filter(
+    lambda link: link.cables is not None or link.lower < link.upper
+)
+PORTS = st.builds(
+    HostPort,
+    switch=NAMES,
+    switch_port=NUMBERS,
+    bytes_per_s=RATES,
+    kind=st.sampled_from(EndKind),
+    **words("node", "nic", "guid", "description", "speed"),
+)
+BLOCKS = st.builds(
+    Block,
+    name=NAMES,
+    nodes=few(NAMES, unique=True),
+    index=NUMBERS,
+    size=NUMBERS,
+    domain=MAYBE,
+    is_aggregated=st.booleans(),
+)
+RAILS = st.builds(Rail, index=st.integers(0, 9), switches=st.just(("a",)), nics=st.just(("b",)))
 TOPOLOGIES = st.builds(
     ClusterTopology,
     source=st.sampled_from(FabricSource),
     name=MAYBE,
     plugin=st.none() | st.sampled_from(TopologyKind),
     is_default=st.booleans(),
-    switches=st.lists(
-        st.builds(
-            Switch,
-            name=NAMES,
-            level=st.none() | st.integers(0, HIGHEST_LEVEL),
-            guid=MAYBE,
-            description=MAYBE,
-            ports=NUMBERS,
-            link_speed=MAYBE,
-        ),
-        max_size=2,
-        unique_by=lambda switch: switch.name,
-    ).map(tuple),
-    links=st.lists(
-        st.builds(
-            SwitchLink,
-            lower=NAMES,
-            upper=NAMES,
-            cables=st.none() | st.lists(CABLES, max_size=2).map(tuple),
-        ).filter(lambda link: link.cables is not None or link.lower < link.upper),
-        max_size=2,
-    ).map(tuple),
-    ports=st.lists(
-        st.builds(
-            HostPort,
-            node=MAYBE,
-            switch=NAMES,
-            switch_port=NUMBERS,
-            nic=MAYBE,
-            guid=MAYBE,
-            description=MAYBE,
-            speed=MAYBE,
-            bytes_per_s=RATES,
-            kind=st.sampled_from(EndKind),
-        ),
-        max_size=2,
-    ).map(tuple),
-    blocks=st.lists(
-        st.builds(
-            Block,
-            name=NAMES,
-            nodes=st.lists(NAMES, max_size=2, unique=True).map(tuple),
-            index=NUMBERS,
-            size=NUMBERS,
-            domain=MAYBE,
-            is_aggregated=st.booleans(),
-        ),
-        max_size=2,
-        unique_by=lambda block: block.name,
-    ).map(tuple),
-    block_sizes=st.lists(st.integers(1, 99), max_size=2).map(tuple),
-    rails=st.lists(
-        st.builds(Rail, index=st.integers(0, 9), switches=st.just(("a",)), nics=st.just(("b",))),
-        max_size=2,
-    ).map(tuple),
+    switches=few(SWITCHES, unique_by=by_name),
+    links=few(LINKS),
+    ports=few(PORTS),
+    blocks=few(BLOCKS, unique_by=by_name),
+    block_sizes=few(st.integers(1, 99)),
+    rails=few(RAILS),
     planes=st.just(()) | st.just((("a", "b"), ("c",))),
-    partitions=st.lists(NAMES, max_size=2).map(tuple),
-    unplaced=st.lists(NAMES, max_size=2, unique=True).map(tuple),
+    partitions=few(NAMES),
+    unplaced=few(NAMES, unique=True),
 ).map(with_switches)
 
 

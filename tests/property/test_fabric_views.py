@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from hpckit.core.hostlist import expand_hosts
 from hpckit.core.text import columns
+from hpckit.fabric.branches import Branch, branches
 from hpckit.fabric.domain_names import short_names
-from hpckit.fabric.domains import Branch, branches
 from hpckit.fabric.locality import ROOT, Domain, Locality
 from hpckit.fabric.picture import fabric_svg
 from hpckit.fabric.show import fabric_lines

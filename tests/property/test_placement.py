@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from hpckit.fabric.domains import locality_of
 from hpckit.fabric.locality import Domain
 from hpckit.fabric.slurm_files import parse_topology_conf
-from hpckit.placement.compare import SPREAD, STRADDLING, TIME, place
-from hpckit.placement.order import PlacementRequest, order_of
+from hpckit.placement.compare import place
+from hpckit.placement.order import PlacementRequest
 from hpckit.placement.order_plan import Pattern
+from hpckit.placement.request import SPREAD, TIME
 from tests.corpus import corpus_file
 from tests.fakes.fabrics import mesh, request, tree
 from tests.sizes import costly
@@ -146,26 +147,6 @@ def test_nodes_that_nobody_knows_come_last(wanted: PlacementRequest, count: int)
     found = place(replace(wanted, locality=replace(wanted.locality, domain_of=known)))
     assert set(found.orders.placed[-len(lost) :]) == set(lost)
     assert any(lost[0] in note for note in found.notes)
-
-
-def test_what_got_worse_is_said() -> None:
-    """Where another order has fewer groups split, a note says so and gives both times."""
-    locality = tree([[3, 3, 3, 3]], seed=None)
-    wanted = mesh(("data", 2, Pattern.RING, 1.0), ("pipeline", 6, Pattern.RING, 1e9))
-    found = place(request(locality, wanted))
-    assert found.groups["data"].straddling.placed > found.groups["data"].straddling.hostname
-    assert any("data groups split" in note and " ms" in note for note in found.notes)
-    assert found.objectives[STRADDLING].placed > 0
-
-
-@FEW
-@given(_any_mesh())
-def test_rank_0_stays_on_the_first_node(wanted: PlacementRequest) -> None:
-    """A job's order begins with the node where programs look for rank 0, and is a permutation."""
-    first = min(wanted.nodes)
-    order = order_of(replace(wanted, first=first))
-    assert order[0] == first
-    assert sorted(order) == sorted(wanted.nodes)
 
 
 @FEW

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.placement.compare import TIME, place
+from hpckit.placement.compare import place
 from hpckit.placement.instance import LEVEL_LATENCY_S, NET_LATENCY_S
 from hpckit.placement.order_plan import Mesh, MeshAxis, Pattern
+from hpckit.placement.request import TIME
 from tests import sizes
 from tests.fakes.fabrics import NIC_BYTES_PER_S, mesh, request, tree
 

@@ -22,39 +22,14 @@ from hpckit.slurm.values import JobId, JobRecord, JobState, NodeGroup, Partition
 
 Parser = Callable[[str], tuple[JobRecord, ...]]
 PARSERS: list[Parser] = [parse_squeue, parse_sacct, parse_scontrol_job]
-CLUSTER_PARSERS: list[Callable[[str], object]] = [
-    parse_sinfo,
-    parse_scontrol_config,
-]
+CLUSTER_PARSERS: list[Callable[[str], object]] = [parse_sinfo, parse_scontrol_config]
 SLURM_STATES = [s for s in JobState if s not in (JobState.UNKNOWN, JobState.NOT_SUBMITTED)]
 PIECES = [
-    SEPARATOR,
-    "\n",
-    "4242",
-    "_[1-9:2%3]",
-    "_[",
-    "+1",
-    "RUNNING",
-    "CANCELLED by 1",
-    "0:0",
-    "N/A",
-    "2026-11-21T06:49:14",
-    "9999-99-99T99:99:99",
-    "JobId=7 JobName=",
-    "JobId=7 ArrayJobId=",
-    " QOS=q JobState=FAILED Reason=None",
-    " ExitCode=0:9",
-    " StartTime=Unknown",
-    " EndTime=None",
-    " NodeList=n1",
-    " Command=",
-    "CLUSTER: a",
-    "Configuration data as of ",
-    "\nMaxArraySize = ",
-    "\nSLURM_VERSION = ",
-    "24.11",
-    "main*\x1fup\x1f",
-    "1-00:00:00\x1f4\x1f64+\x1f1000\x1f",
+    *(SEPARATOR, "\n", "4242", "_[1-9:2%3]", "_[", "+1", "RUNNING", "CANCELLED by 1", "0:0", "N/A"),
+    *("2026-11-21T06:49:14", "9999-99-99T99:99:99", "JobId=7 JobName=", "JobId=7 ArrayJobId="),
+    *(" QOS=q JobState=FAILED Reason=None", " ExitCode=0:9", " StartTime=Unknown", " EndTime=None"),
+    *(" NodeList=n1", " Command=", "CLUSTER: a", "Configuration data as of ", "\nMaxArraySize = "),
+    *("\nSLURM_VERSION = ", "24.11", "main*\x1fup\x1f", "1-00:00:00\x1f4\x1f64+\x1f1000\x1f"),
     "gpu:a100:8(S:0,1),gpu\x1f",
 ]
 texts = st.text() | st.lists(st.sampled_from(PIECES) | st.text(max_size=3)).map("".join)

@@ -255,15 +255,10 @@ def test_gpus_in_runs() -> None:
         held(3, 2)
 
 
-@pytest.mark.parametrize("ranks", [0, -1])
-def test_no_ranks_are_refused(ranks: int) -> None:
-    """A node has one rank or more."""
-    with pytest.raises(PlanError, match="1 or more"):
-        bind_ranks(dgx_h100(), ranks)
-
-
 def test_cpus_of_another_machine_are_refused() -> None:
-    """Allowed CPUs that the node does not have are those of another."""
+    """Allowed CPUs that the node does not have are those of another; a node has a rank or more."""
+    with pytest.raises(PlanError, match="1 or more"):
+        bind_ranks(dgx_h100(), 0)
     with pytest.raises(PlanError, match="CPUs 64-65 allowed"):
         bind_ranks(node(1, 4), 1, allowed=(64, 65))
 
@@ -309,14 +304,7 @@ def test_nics_without_gpus_are_by_numa_node() -> None:
     """Ranks without GPUs have the NIC beside their CPUs, and share it."""
     plain = node(2, 4)
     own = tuple(
-        Nic(
-            index=at,
-            name=f"hsi{at}",
-            kind=NicKind.SLINGSHOT,
-            numa_index=1 - at,
-            role=NicRole.COMPUTE,
-        )
-        for at in range(2)
+        Nic(index=at, name=f"hsi{at}", numa_index=1 - at, role=NicRole.COMPUTE) for at in range(2)
     )
     binding = bind_ranks(replace(plain, nics=own), 4)
     assert nics(binding) == ["hsi1", "hsi1", "hsi0", "hsi0"]

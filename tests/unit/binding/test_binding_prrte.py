@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-import pytest
-
 from hpckit.binding.bind import bind_ranks
 from hpckit.core.index_list import expand_indices, index_list
 from hpckit.node.capture.snapshot import inspect_capture
@@ -76,21 +74,6 @@ def test_two_ranks_a_gpu() -> None:
     assert [one.cores[0] - 7 for one in mine[second]] == [one.cores[0] for one in its[second]]
     for one, other in zip(mine[first], its[second], strict=True):
         assert set(other.cores) <= set(one.cores)
-
-
-@pytest.mark.parametrize(("case", "ranks", "turn"), [
-    ("gpu-interleave", 4, (0, 2, 1, 3)),
-    ("gpu-shared", 8, (0, 2, 4, 6, 1, 3, 5, 7)),
-])  # fmt: skip
-def test_orders_that_are_not_asked_for_here(case: str, ranks: int, turn: tuple[int, ...]) -> None:
-    """PRRTE's round robins over packages and over GPUs are the binding here, ranks reordered.
-
-    Rank r has GPU r here, as frameworks take it from LOCAL_RANK, and ranks of one GPU are
-    neighbours; so of `interleave` and of `shared` only the devices of the reordered ranks agree.
-    """
-    mine, its = ours(ranks), theirs(case)
-    assert [mine[at].gpus for at in turn] == [one.gpus for one in its]
-    assert [one.gpus for one in mine] != [one.gpus for one in its]
 
 
 def test_two_gpus_a_rank() -> None:

@@ -67,14 +67,10 @@ def test_few_leaves_have_a_box_each_with_their_nodes() -> None:
 
 
 def test_many_leaves_that_are_alike_share_a_box() -> None:
-    """Ten thousand nodes are three boxes."""
+    """Ten thousand nodes are three boxes; of unlike leaves the rest are counted."""
     words = _words(SHAPES["10240"])
     assert len(words) == 3
     assert words[2].startswith("320 blocks leaf[0-319] 32 below each, 32 nodes each")
-
-
-def test_unlike_leaves_end_in_a_count() -> None:
-    """What is left out is counted."""
     words = _words(SHAPES["unlike"])
     assert len(words) <= 61
     assert any(re.match(r"… and \d+ more blocks", text) for text in words)
@@ -89,12 +85,6 @@ def test_wires_tell_what_is_not_known() -> None:
     )
 
 
-def test_nothing_known_is_still_a_picture() -> None:
-    """A network without nodes says so."""
-    root = _root(Locality(domains=(), domain_of={}, nic_bytes_per_s={}))
-    assert "no compute node has a name" in [text.text for text in root.iter(f"{SVG}text")]
-
-
 def test_markup_in_a_name_is_text() -> None:
     """A switch that is called like an element is drawn as its name."""
     name = '</text><script href="x">'
@@ -104,3 +94,5 @@ def test_markup_in_a_name_is_text() -> None:
     root = _root(locality)
     assert not list(root.iter(f"{SVG}script"))
     assert boxes(root, "domain")[0].words().startswith(name)
+    empty = _root(Locality(domains=(), domain_of={}, nic_bytes_per_s={}))
+    assert "no compute node has a name" in [text.text for text in empty.iter(f"{SVG}text")]

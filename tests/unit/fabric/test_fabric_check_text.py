@@ -12,7 +12,7 @@ from hpckit.fabric.rails import with_rails
 from hpckit.fabric.rules import fabric_findings
 from hpckit.fabric.show import fabric_check_lines
 from hpckit.fabric.slurm_files import parse_topology_conf
-from hpckit.fabric.unchecked import not_checked
+from hpckit.fabric.topology import not_checked
 from tests.ib_fabrics import leaf, two_tier
 
 

@@ -11,12 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.core.errors import ParseError
+from hpckit.core.errors import ParseError, SchedulerUnreachable
 from hpckit.core.fields import to_tree
-from hpckit.fabric.file import fabric_text, parse_fabric
+from hpckit.core.hostlist import expand_hosts
+from hpckit.fabric.file import fabric_of_slurm, fabric_text, parse_fabric, read_fabric
+from hpckit.fabric.slurm_files import parse_topology_conf
 from hpckit.fabric.topology import FABRIC_SCHEMA, FabricSource, nvlink_domain
 from hpckit.node.topology import TOPOLOGY_SCHEMA, Gpu, GpuFabric, Host, NodeTopology, Source
 from tests.corpus import corpus_file, corpus_files
+from tests.fakes.cluster_probe import FakeClusterProbe
 from tests.fakes.fabric_scenes import FABRICS
 from tests.fakes.fabric_values import blocks
 from tests.fakes.slurm_records import RECORDS
@@ -58,13 +61,6 @@ def test_public_files(path: Path) -> None:
     assert found.nodes
 
 
-def test_the_fabric_of_ibnetdiscover() -> None:
-    """It is read by the parser of that tool."""
-    path = corpus_file("ib-fabric/topograph-dgx-8racks-4rail-ndr.ibnetdiscover.out")
-    (found,) = parse_fabric(path.read_text(), path.name)
-    assert found.source is FabricSource.IBNETDISCOVER
-
-
 def snapshot(name: str | None, domain: str | None, gpus: int = 4) -> str:
     """What `hpckit inspect --json` prints of a node whose GPUs are in an NVLink domain."""
     fabric = GpuFabric(state="COMPLETED", cluster_uuid=domain, clique_id=1) if domain else None
@@ -78,12 +74,8 @@ def snapshot(name: str | None, domain: str | None, gpus: int = 4) -> str:
 
 def test_snapshots_of_nodes_tell_nvlink_domains() -> None:
     """One a line, in a list, or alone; a node whose GPUs name no domain is in none."""
-    given = [
-        snapshot("t1", UUID),
-        snapshot("t2", "other"),
-        snapshot("t3", UUID),
-        snapshot("n", None),
-    ]
+    given = [snapshot("t1", UUID), snapshot("t2", "other"), snapshot("t3", UUID)]
+    given.append(snapshot("n", None))
     (found,) = parse_fabric("\n".join(given), "nodes.json")
     assert found.source is FabricSource.INSPECT
     assert blocks(found) == {f"{UUID}.1": ["t1", "t3"], "other.1": ["t2"]}
@@ -99,11 +91,6 @@ def test_a_snapshot_without_a_domain_is_told() -> None:
     given = [snapshot("t1", UUID), snapshot("n1", None), snapshot("n2", zeros)]
     (found,) = parse_fabric("\n".join(given), "nodes.json")
     assert (found.nodes, found.unplaced) == (("t1",), ("n1", "n2"))
-
-
-def test_what_is_unplaced_is_read_again() -> None:
-    """From hpckit's own document."""
-    (found,) = parse_fabric(snapshot("t1", UUID) + snapshot("n1", None), "nodes.json")
     text = json.dumps({"schema": FABRIC_SCHEMA, "hpckit": "1", **to_tree(found)})
     assert parse_fabric(text, "again.json") == (found,)
 
@@ -120,12 +107,12 @@ def test_the_domain_of_most_gpus_is_the_nodes() -> None:
     assert nvlink_domain(dataclasses.replace(node, gpus=(unnamed,))) is None
 
 
-FABRIC = json.dumps({"schema": FABRIC_SCHEMA, **to_tree(FABRICS["two levels"])})
-
-
 def changed(**words: object) -> str:
     """The document of a tree of two levels, with other words."""
     return json.dumps({"schema": FABRIC_SCHEMA, **to_tree(FABRICS["two levels"]), **words})
+
+
+FABRIC = changed()
 
 
 def links(*pairs: tuple[str, str]) -> str:
@@ -252,3 +239,36 @@ def test_the_files_of_another_tool_are_named() -> None:
     assert "the command ibnetdiscover prints" in str(caught.value)
     assert "'Switch 8 \"Switch1\"'" in str(caught.value)
     assert "ibsim" in str(caught.value)
+
+
+HEADS = """\
+SwitchName=l1 Nodes=gpu[1-8]
+SwitchName=l2 Nodes=gpu[9-16],head1,gw[1-2]
+SwitchName=io Nodes=login1
+SwitchName=top Switches=l[1-2]
+"""
+
+
+def test_every_node_that_slurm_lists_computes() -> None:
+    """Whatever its name is."""
+    (found,) = read_fabric(HEADS.encode(), "topology.conf")
+    assert set(found.nodes) == {*expand_hosts("gpu[1-16]"), "head1", "gw1", "gw2", "login1"}
+
+
+def test_every_instance_that_a_cloud_lists_computes() -> None:
+    """Whatever its name is."""
+    names = [*expand_hosts("gpu[1-14]"), "head-1", "login-1"]
+    hosts = [
+        {"InstanceId": name, "NetworkNodes": ["t", f"l{at % 2}"]} for at, name in enumerate(names)
+    ]
+    (found,) = read_fabric(json.dumps({"Instances": hosts}).encode(), "aws.json")
+    assert set(found.nodes) == set(names)
+
+
+def test_slurm_and_a_file_of_the_same_are_one_fabric() -> None:
+    """With what is worked out of it too: here two parts that nothing joins."""
+    (of_file,) = read_fabric(HEADS.encode(), "topology.conf")
+    topologies = (parse_topology_conf(HEADS, "topology.conf"),)
+    probe = FakeClusterProbe(SchedulerUnreachable("not asked"), topologies=topologies)
+    assert fabric_of_slurm(probe) == (of_file,)
+    assert of_file.planes == (("l1", "l2", "top"), ("io",))

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from hpckit.fabric.rules import fabric_findings
 from tests.ib_fabrics import (
     MadeFabric,
     Wire,
@@ -39,11 +38,6 @@ def made(request: pytest.FixtureRequest) -> MadeFabric:
     return MAKERS[request.param]()
 
 
-def found(made: MadeFabric) -> list[tuple[str, str]]:
-    """The rule and subject of each finding."""
-    return [(one.rule, one.subject) for one in fabric_findings(made.topology())]
-
-
 def slowed(wire: Wire) -> Wire:
     """The same cable at half its rate."""
     return dataclasses.replace(wire, speed=f"2x{wire.speed[2:]}")
@@ -51,28 +45,20 @@ def slowed(wire: Wire) -> Wire:
 
 def test_what_is_so_by_design_is_no_finding(made: MadeFabric) -> None:
     """Fewer cables of a kind of leaf, slower NICs of one name, slower cables of one island."""
-    assert found(made) == []
+    assert made.found() == []
 
 
-def test_a_missing_cable_of_a_compute_leaf_is_told(made: MadeFabric) -> None:
-    """It is one leaf among many alike."""
+def test_a_defect_beside_them_is_told(made: MadeFabric) -> None:
+    """A cable that is away or slow, of one leaf among many alike; a slow NIC beside its like."""
     wire = made.wires.pop(0)
-    assert found(made) == [("cables-missing", f"{wire.lower}–{wire.upper}")]
-
-
-def test_a_slow_cable_of_a_compute_leaf_is_told(made: MadeFabric) -> None:
-    """It is one cable among many alike."""
-    made.wires[0] = wire = slowed(made.wires[0])
-    rule, subject = found(made)[0]
+    assert made.found() == [("cables-missing", f"{wire.lower}–{wire.upper}")]
+    made.wires.insert(0, slowed(wire))
+    ((rule, subject),) = made.found()
     assert (rule, subject.partition(" ")[0]) == ("link-slow", f"{wire.lower}–{wire.upper}")
-    assert len(found(made)) == 1
-
-
-def test_a_slow_nic_is_told(made: MadeFabric) -> None:
-    """Beside those of its name."""
+    made.wires[0] = wire
     hca = made.hang("n02-c02", "mlx5_0")
     made.change(lambda one: one == hca, speed="4xEDR")
-    assert found(made) == [("link-slow", "n02-c02 mlx5_0")]
+    assert made.found() == [("link-slow", "n02-c02 mlx5_0")]
 
 
 def test_a_slow_storage_nic_is_told() -> None:
@@ -80,7 +66,7 @@ def test_a_slow_storage_nic_is_told() -> None:
     made = with_storage()
     hca = made.hang("n02-c02", "mlx5_4")
     made.change(lambda one: one == hca, speed="4xEDR")
-    (one,) = fabric_findings(made.topology())
+    one = made.only()
     assert (one.rule, one.subject) == ("link-slow", "n02-c02 mlx5_4")
     assert "slower than 200 Gb/s, which 31 of 32" in one.because
 
@@ -92,9 +78,9 @@ def test_a_missing_cable_of_a_storage_leaf_is_told(leaves: int) -> None:
     two = two_tier(cables=4)  # so that what is by design is half of what compute leaves have
     made.wires = [*two.wires, *(one for one in made.wires if one.lower.startswith("storage"))]
     made.wires = renumbered(made)
-    assert found(made) == []
+    assert made.found() == []
     made.wires.pop()
-    (one,) = fabric_findings(made.topology())
+    one = made.only()
     assert (one.rule, one.subject) == ("cables-missing", f"storage-0{leaves}–spine-04")
     assert "1 of 2" in one.because
 
@@ -113,7 +99,7 @@ def test_a_slow_cable_of_an_island_is_told() -> None:
     made = with_island()
     at = next(at for at, one in enumerate(made.wires) if one.lower == leaf(2, 3))
     made.wires[at] = slowed(made.wires[at])
-    (one,) = fabric_findings(made.topology())
+    one = made.only()
     assert one.rule == "link-slow"
     assert one.subject.startswith(leaf(2, 3))
     assert "slower than 200 Gb/s" in one.because
@@ -128,9 +114,9 @@ def test_storage_nics_by_turns_are_not_misplaced(racks: int, leaves: int) -> Non
         made.leaf_below_spines(f"storage-{at}", 1)
     for at, node in enumerate(dict.fromkeys(one.node for one in made.hcas)):
         made.host(node, "mlx5_4", f"storage-{at % leaves}")
-    assert found(made) == []
+    assert made.found() == []
     made.exchange(made.hang("n01-c02", "mlx5_0"), made.hang("n02-c05", "mlx5_0"))
-    assert found(made) == [("rails-swapped", "n01-c02,n02-c05")]
+    assert made.found() == [("rails-swapped", "n01-c02,n02-c05")]
 
 
 @pytest.mark.parametrize("leaves", [2, 3])
@@ -138,7 +124,7 @@ def test_an_absent_leaf_is_told_beside_leaves_for_storage(leaves: int) -> None:
     """They are no groups that lack its rail."""
     made = with_storage(leaves)
     made.without_switch(leaf(2, 1))
-    (one,) = fabric_findings(made.topology())
+    one = made.only()
     assert (one.rule, one.subject) == ("leaf-absent", leaf(2, 1))
     assert one.because.startswith("4 groups of nodes have leaves for 4 rails")
     assert "(15 of 16 are)" in one.because
@@ -149,7 +135,7 @@ def test_one_leaf_of_its_rail_that_lacks_a_cable_is_told() -> None:
     """In one rack no other leaf carries the same rail, and its like are the other rails."""
     made = two_tier(racks=1)
     wire = made.wires.pop(0)
-    assert found(made) == [("cables-missing", f"{wire.lower}–{wire.upper}")]
+    assert made.found() == [("cables-missing", f"{wire.lower}–{wire.upper}")]
 
 
 def test_a_leaf_of_storage_servers_is_not_empty() -> None:
@@ -158,7 +144,7 @@ def test_a_leaf_of_storage_servers_is_not_empty() -> None:
     made.leaf_below_spines("storage-01", 1)
     for at in range(4):
         made.host(f"oss{at}", "mlx5_0", "storage-01")
-    assert [rule for rule, _ in found(made)] == ["host-not-compute"]
+    assert [rule for rule, _ in made.found()] == ["host-not-compute"]
 
 
 def test_an_empty_leaf_is_told_though_a_manager_hangs_on_it() -> None:
@@ -166,18 +152,18 @@ def test_an_empty_leaf_is_told_though_a_manager_hangs_on_it() -> None:
     made = two_tier()
     made.hcas = [one for one in made.hcas if one.switch != leaf(2, 1)]
     made.host("ufm", "mlx5_0", leaf(2, 1))
-    assert ("leaf-empty", leaf(2, 1)) in found(made)
+    assert ("leaf-empty", leaf(2, 1)) in made.found()
 
 
 def test_an_absent_spine_is_told_beside_a_pod_of_another_kind() -> None:
     """The other pods of GPU nodes have a cable more for each leaf; that of CPU nodes has not."""
     made = with_cpu_pod(4)
     made.without_switch("spine-1-1")
-    assert [rule for rule, _ in found(made)] == ["uplinks-fewer"]
+    assert [rule for rule, _ in made.found()] == ["uplinks-fewer"]
 
 
 def test_a_pod_of_another_kind_may_have_fewer_spines() -> None:
     """It is compared with none."""
     made = with_cpu_pod(4)
     made.without_switch("spine-4-1")
-    assert found(made) == []
+    assert made.found() == []

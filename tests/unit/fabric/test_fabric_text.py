@@ -146,10 +146,6 @@ def test_commands_that_cannot_be_copied_are_not_shown() -> None:
     topology = _conf(4, 2, 2)
     assert not any("hpckit " in text for text in _texts(topology, file="a\x1bb"))
     assert "next  hpckit fabric check 'my file'" in _texts(topology, file="my file")
-
-
-def test_a_network_without_nodes_says_so() -> None:
-    """No tree is told of it."""
     assert "no compute node has a name" in _texts(ClusterTopology(source=FabricSource.AWS))
 
 

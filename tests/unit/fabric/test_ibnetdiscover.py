@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hpckit.core.errors import ParseError
-from hpckit.fabric.ibnetdiscover import parse_ibnetdiscover
+from hpckit.fabric.ibnetdiscover import described, link_bytes_per_s, parse_ibnetdiscover
 from hpckit.fabric.topology import ClusterTopology, EndKind, HostPort
 from tests.fakes.slurm_records import record_text
 from tests.ib_fabrics import leaf, three_tier, two_tier
@@ -66,12 +66,8 @@ def test_ends_are_told_by_their_descriptions() -> None:
     fabric = record("synthetic-two-rails")
     assert (port(fabric, "leaf-1", 2).node, port(fabric, "leaf-1", 2).nic) == ("n2", "HCA-1")
     kinds = [port(fabric, "leaf-1", at).kind for at in (1, 3, 4, 65)]
-    assert kinds == [
-        EndKind.COMPUTE,
-        EndKind.ANONYMOUS,
-        EndKind.OTHER,
-        EndKind.AGGREGATION,
-    ]
+    wanted = [EndKind.COMPUTE, EndKind.ANONYMOUS, EndKind.OTHER, EndKind.AGGREGATION]
+    assert kinds == wanted
     assert port(fabric, "leaf-1", 4).description == "gateway 1 to the west"
     assert fabric.nodes == ("n1", "n2")
 
@@ -190,3 +186,41 @@ def test_leaves_that_are_cabled_to_each_other_are_all_leaves() -> None:
     for at in range(3):
         made.wire(leaf(0, at), leaf(0, at + 1))
     assert {switch.level for switch in made.topology().switches} == {0}
+
+
+def test_a_rate_is_lanes_times_what_a_lane_carries() -> None:
+    """Its encoding is taken off."""
+    known = "4xSDR=8 4xDDR=16 4xQDR=32 4xFDR10=40 4xEDR=100 2xHDR=100 4xHDR=200 4xNDR=400 4xXDR=800"
+    for words in f"{known} 1xNDR=100 12xQDR=96".split():
+        speed, _, gbit_per_s = words.partition("=")
+        assert link_bytes_per_s(speed) == int(gbit_per_s) * 1e9 / 8, speed
+    # 64 of 66 bits of 14.0625 GT/s a lane.
+    assert link_bytes_per_s("4xFDR") == pytest.approx(54.5454e9 / 8, rel=1e-4)
+
+
+@pytest.mark.parametrize("speed", [None, "", "4x???", "??NDR", "4xZDR", "0xNDR", "NDR", "4xndr"])
+def test_a_rate_of_unknown_words_is_not_guessed(speed: str | None) -> None:
+    """None is not known."""
+    assert link_bytes_per_s(speed) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "node", "nic"),
+    [
+        ("n01 mlx5_0", EndKind.COMPUTE, "n01", "mlx5_0"),
+        ("n01 HCA-1", EndKind.COMPUTE, "n01", "HCA-1"),
+        ("n01.site.org hfi1_0", EndKind.COMPUTE, "n01.site.org", "hfi1_0"),
+        ("localhost HCA-3", EndKind.COMPUTE, "localhost", "HCA-3"),
+        ("n01", EndKind.COMPUTE, "n01", None),
+        ("MT4129 ConnectX7   Mellanox Technologies", EndKind.ANONYMOUS, None, None),
+        ("MT25408 ConnectX Mellanox Technologies", EndKind.ANONYMOUS, None, None),
+        ("ConnectX-6 HCA", EndKind.ANONYMOUS, None, None),
+        ("", EndKind.ANONYMOUS, None, None),
+        ("Mellanox Technologies Aggregation Node", EndKind.AGGREGATION, None, None),
+        ("the west wing's storage", EndKind.OTHER, None, None),
+        ("MF0;gateway:MGA100/U1", EndKind.OTHER, None, None),
+    ],
+)
+def test_whose_a_port_is(words: str, kind: EndKind, node: str | None, nic: str | None) -> None:
+    """A description names a node, or is of the maker, or is something else."""
+    assert described(words) == (kind, node, nic)

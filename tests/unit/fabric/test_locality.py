@@ -56,7 +56,7 @@ def heights(locality: Locality) -> Counter[int]:
 
 
 def test_a_tree_of_leaves() -> None:
-    """A leaf is a domain, and so is what joins leaves."""
+    """A leaf is a domain, and so is what joins leaves; blocks alone are, and no node of none."""
     found = locality_of(
         tree({"a": "s", "b": "s", "s": "t", "c": "t"}, {"a": ["n1"], "b": ["n2"], "c": ["n3"]})
     )
@@ -64,10 +64,6 @@ def test_a_tree_of_leaves() -> None:
     assert [len(found.path(node)) for node in ("n1", "n2", "n3")] == [3, 3, 2]
     assert found.path("n1")[1:] == found.path("n2")[1:]
     assert found.path("n1")[-1] == found.path("n3")[-1]
-
-
-def test_blocks_alone() -> None:
-    """Each block is a domain; a node of none is unknown."""
     found = locality_of(blocks({"b1": ["n1", "n2"], "b2": ["n3"]}))
     assert groups(found) == {frozenset({"n1", "n2"}), frozenset({"n3"})}
     assert found.path("n9") == ()

@@ -1,21 +1,26 @@
-"""The answer of scontrol show topology."""
+"""The answers of scontrol show topology and show partitions."""
 
 from __future__ import annotations
 
 import pytest
 
 from hpckit.core.errors import ParseError
+from hpckit.fabric.slurm_files import parse_topology_yaml
 from hpckit.fabric.slurm_live import (
+    parse_partition_topologies,
     parse_scontrol_topology,
+    scontrol_partitions_argv,
     scontrol_topoconf_argv,
     scontrol_topology_argv,
+    used_by_partitions,
 )
 from hpckit.fabric.topology import Block, ClusterTopology, FabricSource
 from hpckit.slurm.values import TopologyKind
 from tests.fakes.fabric_values import blocks, leaves, levels, parents
-from tests.fakes.slurm_records import record_text
+from tests.fakes.slurm_records import RECORDS, record_text
 
 VERSIONS = ("22.05.8", "24.11.5", "26.05.5")
+CASE = ("scontrol-partitions-26.05.5", "three-topologies")
 
 
 def of_record(version: str, case: str) -> ClusterTopology:
@@ -31,6 +36,8 @@ def test_the_questions() -> None:
     assert scontrol_topology_argv(None, "racks")[-2:] == ("topology", "racks")
     assert scontrol_topoconf_argv(None) == ("scontrol", "show", "topoconf")
     assert "--clusters=north" in scontrol_topoconf_argv("north")
+    assert scontrol_partitions_argv(None) == ("scontrol", "--oneliner", "show", "partitions")
+    assert "--clusters=north" in scontrol_partitions_argv("north")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -116,3 +123,27 @@ def test_what_is_not_understood_is_an_error(text: str, line_no: int, words: str)
     with pytest.raises(ParseError, match=words) as caught:
         parse_scontrol_topology(text)
     assert caught.value.line_no == line_no
+
+
+def test_partitions_of_three_topologies() -> None:
+    """A partition that names none uses the default."""
+    used = parse_partition_topologies(record_text(*CASE))
+    assert used == {"main": None, "nvl": "racks", "any": "plain"}
+    text = (RECORDS / CASE[0] / CASE[1] / "topology.yaml").read_text()
+    found = used_by_partitions(parse_topology_yaml(text, "topology.yaml"), used)
+    assert {one.name: one.partitions for one in found} == {
+        "wide": ("main",), "racks": ("nvl",), "plain": ("any",),
+    }  # fmt: skip
+
+
+def test_releases_without_it() -> None:
+    """Before 25.05 no partition has a topology of its own."""
+    assert parse_partition_topologies("PartitionName=main AllowGroups=ALL\n") == {"main": None}
+    assert parse_partition_topologies("No partitions in the system\n") == {}
+
+
+def test_a_line_of_no_partition_is_an_error() -> None:
+    """The error names the line."""
+    with pytest.raises(ParseError, match="is no partition") as caught:
+        parse_partition_topologies("PartitionName=main AllowGroups=ALL\n   DefaultTime=NONE\n")
+    assert caught.value.line_no == 2

@@ -16,30 +16,26 @@ NAME = "addresses"
 TREE = "switch.switch.node"
 
 
-@pytest.mark.parametrize("version", ["22.05.8", "24.11.5", "26.05.5"])
-def test_addresses_tell_the_tree(version: str) -> None:
-    """All nodes together name every switch, link and leaf of the topology.conf."""
+@pytest.mark.parametrize(
+    ("version", "case"),
+    [
+        *(("22.05.8", "tree"), ("24.11.5", "tree"), ("26.05.5", "tree")),
+        *(("24.11.5", "block"), ("26.05.5", "block")),
+    ],
+)
+def test_addresses_tell_the_topology(version: str, case: str) -> None:
+    """All nodes together name every switch, link, leaf and block of the topology.conf."""
     tool = f"topology-addr-{version}"
-    found = parse_topology_addr(record_text(tool, "tree"), NAME)
-    told = parse_topology_conf((RECORDS / tool / "tree" / "topology.conf").read_text(), NAME)
-    assert (found.source, found.plugin) == (FabricSource.TOPOLOGY_ADDR, TopologyKind.TREE)
+    found = parse_topology_addr(record_text(tool, case), NAME)
+    told = parse_topology_conf((RECORDS / tool / case / "topology.conf").read_text(), NAME)
+    assert (found.source, found.plugin) == (FabricSource.TOPOLOGY_ADDR, TopologyKind(case))
     assert levels(found) == levels(told)
     assert set(parents(found)) == set(parents(told))
-    assert {leaf: set(nodes) for leaf, nodes in leaves(found).items()} == {
-        leaf: set(nodes) for leaf, nodes in leaves(told).items()
-    }
-
-
-@pytest.mark.parametrize("version", ["24.11.5", "26.05.5"])
-def test_addresses_tell_the_blocks(version: str) -> None:
-    """All nodes together name every block."""
-    tool = f"topology-addr-{version}"
-    found = parse_topology_addr(record_text(tool, "block"), NAME)
-    told = parse_topology_conf((RECORDS / tool / "block" / "topology.conf").read_text(), NAME)
-    assert found.plugin is TopologyKind.BLOCK
-    assert {name: set(nodes) for name, nodes in blocks(found).items()} == {
-        name: set(nodes) for name, nodes in blocks(told).items()
-    }
+    for members in (leaves, blocks):
+        ours, theirs = members(found), members(told)
+        assert {name: set(nodes) for name, nodes in ours.items()} == {
+            name: set(nodes) for name, nodes in theirs.items()
+        }
 
 
 def test_uneven_trees() -> None:
@@ -54,15 +50,11 @@ def test_uneven_trees() -> None:
     assert {("leaf3", "spine1"), ("leaf3", "spine2"), ("spine2", "other")} <= set(parents(found))
 
 
-def test_a_flat_topology() -> None:
-    """The pattern of each node is `node`."""
+def test_nodes_outside_of_switches_and_blocks() -> None:
+    """The pattern of a node in none is `node`; where all have it the topology is flat."""
     found = parse_topology_addr("n1 n1 node\nn2 n2 node\n", NAME)
     assert (found.plugin, found.nodes) == (TopologyKind.FLAT, ())
     assert found.unplaced == ("n1", "n2")
-
-
-def test_nodes_outside_of_blocks() -> None:
-    """A node in no block has the pattern `node` among blocks."""
     found = parse_topology_addr("n1 b1.n1 block.node\nn2 n2 node\n", NAME)
     assert blocks(found) == {"b1": ["n1"]}
 

@@ -64,23 +64,25 @@ def test_blocks() -> None:
     assert found.block_sizes == (2, 4)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("# later\n", "no switch and no block"),
+        ('SwitchName="" Nodes=n1', "Name is empty"),
+        ('BlockName="" Nodes=n1', "Name is empty"),
+        ("SwitchName=s Nodes=a[1-60000]b[1-60000]\n", "more than 1,000,000 names"),
+    ],
+)
+def test_what_no_cluster_has_is_an_error(text: str, words: str) -> None:
+    """Nothing, a name that is empty, a list that would fill the memory."""
+    with pytest.raises(ParseError, match=words):
+        parse_topology_conf(text, NAME)
+
+
 def test_a_comment_ends_before_what_is_escaped() -> None:
     r"""`\#` is a part of the name, and a backslash before the end of the line joins the next."""
     found = parse_topology_conf("SwitchName=a\\#b # c \\\n SwitchName=c Nodes=n1 \\ \n", NAME)
     assert list(levels(found)) == ["a#b", "c"]
-
-
-def test_nothing_is_an_error() -> None:
-    """A file of comments has no topology."""
-    with pytest.raises(ParseError, match="no switch and no block"):
-        parse_topology_conf("# later\n", NAME)
-
-
-def test_too_many_names_are_an_error() -> None:
-    """A list that no cluster has is refused before it fills the memory."""
-    text = "SwitchName=s Nodes=a[1-60000]b[1-60000]\n"
-    with pytest.raises(ParseError, match="more than 1,000,000 names"):
-        parse_topology_conf(text, NAME)
 
 
 @pytest.mark.parametrize(
@@ -117,10 +119,3 @@ def test_a_tree_that_is_far_too_deep_is_an_error() -> None:
         parse_topology_conf("\n".join(lines), NAME)
     assert caught.value.line_no == 66
     assert parse_topology_conf("\n".join(lines[:65]), NAME).switches[-1].level == 64
-
-
-@pytest.mark.parametrize("text", ['SwitchName="" Nodes=n1', 'BlockName="" Nodes=n1'])
-def test_a_name_that_is_empty_is_an_error(text: str) -> None:
-    """It would be no name in any other file."""
-    with pytest.raises(ParseError, match="Name is empty"):
-        parse_topology_conf(text, NAME)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations, pairwise
 from xml.etree.ElementTree import Element
 
@@ -33,6 +35,11 @@ def _rects(root: Element, *kinds: str) -> list[Box]:
 def _titles(root: Element, kind: str) -> list[str]:
     groups = (group for group in root.iter(f"{SVG}g") if group.get("class") == kind)
     return [group.findtext(f"{SVG}title") or "" for group in groups]
+
+
+def _renamed(locality: Locality, names: Sequence[str]) -> Locality:
+    domains = zip(locality.domains, names, strict=True)
+    return replace(locality, domains=tuple(replace(one, name=name) for one, name in domains))
 
 
 def _text(root: Element) -> list[str]:
@@ -144,10 +151,14 @@ def test_a_cell_tells_node_leaf_group_and_ranks() -> None:
 
 def test_split_groups_are_counted_for_each_order() -> None:
     """Names that are dealt at random split groups that the placed order does not."""
-    words = _text(fromstring(_picture(tree([[8] * 4]), 4)))
+    root = fromstring(_picture(tree([[8] * 4]), 4))
+    words = _text(root)
     assert "0 of 8 groups split" in words
     assert "8 of 8 groups split" in words
     assert "colours: data, 8 groups of 4 nodes · 8 ranks on a node · a box is a block" in words
+    # So it is told to who cannot see it.
+    assert root.findtext(f"{SVG}title") == "made up"
+    assert "by host name: 8 of 8 groups split" in (root.findtext(f"{SVG}desc") or "")
 
 
 def test_few_groups_have_a_legend() -> None:
@@ -221,11 +232,7 @@ def test_an_axis_within_nodes_has_no_colours() -> None:
 def test_leaves_of_long_names_lose_them_before_they_overlap() -> None:
     """A name that no box has room for is told on pointing alone."""
     shown = tree([[2] * 100])
-    domains = tuple(
-        Domain(name="x" * 60 + one.name, level=one.level, parent=one.parent)
-        for one in shown.domains
-    )
-    locality = Locality(domains=domains, domain_of=shown.domain_of, nic_bytes_per_s={})
+    locality = _renamed(shown, ["x" * 60 + one.name for one in shown.domains])
     root = fromstring(_picture(locality, 2))
     assert not any("xxx" in text for text in _text(root))
     assert any("xxx" in title for title in _titles(root, "leaf"))
@@ -234,14 +241,9 @@ def test_leaves_of_long_names_lose_them_before_they_overlap() -> None:
 def test_names_that_are_cut_differ_all_the_same() -> None:
     """Of names with one long beginning the ends are shown."""
     shown = tree([[16] * 8])
-    domains = tuple(
-        Domain(
-            name=f"a-very-long-beginning-of-names-{one.name}", level=one.level, parent=one.parent
-        )
-        for one in shown.domains
-    )
-    locality = Locality(domains=domains, domain_of=shown.domain_of, nic_bytes_per_s={})
-    labels = [text for text in _text(fromstring(_picture(locality, 2))) if "leaf" in text]
+    names = [f"a-very-long-beginning-of-names-{one.name}" for one in shown.domains]
+    texts = _text(fromstring(_picture(_renamed(shown, names), 2)))
+    labels = [text for text in texts if "leaf" in text]
     assert len(labels) == 16
     assert len(set(labels)) == 8
     assert all(label.endswith(tuple("01234567")) for label in labels)
@@ -250,19 +252,9 @@ def test_names_that_are_cut_differ_all_the_same() -> None:
 def test_one_long_name_drops_those_of_all_leaves() -> None:
     """Either all boxes have their names or none, so that none seems to be without one."""
     shown = tree([[2] * 100])
-    first, *others = shown.domains
-    long = Domain(name="y" * 60, level=0, parent=0)
-    domains = (first, *others[:-1], long)
-    locality = Locality(domains=domains, domain_of=shown.domain_of, nic_bytes_per_s={})
-    root = fromstring(_picture(locality, 2))
+    names = [*(one.name for one in shown.domains[:-1]), "y" * 60]
+    root = fromstring(_picture(_renamed(shown, names), 2))
     assert not any(text.startswith(("leaf", "yy")) for text in _text(root))
-
-
-def test_picture_is_told_to_who_cannot_see_it() -> None:
-    """Title and description say what is counted."""
-    root = fromstring(_picture(tree([[8] * 4]), 4))
-    assert root.findtext(f"{SVG}title") == "made up"
-    assert "by host name: 8 of 8 groups split" in (root.findtext(f"{SVG}desc") or "")
 
 
 def test_a_chain_of_switches_is_still_a_picture() -> None:

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from hpckit.placement.compare import HOP_BYTES, STRADDLING, TIME, place
+from hpckit.placement.compare import place
 from hpckit.placement.order import PlacementRequest, instance_of, order_of
 from hpckit.placement.order_plan import Mesh, Pattern
 from hpckit.placement.packing import node_grid
+from hpckit.placement.request import HOP_BYTES, STRADDLING, TIME
 from hpckit.placement.search import renumbered, turned
 from tests.fakes.fabrics import mesh, request, tree
 
@@ -126,14 +127,7 @@ def test_axes_that_send_nothing_do_not_count() -> None:
 
 
 def test_an_order_that_is_no_faster_than_another_is_not_called_the_least() -> None:
-    """On one leaf all orders are alike."""
-    one = request(tree([[6]], seed=3), STAGES)
-    because = place(one).because
-    assert because == "it is the order of host names: none tried is faster"
-
-
-def test_of_two_orders_as_fast_the_one_of_host_names_is_taken() -> None:
-    """Where groups and hops are alike too, names stay in their order."""
-    one = request(tree([[6]], seed=3), STAGES)
-    found = place(one).orders
-    assert found.placed == found.hostname
+    """On one leaf all orders are alike, in groups and hops too: names stay in their order."""
+    found = place(request(tree([[6]], seed=3), STAGES))
+    assert found.because == "it is the order of host names: none tried is faster"
+    assert found.orders.placed == found.orders.hostname
