@@ -9,7 +9,7 @@ from typing import Final
 from hpckit.comm.lint_rule import ENV_RST, LintRule, Scene, Seen, Setting, SettingForm
 from hpckit.comm.variables import NCCL_VARIABLES
 from hpckit.core.findings import Severity
-from hpckit.core.hostlist import natural_order
+from hpckit.core.hostlist import named
 from hpckit.spec.platform import CommLibrary, NetPlugin
 
 _NUMBERS: Final = frozenset(one.name for one in NCCL_VARIABLES if one.is_number)
@@ -275,7 +275,6 @@ NCCL_RULES: Final = (
 MOST_DEVICES: Final = 32
 _LEAST_TIMEOUT: Final = 20
 _A_ONE: Final = re.compile(r".*[^0-9]1", re.ASCII)
-_MOST_NAMED: Final = 6
 
 
 def listed(value: str) -> tuple[str, ...]:
@@ -287,13 +286,6 @@ def listed(value: str) -> tuple[str, ...]:
 def is_exact(value: str) -> bool:
     """Whether a list names whole devices and not beginnings."""
     return value.strip().removeprefix("^").startswith("=")
-
-
-def some(names: Sequence[str]) -> str:
-    """Names for a sentence, in natural order, not too many."""
-    ordered = sorted(set(names), key=natural_order)
-    more = len(ordered) - _MOST_NAMED
-    return ", ".join(ordered[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def matched(value: str, present: Sequence[str]) -> list[str]:
@@ -317,7 +309,7 @@ def _prefixes(one: Setting, scene: Scene) -> Seen | None:
         nic for nic in nics if nic not in names and nic.startswith(names)
         and any(name in nics and nic.startswith(name) for name in names)
     ]  # fmt: skip
-    return Seen(f"the list takes {some(more)} too") if more else None
+    return Seen(f"the list takes {named(more)} too") if more else None
 
 
 def _do_exact(one: Setting, scene: Scene) -> Seen | None:
@@ -337,7 +329,7 @@ def _absent(one: Setting, scene: Scene) -> Seen | None:
     nics, value = scene.facts.nics, one.value
     if nics is None or not value or value.strip().startswith("^") or matched(value, nics):
         return None
-    return Seen(f"the node has {some(nics) or 'none'}")
+    return Seen(f"the node has {named(nics) or 'none'}")
 
 
 def _partly_absent(one: Setting, scene: Scene) -> Seen | None:
@@ -350,7 +342,7 @@ def _partly_absent(one: Setting, scene: Scene) -> Seen | None:
         for name in listed(value)
         if not (name in nics if is_exact(value) else any(nic.startswith(name) for nic in nics))
     ]
-    return Seen(some(lacking)) if lacking else None
+    return Seen(named(lacking)) if lacking else None
 
 
 def _later_equals(one: Setting, _: Scene) -> Seen | None:
@@ -504,7 +496,7 @@ def _absent_interfaces(one: Setting, scene: Scene) -> Seen | None:
     interfaces, value = scene.facts.interfaces, (one.value or "").strip()
     if interfaces is None or not value or value.startswith("^") or matched(value, interfaces):
         return None
-    return Seen(some(interfaces) or "none")
+    return Seen(named(interfaces) or "none")
 
 
 def _absent_name(one: Setting, scene: Scene) -> Seen | None:
@@ -513,7 +505,7 @@ def _absent_name(one: Setting, scene: Scene) -> Seen | None:
     names = [name.strip() for name in value.split(",")]
     if interfaces is None or not value or any(name in interfaces for name in names):
         return None
-    return Seen(some(interfaces) or "none")
+    return Seen(named(interfaces) or "none")
 
 
 def _unknown_eth(one: Setting, scene: Scene) -> Seen | None:
@@ -537,7 +529,7 @@ def _sockets(one: Setting, scene: Scene) -> Seen | None:
 def _virtual(one: Setting, _: Scene) -> Seen | None:
     names = (one.value or "").split(",")
     hit = [name for name in names if _VIRTUAL.match(name.strip())]
-    return Seen(some(hit)) if hit and not names[0].startswith("^") else None
+    return Seen(named(hit)) if hit and not names[0].startswith("^") else None
 
 
 SOCKET_RULES: Final = (

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from hpckit.core.units import and_more
 from hpckit.node.path import MOST_ROWS, NcclPath, PathKind, PathTable
 from hpckit.node.pci import PciAddress
 from hpckit.node.pci_tree import PciTree, is_one_card
@@ -411,11 +412,7 @@ def _recorded(table: PathTable | None) -> dict[tuple[str, str], _Answer]:
 
 
 def _unknown(pairs: list[str], because: str) -> Unknown:
-    named = ", ".join(pairs[:_MOST_NAMED])
-    more = len(pairs) - _MOST_NAMED
-    return Unknown(
-        subject=_SUBJECT, what=f"{named} and {more} more" if more > 0 else named, because=because
-    )
+    return Unknown(subject=_SUBJECT, what=and_more(pairs, _MOST_NAMED), because=because)
 
 
 class _Rule:

@@ -27,10 +27,9 @@ from hpckit.comm.run.rules_result import (
     RunFacts,
     first_line,
     logged,
-    named,
 )
 from hpckit.core.findings import Evidence, Severity
-from hpckit.core.hostlist import natural_order
+from hpckit.core.hostlist import named, natural_order
 from hpckit.core.units import counted
 from hpckit.spec.platform import NetPlugin
 

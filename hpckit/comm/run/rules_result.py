@@ -17,7 +17,7 @@ from hpckit.comm.run.log_lines import (
 )
 from hpckit.comm.run.result import BusbwRow, NcclRun, NcclTest
 from hpckit.core.findings import Evidence, Severity
-from hpckit.core.hostlist import natural_order
+from hpckit.core.hostlist import named
 from hpckit.core.units import counted, short_bytes
 from hpckit.spec.platform import NetPlugin
 
@@ -68,7 +68,6 @@ OWN_NETWORKS: Final = frozenset({"IB", SOCKET})
 NVLINK_TYPES: Final = frozenset({"LOC", "NVL", "NVB", "C2C"})
 """NCCL's path types between GPUs that no PCIe is part of. Source: NCCL, src/graph/topo.h."""
 
-_MOST_NAMED: Final = 6
 _Value = TypeVar("_Value", bound=Hashable)
 
 
@@ -150,14 +149,6 @@ class RunFacts:
 def logged(because: str, line_no: int | None, severity: Severity | None = None) -> Evidence:
     """Return what a run's file shows in a line; a run has no other subject than itself."""
     return Evidence("", because, severity=severity, line_no=line_no)
-
-
-def named(names: Iterable[str]) -> str:
-    """Names in natural order for a sentence: `n1, n2 and 9 more`."""
-    ordered = sorted(set(names), key=natural_order)
-    more = len(ordered) - _MOST_NAMED
-    shown = ", ".join(ordered[:_MOST_NAMED])
-    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def first_line(seen: Sequence[Seen[_Value]]) -> int | None:
