@@ -29,7 +29,7 @@ from hpckit.comm.rules import (
     CommRule,
     applies,
     depends_on_release,
-    in_range,
+    when_of,
 )
 from hpckit.core.errors import PlanError
 from hpckit.core.findings import Severity, SourcedFinding, gravest_first
@@ -43,8 +43,6 @@ from hpckit.spec.platform import (
     SettingOrigin,
 )
 from hpckit.spec.site import SiteSpec
-
-# --- Overlays of a site: variables for those who ask, and sources that contradict each other.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,9 +122,6 @@ def _check(overlays: Mapping[str, Overlay], wanted: Sequence[str]) -> None:
                 need="one of them",
                 hint=f"--overlay {name}",
             )
-
-
-# --- What no variable mends, and what is not known: beside a job's communication environment.
 
 
 MOST_HCAS: Final = 32
@@ -350,7 +345,7 @@ def _by_rules(facts: CommFacts, rules: Sequence[CommRule]) -> Iterator[CommSetti
 def _by_site(facts: CommFacts, site: SiteSpec) -> Iterator[CommSetting]:
     platform = site.platform
     for entry in platform.env if counts_here(facts, platform) else ():
-        if facts.nodes >= entry.min_nodes and in_range(facts.version, entry.since, entry.before):
+        if applies(when_of(entry), facts):
             yield CommSetting(
                 name=entry.name,
                 value=entry.value,

@@ -20,9 +20,6 @@ from hpckit.node.topology import GpuVendor, LinkKind, Nic, NicRole, NodeTopology
 from hpckit.spec.nic_kind import NicKind
 from hpckit.spec.platform import CommLibrary, NcclVersion, NetPlugin, Platform
 
-# --- What a cluster's network says of communication: whether rails are islands.
-
-
 _TWO = 2
 
 
@@ -109,9 +106,6 @@ class CommFacts:
     domain: str = ""
     down: tuple[str, ...] = ()
     contradiction: str = ""
-
-
-# --- What a job, an inspected node and a site file say together about communication.
 
 
 _AMD: Final = "mi"
@@ -223,7 +217,6 @@ def _others(facts: CommFacts) -> str:
 
 
 # --- Whether two values of a communication variable say the same.
-
 
 LEVELS: Final = ("LOC", "PIX", "PXB", "PHB", "SYS")
 """The words of NCCL's old numbers for levels: 0 is LOC, 4 and more are SYS."""
@@ -395,9 +388,6 @@ def _are_pcie_peers(topology: NodeTopology) -> bool:
     is_told = all(one.what != "gpu_links" for one in topology.unknown)
     is_amd = _library(topology) is CommLibrary.RCCL
     return is_told and is_amd and len(shown) > 1 and not topology.gpu_links
-
-
-# --- All that is known about one communication variable of a job.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

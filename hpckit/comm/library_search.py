@@ -9,17 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from hpckit.comm.choice import ENVIRONMENT, Already, AlreadySet, comm_choice
+from hpckit.comm.communication import comm_choice, settings_in_setup
 from hpckit.comm.environment import OwnSetting
-from hpckit.comm.own_settings import settings_in_setup
-from hpckit.comm.settings_files import is_told
+from hpckit.comm.nccl_conf import ENVIRONMENT, Already, AlreadySet, is_told
 from hpckit.core.text import Line, Style, visible, wrapped
 from hpckit.script.environment import submission_environment
 from hpckit.script.launchers.registry import LAUNCHERS
 from hpckit.spec.job import JobSpec
 from hpckit.spec.platform import CommLibrary, NcclVersion
-
-# --- Which NCCL or RCCL a job will load, as far as metadata and file names tell.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +203,6 @@ def _conda_root(person: Person) -> str:
 
 
 # --- Which NCCL a job will load and what is set already, in lines for the terminal.
-
 
 _LABEL: Final = 8
 _NARROWEST: Final = 40

@@ -28,8 +28,6 @@ from hpckit.core.findings import Severity
 from hpckit.core.text import visible
 from hpckit.spec.platform import CommLibrary, NcclVersion, SettingOrigin
 
-# --- What hpckit itself sets on a node or a site, beside what a file sets there.
-
 
 def is_derived(one: Setting, scene: Scene) -> bool:
     """Whether hpckit sets the very same there."""
@@ -54,9 +52,6 @@ DERIVED_RULES: Final = (
         source="docs/reference/tune-rules.md, or the site file",
     ),
 )  # fmt: skip
-
-
-# --- What is wrong with settings of communication, by the rules of the `comm_lint_*` tables.
 
 
 FAMILIES: Final = (

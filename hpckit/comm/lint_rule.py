@@ -19,7 +19,6 @@ from hpckit.core.text import Line, Style, visible, wrapped
 from hpckit.spec.platform import CommLibrary, CommSetting, NcclVersion, NetPlugin
 
 # --- Settings of communication as a file makes them, and what is wrong with them.
-#
 # A file is a script, what `env` printed, a job file or an nccl.conf; nothing of it is executed.
 
 
@@ -356,7 +355,6 @@ def _has_value(pattern: str | None, value: str | None) -> bool:
 
 
 # --- What is wrong with settings of communication, for a terminal: the count first, then each.
-
 
 _NARROWEST: Final = 40
 _MOST_SHOWN: Final = 30

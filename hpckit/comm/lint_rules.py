@@ -271,7 +271,6 @@ NCCL_RULES: Final = (
 
 # --- Rules about InfiniBand and RoCE.
 
-
 MOST_DEVICES: Final = 32
 _LEAST_TIMEOUT: Final = 20
 _A_ONE: Final = re.compile(r".*[^0-9]1", re.ASCII)
@@ -451,7 +450,6 @@ IB_RULES: Final = (
 
 # --- Rules about RCCL and ROCm.
 
-
 _ROCM: Final = "ROCm documentation, environment variables"
 
 RCCL_RULES: Final = (
@@ -482,7 +480,6 @@ RCCL_RULES: Final = (
 
 
 # --- Rules about IP interfaces and sockets.
-
 
 _BY_PREFIX: Final = ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME")
 _BY_NAME: Final = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")

@@ -13,7 +13,6 @@ from hpckit.spec.platform import CommLibrary, NetPlugin
 
 # --- Rules about libfabric: EFA and its plugin, Slingshot.
 
-
 _SHEET: Final = "aws-ofi-nccl doc/efa-env-var.md"
 _OFI: Final = (NetPlugin.AWS_OFI,)
 _ANY: Final = "(1|y|yes|true|on)"
@@ -94,7 +93,6 @@ EFA_RULES: Final = (
 
 
 # --- Rules about UCX and MPI libraries.
-
 
 _UCX: Final = "UCX documentation, frequently asked questions"
 _OMPI: Final = "Open MPI documentation 5.0, what is new"

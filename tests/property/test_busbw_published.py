@@ -24,7 +24,6 @@ from hpckit.comm.bandwidth.predict import predict
 from hpckit.comm.bandwidth.values import (
     Algorithm,
     Collective,
-    CommCpu,
     CommMachine,
     CommNic,
     PcieRate,
@@ -32,7 +31,7 @@ from hpckit.comm.bandwidth.values import (
     RingLinks,
 )
 from hpckit.node.path import PathKind
-from hpckit.node.topology import LinkKind
+from hpckit.node.topology import CpuTopology, LinkKind
 from tests.corpus import corpus_file
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -107,7 +106,7 @@ def switched(links: int, architecture: str, pcie: PcieRate, nic: float) -> CommM
         architecture=architecture,
         links=RingLinks(kind=LinkKind.NVLINK, per_gpu=links, is_switched=True),
         pcie=pcie,
-        cpu=CommCpu(arch="x86_64"),
+        cpu=CpuTopology(arch="x86_64"),
         nics=nics(8, nic, pcie),
         has_nvls=architecture != "sm_80",
     )

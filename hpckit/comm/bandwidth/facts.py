@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 from typing import Protocol as Shape
 
-from hpckit.comm.bandwidth.values import CommCpu
+from hpckit.node.topology import CpuTopology
 from hpckit.spec.platform import NcclVersion
 
 OLDEST: Final = NcclVersion(2, 18, 3)
@@ -231,7 +231,7 @@ CHANNEL_FACTS: Final = (
 )  # fmt: skip
 
 
-def cpu_link_gb_per_s(cpu: CommCpu, nccl: NcclVersion) -> float | None:
+def cpu_link_gb_per_s(cpu: CpuTopology, nccl: NcclVersion) -> float | None:
     """The link between two of a node's CPUs; None where they are not known, or unknown to NCCL."""
     arch = _arch(cpu.arch)
     rows = [row for row in CPU_LINK_FACTS if row.arch == arch and row.vendor in (None, cpu.vendor)]

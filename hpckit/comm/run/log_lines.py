@@ -304,16 +304,11 @@ class NcclLog:
         return max((one.what.ranks for one in self.communicators), default=None)
 
 
-# --- The lines of a file that NCCL wrote into, with the prefixes of whoever collected it taken
-# off.
-#
+# --- The lines of a file that NCCL wrote into, with the prefixes of whoever collected it taken off.
 # Source: NCCL, src/debug.cc, ncclDebugLog: `HOST:PID:TID [DEVICE] NCCL INFO text`, a warning with
-# `FILE:LINE` or `FILE:LINE (FUNCTION)` between, and a time before where
-# NCCL_DEBUG_TIMESTAMP_LEVELS
+# `FILE:LINE` or `FILE:LINE (FUNCTION)` between, and a time before where NCCL_DEBUG_TIMESTAMP_LEVELS
 # says so. Two processes may write into one line; what stands before the second's host is the
-# first's,
-# less a word that touches it.
-
+# first's, less a word that touches it.
 
 MOST_CHARS: Final = 65536
 """What is read of a line; NCCL's own buffers end at 1 to 4 KiB."""

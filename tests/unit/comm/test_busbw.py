@@ -11,13 +11,12 @@ from hpckit.comm.bandwidth.values import (
     Algorithm,
     BusbwPrediction,
     Collective,
-    CommCpu,
     CommMachine,
     PcieRing,
     Protocol,
 )
 from hpckit.node.path import PathKind
-from hpckit.node.topology import LinkKind, Unknown
+from hpckit.node.topology import CpuTopology, LinkKind, Unknown
 from hpckit.spec.platform import NcclVersion
 from tests.fakes.busbw_machines import (
     EPYC,
@@ -190,7 +189,7 @@ LACKING = Unknown(subject="GPUs", what="architecture", because="topo -m does not
         (replace(switched(), architecture="gfx999"), 1, "no constant"),
         (replace(over_pcie(), architecture="gfx942"), 1, "no model of gfx942"),
         (
-            over_pcie(PcieRing(farthest=PathKind.SYS, sides=(4, 4)), CommCpu()),
+            over_pcie(PcieRing(farthest=PathKind.SYS, sides=(4, 4)), CpuTopology()),
             1,
             "what links these is not known",
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.comm.choice import comm_choice, comm_question
+from hpckit.comm.communication import comm_choice, comm_question
 from hpckit.spec.files import effective_job, option_layer
 from hpckit.spec.job import JobSpec
 from hpckit.spec.platform import NcclVersion, NetPlugin
