@@ -176,10 +176,10 @@ def warnings_of(
         LINT_RULES,
         lint_settings,
     )
-    from hpckit.comm.lint_rule import Assignment, LintFacts, SettingForm
+    from hpckit.comm.lint_rule import LintFacts, Setting, SettingForm
 
     assignments = [
-        Assignment(name=one.name, value=one.value, line=at + 1, form=SettingForm.JOB)
+        Setting(name=one.name, value=one.value, line=at + 1, form=SettingForm.JOB)
         for at, one in enumerate(asked)
     ]
     known = LintFacts(

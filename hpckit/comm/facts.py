@@ -125,6 +125,7 @@ def comm_facts(question: CommQuestion, platform: Platform, seen: SeenNode | None
     site = Platform() if contradiction else platform
     hcas = node.hcas if node.other_hcas else site.hcas
     interconnect = node.interconnect or site.interconnect
+    default_net = _SLINGSHOT_NET if interconnect is NicKind.SLINGSHOT else ""
     return CommFacts(
         nodes=question.nodes,
         library=question.library or node.library or platform.library or _library_of(platform),
@@ -134,15 +135,11 @@ def comm_facts(question: CommQuestion, platform: Platform, seen: SeenNode | None
         traits=_traits(question, site, seen, hcas),
         hcas=tuple(sorted(hcas, key=natural_order)),
         other_hcas=node.other_hcas,
-        interfaces=_interfaces(node, interconnect),
+        interfaces=node.interfaces or default_net,
         domain=node.domain,
         down=node.down,
         contradiction=contradiction,
     )
-
-
-def _interfaces(node: SeenNode, interconnect: NicKind | None) -> str:
-    return node.interfaces or (_SLINGSHOT_NET if interconnect is NicKind.SLINGSHOT else "")
 
 
 def _traits(
@@ -234,7 +231,11 @@ def says_the_same(name: str, value: str, derived: str) -> bool:
     if one == other:
         return True
     if name in _INTERFACES:
-        return not other.startswith(("^", "=")) and _begin(one.removeprefix("="), other)
+        beginnings = tuple(word for word in other.split(",") if word)
+        names = one.removeprefix("=").split(",")
+        return not other.startswith(("^", "=")) and all(
+            name.startswith(beginnings) for name in names
+        )
     if name in _DEVICES:
         return _listed(one) == _listed(other)
     if name == "NCCL_NET":
@@ -246,12 +247,6 @@ def level_of(value: str) -> str | None:
     """The word of a level that is a number: digits are read from the start; None without any."""
     match = re.match(r"\d{1,4}", value.strip(), re.ASCII)
     return None if match is None else LEVELS[min(int(match[0]), len(LEVELS) - 1)]
-
-
-def _begin(names: str, beginnings: str) -> bool:
-    """Whether each name of a list begins as one of another list does."""
-    allowed = tuple(word for word in beginnings.split(",") if word)
-    return all(name.startswith(allowed) for name in names.split(","))
 
 
 def _listed(value: str) -> tuple[str, list[str]]:

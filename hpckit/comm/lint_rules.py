@@ -496,8 +496,8 @@ def _absent_interfaces(one: Setting, scene: Scene) -> Seen | None:
     return Seen(named(interfaces) or "none")
 
 
-def _absent_name(one: Setting, scene: Scene) -> Seen | None:
-    """A list of whole names of which none is here."""
+def absent_name(one: Setting, scene: Scene) -> Seen | None:
+    """Return the node's interfaces, where none of a list of whole names is here."""
     interfaces, value = scene.facts.interfaces, (one.value or "").strip()
     names = [name.strip() for name in value.split(",")]
     if interfaces is None or not value or any(name in interfaces for name in names):
@@ -536,7 +536,7 @@ SOCKET_RULES: Final = (
         remedy="leave it out, or name one that all nodes have: {name}==NAME", source=ENV_RST,
     ),
     LintRule(
-        name="ifname-absent-exact", names=_BY_NAME, severity=Severity.ERROR, when=_absent_name,
+        name="ifname-absent-exact", names=_BY_NAME, severity=Severity.ERROR, when=absent_name,
         because="this node has no such interface; it has {seen}",
         remedy="leave it out, or name one that all nodes have", source="PyTorch, distributed",
     ),

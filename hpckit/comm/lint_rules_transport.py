@@ -7,6 +7,7 @@ from typing import Final
 
 from hpckit.comm.facts import LEVELS, level_of
 from hpckit.comm.lint_rule import ENV_RST, LintRule, Scene, Seen, Setting
+from hpckit.comm.lint_rules import absent_name
 from hpckit.core.findings import Severity
 from hpckit.core.hostlist import named
 from hpckit.spec.platform import CommLibrary, NetPlugin
@@ -137,11 +138,7 @@ def _no_port(one: Setting, _: Scene) -> Seen | None:
 
 
 def _absent_tcp(one: Setting, scene: Scene) -> Seen | None:
-    interfaces, value = scene.facts.interfaces, (one.value or "").strip()
-    names = [part.strip() for part in value.split(",")]
-    if interfaces is None or not value or "/" in value:
-        return None
-    return None if any(name in interfaces for name in names) else Seen(named(interfaces) or "none")
+    return None if "/" in (one.value or "") else absent_name(one, scene)
 
 
 MPI_RULES: Final = (

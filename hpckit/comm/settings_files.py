@@ -15,9 +15,8 @@ from itertools import accumulate
 from typing import Any, Final
 
 from hpckit.comm.lint_rule import (
-    Assignment,
-    LaunchOption,
     LostValue,
+    Setting,
     SettingForm,
     Settings,
     SettingsKind,
@@ -125,18 +124,18 @@ def _kind(text: str, name: str) -> SettingsKind:
     return SettingsKind.SCRIPT
 
 
-def _conf(text: str) -> Iterable[Assignment]:
+def _conf(text: str) -> Iterable[Setting]:
     """The lines of an nccl.conf as NCCL reads them: quotes and blanks are part of what they say.
 
     Of a name that stands twice the first counts (setenv without overwriting). A line without `=`
     sets nothing: it is a name without a value here.
     """
-    found: dict[tuple[str, int | None], Assignment] = {}
+    found: dict[tuple[str, int | None], Setting] = {}
     for line_no, line in enumerate(text.split("\n"), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         name, equals, value = line.partition("=")
-        one = Assignment(
+        one = Setting(
             name=name, value=value if equals else None, line=line_no, form=SettingForm.CONF
         )
         key = (name, None if equals else line_no)
@@ -146,14 +145,14 @@ def _conf(text: str) -> Iterable[Assignment]:
     return found.values()
 
 
-def _environment(lines: list[str]) -> Iterator[Assignment]:
+def _environment(lines: list[str]) -> Iterator[Setting]:
     """What `env` printed; a line that sets nothing goes on with the value before it."""
     seen: set[str] = set()
     for line_no, line in enumerate(lines, start=1):
         match = _ASSIGNED.match(line)
         if match and match[1] not in seen:
             seen.add(match[1])
-            yield Assignment(
+            yield Setting(
                 name=match[1], value=line[match.end() :], line=line_no, form=SettingForm.ENV
             )
 
@@ -193,8 +192,8 @@ def _parse_job(text: str, name: str) -> Settings:
     lines = _KeyLines(text)
     stages = tree.get("stages")
     tables = [tree, *(stages if isinstance(stages, list) else [])]
-    found: list[Assignment] = []
-    options: list[LaunchOption] = []
+    found: list[Setting] = []
+    options: list[Setting] = []
     for table in tables:
         here = [*_variables(table, lines), *_setup(table, lines, name)]
         here += _command(table, lines, name)
@@ -241,7 +240,7 @@ class _KeyLines:
         )
 
 
-def _of_stage(here: list[Assignment]) -> list[Assignment]:
+def _of_stage(here: list[Setting]) -> list[Setting]:
     """The variables of one stage, which end with it."""
     last = max((one.line for one in here), default=1)
     return [replace(one, until_line=one.until_line or last) for one in here]
@@ -260,10 +259,10 @@ def _table(tree: object, name: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _variables(tree: object, lines: _KeyLines) -> Iterator[Assignment]:
+def _variables(tree: object, lines: _KeyLines) -> Iterator[Setting]:
     for table, key in _VARIABLES:
         for name, value in _table(_table(tree, table), key).items():
-            yield Assignment(
+            yield Setting(
                 name=name,
                 value=value if isinstance(value, str) else _scalar(value),
                 line=lines.take(name),
@@ -271,7 +270,7 @@ def _variables(tree: object, lines: _KeyLines) -> Iterator[Assignment]:
             )
 
 
-def _setup(tree: object, lines: _KeyLines, name: str) -> Iterator[Assignment]:
+def _setup(tree: object, lines: _KeyLines, name: str) -> Iterator[Setting]:
     """The lines of shell under `[environment] setup`."""
     setup = _table(tree, "environment").get("setup")
     if not isinstance(setup, list) or not setup:
@@ -282,7 +281,7 @@ def _setup(tree: object, lines: _KeyLines, name: str) -> Iterator[Assignment]:
 
 def _shell(
     script: str, texts: Sequence[str], lines: _KeyLines, start: int, name: str
-) -> Iterator[Assignment]:
+) -> Iterator[Setting]:
     """What a script sets that has, line by line, the texts that the file has from `start` on."""
     places: list[int] = []
     for line in "\n".join(texts).split("\n"):
@@ -307,7 +306,7 @@ def _scalar(value: object) -> str | None:
     return str(value).lower() if isinstance(value, int | float) else None
 
 
-def _command(tree: object, lines: _KeyLines, name: str) -> Iterator[Assignment]:
+def _command(tree: object, lines: _KeyLines, name: str) -> Iterator[Setting]:
     """The variables that the command itself sets, as `env A=b` and `bash -c` do."""
     command = tree.get("command") if isinstance(tree, Mapping) else None
     if not isinstance(command, list):
@@ -318,12 +317,14 @@ def _command(tree: object, lines: _KeyLines, name: str) -> Iterator[Assignment]:
         yield replace(one, until_line=None)
 
 
-def _options(tree: object, lines: _KeyLines) -> Iterator[LaunchOption]:
+def _options(tree: object, lines: _KeyLines) -> Iterator[Setting]:
     for key, program in _OPTIONS:
         for name, value in _table(_table(tree, "slurm"), key).items():
             said = value if isinstance(value, str) else str(value)
-            yield LaunchOption(program=program, name=name, value=said, line=lines.take(name))
+            yield Setting(program=program, name=f"--{name}", value=said, line=lines.take(name))
     for key, name in _COUNTS.items():
         count = _table(tree, "resources").get(key)
         if isinstance(count, int):
-            yield LaunchOption(program="sbatch", name=name, value=str(count), line=lines.take(key))
+            yield Setting(
+                program="sbatch", name=f"--{name}", value=str(count), line=lines.take(key)
+            )

@@ -10,6 +10,7 @@ from typing import Final
 from hpckit.comm.run.log_lines import (
     Connection,
     GpuDirect,
+    LoggedSetting,
     LogNic,
     NicList,
     Plugin,
@@ -252,8 +253,8 @@ def gpu_direct_off(facts: RunFacts) -> Iterator[Evidence]:
 
 def _forbidden(facts: RunFacts) -> Iterator[Evidence]:
     for one, where in facts.settings("NCCL_NET_GDR_LEVEL"):
-        if one.what.value.upper() in ("0", "LOC") and facts.is_multi_node:
-            yield logged(f"NCCL_NET_GDR_LEVEL={one.what.value} is set{where}", one.line_no)
+        if one.what.value.upper() in _OFF and facts.is_multi_node:
+            yield _set_to(one, where)
 
 
 def _nics_without(facts: RunFacts) -> Iterator[Evidence]:
@@ -442,7 +443,11 @@ def p2p_disabled(facts: RunFacts) -> Iterator[Evidence]:
         name, value = one.what.name, one.what.value
         is_off = value == "1" if name == "NCCL_P2P_DISABLE" else value.upper() in _OFF
         if is_off:
-            yield logged(f"{name}={value} is set{where}", one.line_no)
+            yield _set_to(one, where)
+
+
+def _set_to(one: Seen[LoggedSetting], where: str, severity: Severity | None = None) -> Evidence:
+    return logged(f"{one.what.name}={one.what.value} is set{where}", one.line_no, severity)
 
 
 def nvls_disabled(facts: RunFacts) -> Iterator[Evidence]:
@@ -450,7 +455,7 @@ def nvls_disabled(facts: RunFacts) -> Iterator[Evidence]:
     may_have = facts.is_nvlink is not False and facts.expected.has_nvls is not False
     for one, where in facts.unwanted("NCCL_NVLS_ENABLE"):
         if one.what.value == "0" and may_have:
-            yield logged(f"NCCL_NVLS_ENABLE=0 is set{where}", one.line_no)
+            yield _set_to(one, where)
 
 
 def nvls_unavailable(facts: RunFacts) -> Iterator[Evidence]:
@@ -464,7 +469,7 @@ def pxn_disabled(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `pxn-disabled`: by a variable; on one node no message crosses rails."""
     for one, where in facts.unwanted("NCCL_PXN_DISABLE"):
         if one.what.value == "1" and facts.is_multi_node:
-            yield logged(f"NCCL_PXN_DISABLE=1 is set{where}", one.line_no)
+            yield _set_to(one, where)
 
 
 def ib_disabled(facts: RunFacts) -> Iterator[Evidence]:
@@ -473,7 +478,7 @@ def ib_disabled(facts: RunFacts) -> Iterator[Evidence]:
         return
     for one, where in facts.settings("NCCL_IB_DISABLE"):
         if one.what.value == "1" and facts.is_multi_node and facts.expected.nics != ():
-            yield logged(f"NCCL_IB_DISABLE=1 is set{where}", one.line_no)
+            yield _set_to(one, where)
 
 
 def algorithm_forced(facts: RunFacts) -> Iterator[Evidence]:
@@ -481,11 +486,7 @@ def algorithm_forced(facts: RunFacts) -> Iterator[Evidence]:
     for one, where in facts.unwanted("NCCL_ALGO", "NCCL_PROTO"):
         words = {word.strip().upper() for word in one.what.value.split(",")}
         is_low = one.what.name == "NCCL_PROTO" and words <= _LOW_PROTOCOLS
-        yield logged(
-            f"{one.what.name}={one.what.value} is set{where}",
-            one.line_no,
-            Severity.WARNING if is_low else None,
-        )
+        yield _set_to(one, where, Severity.WARNING if is_low else None)
 
 
 def channels_limited(facts: RunFacts) -> Iterator[Evidence]:
