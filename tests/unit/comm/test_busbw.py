@@ -70,12 +70,16 @@ LIMITS: dict[str, tuple[CommMachine, int, Collective]] = {
     "8 NICs of 24 GB/s": (dgx_a100(), 4, Collective.ALL_REDUCE),
     "the link between two CPUs": (over_pcie(ACROSS), 1, Collective.ALL_REDUCE),
     "NVLink to the switch: 8 links of 20.6 GB/s a GPU": (
-        replace(switched(links=8), has_nvls=False), 4, Collective.ALL_REDUCE,
+        replace(switched(links=8), has_nvls=False),
+        4,
+        Collective.ALL_REDUCE,
     ),
     "16 NICs of 48 GB/s, for 16 GPUs": (
-        replace(switched("sm_100", gpus=4), domain_nodes=4), 8, Collective.ALL_TO_ALL,
+        replace(switched("sm_100", gpus=4), domain_nodes=4),
+        8,
+        Collective.ALL_TO_ALL,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", FIGURES)
