@@ -125,13 +125,8 @@ def comm_choice(spec: JobSpec, in_setup: Sequence[OwnSetting] = ()) -> CommChoic
         overlays=spec.tune.overlays,
         own=(*_own(spec), *in_setup),
         passed=spec.environment.pass_,
-        is_unread=bool(spec.environment.modules) or any(map(_reads, spec.environment.setup)),
+        is_unread=bool(spec.environment.modules) or any(map(_READS.search, spec.environment.setup)),
     )
-
-
-def _reads(line: str) -> bool:
-    """Whether a line of shell runs what is not in it."""
-    return bool(_READS.search(line))
 
 
 def _own(spec: JobSpec) -> Iterator[OwnSetting]:

@@ -420,7 +420,7 @@ def with_warnings(env: CommEnv, own: Sequence[OwnSetting], warnings: Mapping[str
     It stands beside those that the communication block exports, and is a note about the others.
     """
     settings = tuple(
-        replace(one, warning=_joined(one.warning, warnings[one.name]))
+        replace(one, warning="; ".join(filter(None, (one.warning, warnings[one.name]))))
         if one.origin is SettingOrigin.JOB and one.name in warnings
         else one
         for one in env.settings
@@ -439,7 +439,3 @@ def with_warnings(env: CommEnv, own: Sequence[OwnSetting], warnings: Mapping[str
         if one.name in warnings and one.name not in exported
     )
     return replace(env, settings=settings, notes=(*notes, *env.notes))
-
-
-def _joined(first: str | None, second: str) -> str:
-    return second if first is None else f"{first}; {second}"

@@ -170,7 +170,7 @@ def _is_switched(gpus: Sequence[Gpu], pairs: Pairs, architecture: str | None) ->
     told = {link.is_switched for link in pairs.values()}
     if told == {True}:
         return True
-    if any(_at_switch(gpu) for gpu in gpus):
+    if any(link.remote is NvLinkRemote.SWITCH for gpu in gpus for link in gpu.nvlinks or ()):
         return True
     capability = None if architecture is None else capability_of(architecture)
     most = None if capability is None else _MOST_LINKS.get(capability)
@@ -178,10 +178,6 @@ def _is_switched(gpus: Sequence[Gpu], pairs: Pairs, architecture: str | None) ->
         return False
     first = gpus[0].index
     return sum(link.count or 0 for pair, link in pairs.items() if first in pair) > most
-
-
-def _at_switch(gpu: Gpu) -> bool:
-    return any(link.remote is NvLinkRemote.SWITCH for link in gpu.nvlinks or ())
 
 
 def _pcie_ring(

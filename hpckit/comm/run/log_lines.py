@@ -406,14 +406,10 @@ def _origin(before: str) -> tuple[str | None, int | None, int | None]:
             continue
         name = words[at - 1] if at else ""
         process = _PROCESS.fullmatch(name)
-        host = _host(process[1] if process else name)
+        # A label of Open MPI's --tag-output touches the host.
+        host = (process[1] if process else name).rpartition(":")[2] or None
         return host, int(process[2]) if process else None, int(device[1])
     return None, None, None
-
-
-def _host(word: str) -> str | None:
-    """A host without the label of Open MPI's --tag-output that touches it."""
-    return word.rpartition(":")[2] or None
 
 
 def _prefix_chars(said: str) -> int:

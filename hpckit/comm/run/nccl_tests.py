@@ -56,7 +56,8 @@ _ROOT: Final = re.compile(r"-?[0-9]{1,7}", re.ASCII)
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,30}", re.ASCII)
 _US: Final = 1e-6
 _GB: Final = 1e9
-_LEAST_LIKE: Final = 3
+_LIKE: Final = (_WHOLE, _WHOLE, _WORD)
+"""How a row begins: size, count, type."""
 
 
 def columns_of(text: str) -> tuple[str, ...] | None:
@@ -67,12 +68,9 @@ def columns_of(text: str) -> tuple[str, ...] | None:
         return None
     names = ("size", *words[start + 1 :])
     is_whole = names.count("busbw") in (1, 2) and names.count("algbw") == names.count("busbw")
+    are_known = all(name in _NAMES or name.startswith("i_") for name in names)
     is_clear = len(dict(_sided(names))) == len(names)
-    return names if is_whole and is_clear and all(_is_name(name) for name in names) else None
-
-
-def _is_name(name: str) -> bool:
-    return name in _NAMES or name.startswith("i_")
+    return names if is_whole and is_clear and are_known else None
 
 
 def row_of(words: Sequence[str], columns: tuple[str, ...], line_no: int) -> BusbwRow | None:
@@ -103,15 +101,10 @@ def _layouts(columns: tuple[str, ...]) -> tuple[tuple[int, _Places], ...]:
 def is_like_row(words: Sequence[str], columns: Sequence[str]) -> bool:
     """Whether a line begins as a row does, with a size, a count and a type, and is none."""
     for at in range(min(2, len(words))):
-        head = words[at : at + _LEAST_LIKE]
-        if len(head) == _LEAST_LIKE and _is_head(head):
+        head = zip(_LIKE, words[at : at + len(_LIKE)], strict=False)
+        if len(words) - at >= len(_LIKE) and all(like.fullmatch(word) for like, word in head):
             return len(words) - at <= len(columns) + _STAMP_WORDS
     return False
-
-
-def _is_head(head: Sequence[str]) -> bool:
-    is_sized = _WHOLE.fullmatch(head[0]) is not None and _WHOLE.fullmatch(head[1]) is not None
-    return is_sized and _WORD.fullmatch(head[2]) is not None
 
 
 def _sided(names: Iterable[str]) -> Iterable[tuple[tuple[str, int | None], int]]:
@@ -254,12 +247,13 @@ class TableReader:
         collective = COLLECTIVES.get(name or "")
         if name is None and len({one.group for one in self._ranks}) == 1:
             collective = collective_of(self._rows, len({one.rank for one in self._ranks}))
+        unknown = f"{program} is no program of nccl-tests that is known" if program else NO_PROGRAM
         self._command = None
         self._done.append(
             NcclTest(
                 program=program or (f"{name}_perf" if name else None),
                 collective=collective,
-                collective_unknown=None if collective else _why_unknown(program),
+                collective_unknown=None if collective else unknown,
                 ranks=tuple(self._ranks),
                 rows=tuple(self._rows),
                 unread=self._unread,
@@ -335,10 +329,6 @@ _FOOTS: Final = (
     ("average_busbw_bytes_per_s", _AVERAGE, lambda text: float(text) * _GB),
     ("out_of_bounds", _BOUNDS, int),
 )
-
-
-def _why_unknown(program: str | None) -> str:
-    return f"{program} is no program of nccl-tests that is known" if program else NO_PROGRAM
 
 
 def _rank(match: re.Match[str]) -> RankDevice:

@@ -69,15 +69,13 @@ def network_socket(facts: RunFacts) -> Iterator[Evidence]:
 
 def provider_tcp(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `provider-tcp`: libfabric has a network, and it is TCP or UDP."""
-    slow = [one for one in facts.log.providers if _core(one.what.provider) in TCP_PROVIDERS]
+    # The core provider stands before those that are layered on it: `tcp;ofi_rxm`.
+    slow = [
+        one for one in facts.log.providers if one.what.provider.partition(";")[0] in TCP_PROVIDERS
+    ]
     if slow and facts.is_multi_node and facts.expected.nics != ():
         names = named(one.what.provider for one in slow)
         yield logged(f"libfabric's provider is {names}{facts.where(slow)}", first_line(slow))
-
-
-def _core(provider: str) -> str:
-    """The provider below those that are layered on it: `tcp` of `tcp;ofi_rxm`."""
-    return provider.partition(";")[0]
 
 
 def _is_mnnvl(facts: RunFacts) -> bool:
