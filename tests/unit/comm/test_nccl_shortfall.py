@@ -231,6 +231,132 @@ def test_a_healthy_run_has_no_findings() -> None:
     assert found(text, expected) == ()
 
 
+SHARE = "comm 0x1 rank 0 nRanks 8 nNodes 2 localRanks 4 localRank 0 MNNVL 1"
+OVER_NVLINK = "Channel 00/0 : 3[3] -> 4[0] via P2P/MNNVL"
+OVER_NET = "Channel 00/0 : 4[0] -> 3[3] [receive] via NET/Socket/0"
+TWO_CARDS = "NET/IB : Using [0]={[0] mlx5_0:1/IB, [1] mlx5_1:1/IB} [RO]; OOB eth0:10.0.0.1<0>"
+TWO_PORTS = MADE.format(0, 0, 400000).replace("ndevs=1", "ndevs=2")
+NO_VERBS = "NCCL_IB_DISABLE set by environment to 1."
+ASKED = "NCCL_NET_PLUGIN set by environment to ofi"
+LOOKED_FOR = "NET/Plugin: Could not find: libnccl-net.so. "
+DMA = lines(IB.replace("mlx5_0", "mlx5_0_dma").replace("mlx5_1", "mlx5_1_dma"))
+BY_OFI = replace(TWO_NODES, plugin=NetPlugin.AWS_OFI)
+OWN = ExpectedRun(plugin=NetPlugin.NONE)
+JSON = record_text("nccl-tests-2.19.6", "synthetic-json")
+TOLD: dict[str, tuple[str, ExpectedRun, list[str]]] = {
+    "a NIC of two cards counts as both": (lines(TWO_CARDS), TWO_NICS, []),
+    "a NIC of two ports has the rate of one": (
+        lines(TWO_PORTS, MADE.format(1, 1, 200000)),
+        TWO_NICS,
+        [],
+    ),
+    "a NIC with Data Direct is the kernel's": (DMA, TWO_NICS, []),
+    "and has its rate": (
+        lines(MADE.format(0, "0_dma", 400000), MADE.format(1, "1_dma", 200000)),
+        TWO_NICS,
+        ["nic-slower"],
+    ),
+    "a NIC without a channel": (lines(IB, COUNTS.format(1)), TWO_NODES, ["channels-limited"]),
+    "on one node no channel needs one": (lines(IB, COUNTS.format(1)), ONE_NODE, []),
+    "a small communicator is not held against a large one's search": (
+        lines(ring("NVL/PIX", 16), COUNTS.format(16), COUNTS.format(2)),
+        NO_EXPECTATION,
+        [],
+    ),
+    "nodes that NVLink joins need no network": (
+        SOCKET + lines(SHARE, OVER_NVLINK),
+        NO_EXPECTATION,
+        [],
+    ),
+    "unless a connection goes over it": (
+        SOCKET + lines(SHARE, OVER_NVLINK, OVER_NET),
+        NO_EXPECTATION,
+        ["network-socket"],
+    ),
+    "a plugin that is asked for and used": (
+        lines(ASKED, "Using network Libfabric"),
+        NO_EXPECTATION,
+        [],
+    ),
+    "one that nobody asked for": (lines(LOOKED_FOR, "Using network IB"), NO_EXPECTATION, []),
+    "or wants": (lines(LOOKED_FOR, "Using network IB"), OWN, []),
+    "settings in JSON count": (JSON, NO_EXPECTATION, ["wrong-results", "algorithm-forced"]),
+    "GPU Direct that a variable forbids": (
+        lines("NCCL_NET_GDR_LEVEL set by environment to LOC"),
+        TWO_NODES,
+        ["gpu-direct-off"],
+    ),
+    "or allows": (lines("NCCL_NET_GDR_LEVEL set by environment to PHB"), TWO_NODES, []),
+    "verbs that are off": (lines(NO_VERBS), replace(OWN, is_multi_node=True), ["ib-disabled"]),
+    "verbs that a plugin replaces": (lines(NO_VERBS), BY_OFI, []),
+    "as the log says": (lines(NO_VERBS, "Using network AWS Libfabric"), TWO_NODES, []),
+    "verbs that are off where the plugin was not loaded": (
+        lines(NO_VERBS, "Using network Socket"),
+        BY_OFI,
+        ["network-socket", "ib-disabled", "plugin-not-loaded"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TOLD)
+def test_what_is_told_of_a_run(case: str) -> None:
+    """These rules find something, and no other."""
+    text, expected, names = TOLD[case]
+    assert rules(text, expected) == names
+
+
+EIGHT_NICS = ExpectedRun(is_multi_node=False, nic_count=8)
+GRAVITY: dict[str, tuple[str, ExpectedRun, str, Severity]] = {
+    "without P2P shared memory is by design": (
+        lines(SHM),
+        NO_EXPECTATION,
+        "shm-between-gpus",
+        Severity.NOTE,
+    ),
+    "not beside NVLS, which shows NVLink": (
+        lines(SHM, "NVLS multicast support is available on dev 0"),
+        NO_EXPECTATION,
+        "shm-between-gpus",
+        Severity.WARNING,
+    ),
+    "a NIC across one CPU": (lines(ring("NVL/PHB")), TWO_NODES, "nic-path-far", Severity.NOTE),
+    "across two": (lines(ring("NVL/SYS")), TWO_NODES, "nic-path-far", Severity.WARNING),
+    "LL has half the bandwidth": (
+        lines("NCCL_PROTO set by environment to LL"),
+        NO_EXPECTATION,
+        "algorithm-forced",
+        Severity.WARNING,
+    ),
+    "Simple may be the best": (
+        lines("NCCL_PROTO set by environment to Simple"),
+        NO_EXPECTATION,
+        "algorithm-forced",
+        Severity.NOTE,
+    ),
+    "a slower NIC may be one for storage": (
+        lines(MADE.format(0, 0, 400000), MADE.format(1, 1, 100000)),
+        NO_EXPECTATION,
+        "nic-slower",
+        Severity.NOTE,
+    ),
+    "no traffic passes NICs on one node": (lines(IB), EIGHT_NICS, "nics-fewer", Severity.NOTE),
+    "on several it does": (
+        lines(IB),
+        replace(EIGHT_NICS, is_multi_node=True),
+        "nics-fewer",
+        Severity.WARNING,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", GRAVITY)
+def test_how_grave_it_is_depends_on_what_is_known(case: str) -> None:
+    """What is by design on some machines is a note where nobody knows better."""
+    text, expected, rule, severity = GRAVITY[case]
+    (one,) = found(text, expected)
+    assert (one.rule, one.severity) == (rule, severity)
+
+
 def test_findings_come_with_the_gravest_first() -> None:
     """Errors before warnings before notes."""
     text = record_text("nccl-log-2.18.5", "synthetic-sockets")
@@ -278,12 +404,6 @@ def test_a_host_with_fewer_nics_than_others_is_named() -> None:
     assert one.because == "NCCL uses 1 NIC on n2, 2 on other nodes"
 
 
-def test_a_nic_of_two_cards_counts_as_both() -> None:
-    """NICs that NCCL made one of are not missing."""
-    text = lines("NET/IB : Using [0]={[0] mlx5_0:1/IB, [1] mlx5_1:1/IB} [RO]; OOB eth0:10.0.0.1<0>")
-    assert found(text, TWO_NICS) == ()
-
-
 @pytest.mark.parametrize(
     ("said", "fires"),
     [
@@ -306,25 +426,6 @@ def test_sockets_are_not_blamed_for_having_no_gpu_direct() -> None:
     assert "gpu-direct-off" not in rules(SOCKET + lines(said), TWO_NODES)
 
 
-def test_shared_memory_is_a_note_where_nobody_knows_of_nvlink() -> None:
-    """On machines without P2P it is by design."""
-    (one,) = found(lines(SHM))
-    assert one.severity is Severity.NOTE
-
-
-def test_nvlink_is_known_from_the_log_too() -> None:
-    """NVLS, or a ring over NVLink, shows that the GPUs have it."""
-    (one,) = found(lines(SHM, "NVLS multicast support is available on dev 0"))
-    assert one.severity is Severity.WARNING
-
-
-def test_channels_fewer_than_nics_are_limited() -> None:
-    """A NIC without a channel carries nothing."""
-    text = lines(IB, "1 coll channels, 0 nvls channels, 1 p2p channels, 1 p2p channels per peer")
-    assert rules(text, TWO_NODES) == ["channels-limited"]
-    assert rules(text, ONE_NODE) == []
-
-
 def test_a_log_of_some_ranks_says_nothing_of_uneven_nics() -> None:
     """Other ranks of the node may use the other NICs."""
     text = uses((8, 0)).replace("localRanks 1", "localRanks 8")
@@ -342,21 +443,6 @@ def test_sends_of_the_program_may_be_uneven() -> None:
     assert "nics-uneven" not in rules(uses((8, 2)).replace("/0 : 0[0]", "/1 : 0[0]"))
 
 
-def test_channels_of_a_small_communicator_are_not_held_against_a_large_one_s_search() -> None:
-    """A job has communicators of several sizes, and the largest shows what limits it."""
-    text = lines(ring("NVL/PIX", 16), COUNTS.format(16), COUNTS.format(2))
-    assert rules(text) == []
-
-
-def test_nodes_that_nvlink_joins_need_no_network() -> None:
-    """In an NVLink domain of several nodes NCCL names a network and does not use it."""
-    share = "comm 0x1 rank 0 nRanks 8 nNodes 2 localRanks 4 localRank 0 MNNVL 1"
-    over_nvlink = "Channel 00/0 : 3[3] -> 4[0] via P2P/MNNVL"
-    over_net = "Channel 00/0 : 4[0] -> 3[3] [receive] via NET/Socket/0"
-    assert rules(SOCKET + lines(share, over_nvlink)) == []
-    assert rules(SOCKET + lines(share, over_nvlink, over_net)) == ["network-socket"]
-
-
 def test_virtual_nics_are_counted_by_name() -> None:
     """A second list of the same NICs goes on counting, and is no other NIC."""
     made = [
@@ -365,13 +451,6 @@ def test_virtual_nics_are_counted_by_name() -> None:
     ]
     assert "nics-uneven" not in rules(lines(*made) + uses((2, 2, 2, 2)))
     assert "nics-uneven" in rules(lines(*made) + uses((4, 1, 4, 1)))
-
-
-def test_a_nic_across_one_cpu_is_a_note() -> None:
-    """Machines without PCIe switches have it by design; across two CPUs it is none."""
-    for types, severity in (("NVL/PHB", Severity.NOTE), ("NVL/SYS", Severity.WARNING)):
-        (one,) = found(lines(ring(types)), TWO_NODES)
-        assert (one.rule, one.severity) == ("nic-path-far", severity)
 
 
 def test_a_plugin_that_a_variable_asks_for_is_missed() -> None:
@@ -388,39 +467,12 @@ def test_a_plugin_that_a_variable_asks_for_is_missed() -> None:
     )
 
 
-def test_a_plugin_that_a_variable_asks_for_and_that_is_used_is_not_missed() -> None:
-    """The network has the plugin's name."""
-    text = lines("NCCL_NET_PLUGIN set by environment to ofi", "Using network Libfabric")
-    assert rules(text) == []
-
-
 def test_the_release_of_the_fewest_processes_is_the_other_one() -> None:
     """Three ranks against one: that one's host is named."""
     text = lines("NCCL version 2.26.2+cuda12.8", host="n9")
     text += 3 * lines("NCCL version 2.27.7+cuda12.9")
     (one,) = found(text)
     assert (one.because, one.line_no) == ("NCCL 2.26.2 on n9, NCCL 2.27.7 elsewhere", 1)
-
-
-def test_a_plugin_that_nobody_asked_for_is_not_missed() -> None:
-    """NCCL looks for one by its usual name each time, and says where there is none."""
-    text = lines("NET/Plugin: Could not find: libnccl-net.so. ", "Using network IB")
-    assert rules(text) == []
-    assert rules(text, ExpectedRun(plugin=NetPlugin.NONE)) == []
-
-
-def test_a_forced_protocol_for_short_messages_is_worse_than_an_algorithm() -> None:
-    """LL has half the bandwidth; an algorithm may be the best one."""
-    (one,) = found(lines("NCCL_PROTO set by environment to LL"))
-    assert one.severity is Severity.WARNING
-    (one,) = found(lines("NCCL_PROTO set by environment to Simple"))
-    assert one.severity is Severity.NOTE
-
-
-def test_settings_in_json_count_too() -> None:
-    """nccl-tests' JSON lists the environment, so no log is needed."""
-    text = record_text("nccl-tests-2.19.6", "synthetic-json")
-    assert rules(text) == ["wrong-results", "algorithm-forced"]
 
 
 def test_hosts_are_named_where_not_all_are_concerned() -> None:
@@ -458,52 +510,6 @@ def test_a_slower_nic_is_named_with_its_host() -> None:
     text += lines(MADE.format(0, 0, 400000), MADE.format(1, 1, 200000), host="n2")
     (one,) = found(text, TWO_NICS)
     assert one.because == "mlx5_1 on n2 at 200 Gb/s, others at 400 Gb/s"
-
-
-def test_a_slower_nic_is_a_note_where_nobody_knows_which_are_for_jobs() -> None:
-    """It may be one for storage."""
-    (one,) = found(lines(MADE.format(0, 0, 400000), MADE.format(1, 1, 100000)))
-    assert (one.rule, one.severity) == ("nic-slower", Severity.NOTE)
-
-
-def test_a_nic_of_two_ports_has_the_rate_of_one_of_them() -> None:
-    """Devices that NCCL made one of add up."""
-    two = MADE.format(0, 0, 400000).replace("ndevs=1", "ndevs=2")
-    assert rules(lines(two, MADE.format(1, 1, 200000)), TWO_NICS) == []
-
-
-def test_gpu_direct_that_a_variable_forbids_is_off() -> None:
-    """LOC is no path to any NIC; the lines that say so may not be in the log."""
-    text = lines("NCCL_NET_GDR_LEVEL set by environment to LOC")
-    assert rules(text, TWO_NODES) == ["gpu-direct-off"]
-    assert rules(text.replace("LOC", "PHB"), TWO_NODES) == []
-
-
-def test_verbs_that_a_plugin_replaces_may_be_off() -> None:
-    """NCCL_IB_DISABLE=1 keeps NCCL's own verbs off; libfabric goes on."""
-    text = lines("NCCL_IB_DISABLE set by environment to 1.")
-    assert rules(text, TWO_NODES) == ["ib-disabled"]
-    assert rules(text, replace(TWO_NODES, plugin=NetPlugin.NONE)) == ["ib-disabled"]
-    assert rules(text, replace(TWO_NODES, plugin=NetPlugin.AWS_OFI)) == []
-    assert rules(text + lines("Using network AWS Libfabric"), TWO_NODES) == []
-    fallen = text + lines("Using network Socket")
-    assert "ib-disabled" in rules(fallen, replace(TWO_NODES, plugin=NetPlugin.AWS_OFI))
-
-
-def test_a_nic_with_data_direct_is_the_kernel_s() -> None:
-    """NCCL calls it mlx5_0_dma; it is neither missing nor another, and has its rate."""
-    text = lines(IB.replace("mlx5_0", "mlx5_0_dma").replace("mlx5_1", "mlx5_1_dma"))
-    assert rules(text, TWO_NICS) == []
-    made = [MADE.format(at, f"{at}_dma", rate) for at, rate in enumerate((400000, 200000))]
-    assert rules(lines(*made), TWO_NICS) == ["nic-slower"]
-
-
-def test_few_nics_of_a_site_are_a_note_on_one_node() -> None:
-    """No traffic passes them there."""
-    (one,) = found(lines(IB), ExpectedRun(is_multi_node=False, nic_count=8))
-    assert (one.rule, one.severity) == ("nics-fewer", Severity.NOTE)
-    (one,) = found(lines(IB), ExpectedRun(is_multi_node=True, nic_count=8))
-    assert one.severity is Severity.WARNING
 
 
 PREDICTED = ExpectedRun(busbw=(("AllReduce", 720e9), ("AllToAll", 62e9)), bounds=("AllToAll",))
