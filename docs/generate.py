@@ -335,7 +335,7 @@ def _rule(field: dataclasses.Field[Any]) -> FieldRule | None:
     return FieldRule(doc=f"{kinds}.", schema={"enum": list(LAUNCHERS)})
 
 
-def _type_of(rule: Rule, hint: Any) -> str:
+def _type_of(rule: FieldRule, hint: Any) -> str:
     words = rule.schema.get("enum")
     return _type_words(hint) if words is None else ", ".join(f"`{word}`" for word in words)
 

@@ -31,6 +31,7 @@ from hpckit.binding.gpus import beside, gpus_of_ranks, numa_of, ordered_gpus
 from hpckit.core.errors import PlanError
 from hpckit.core.hostlist import natural_order
 from hpckit.core.index_list import IndexList, index_list
+from hpckit.core.units import and_more
 from hpckit.node.nics import nic_kinds
 from hpckit.node.path import PathKind
 from hpckit.node.pci_tree import PciTree
@@ -137,9 +138,7 @@ class Nics:
         told = [f"{nic.name} ({why})" for nic, why in self._refused if nic.kind in _FOR_DATA]
         found = []
         if told:
-            more = len(told) - _MOST_NAMED
-            named = ", ".join(told[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-            found.append(f"NICs that no rank gets: {named}")
+            found.append(f"NICs that no rank gets: {and_more(told, _MOST_NAMED)}")
         if self.usable and not self._is_role_known:
             found.append("what the NICs are for is not known: all that are up may be given")
         return found

@@ -20,11 +20,11 @@ from hpckit.cli.job_options import (
 )
 from hpckit.comm.bandwidth.predict import Allocation, predicted
 from hpckit.comm.bandwidth.values import BusbwPrediction
-from hpckit.comm.choice import Already
 from hpckit.comm.communication import Communication, communication
 from hpckit.comm.environment import node_notes
 from hpckit.comm.facts import CommFacts, Trait, are_rails_isolated
 from hpckit.comm.library_search import FoundNccl, Person, container_of, job_place, unseen
+from hpckit.comm.nccl_conf import Already
 from hpckit.core.errors import StorageFailed
 from hpckit.core.findings import Severity, SourcedFinding, gravest_first
 from hpckit.core.units import counted

@@ -29,7 +29,7 @@ from hpckit.comm.rules import (
     CommRule,
     applies,
     depends_on_release,
-    in_range,
+    when_of,
 )
 from hpckit.core.errors import PlanError
 from hpckit.core.findings import Severity, SourcedFinding, gravest_first
@@ -43,8 +43,6 @@ from hpckit.spec.platform import (
     SettingOrigin,
 )
 from hpckit.spec.site import SiteSpec
-
-# --- Overlays of a site: variables for those who ask, and sources that contradict each other.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,9 +122,6 @@ def _check(overlays: Mapping[str, Overlay], wanted: Sequence[str]) -> None:
                 need="one of them",
                 hint=f"--overlay {name}",
             )
-
-
-# --- What no variable mends, and what is not known: beside a job's communication environment.
 
 
 MOST_HCAS: Final = 32
@@ -350,7 +345,7 @@ def _by_rules(facts: CommFacts, rules: Sequence[CommRule]) -> Iterator[CommSetti
 def _by_site(facts: CommFacts, site: SiteSpec) -> Iterator[CommSetting]:
     platform = site.platform
     for entry in platform.env if counts_here(facts, platform) else ():
-        if facts.nodes >= entry.min_nodes and in_range(facts.version, entry.since, entry.before):
+        if applies(when_of(entry), facts):
             yield CommSetting(
                 name=entry.name,
                 value=entry.value,
@@ -425,7 +420,7 @@ def with_warnings(env: CommEnv, own: Sequence[OwnSetting], warnings: Mapping[str
     It stands beside those that the communication block exports, and is a note about the others.
     """
     settings = tuple(
-        replace(one, warning=_joined(one.warning, warnings[one.name]))
+        replace(one, warning="; ".join(filter(None, (one.warning, warnings[one.name]))))
         if one.origin is SettingOrigin.JOB and one.name in warnings
         else one
         for one in env.settings
@@ -444,7 +439,3 @@ def with_warnings(env: CommEnv, own: Sequence[OwnSetting], warnings: Mapping[str
         if one.name in warnings and one.name not in exported
     )
     return replace(env, settings=settings, notes=(*notes, *env.notes))
-
-
-def _joined(first: str | None, second: str) -> str:
-    return second if first is None else f"{first}; {second}"

@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from hpckit.comm.environment import RULES
 from hpckit.comm.facts import CommFacts, Explained, ExplainedWord, counts_here
 from hpckit.comm.lint import faults_of
 from hpckit.comm.lint_releases import KNOWN_VARIABLES, meant_by
-from hpckit.comm.rules import CommRule, When, applies, in_range
+from hpckit.comm.rules import When, applies, when_of
 from hpckit.core.finding_lines import SEVERITY_STYLES, SEVERITY_WORDS
 from hpckit.core.findings import SourcedFinding
-from hpckit.core.text import Line, Style, wrapped
-from hpckit.spec.platform import CommEnv, CommLeft, CommSetting, PlatformEnv, SettingOrigin, sources
+from hpckit.core.text import Line, Style, wrapped, wrapped_lines
+from hpckit.spec.platform import CommEnv, CommLeft, CommSetting, SettingOrigin, sources
 from hpckit.spec.site import SiteSpec
-
-# --- Rules of the communication environment in words: when each applies, one page, one variable.
 
 
 def when_words(when: When) -> str:
-    """When a rule applies, in words joined by semicolons; `always` without a condition."""
-    return "; ".join(_parts(when)) or "always"
-
-
-def rules_of(variable: str) -> tuple[CommRule, ...]:
-    """The rules about a variable."""
-    return tuple(rule for rule in RULES if rule.variable == variable)
-
-
-def missing(when: When, facts: CommFacts) -> str:
-    """Which conditions of a rule are not so here, in words; empty where it applies."""
-    return "; ".join(words for words, one in _single(when) if not applies(one, facts))
-
-
-def _parts(when: When) -> Sequence[str]:
-    return [words for words, _ in _single(when)]
+    """Return when a rule applies, in words joined by semicolons; `always` without a condition."""
+    return "; ".join(words for words, _ in _single(when)) or "always"
 
 
 def _single(when: When) -> Iterator[tuple[str, When]]:
@@ -55,9 +39,6 @@ def _single(when: When) -> Iterator[tuple[str, When]]:
         yield f"{when.min_nodes} nodes or more", When(min_nodes=when.min_nodes)
     for trait in when.traits:
         yield str(trait), When(traits=(trait,))
-
-
-# --- All that is known about one communication variable of a job.
 
 
 _NOT_SET: Final = "not set: nothing here needs it"
@@ -103,31 +84,31 @@ def _here(name: str, env: CommEnv) -> str:
 
 
 def _of_rules(name: str, facts: CommFacts) -> Iterator[ExplainedWord]:
-    for rule in rules_of(name):
-        yield ExplainedWord(
-            name=rule.name,
-            value=rule.value,
-            where=when_words(rule.when),
-            because=rule.because,
-            source=f"{rule.source} ({rule.date})",
-            missing="" if applies(rule.when, facts) else missing(rule.when, facts),
-        )
+    for rule in RULES:
+        if rule.variable == name:
+            missing = [words for words, when in _single(rule.when) if not applies(when, facts)]
+            yield ExplainedWord(
+                name=rule.name,
+                value=rule.value,
+                where=when_words(rule.when),
+                because=rule.because,
+                source=rule.dated_source,
+                missing="; ".join(missing),
+            )
 
 
 def _of_site(name: str, facts: CommFacts, site: SiteSpec) -> Iterator[ExplainedWord]:
     for entry in site.platform.env:
         if entry.name == name:
-            is_now = facts.nodes >= entry.min_nodes and in_range(
-                facts.version, entry.since, entry.before
-            )
-            where = _where(entry)
+            when = when_of(entry)
+            where = when_words(when)
             yield ExplainedWord(
                 name=f"site {site.name}",
                 value=entry.value,
                 where=where,
                 because=entry.because,
                 source=entry.source or site.platform.source or "",
-                missing=_missing(facts, site) or ("" if is_now else where),
+                missing=_missing(facts, site) or ("" if applies(when, facts) else where),
             )
 
 
@@ -138,17 +119,6 @@ def _missing(facts: CommFacts, site: SiteSpec) -> str:
     if not counts_here(facts, site.platform):
         return f"plugin {site.platform.plugin}"
     return ""
-
-
-def _where(entry: PlatformEnv) -> str:
-    parts = []
-    if entry.since is not None:
-        parts.append(f"release {entry.since} or later")
-    if entry.before is not None:
-        parts.append(f"release before {entry.before}")
-    if entry.min_nodes > 1:
-        parts.append(f"{entry.min_nodes} nodes or more")
-    return "; ".join(parts) or "always"
 
 
 def _of_overlays(name: str, site: SiteSpec) -> Iterator[ExplainedWord]:
@@ -164,7 +134,6 @@ def _of_overlays(name: str, site: SiteSpec) -> Iterator[ExplainedWord]:
 
 
 # --- One communication variable for people: what the job has of it, and what could have set it.
-
 
 _EXPLAIN_INDENT: Final = " " * 10
 
@@ -190,9 +159,8 @@ def explain_lines(explained: Explained, *, width: int) -> Iterator[Line]:
         yield from _explain_row("", fault.source, width, Style.FAINT)
 
 
-def _explain_row(label: str, words: str, width: int, style: Style = Style.PLAIN) -> Iterator[Line]:
-    texts = wrapped(tuple(words.split()), width, first=f" {label:<8} ", further=_EXPLAIN_INDENT)
-    yield from (Line(text=text, style=style) for text in texts)
+def _explain_row(label: str, words: str, width: int, style: Style = Style.PLAIN) -> list[Line]:
+    return wrapped_lines(words, width, first=f" {label:<8} ", further=_EXPLAIN_INDENT, style=style)
 
 
 _LEAST: Final = 14
@@ -210,9 +178,8 @@ def comm_lines(
 
     `is_derived` is whether the job wants more than its own variables.
     """
-    parts = (*title.split(), *_facts_words(facts).split())
-    texts = wrapped(parts, width, first=" ", further="   ")
-    yield from (Line(text=text, style=Style.TITLE) for text in texts)
+    words = f"{title} {_facts_words(facts)}"
+    yield from wrapped_lines(words, width, first=" ", further=_INDENT, style=Style.TITLE)
     head = _head(env)
     for setting in env.settings:
         yield from _setting(setting, head, width)
@@ -222,8 +189,7 @@ def comm_lines(
     if not env.settings and env.profile is None:
         yield from _below(nothing_set(facts, is_derived=is_derived), width, first=" ")
     for source in sources(env.settings):
-        texts = wrapped(tuple(source.split()), width, first=" ", further=_INDENT)
-        yield from (Line(text=text, style=Style.FAINT) for text in texts)
+        yield from wrapped_lines(source, width, first=" ", further=_INDENT, style=Style.FAINT)
     for left in env.left:
         yield from _left(left, head, width)
     for note in env.notes:
@@ -274,24 +240,19 @@ def _note(note: SourcedFinding, width: int) -> Iterator[Line]:
     is_named = note.because.startswith(f"{note.subject} ")
     subject = "" if is_named else f"{note.subject}: "
     first = f" {SEVERITY_WORDS[note.severity]:<8} {subject}"
-    texts = wrapped(tuple(note.because.split()), width, first=first, further=" " * 10)
-    yield from (Line(text=text, style=SEVERITY_STYLES[note.severity]) for text in texts)
+    indent, style = " " * 10, SEVERITY_STYLES[note.severity]
+    yield from wrapped_lines(note.because, width, first=first, further=indent, style=style)
     if note.remedy:
-        texts = wrapped(tuple(note.remedy.split()), width, first=" " * 10, further=" " * 10)
-        yield from (Line(text=text) for text in texts)
+        yield from wrapped_lines(note.remedy, width, first=indent, further=indent)
 
 
 def _below(
     words: str, width: int, style: Style = Style.PLAIN, *, first: str = _INDENT
-) -> Iterator[Line]:
-    texts = wrapped(tuple(words.split()), width, first=first, further=_INDENT)
-    yield from (Line(text=text, style=style) for text in texts)
+) -> list[Line]:
+    return wrapped_lines(words, width, first=first, further=_INDENT, style=style)
 
 
-def _row(
-    label: str, words: str, head: int, width: int, style: Style = Style.PLAIN
-) -> Iterator[Line]:
-    first = f" {label:<{head}}  "
-    further = " " * (head + 3)
+def _row(label: str, words: str, head: int, width: int) -> Iterator[Line]:
+    first, further = f" {label:<{head}}  ", " " * (head + 3)
     texts = wrapped(tuple(words.split(" ")), width, first=first, further=further)
-    yield from (Line(text=text, style=style) for text in texts)
+    yield from (Line(text=text) for text in texts)

@@ -20,9 +20,6 @@ from hpckit.node.topology import GpuVendor, LinkKind, Nic, NicRole, NodeTopology
 from hpckit.spec.nic_kind import NicKind
 from hpckit.spec.platform import CommLibrary, NcclVersion, NetPlugin, Platform
 
-# --- What a cluster's network says of communication: whether rails are islands.
-
-
 _TWO = 2
 
 
@@ -111,9 +108,6 @@ class CommFacts:
     contradiction: str = ""
 
 
-# --- What a job, an inspected node and a site file say together about communication.
-
-
 _AMD: Final = "mi"
 """How the names of AMD's GPUs for computing begin."""
 _GRACE: Final = frozenset({"gh200", "gb200", "gb300"})
@@ -131,6 +125,7 @@ def comm_facts(question: CommQuestion, platform: Platform, seen: SeenNode | None
     site = Platform() if contradiction else platform
     hcas = node.hcas if node.other_hcas else site.hcas
     interconnect = node.interconnect or site.interconnect
+    default_net = _SLINGSHOT_NET if interconnect is NicKind.SLINGSHOT else ""
     return CommFacts(
         nodes=question.nodes,
         library=question.library or node.library or platform.library or _library_of(platform),
@@ -140,15 +135,11 @@ def comm_facts(question: CommQuestion, platform: Platform, seen: SeenNode | None
         traits=_traits(question, site, seen, hcas),
         hcas=tuple(sorted(hcas, key=natural_order)),
         other_hcas=node.other_hcas,
-        interfaces=_interfaces(node, interconnect),
+        interfaces=node.interfaces or default_net,
         domain=node.domain,
         down=node.down,
         contradiction=contradiction,
     )
-
-
-def _interfaces(node: SeenNode, interconnect: NicKind | None) -> str:
-    return node.interfaces or (_SLINGSHOT_NET if interconnect is NicKind.SLINGSHOT else "")
 
 
 def _traits(
@@ -224,7 +215,6 @@ def _others(facts: CommFacts) -> str:
 
 # --- Whether two values of a communication variable say the same.
 
-
 LEVELS: Final = ("LOC", "PIX", "PXB", "PHB", "SYS")
 """The words of NCCL's old numbers for levels: 0 is LOC, 4 and more are SYS."""
 _LEVELED: Final = frozenset(("NCCL_NET_GDR_LEVEL", "NCCL_P2P_LEVEL"))
@@ -241,7 +231,11 @@ def says_the_same(name: str, value: str, derived: str) -> bool:
     if one == other:
         return True
     if name in _INTERFACES:
-        return not other.startswith(("^", "=")) and _begin(one.removeprefix("="), other)
+        beginnings = tuple(word for word in other.split(",") if word)
+        names = one.removeprefix("=").split(",")
+        return not other.startswith(("^", "=")) and all(
+            name.startswith(beginnings) for name in names
+        )
     if name in _DEVICES:
         return _listed(one) == _listed(other)
     if name == "NCCL_NET":
@@ -253,12 +247,6 @@ def level_of(value: str) -> str | None:
     """The word of a level that is a number: digits are read from the start; None without any."""
     match = re.match(r"\d{1,4}", value.strip(), re.ASCII)
     return None if match is None else LEVELS[min(int(match[0]), len(LEVELS) - 1)]
-
-
-def _begin(names: str, beginnings: str) -> bool:
-    """Whether each name of a list begins as one of another list does."""
-    allowed = tuple(word for word in beginnings.split(",") if word)
-    return all(name.startswith(allowed) for name in names.split(","))
 
 
 def _listed(value: str) -> tuple[str, list[str]]:
@@ -395,9 +383,6 @@ def _are_pcie_peers(topology: NodeTopology) -> bool:
     is_told = all(one.what != "gpu_links" for one in topology.unknown)
     is_amd = _library(topology) is CommLibrary.RCCL
     return is_told and is_amd and len(shown) > 1 and not topology.gpu_links
-
-
-# --- All that is known about one communication variable of a job.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

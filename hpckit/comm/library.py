@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
-from hpckit.comm.choice import Already
 from hpckit.comm.library_search import FoundNccl, NcclCandidate, NcclWhere
-from hpckit.comm.settings_files import MOST_CONF_BYTES, already_set, conf_paths
+from hpckit.comm.nccl_conf import MOST_CONF_BYTES, Already, already_set, conf_paths
 from hpckit.core.errors import StorageFailed
 from hpckit.slurm.values import JobEntry
 from hpckit.spec.folder import ACCOUNT_FOLDER, ledger_file, restart_of

@@ -5,21 +5,18 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from hpckit.comm.choice import ENVIRONMENT, Already, AlreadySet, comm_choice
+from hpckit.comm.communication import comm_choice, settings_in_setup
 from hpckit.comm.environment import OwnSetting
-from hpckit.comm.own_settings import settings_in_setup
-from hpckit.comm.settings_files import is_told
+from hpckit.comm.nccl_conf import ENVIRONMENT, Already, AlreadySet, is_told
 from hpckit.core.text import Line, Style, visible, wrapped
 from hpckit.script.environment import submission_environment
 from hpckit.script.launchers.registry import LAUNCHERS
 from hpckit.spec.job import JobSpec
 from hpckit.spec.platform import CommLibrary, NcclVersion
-
-# --- Which NCCL or RCCL a job will load, as far as metadata and file names tell.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +204,6 @@ def _conda_root(person: Person) -> str:
 
 # --- Which NCCL a job will load and what is set already, in lines for the terminal.
 
-
 _LABEL: Final = 8
 _NARROWEST: Final = 40
 _LONGEST: Final = 4000
@@ -215,6 +211,8 @@ _LONGEST_VALUE: Final = 400
 _MOST_LOST: Final = 8
 _MOST_SET: Final = 64
 _MOST_NOTES: Final = 32
+_Row = tuple[str, str, Style]
+"""Label, text and style of one row."""
 
 
 def nccl_found_lines(found: FoundNccl, *, width: int = 80) -> list[Line]:
@@ -225,52 +223,46 @@ def nccl_found_lines(found: FoundNccl, *, width: int = 80) -> list[Line]:
     width = max(width, _NARROWEST)
     rows = [("NCCL", _chosen(found), Style.PLAIN if found.chosen else Style.WARNING)]
     label = "lost" if found.chosen else "either"
-    rows += [(label, _lost(other), Style.FAINT) for other in found.others[:_MOST_LOST]]
-    if len(found.others) > _MOST_LOST:
-        rows.append(("", f"and {len(found.others) - _MOST_LOST} more that lost", Style.FAINT))
-    rows += _noted(found.notes)
+    lost = [(label, _lost(other), Style.FAINT) for other in found.others]
+    rows += [*_first(lost, _MOST_LOST, "", "more that lost"), *_noted(found.notes)]
     return list(_lines(rows, width))
 
 
 def already_lines(already: Already, *, width: int = 80) -> list[Line]:
     """What is set already, by whom, and what that overrides; one line says that nothing is."""
     width = max(width, _NARROWEST)
-    rows = [("set", _setting(one), Style.PLAIN) for one in already.settings[:_MOST_SET]]
-    if len(already.settings) > _MOST_SET:
-        rows.append(("", f"and {len(already.settings) - _MOST_SET} more", Style.FAINT))
-    if not rows:
-        rows.append(
-            ("set", "nothing, by the job's environment or by a file of NCCL's", Style.PLAIN)
-        )
-    rows += _noted(already.notes)
-    return list(_lines(rows, width))
+    texts = [_setting(one) for one in already.settings]
+    texts = texts or ["nothing, by the job's environment or by a file of NCCL's"]
+    rows = _first([("set", text, Style.PLAIN) for text in texts], _MOST_SET, "", "more")
+    return list(_lines([*rows, *_noted(already.notes)], width))
 
 
 def unseen_lines(unseen: Iterable[str], *, width: int = 80) -> list[Line]:
     """What was not looked at, a note each, in lines of 40 or more."""
-    return list(_lines(_noted(tuple(unseen)), max(width, _NARROWEST)))
+    return list(_lines(_noted(unseen), max(width, _NARROWEST)))
 
 
-def _noted(notes: Sequence[str]) -> list[tuple[str, str, Style]]:
-    rows = [("note", note, Style.NOTE) for note in notes[:_MOST_NOTES]]
-    if len(notes) > _MOST_NOTES:
-        rows.append(("note", f"and {len(notes) - _MOST_NOTES} more: --json has all", Style.FAINT))
-    return rows
+def _noted(notes: Iterable[str]) -> list[_Row]:
+    rows = [("note", note, Style.NOTE) for note in notes]
+    return _first(rows, _MOST_NOTES, "note", "more: --json has all")
+
+
+def _first(rows: list[_Row], most: int, label: str, more: str) -> list[_Row]:
+    """The first rows, and a last one that says how many are left."""
+    left = [(label, f"and {len(rows) - most} {more}", Style.FAINT)] if len(rows) > most else []
+    return [*rows[:most], *left]
 
 
 def _chosen(found: FoundNccl) -> str:
     chosen = found.chosen
     if chosen is None:
         return f"not known: {found.because}"
-    return f"{_named(chosen)}, {chosen.path} · {chosen.how} · {_version_words(chosen)}"
+    by = f"{'by' if chosen.version else 'is'} {chosen.version_from}"
+    return f"{_named(chosen)}, {chosen.path} · {chosen.how} · version {by}"
 
 
 def _named(candidate: NcclCandidate) -> str:
     return f"{candidate.library.upper()} {candidate.version or 'of unknown version'}"
-
-
-def _version_words(candidate: NcclCandidate) -> str:
-    return f"version {'by' if candidate.version else 'is'} {candidate.version_from}"
 
 
 def _lost(candidate: NcclCandidate) -> str:
@@ -296,7 +288,7 @@ def _value(value: str) -> str:
     return visible(shlex.quote(value), _LONGEST_VALUE)
 
 
-def _lines(rows: Iterable[tuple[str, str, Style]], width: int) -> Iterator[Line]:
+def _lines(rows: Iterable[_Row], width: int) -> Iterator[Line]:
     further = " " * (_LABEL + 2)
     before = None
     for label, text, style in rows:

@@ -8,8 +8,6 @@ from typing import Final
 from hpckit.comm.facts import ExplainedFault, says_the_same
 from hpckit.comm.lint_releases import RELEASE_RULES
 from hpckit.comm.lint_rule import (
-    Assignment,
-    LaunchOption,
     LintFacts,
     LintFinding,
     LintRule,
@@ -18,7 +16,6 @@ from hpckit.comm.lint_rule import (
     Seen,
     Setting,
     match_of,
-    setting_of,
 )
 from hpckit.comm.lint_rules import IB_RULES, NCCL_RULES, RCCL_RULES, SOCKET_RULES
 from hpckit.comm.lint_rules_launch import LAUNCH_RULES
@@ -27,8 +24,6 @@ from hpckit.comm.settings_files import parse_settings
 from hpckit.core.findings import Severity
 from hpckit.core.text import visible
 from hpckit.spec.platform import CommLibrary, NcclVersion, SettingOrigin
-
-# --- What hpckit itself sets on a node or a site, beside what a file sets there.
 
 
 def is_derived(one: Setting, scene: Scene) -> bool:
@@ -56,9 +51,6 @@ DERIVED_RULES: Final = (
 )  # fmt: skip
 
 
-# --- What is wrong with settings of communication, by the rules of the `comm_lint_*` tables.
-
-
 FAMILIES: Final = (
     ("NCCL", NCCL_RULES),
     ("Paths between GPUs, and to the network", TRANSPORT_RULES),
@@ -76,8 +68,8 @@ _LONGEST: Final = 80
 
 
 def lint_settings(
-    assignments: Iterable[Assignment],
-    options: Iterable[LaunchOption] = (),
+    assignments: Iterable[Setting],
+    options: Iterable[Setting] = (),
     *,
     nccl: NcclVersion | None = None,
     library: CommLibrary | None = None,
@@ -88,8 +80,7 @@ def lint_settings(
 
     What is not known (None) is not assumed: a rule that needs it is silent, or gives a note.
     """
-    said: list[Assignment | LaunchOption] = [*assignments, *options]
-    settings = [setting_of(one) for one in said]
+    settings = [*assignments, *options]
     by_name: dict[str, list[Setting]] = {}
     for one in sorted(settings, key=lambda one: (one.is_of_one_command, one.line)):
         by_name.setdefault(one.name, []).append(one)
@@ -194,17 +185,10 @@ def lint_faults(rules: Iterable[LintRule]) -> tuple[ExplainedFault, ...]:
 
 
 def _with_bounds(rule: LintRule, because: str) -> str:
-    bounds = _bounds(rule)
-    return f"{bounds}: {because}" if bounds else because
-
-
-def _bounds(rule: LintRule) -> str:
-    """`from NCCL 2.5 on and before NCCL 2.8`; empty where every release is meant."""
-    bounds = (
-        f"from NCCL {rule.since} on" if rule.since else "",
-        f"before NCCL {rule.before}" if rule.before else "",
-    )
-    return " and ".join(text for text in bounds if text)
+    """Words behind the releases on which a rule holds, where not all are meant."""
+    bounds = [f"from NCCL {rule.since} on"] if rule.since else []
+    bounds += [f"before NCCL {rule.before}"] if rule.before else []
+    return f"{' and '.join(bounds)}: {because}" if bounds else because
 
 
 def _generic(text: str) -> str:

@@ -19,7 +19,6 @@ from hpckit.core.text import Line, Style, visible, wrapped
 from hpckit.spec.platform import CommLibrary, CommSetting, NcclVersion, NetPlugin
 
 # --- Settings of communication as a file makes them, and what is wrong with them.
-#
 # A file is a script, what `env` printed, a job file or an nccl.conf; nothing of it is executed.
 
 
@@ -59,43 +58,49 @@ class LostValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
-    """One variable that a file sets, on which line (from 1).
+class Setting:
+    """One variable that a file sets, or a long option of `program` with its dashes.
 
-    `value` is None where the shell computes it. `until_line` is the last line on which it stands:
-    that of its command, or where it is unset or set anew; None to the end. `instead_of` is another
-    value that the file gives it in vain: no command, or no reader, ever sees that one.
+    `line` is from 1. `value` is None where the shell computes it, and of an option that has none.
+    `form` is None for an option. `until_line` is the last line on which it stands: that of its
+    command, or where it is unset or set anew; None to the end. `instead_of` is another value that
+    the file gives it in vain: no command, or no reader, ever sees that one.
     """
 
     name: str
     value: str | None
     line: int
-    form: SettingForm
+    form: SettingForm | None = None
+    program: str | None = None
     until_line: int | None = None
     instead_of: LostValue | None = None
 
+    def meets(self, other: Setting) -> bool:
+        """Whether some command sees both."""
+        return (other.until_line is None or self.line <= other.until_line) and (
+            self.until_line is None or other.line <= self.until_line
+        )
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchOption:
-    """A long option of `sbatch` or `srun`, without its dashes; `value` None where it has none.
+    @property
+    def is_of_one_command(self) -> bool:
+        """Whether it stands for one command alone."""
+        is_option = self.form is None or self.form is SettingForm.OPTION
+        return self.form is SettingForm.PREFIX or (is_option and self.until_line is not None)
 
-    `until_line` is the last line of its command, None for a directive of the whole script.
-    """
-
-    program: str
-    name: str
-    value: str | None
-    line: int
-    until_line: int | None = None
+    @property
+    def text(self) -> str:
+        """How it is named beside another: `A=b on line 3`."""
+        said = self.name if self.value is None else f"{self.name}={self.value}"
+        return f"{said} on line {self.line}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a file sets, in the order of its lines."""
+    """The variables that a file sets and the options it gives, in the order of its lines."""
 
     kind: SettingsKind
-    assignments: tuple[Assignment, ...] = ()
-    options: tuple[LaunchOption, ...] = ()
+    assignments: tuple[Setting, ...] = ()
+    options: tuple[Setting, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,50 +168,6 @@ def held_before(version: NcclVersion | None, release: str | None) -> Held:
     """Whether a release is earlier than `release`."""
     opposite = {Held.YES: Held.NO, Held.NO: Held.YES, Held.MAYBE: Held.MAYBE}
     return Held.YES if release is None else opposite[held_from(version, release)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """A variable, or an option with its dashes, and the lines on which it stands."""
-
-    name: str
-    value: str | None
-    line: int
-    until_line: int | None
-    form: SettingForm | None
-    program: str | None = None
-    instead_of: LostValue | None = None
-
-    def meets(self, other: Setting) -> bool:
-        """Whether some command sees both."""
-        return (other.until_line is None or self.line <= other.until_line) and (
-            self.until_line is None or other.line <= self.until_line
-        )
-
-    @property
-    def is_of_one_command(self) -> bool:
-        """Whether it stands for one command alone."""
-        is_option = self.form is None or self.form is SettingForm.OPTION
-        return self.form is SettingForm.PREFIX or (is_option and self.until_line is not None)
-
-    @property
-    def text(self) -> str:
-        """How it is named beside another: `A=b on line 3`."""
-        said = self.name if self.value is None else f"{self.name}={self.value}"
-        return f"{said} on line {self.line}"
-
-
-def setting_of(one: Assignment | LaunchOption) -> Setting:
-    """A variable or an option as rules see it."""
-    return Setting(
-        name=f"--{one.name}" if isinstance(one, LaunchOption) else one.name,
-        value=one.value,
-        line=one.line,
-        until_line=one.until_line,
-        form=None if isinstance(one, LaunchOption) else one.form,
-        program=one.program if isinstance(one, LaunchOption) else None,
-        instead_of=None if isinstance(one, LaunchOption) else one.instead_of,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,7 +317,6 @@ def _has_value(pattern: str | None, value: str | None) -> bool:
 
 
 # --- What is wrong with settings of communication, for a terminal: the count first, then each.
-
 
 _NARROWEST: Final = 40
 _MOST_SHOWN: Final = 30

@@ -9,7 +9,7 @@ from typing import Final
 from hpckit.comm.lint_rule import ENV_RST, LintRule, Scene, Seen, Setting, SettingForm
 from hpckit.comm.variables import NCCL_VARIABLES
 from hpckit.core.findings import Severity
-from hpckit.core.hostlist import natural_order
+from hpckit.core.hostlist import named
 from hpckit.spec.platform import CommLibrary, NetPlugin
 
 _NUMBERS: Final = frozenset(one.name for one in NCCL_VARIABLES if one.is_number)
@@ -271,11 +271,9 @@ NCCL_RULES: Final = (
 
 # --- Rules about InfiniBand and RoCE.
 
-
 MOST_DEVICES: Final = 32
 _LEAST_TIMEOUT: Final = 20
 _A_ONE: Final = re.compile(r".*[^0-9]1", re.ASCII)
-_MOST_NAMED: Final = 6
 
 
 def listed(value: str) -> tuple[str, ...]:
@@ -287,13 +285,6 @@ def listed(value: str) -> tuple[str, ...]:
 def is_exact(value: str) -> bool:
     """Whether a list names whole devices and not beginnings."""
     return value.strip().removeprefix("^").startswith("=")
-
-
-def some(names: Sequence[str]) -> str:
-    """Names for a sentence, in natural order, not too many."""
-    ordered = sorted(set(names), key=natural_order)
-    more = len(ordered) - _MOST_NAMED
-    return ", ".join(ordered[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def matched(value: str, present: Sequence[str]) -> list[str]:
@@ -317,7 +308,7 @@ def _prefixes(one: Setting, scene: Scene) -> Seen | None:
         nic for nic in nics if nic not in names and nic.startswith(names)
         and any(name in nics and nic.startswith(name) for name in names)
     ]  # fmt: skip
-    return Seen(f"the list takes {some(more)} too") if more else None
+    return Seen(f"the list takes {named(more)} too") if more else None
 
 
 def _do_exact(one: Setting, scene: Scene) -> Seen | None:
@@ -337,7 +328,7 @@ def _absent(one: Setting, scene: Scene) -> Seen | None:
     nics, value = scene.facts.nics, one.value
     if nics is None or not value or value.strip().startswith("^") or matched(value, nics):
         return None
-    return Seen(f"the node has {some(nics) or 'none'}")
+    return Seen(f"the node has {named(nics) or 'none'}")
 
 
 def _partly_absent(one: Setting, scene: Scene) -> Seen | None:
@@ -350,7 +341,7 @@ def _partly_absent(one: Setting, scene: Scene) -> Seen | None:
         for name in listed(value)
         if not (name in nics if is_exact(value) else any(nic.startswith(name) for nic in nics))
     ]
-    return Seen(some(lacking)) if lacking else None
+    return Seen(named(lacking)) if lacking else None
 
 
 def _later_equals(one: Setting, _: Scene) -> Seen | None:
@@ -459,7 +450,6 @@ IB_RULES: Final = (
 
 # --- Rules about RCCL and ROCm.
 
-
 _ROCM: Final = "ROCm documentation, environment variables"
 
 RCCL_RULES: Final = (
@@ -491,7 +481,6 @@ RCCL_RULES: Final = (
 
 # --- Rules about IP interfaces and sockets.
 
-
 _BY_PREFIX: Final = ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME")
 _BY_NAME: Final = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 _MOST_SOCKETS: Final = 64
@@ -504,16 +493,16 @@ def _absent_interfaces(one: Setting, scene: Scene) -> Seen | None:
     interfaces, value = scene.facts.interfaces, (one.value or "").strip()
     if interfaces is None or not value or value.startswith("^") or matched(value, interfaces):
         return None
-    return Seen(some(interfaces) or "none")
+    return Seen(named(interfaces) or "none")
 
 
-def _absent_name(one: Setting, scene: Scene) -> Seen | None:
-    """A list of whole names of which none is here."""
+def absent_name(one: Setting, scene: Scene) -> Seen | None:
+    """Return the node's interfaces, where none of a list of whole names is here."""
     interfaces, value = scene.facts.interfaces, (one.value or "").strip()
     names = [name.strip() for name in value.split(",")]
     if interfaces is None or not value or any(name in interfaces for name in names):
         return None
-    return Seen(some(interfaces) or "none")
+    return Seen(named(interfaces) or "none")
 
 
 def _unknown_eth(one: Setting, scene: Scene) -> Seen | None:
@@ -537,7 +526,7 @@ def _sockets(one: Setting, scene: Scene) -> Seen | None:
 def _virtual(one: Setting, _: Scene) -> Seen | None:
     names = (one.value or "").split(",")
     hit = [name for name in names if _VIRTUAL.match(name.strip())]
-    return Seen(some(hit)) if hit and not names[0].startswith("^") else None
+    return Seen(named(hit)) if hit and not names[0].startswith("^") else None
 
 
 SOCKET_RULES: Final = (
@@ -547,7 +536,7 @@ SOCKET_RULES: Final = (
         remedy="leave it out, or name one that all nodes have: {name}==NAME", source=ENV_RST,
     ),
     LintRule(
-        name="ifname-absent-exact", names=_BY_NAME, severity=Severity.ERROR, when=_absent_name,
+        name="ifname-absent-exact", names=_BY_NAME, severity=Severity.ERROR, when=absent_name,
         because="this node has no such interface; it has {seen}",
         remedy="leave it out, or name one that all nodes have", source="PyTorch, distributed",
     ),

@@ -7,12 +7,12 @@ from typing import Final
 
 from hpckit.comm.facts import LEVELS, level_of
 from hpckit.comm.lint_rule import ENV_RST, LintRule, Scene, Seen, Setting
-from hpckit.comm.lint_rules import some
+from hpckit.comm.lint_rules import absent_name
 from hpckit.core.findings import Severity
+from hpckit.core.hostlist import named
 from hpckit.spec.platform import CommLibrary, NetPlugin
 
 # --- Rules about libfabric: EFA and its plugin, Slingshot.
-
 
 _SHEET: Final = "aws-ofi-nccl doc/efa-env-var.md"
 _OFI: Final = (NetPlugin.AWS_OFI,)
@@ -95,7 +95,6 @@ EFA_RULES: Final = (
 
 # --- Rules about UCX and MPI libraries.
 
-
 _UCX: Final = "UCX documentation, frequently asked questions"
 _OMPI: Final = "Open MPI documentation 5.0, what is new"
 _TRANSPORTS: Final = {CommLibrary.NCCL: ("cuda", "gpu"), CommLibrary.RCCL: ("rocm", "gpu")}
@@ -128,22 +127,18 @@ def _absent(one: Setting, scene: Scene) -> Seen | None:
         return None
     names = [part.strip().split(":", 1)[0] for part in value.split(",")]
     here = (*nics, *interfaces)
-    return None if any(name in here for name in names) else Seen(some(here) or "none")
+    return None if any(name in here for name in names) else Seen(named(here) or "none")
 
 
 def _no_port(one: Setting, _: Scene) -> Seen | None:
     names = [part.strip() for part in (one.value or "").split(",")]
     bare = [name for name in names if re.fullmatch(r"mlx[45]_\w+", name, re.ASCII)]
-    return Seen(some(bare), do=",".join(f"{name}:1" if name in bare else name for name in names)
+    return Seen(named(bare), do=",".join(f"{name}:1" if name in bare else name for name in names)
                 ) if bare else None  # fmt: skip
 
 
 def _absent_tcp(one: Setting, scene: Scene) -> Seen | None:
-    interfaces, value = scene.facts.interfaces, (one.value or "").strip()
-    names = [part.strip() for part in value.split(",")]
-    if interfaces is None or not value or "/" in value:
-        return None
-    return None if any(name in interfaces for name in names) else Seen(some(interfaces) or "none")
+    return None if "/" in (one.value or "") else absent_name(one, scene)
 
 
 MPI_RULES: Final = (

@@ -1,23 +1,24 @@
-"""Rules of Google's plugins: TCPX takes a list, TCPXO and gIB own their environment."""
+"""The rules of the communication environment: which variable is set where to what, and why."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from hpckit.comm.facts import CommFacts, Trait
 from hpckit.core.findings import Row, Rule, Severity
 from hpckit.spec.nic_kind import NicKind
-from hpckit.spec.platform import CommLibrary, NcclVersion, NetPlugin
-
-# --- What a rule of the communication environment is, and when it applies.
-
+from hpckit.spec.platform import CommLibrary, NcclVersion, NetPlugin, PlatformEnv
 
 ENV_RST: Final = (
     "NCCL, Environment Variables, {variable},"
     " https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 )
 """NVIDIA's reference of the variables."""
+
+_READ: Final = "2026-11"
+"""When the sources were read that have no other date."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +43,10 @@ class When:
 class CommRule(Row):
     """A variable, and when it is set to what; it finds nothing, so it is no `Rule`.
 
-    `value` and `because` may name `decide.comm_facts.words_of` in braces. `is_expanded` as in
-    CommSetting.
+    `value` and `because` may name `facts.words_of` in braces. `is_expanded` as in CommSetting.
     """
 
+    date: str = _READ
     variable: str
     value: str
     when: When
@@ -59,9 +60,14 @@ class CommAdvice(Rule[When]):
     subject: str
 
 
+def when_of(entry: PlatformEnv) -> When:
+    """Return when an entry of a site's own list counts."""
+    return When(since=entry.since, before=entry.before, min_nodes=entry.min_nodes)
+
+
 def applies(when: When, facts: CommFacts) -> bool:
     """Whether all of `when` is so."""
-    return _but_for_before(when, facts) and not _is_over(when, facts)
+    return _but_for_before(when, facts) and in_range(facts.version, None, when.before)
 
 
 def depends_on_release(when: When, facts: CommFacts) -> bool:
@@ -77,10 +83,6 @@ def in_range(version: NcclVersion | None, since: str | None, before: str | None)
     return begun and (before is None or version < NcclVersion.of(before))
 
 
-def _is_over(when: When, facts: CommFacts) -> bool:
-    return not in_range(facts.version, None, when.before)
-
-
 def _but_for_before(when: When, facts: CommFacts) -> bool:
     return (
         (not when.interconnects or facts.interconnect in when.interconnects)
@@ -93,7 +95,6 @@ def _but_for_before(when: When, facts: CommFacts) -> bool:
 
 
 # --- Rules of EFA, whose plugin aws-ofi-nccl sets by itself what it needs of NCCL.
-
 
 _NEMO: Final = (
     "awsome-distributed-ai, 3.test_cases/megatron/nemo/Dockerfile,"
@@ -136,23 +137,22 @@ def _bindings(cpus: tuple[str, ...]) -> str:
     return ";".join(f"{nic}:{each}" for nic, each in zip(_TCPX_NICS, cpus, strict=True))
 
 
-def _tcpx(variable: str, value: str, because: str, *, is_expanded: bool = False) -> CommRule:
-    return CommRule(
-        name=f"tcpx-{variable.removeprefix('NCCL_').lower().replace('_', '-')}",
-        variable=variable, value=value, is_expanded=is_expanded,
-        when=When(plugins=(NetPlugin.TCPX,), min_nodes=2),
-        because=because, source=_A3_HIGH, date=_DATE,
-    )  # fmt: skip
+def _gcp(plugin: NetPlugin, source: str) -> Callable[..., CommRule]:
+    """What makes a rule of a plugin for jobs of several nodes, named after its variable."""
+
+    def rule(variable: str, value: str, because: str, *, is_expanded: bool = False) -> CommRule:
+        name = variable.removeprefix("NCCL_").lower().replace("_", "-")
+        return CommRule(
+            name=f"{plugin.name.lower()}-{name}", variable=variable, value=value,
+            is_expanded=is_expanded, when=When(plugins=(plugin,), min_nodes=2),
+            because=because, source=source, date=_DATE,
+        )  # fmt: skip
+
+    return rule
 
 
-def _tcpxo(variable: str, value: str, because: str) -> CommRule:
-    return CommRule(
-        name=f"tcpxo-{variable.removeprefix('NCCL_').lower().replace('_', '-')}",
-        variable=variable, value=value,
-        when=When(plugins=(NetPlugin.TCPXO,), min_nodes=2),
-        because=because, source=_A3_MEGA, date=_DATE,
-    )  # fmt: skip
-
+_tcpx: Final = _gcp(NetPlugin.TCPX, _A3_HIGH)
+_tcpxo: Final = _gcp(NetPlugin.TCPXO, _A3_MEGA)
 
 GCP_RULES: Final = (
     _tcpx("NCCL_NET", "GPUDirectTCPX_v7", "a missing plugin ends the job, instead of plain TCP"),
@@ -182,17 +182,14 @@ GCP_RULES: Final = (
     _tcpxo("NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY", "/dev/aperture_devices",
            "where the image has the devices of the plugin"),
     _tcpxo("NCCL_SOCKET_IFNAME", "enp0s12", "ranks meet over the NIC that is not for data"),
-    CommRule(
-        name="gib-net", variable="NCCL_NET", value="gIB",
-        when=When(plugins=(NetPlugin.GIB,), min_nodes=2),
-        because="a missing plugin ends the job, instead of plain RoCE without its settings",
-        source=_A3_ULTRA, date=_DATE,
+    _gcp(NetPlugin.GIB, _A3_ULTRA)(
+        "NCCL_NET", "gIB", "a missing plugin ends the job, instead of plain RoCE without its"
+        " settings",
     ),
 )  # fmt: skip
 
 
 # --- Rules of NCCL's core: rails, NVLink domains, C2C. Defaults as NCCL_PARAM in NCCL's source.
-
 
 OWN_TRANSPORTS: Final = (None, NetPlugin.NONE, NetPlugin.HPCX)
 """Where no plugin owns the environment: NCCL's verbs and sockets, and NVIDIA's plugin of both."""
@@ -204,7 +201,6 @@ NCCL_RULES: Final = (
         because="no path leads from a rail to another, and 2, the default, may try to cross;"
         " ranks that are not on one rail still need PXN",
         source=ENV_RST.format(variable="NCCL_CROSS_NIC") + "; NVIDIA/nccl issues 836 and 2345",
-        date="2026-11",
     ),
     CommRule(
         name="mnnvl-loud", variable="NCCL_MNNVL_ENABLE", value="1",
@@ -214,7 +210,6 @@ NCCL_RULES: Final = (
         " before 2.25 does so, a later one may still go on over the NICs",
         source=ENV_RST.format(variable="NCCL_MNNVL_ENABLE") + "; init.cc of v2.24.3, mnnvl.cc of"
         " v2.27.3",
-        date="2026-11",
     ),
     CommRule(
         name="gdr-c2c", variable="NCCL_NET_GDR_C2C", value="1",
@@ -222,7 +217,6 @@ NCCL_RULES: Final = (
                   traits=(Trait.GRACE,)),
         because="NICs reach these GPUs through the CPU's C2C; off by default in 2.26 alone",
         source=ENV_RST.format(variable="NCCL_NET_GDR_C2C") + "; paths.cc of v2.26.2 and v2.27.3",
-        date="2026-11",
     ),
 )  # fmt: skip
 
@@ -241,7 +235,6 @@ NCCL_ADVICE: Final = (
 
 # --- Rules of NCCL's IB transport, which carries InfiniBand and RoCE.
 
-
 _VERBS: Final = (NicKind.INFINIBAND, NicKind.ROCE)
 _LARGE_NODES: Final = 128
 """From so many nodes on hpckit calls a fabric large; NCCL's reference gives no number."""
@@ -253,7 +246,6 @@ IB_RULES: Final = (
                   traits=(Trait.OTHER_HCAS,)),
         because="exactly the devices for jobs (= is no prefix); not {others}",
         source=ENV_RST.format(variable="NCCL_IB_HCA"),
-        date="2026-11",
     ),
     CommRule(
         name="ib-hca-listed", variable="NCCL_IB_HCA", value="={hcas}",
@@ -261,7 +253,6 @@ IB_RULES: Final = (
                   traits=(Trait.LISTED_HCAS,)),
         because="exactly the devices that the site lists for jobs (= is no prefix)",
         source=ENV_RST.format(variable="NCCL_IB_HCA"),
-        date="2026-11",
     ),
     CommRule(
         name="ib-gid-index", variable="NCCL_IB_GID_INDEX", value="3",
@@ -270,7 +261,6 @@ IB_RULES: Final = (
         because="NCCL {version} takes GID 0, mostly RoCE v1; 3 is the first IPv4 address by"
         " RoCE v2 (2.21 and later find it)",
         source=ENV_RST.format(variable="NCCL_IB_GID_INDEX") + "; net_ib.cc of v2.20.5 and v2.21.5",
-        date="2026-11",
     ),
     CommRule(
         name="ib-timeout", variable="NCCL_IB_TIMEOUT", value="22",
@@ -279,13 +269,11 @@ IB_RULES: Final = (
         because="{nodes} nodes: before 2.23 NCCL waits 1.1 s at most for each answer, too short on"
         " large fabrics (2.23 and later: 4.3 s)",
         source=ENV_RST.format(variable="NCCL_IB_TIMEOUT") + "; net_ib.cc of v2.22.3 and v2.23.4",
-        date="2026-11",
     ),
 )  # fmt: skip
 
 
 # --- Rules of UCX, which carries most MPIs over InfiniBand and RoCE.
-
 
 _UCX: Final = (
     "OpenUCX, Frequently Asked Questions, Which network devices does UCX use?,"
@@ -299,13 +287,11 @@ MPI_RULES: Final = (
                   traits=(Trait.MPI, Trait.OTHER_HCAS)),
         because="MPI messages keep to the devices for jobs; not {others}",
         source=_UCX,
-        date="2026-11",
     ),
 )  # fmt: skip
 
 
 # --- Rules of RCCL beyond those that it shares with NCCL.
-
 
 _TIPS: Final = (
     "RCCL usage tips, ROCm 7.14,"
@@ -318,13 +304,11 @@ RCCL_RULES: Final = (
         when=When(library=CommLibrary.RCCL, traits=(Trait.PCIE_PEERS,)),
         because="these GPUs reach each other by PCIe alone, which RCCL uses for peers with it only",
         source=_TIPS,
-        date="2026-11",
     ),
 )  # fmt: skip
 
 
 # --- Rules of HPE Slingshot, which NCCL and RCCL use through libfabric and a plugin.
-
 
 _SLINGSHOT: Final = (NicKind.SLINGSHOT,)
 _OFI: Final = (NetPlugin.AWS_OFI,)
@@ -347,7 +331,6 @@ SLINGSHOT_RULES: Final = (
         because="NCCL and RCCL see these NICs at PHB from their GPUs, and by default use GPUDirect"
         " RDMA up to PXB alone",
         source=f"{_LUMI} (as the number 3); {_CSCS}",
-        date="2026-11",
     ),
     CommRule(
         name="slingshot-net", variable="NCCL_NET", value="AWS Libfabric",
@@ -355,14 +338,12 @@ SLINGSHOT_RULES: Final = (
         because="a plugin that is not found ends the job, instead of TCP at a fraction of the"
         " speed",
         source=_CSCS,
-        date="2026-11",
     ),
     CommRule(
         name="slingshot-cross-nic", variable="NCCL_CROSS_NIC", value="1",
         when=When(interconnects=_SLINGSHOT, plugins=_OFI, min_nodes=2),
         because="a dragonfly has no rails: rings may leave by one NIC and come back by another",
         source=f"{ENV_RST.format(variable='NCCL_CROSS_NIC')}; {_CSCS}",
-        date="2026-11",
     ),
     CommRule(
         name="slingshot-ll128", variable="NCCL_PROTO", value="^LL128",
@@ -372,7 +353,6 @@ SLINGSHOT_RULES: Final = (
         " here: NICs write to these GPUs through the CPU",
         source="NVIDIA/nccl, issue 2001, https://github.com/NVIDIA/nccl/issues/2001, and pull"
         f" request 2053; {_CSCS}",
-        date="2026-11",
     ),
 )  # fmt: skip
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import product
 from math import prod
 
-from hpckit.core.units import format_indices
+from hpckit.core.units import and_more, format_indices
 
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _NUMBERED = re.compile(r"(?P<stem>.*?)(?P<number>\d{1,9})(?P<rest>\D*)", re.ASCII)
@@ -25,6 +25,11 @@ def natural_order(name: str) -> tuple[tuple[int, int, str], ...]:
         for part in re.split(r"(\d{1,18})", name, flags=re.ASCII)
         if part
     )
+
+
+def named(names: Iterable[str], most: int = 6) -> str:
+    """Return names in natural order for a sentence: `GPU0, GPU1 and 9 more`."""
+    return and_more(sorted(set(names), key=natural_order), most)
 
 
 def fold_hosts(names: Iterable[str]) -> str:

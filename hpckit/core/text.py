@@ -170,6 +170,14 @@ def wrapped(
     return [*lines, (head + line).rstrip()] if line or first.strip() else lines
 
 
+def wrapped_lines(
+    words: str, width: int, *, first: str = "", further: str = "", style: Style = Style.PLAIN
+) -> list[Line]:
+    """Return the words of a text in as few lines of one style as `width` columns allow."""
+    texts = wrapped(tuple(words.split()), width, first=first, further=further)
+    return [Line(text=text, style=style) for text in texts]
+
+
 def _pieces(part: str, room: int) -> list[str]:
     room = max(room, _LEAST)
     pieces = []

@@ -8,7 +8,7 @@ Base units inside hpckit are seconds and bytes; requests round up. Sources: sbat
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _TIME = re.compile(r"(?:(?P<days>\d{1,5})-)?(?P<clock>\d{1,9}(?::\d{1,6}){0,2})", re.ASCII)
 _MEM = re.compile(r"(?P<number>\d{1,15})(?P<suffix>[KMGT]?)B?", re.ASCII | re.IGNORECASE)
@@ -147,6 +147,12 @@ def format_indices(indices: Iterable[int], width: int = 0) -> str:
 def counted(count: int, noun: str) -> str:
     """`1 GPU`, `2 GPUs`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def and_more(words: Sequence[str], most: int) -> str:
+    """Return the first `most` words for a sentence, and how many are left: `a, b and 9 more`."""
+    left = len(words) - most
+    return ", ".join(words[:most]) + (f" and {left} more" if left > 0 else "")
 
 
 def time_words(value_s: float) -> str:

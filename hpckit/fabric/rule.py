@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hpckit.core.hostlist import fold_hosts, natural_order
-from hpckit.core.units import counted
+from hpckit.core.units import and_more, counted
 from hpckit.fabric.kinds import Kinds, switch_kinds
 from hpckit.fabric.levels import Bundle, bundles
 from hpckit.fabric.rails import Absent, RailGrid, RailPeers, absent_leaves, components, with_grid
@@ -93,9 +93,7 @@ def hosts(names: Iterable[str]) -> str:
 
 def listed(parts: Sequence[str]) -> str:
     """Parts of a sentence; of many the rest are counted."""
-    more = len(parts) - MOST_LISTED
-    shown = ", ".join(parts[:MOST_LISTED])
-    return f"{shown} and {more} more" if more > 0 else shown
+    return and_more(parts, MOST_LISTED)
 
 
 def are(count: int, noun: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hpckit.comm.bandwidth.values import (
-    CommCpu,
     CommMachine,
     CommNic,
     PcieRate,
@@ -13,12 +12,12 @@ from hpckit.comm.bandwidth.values import (
     RingLinks,
 )
 from hpckit.node.path import PathKind
-from hpckit.node.topology import LinkKind
+from hpckit.node.topology import CpuTopology, LinkKind
 
 GEN4 = PcieRate(speed_gt_per_s=16.0, width=16)
 GEN5 = PcieRate(speed_gt_per_s=32.0, width=16)
-INTEL = CommCpu(arch="x86_64", vendor="GenuineIntel", family=6, model_number=0x8F)
-EPYC = CommCpu(arch="x86_64", vendor="AuthenticAMD", family=25, model_number=1)
+INTEL = CpuTopology(arch="x86_64", vendor="GenuineIntel", family=6, model_number=0x8F)
+EPYC = CpuTopology(arch="x86_64", vendor="AuthenticAMD", family=25, model_number=1)
 
 
 def nics(count: int, rate_bytes_per_s: float, pcie: PcieRate | None = GEN5) -> tuple[CommNic, ...]:
@@ -54,7 +53,7 @@ def meshed(architecture: str, kind: LinkKind, *, gpus: int, count: int) -> CommM
     return CommMachine(gpus=gpus, architecture=architecture, links=links, cpu=EPYC)
 
 
-def over_pcie(ring: PcieRing | None = None, cpu: CommCpu = EPYC) -> CommMachine:
+def over_pcie(ring: PcieRing | None = None, cpu: CpuTopology = EPYC) -> CommMachine:
     """8 GPUs without links, on PCIe of generation 4."""
     found = PcieRing(farthest=PathKind.PXB) if ring is None else ring
     return CommMachine(gpus=8, architecture="sm_86", ring=found, pcie=GEN4, cpu=cpu)

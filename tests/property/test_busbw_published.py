@@ -21,26 +21,15 @@ from typing import Final, NamedTuple
 import pytest
 
 from hpckit.comm.bandwidth.predict import predict
-from hpckit.comm.bandwidth.values import (
-    Algorithm,
-    Collective,
-    CommCpu,
-    CommMachine,
-    CommNic,
-    PcieRate,
-    PcieRing,
-    RingLinks,
-)
-from hpckit.node.path import PathKind
-from hpckit.node.topology import LinkKind
+from hpckit.comm.bandwidth.values import Algorithm, Collective, CommMachine, PcieRate, RingLinks
+from hpckit.node.topology import CpuTopology, LinkKind
 from tests.corpus import corpus_file
+from tests.fakes.busbw_machines import GEN4, GEN5, meshed, nics, over_pcie, switched
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CAPTURE: Final = "planning/nccl_busbw.csv"
 TOLERANCE: Final = 0.15
 NODES_WHERE_NOT_SAID: Final = 4
-GEN4 = PcieRate(speed_gt_per_s=16.0, width=16)
-GEN5 = PcieRate(speed_gt_per_s=32.0, width=16)
 GEN6 = PcieRate(speed_gt_per_s=64.0, width=16)
 AMPERE = (12, "sm_80", GEN4, 25e9)
 HOPPER = (18, "sm_90", GEN5, 50e9)
@@ -100,74 +89,54 @@ class Row(NamedTuple):
         return self.predicted / self.published - 1
 
 
-def switched(links: int, architecture: str, pcie: PcieRate, nic: float) -> CommMachine:
+def board(generation: tuple[int, str, PcieRate, float]) -> CommMachine:
     """A board with NVSwitches and a NIC for each of its 8 GPUs."""
-    return CommMachine(
-        gpus=8,
-        architecture=architecture,
-        links=RingLinks(kind=LinkKind.NVLINK, per_gpu=links, is_switched=True),
-        pcie=pcie,
-        cpu=CommCpu(arch="x86_64"),
-        nics=nics(8, nic, pcie),
-        has_nvls=architecture != "sm_80",
-    )
-
-
-def nics(count: int, rate_bytes_per_s: float, pcie: PcieRate) -> tuple[CommNic, ...]:
-    """So many NICs alike."""
-    return tuple(
-        CommNic(name=f"mlx5_{at}", rate_bytes_per_s=rate_bytes_per_s, pcie=pcie)
-        for at in range(count)
-    )
+    links, architecture, pcie, nic = generation
+    made = switched(architecture, links)
+    return replace(made, pcie=pcie, nics=nics(8, nic, pcie), cpu=CpuTopology(arch="x86_64"))
 
 
 def network(count: int, gigabits: float, pcie: PcieRate, *, gpus: int = 1) -> CommMachine:
     """NICs alone: GPUs on a switch wide enough, or one that needs none."""
-    links = RingLinks(kind=LinkKind.NVLINK, per_gpu=18, is_switched=True) if gpus > 1 else None
-    return CommMachine(
-        gpus=gpus,
-        architecture="sm_90" if pcie is GEN5 else "sm_80",
-        links=links,
+    made = switched("sm_90" if pcie is GEN5 else "sm_80", gpus=gpus)
+    return replace(
+        made,
+        links=made.links if gpus > 1 else None,
+        pcie=None,
         nics=nics(count, gigabits / 8 * 1e9, pcie),
+        has_nvls=False,
     )
 
 
-def over_pcie(architecture: str, pcie: PcieRate) -> CommMachine:
+def below_switches(architecture: str, pcie: PcieRate) -> CommMachine:
     """GPUs below PCIe switches."""
-    ring = PcieRing(farthest=PathKind.PXB)
-    return CommMachine(gpus=8, architecture=architecture, ring=ring, pcie=pcie)
-
-
-def meshed(count: int) -> CommMachine:
-    """MI300X of which each has a link to each other."""
-    links = RingLinks(kind=LinkKind.XGMI, per_gpu=count - 1, per_pair=1, pairs=count - 1)
-    return CommMachine(gpus=count, architecture="gfx942", links=links)
+    return replace(over_pcie(), architecture=architecture, pcie=pcie)
 
 
 CUBE_MESH = RingLinks(kind=LinkKind.NVLINK, per_gpu=6, per_pair=1, pairs=4)
 MACHINES: Final = {
-    ("generic", "PCIe gen4"): over_pcie("sm_80", GEN4),
-    ("generic", "PCIe gen5"): over_pcie("sm_90", GEN5),
-    ("generic", "PCIe gen6"): over_pcie("sm_100", GEN6),
-    ("generic 2x4", "PCIe gen5"): over_pcie("sm_90", GEN5),
-    ("generic 2x4", "PCIe gen6"): over_pcie("sm_100", GEN6),
+    ("generic", "PCIe gen4"): below_switches("sm_80", GEN4),
+    ("generic", "PCIe gen5"): below_switches("sm_90", GEN5),
+    ("generic", "PCIe gen6"): below_switches("sm_100", GEN6),
+    ("generic 2x4", "PCIe gen5"): below_switches("sm_90", GEN5),
+    ("generic 2x4", "PCIe gen6"): below_switches("sm_100", GEN6),
     ("DGX V100", "NVLink2"): CommMachine(gpus=8, architecture="sm_70", links=CUBE_MESH),
-    ("DGX A100", "NVLink3"): switched(*AMPERE),
-    ("DGX H100", "NVLink4"): switched(*HOPPER),
-    ("DGX B200", "NVLink5"): switched(*BLACKWELL),
-    ("8xH200", "NVLink4"): switched(*HOPPER),
-    ("8xB200", "NVLink5"): switched(*BLACKWELL),
-    ("AWS P6 8xB200", "NVLink5"): switched(*BLACKWELL),
-    ("AWS P6 8xB200", "EFA 8x400Gb"): switched(*BLACKWELL),
+    ("DGX A100", "NVLink3"): board(AMPERE),
+    ("DGX H100", "NVLink4"): board(HOPPER),
+    ("DGX B200", "NVLink5"): board(BLACKWELL),
+    ("8xH200", "NVLink4"): board(HOPPER),
+    ("8xB200", "NVLink5"): board(BLACKWELL),
+    ("AWS P6 8xB200", "NVLink5"): board(BLACKWELL),
+    ("AWS P6 8xB200", "EFA 8x400Gb"): board(BLACKWELL),
     ("generic", "100GbE TCP"): network(1, 100, GEN4),
     ("generic", "200Gb RDMA"): network(1, 200, GEN4),
     ("generic", "400Gb RDMA"): network(1, 400, GEN5),
     ("generic", "2x200Gb RDMA"): network(2, 200, GEN4),
-    ("DGX A100", "8x200Gb IB"): switched(*AMPERE),
-    ("DGX A100", "4x200Gb IB"): replace(switched(*AMPERE), nics=nics(4, 25e9, GEN4)),
-    ("DGX H100", "8x400Gb IB"): switched(*HOPPER),
-    ("GB200 NVL72", "NVLink5"): replace(switched(*BLACKWELL), gpus=4, nics=None, domain_nodes=18),
-    ("8xMI300X", "xGMI"): meshed(8),
+    ("DGX A100", "8x200Gb IB"): board(AMPERE),
+    ("DGX A100", "4x200Gb IB"): replace(board(AMPERE), nics=nics(4, 25e9, GEN4)),
+    ("DGX H100", "8x400Gb IB"): board(HOPPER),
+    ("GB200 NVL72", "NVLink5"): replace(board(BLACKWELL), gpus=4, nics=None, domain_nodes=18),
+    ("8xMI300X", "xGMI"): meshed("gfx942", LinkKind.XGMI, gpus=8, count=1),
 }
 
 
@@ -179,7 +148,7 @@ def machine_of(row: dict[str, str]) -> CommMachine:
         return network(2, 400 if fast else 200, GEN5 if fast else GEN4, gpus=used)
     machine = MACHINES[row["platform"], row["link"]]
     if machine.architecture == "gfx942":
-        return meshed(used)
+        return meshed("gfx942", LinkKind.XGMI, gpus=used, count=1)
     if machine.gpus == 1:
         return machine
     return replace(machine, gpus=used, has_sharp="SHARP" in row["algorithm"])

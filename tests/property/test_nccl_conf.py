@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.comm.settings_files import already_set, conf_remarks, parse_nccl_conf
+from hpckit.comm.nccl_conf import already_set, conf_remarks, parse_nccl_conf
 from hpckit.spec.platform import NcclVersion
 from tests.fakes.nccl_wheels import LIBRARY, wheel_sites
 

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, TypeVar
-from typing import Protocol as Shape
 
-from hpckit.comm.bandwidth.values import CommCpu
+from hpckit.node.topology import CpuTopology
 from hpckit.spec.platform import NcclVersion
 
 OLDEST: Final = NcclVersion(2, 18, 3)
@@ -54,12 +53,20 @@ XGMI_GB_PER_S: Final = MappingProxyType(
 """An XGMI link by architecture. VEGA_, MI200_, GFX94X_ and GFX95X_XGMI_WIDTH, rccl topo.h."""
 
 
-class _Dated(Shape):
-    @property
-    def since(self) -> NcclVersion: ...
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Dated:
+    since: NcclVersion = OLDEST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OfGeneration(_Dated):
+    """What holds of GPUs from one compute capability on."""
+
+    capability: int
 
 
 Row = TypeVar("Row", bound=_Dated)
+Aged = TypeVar("Aged", bound=_OfGeneration)
 
 
 def in_force(rows: Sequence[Row], nccl: NcclVersion) -> Row:
@@ -69,12 +76,10 @@ def in_force(rows: Sequence[Row], nccl: NcclVersion) -> Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkFact:
+class LinkFact(_OfGeneration):
     """What an NVLink carries, GPUs from one compute capability on."""
 
-    capability: int
     gb_per_s: float
-    since: NcclVersion = OLDEST
     source: str = "src/graph/topo.h, ncclTopoNVLinkBw"
 
 
@@ -92,13 +97,11 @@ LINK_FACTS: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpeedFact:
+class SpeedFact(_OfGeneration):
     """The bandwidths of a channel that the search tries, within a node and between nodes."""
 
-    capability: int
     intra: tuple[float, ...]
     inter: tuple[float, ...]
-    since: NcclVersion = OLDEST
     source: str = "src/graph/search.cc, the speed arrays"
 
 
@@ -160,7 +163,7 @@ SPEED_FACTS: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CpuLinkFact:
+class CpuLinkFact(_Dated):
     """What a link between two CPUs (to NCCL, NUMA nodes) carries.
 
     `model_from` is the least CPUID model of family 6 that has it.
@@ -170,7 +173,6 @@ class CpuLinkFact:
     gb_per_s: float
     vendor: str | None = None
     model_from: int | None = None
-    since: NcclVersion = OLDEST
     source: str = "src/graph/topo.cc, ncclTopoGetInterCpuBw and ncclTopoAddCpu"
 
 
@@ -197,17 +199,15 @@ CPU_LINK_FACTS: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelFact:
+class ChannelFact(_OfGeneration):
     """What the model allows a channel, on one node, on two, and on more.
 
     `nvls_efficiency` is what of its bandwidth NVLS makes use of, 0 where there is none.
     """
 
-    capability: int
     tree: tuple[float, float, float]
     nvls_tree: tuple[float, float, float]
     nvls_efficiency: float = 0.0
-    since: NcclVersion = OLDEST
     source: str = "src/graph/tuning.cc, perChMax…Bws and nvlsEfficiency"
 
 
@@ -231,7 +231,7 @@ CHANNEL_FACTS: Final = (
 )  # fmt: skip
 
 
-def cpu_link_gb_per_s(cpu: CommCpu, nccl: NcclVersion) -> float | None:
+def cpu_link_gb_per_s(cpu: CpuTopology, nccl: NcclVersion) -> float | None:
     """The link between two of a node's CPUs; None where they are not known, or unknown to NCCL."""
     arch = _arch(cpu.arch)
     rows = [row for row in CPU_LINK_FACTS if row.arch == arch and row.vendor in (None, cpu.vendor)]
@@ -260,11 +260,8 @@ def capability_of(architecture: str) -> int | None:
 
 def link_gb_per_s(capability: int, nccl: NcclVersion) -> float:
     """An NVLink of a GPU of one capability; of one older than all rows, as NCCL has it, sm_80's."""
-    had = [row for row in LINK_FACTS if row.capability <= capability]
-    if not had:
-        return next(row.gb_per_s for row in LINK_FACTS if row.capability == 80)  # noqa: PLR2004
-    most = max(row.capability for row in had)
-    return in_force([row for row in had if row.capability == most], nccl).gb_per_s
+    is_known = capability >= LINK_FACTS[0].capability
+    return _of_generation(LINK_FACTS, capability if is_known else 80, nccl).gb_per_s
 
 
 def speeds_of(capability: int, nccl: NcclVersion) -> SpeedFact:
@@ -275,14 +272,6 @@ def speeds_of(capability: int, nccl: NcclVersion) -> SpeedFact:
 def channel_facts(capability: int, nccl: NcclVersion) -> ChannelFact:
     """What a channel may carry on GPUs of one capability."""
     return _of_generation(CHANNEL_FACTS, capability, nccl)
-
-
-class _Generation(_Dated, Shape):
-    @property
-    def capability(self) -> int: ...
-
-
-Aged = TypeVar("Aged", bound=_Generation)
 
 
 def _of_generation(rows: Sequence[Aged], capability: int, nccl: NcclVersion) -> Aged:

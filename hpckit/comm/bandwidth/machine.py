@@ -11,7 +11,6 @@ from typing import Final
 from hpckit.comm.bandwidth.facts import (
     INTEL,
     INTEL_P2P,
-    OLDEST,
     PCIE_GB_PER_S_LANE,
     XGMI_GB_PER_S,
     capability_of,
@@ -20,7 +19,6 @@ from hpckit.comm.bandwidth.facts import (
 )
 from hpckit.comm.bandwidth.rings import links_in_rings
 from hpckit.comm.bandwidth.values import (
-    CommCpu,
     CommMachine,
     CommNic,
     PcieRate,
@@ -89,7 +87,7 @@ def comm_machine(
         unknown.append(Unknown(subject=_GPUS, what="PCIe links", because=because))
     return CommMachine(
         gpus=gpus_per_node, architecture=architecture, links=links, ring=ring, pcie=pcie,
-        cpu=_cpu(topology), nics=_nics(topology, gpus, unknown) if is_outer else None,
+        cpu=topology.cpu, nics=_nics(topology, gpus, unknown) if is_outer else None,
         domain_nodes=domain, has_nvls=_has_nvls(architecture, links),
         has_c2c=any(link.kind is LinkKind.C2C for link in topology.cpu_links),
         unknown=tuple(unknown),
@@ -105,13 +103,6 @@ def _one(found: set[str | None], unknown: list[Unknown]) -> str | None:
         because = f"there are several: {', '.join(sorted(known))}"
     unknown.append(Unknown(subject=_GPUS, what="architecture", because=because))
     return None
-
-
-def _cpu(topology: NodeTopology) -> CommCpu:
-    cpu = topology.cpu
-    return CommCpu(
-        arch=cpu.arch, vendor=cpu.vendor, family=cpu.family, model_number=cpu.model_number
-    )
 
 
 def _domain(
@@ -179,7 +170,7 @@ def _is_switched(gpus: Sequence[Gpu], pairs: Pairs, architecture: str | None) ->
     told = {link.is_switched for link in pairs.values()}
     if told == {True}:
         return True
-    if any(_at_switch(gpu) for gpu in gpus):
+    if any(link.remote is NvLinkRemote.SWITCH for gpu in gpus for link in gpu.nvlinks or ()):
         return True
     capability = None if architecture is None else capability_of(architecture)
     most = None if capability is None else _MOST_LINKS.get(capability)
@@ -187,10 +178,6 @@ def _is_switched(gpus: Sequence[Gpu], pairs: Pairs, architecture: str | None) ->
         return False
     first = gpus[0].index
     return sum(link.count or 0 for pair, link in pairs.items() if first in pair) > most
-
-
-def _at_switch(gpu: Gpu) -> bool:
-    return any(link.remote is NvLinkRemote.SWITCH for link in gpu.nvlinks or ())
 
 
 def _pcie_ring(
@@ -271,12 +258,9 @@ def _nics(
     )
 
 
-# --- What a machine has room for, in NCCL's GB/s: the figures that its search for channels
-# divides.
-#
+# --- What a machine has room for, in NCCL's GB/s: the figures that its search for channels divides.
 # A node is NCCL's: nodes that one NVLink domain joins are one (MNNVL). Source: NCCL
 # src/graph/topo.cc, paths.cc and search.cc (getTotalBw, followPath).
-
 
 _GB: Final = 1e9
 _ROUNDING: Final = 1e-6
@@ -288,6 +272,9 @@ class Bound:
 
     gb_per_s: float
     words: str
+
+
+_ALONE: Final = Bound(gb_per_s=math.inf, words="nothing within a node")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,7 +333,7 @@ def room_of(machine: CommMachine, nodes: int, nccl: NcclVersion) -> Room | str:
     gpus, outer = machine.gpus * joined, math.ceil(nodes / joined)
     if gpus * outer == 1:
         return "one GPU alone has no one to talk to"
-    intra = _alone() if gpus == 1 else _intra(machine, nccl)
+    intra = _ALONE if gpus == 1 else _intra(machine, nccl)
     if isinstance(intra, str):
         return intra
     total, pair = _of_a_gpu(machine, nccl, intra)
@@ -357,10 +344,6 @@ def room_of(machine: CommMachine, nodes: int, nccl: NcclVersion) -> Room | str:
     nics = tuple(_nic_gb_per_s(nic) for nic in machine.nics) * joined
     nic = _all_nics(machine, nics, joined)
     return Room(nodes=outer, gpus=gpus, intra=intra, pair=pair, total=total, nics=nics, nic=nic)
-
-
-def _alone() -> Bound:
-    return Bound(gb_per_s=math.inf, words="nothing within a node")
 
 
 def _intra(machine: CommMachine, nccl: NcclVersion) -> Bound | str:
@@ -429,8 +412,3 @@ def _all_nics(machine: CommMachine, nics: tuple[float, ...], joined: int) -> Bou
     if own * gpus + _ROUNDING >= bound.gb_per_s or len(nics) < gpus:
         return bound
     return Bound(gb_per_s=own * gpus, words=f"PCIe of {counted(gpus, 'GPU')}, {own:g} GB/s each")
-
-
-def release_of(nccl: NcclVersion | None, newest: NcclVersion) -> NcclVersion:
-    """The release to reckon with: the one given, and no older than the rows are."""
-    return newest if nccl is None else max(nccl, OLDEST)

@@ -26,13 +26,11 @@ from hpckit.core.units import counted
 from hpckit.spec.platform import NcclVersion
 
 # --- How many channels of what bandwidth NCCL's search finds on a machine.
-#
 # The search tries a descending list of bandwidths and keeps the best product of channels and
 # bandwidth; a second pass doubles channels and tries to widen what it has. Here the backtracking
 # over orders of GPUs is replaced by a division: as many channels as the links have room for. That
 # is what NCCL finds on a switch and in regular meshes. Source: NCCL src/graph/search.cc
 # (ncclTopoCompute, ncclTopoDupChannels, ncclTopoSearchTryNvls, ncclTopoCompareGraphs), init.cc.
-
 
 _WORTH_SLOWER: Final = 0.49
 _DOUBLE_FROM: Final = 25.0

@@ -19,7 +19,6 @@ from hpckit.comm.bandwidth.machine import (
     comm_machine,
     linked_gb_per_s,
     pcie_gb_per_s,
-    release_of,
     room_of,
 )
 from hpckit.comm.bandwidth.model import RINGED, Rate, Setting, rates, ring_bound
@@ -37,10 +36,8 @@ from hpckit.node.topology import LinkKind, NodeTopology
 from hpckit.spec.platform import NcclVersion, Platform
 
 # --- Which algorithms a job's own variables turn off.
-#
 # Source: NCCL user guide, Environment Variables: NCCL_ALGO (a list, or one behind `^` that is left
 # out; since 2.24 also by function, behind a colon), NCCL_NVLS_ENABLE.
-
 
 RING_STAYS_OFF: Final = NcclVersion(2, 24)
 """Before it Ring steps in where NCCL_ALGO leaves a collective none; from it on NCCL fails.
@@ -70,7 +67,6 @@ def _off_by_list(value: str) -> frozenset[Algorithm]:
 
 
 # --- What an all-to-all can reach at most: its traffic over the links that it has to pass.
-#
 # NCCL's tuning model does not know all-to-all, which is sends and receives. Each of n GPUs sends
 # every other the n-th part of its data, so the bytes that pass a link follow from where it is, and
 # the slowest link bounds the rest. Links carry what NCCL reckons them to. That GPUs share the port
@@ -148,7 +144,7 @@ def predict(
     is 2.30.7; `off` are algorithms that a variable turns off. A collective of which facts are
     missing has one prediction without a figure.
     """
-    released = release_of(nccl, NEWEST)
+    released = NEWEST if nccl is None else max(nccl, OLDEST)
     room = room_of(machine, nodes, released)
     if isinstance(room, str):
         return _unknown(Collective, room)
@@ -274,9 +270,6 @@ def _all_to_all(machine: CommMachine, room: Room, nccl: NcclVersion) -> BusbwPre
         caveat=_PAIRS,
         is_bound=True,
     )
-
-
-# --- What bus bandwidth collectives should reach on a job's nodes.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

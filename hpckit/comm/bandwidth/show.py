@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from hpckit.comm.bandwidth.values import BusbwPrediction
-from hpckit.core.text import Line, Style, columns, wrapped
+from hpckit.core.text import Line, Style, columns, wrapped, wrapped_lines
 
 _TITLES: Final = ("", "GB/s", "by", "limited by")
 _GAP: Final = "  "
@@ -25,16 +25,14 @@ def busbw_lines(
     if not any(one.busbw_bytes_per_s for one in predictions):
         reasons = "; ".join(dict.fromkeys(one.because for one in predictions))
         words = f"predicted bus bandwidth: not known ({reasons})"
-        yield from map(_plain, wrapped(tuple(words.split()), width, first=" ", further="   "))
+        yield from wrapped_lines(words, width, first=" ", further="   ")
         return
     title = f"predicted bus bandwidth, {where}"
-    lines = wrapped(tuple(title.split()), width, first=" ", further=" ")
-    yield from (Line(text=text, style=Style.TITLE) for text in lines)
+    yield from wrapped_lines(title, width, first=" ", further=" ", style=Style.TITLE)
     yield from _table(predictions, width)
     for caveat, named in _caveats(predictions).items():
         words = f"{caveat} ({', '.join(named)})"
-        texts = wrapped(tuple(words.split()), width, first=" note: ", further="       ")
-        yield from (Line(text=text, style=Style.NOTE) for text in texts)
+        yield from wrapped_lines(words, width, first=" note: ", further="       ", style=Style.NOTE)
 
 
 def _caveats(predictions: Sequence[BusbwPrediction]) -> dict[str, dict[str, None]]:
@@ -44,10 +42,6 @@ def _caveats(predictions: Sequence[BusbwPrediction]) -> dict[str, dict[str, None
         for caveat in one.caveat.split("; ") if one.caveat else ():
             found.setdefault(caveat, {})[one.collective.value] = None
     return found
-
-
-def _plain(text: str) -> Line:
-    return Line(text=text)
 
 
 def _table(rows: Sequence[BusbwPrediction], width: int) -> Iterator[Line]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import combinations
 from typing import Final, NamedTuple
@@ -17,7 +17,7 @@ from hpckit.comm.bandwidth.rings import links_in_rings
 from hpckit.core.fields import InvalidValue
 from hpckit.node.path import PathKind
 from hpckit.node.pci import PciAddress, PciDevice, PcieLink
-from hpckit.node.topology import LinkKind, Unknown
+from hpckit.node.topology import CpuTopology, LinkKind, Unknown
 from hpckit.spec.platform import Platform
 
 
@@ -89,16 +89,6 @@ class PcieRing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommCpu:
-    """A node's CPUs as NCCL tells them apart; `family` and `model_number` are CPUID's."""
-
-    arch: str | None = None
-    vendor: str | None = None
-    family: int | None = None
-    model_number: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CommNic:
     """A NIC for jobs: its rate in one direction, and its PCIe link where that is known."""
 
@@ -124,7 +114,7 @@ class CommMachine:
     links: RingLinks | None = None
     ring: PcieRing | None = None
     pcie: PcieRate | None = None
-    cpu: CommCpu = CommCpu()
+    cpu: CpuTopology = field(default_factory=CpuTopology)
     nics: tuple[CommNic, ...] | None = None
     domain_nodes: int | None = 1
     has_nvls: bool = False
@@ -164,12 +154,9 @@ class BusbwPrediction:
 
 
 # --- The PCIe links that traffic passes on its way from one device to another.
-#
-# Below a switch that both hang on nothing goes up to the CPU. The uppermost port of switches in
-# two
+# Below a switch that both hang on nothing goes up to the CPU. The uppermost port of switches in two
 # tiers may tell a speed that it has not got: those of OCI's H100 say 5 GT/s. NCCL flattens such
 # switches. Source: NCCL, src/graph/topo.cc, ncclTopoFlattenBcmSwitches.
-
 
 Tree = Mapping[PciAddress, PciDevice]
 
@@ -231,7 +218,6 @@ def _upward(tree: Tree, address: PciAddress | None) -> Iterator[PciDevice]:
 
 
 # --- What decides bus bandwidth on nodes that nobody inspected: as the site file calls them.
-
 
 _BYTES_PER_GBIT: Final = 1e9 / 8
 

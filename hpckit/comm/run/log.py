@@ -16,6 +16,9 @@ from hpckit.comm.run.log_forms import (
     PATH_FORMS,
     PLUGIN_FORMS,
     VERSION,
+    begins_as_form,
+    by_first_word,
+    facts_of,
     version_fact,
 )
 from hpckit.comm.run.log_lines import (
@@ -41,9 +44,6 @@ from hpckit.comm.run.log_lines import (
     Seen,
     VirtualNic,
     Warned,
-    begins_as_form,
-    by_first_word,
-    facts_of,
     nccl_lines,
     raw_lines,
 )

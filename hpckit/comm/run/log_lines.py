@@ -7,7 +7,7 @@ first line, are in `Seen`. Words and units are NCCL's; bandwidth is in bytes a s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -304,16 +304,11 @@ class NcclLog:
         return max((one.what.ranks for one in self.communicators), default=None)
 
 
-# --- The lines of a file that NCCL wrote into, with the prefixes of whoever collected it taken
-# off.
-#
+# --- The lines of a file that NCCL wrote into, with the prefixes of whoever collected it taken off.
 # Source: NCCL, src/debug.cc, ncclDebugLog: `HOST:PID:TID [DEVICE] NCCL INFO text`, a warning with
-# `FILE:LINE` or `FILE:LINE (FUNCTION)` between, and a time before where
-# NCCL_DEBUG_TIMESTAMP_LEVELS
+# `FILE:LINE` or `FILE:LINE (FUNCTION)` between, and a time before where NCCL_DEBUG_TIMESTAMP_LEVELS
 # says so. Two processes may write into one line; what stands before the second's host is the
-# first's,
-# less a word that touches it.
-
+# first's, less a word that touches it.
 
 MOST_CHARS: Final = 65536
 """What is read of a line; NCCL's own buffers end at 1 to 4 KiB."""
@@ -411,14 +406,10 @@ def _origin(before: str) -> tuple[str | None, int | None, int | None]:
             continue
         name = words[at - 1] if at else ""
         process = _PROCESS.fullmatch(name)
-        host = _host(process[1] if process else name)
+        # A label of Open MPI's --tag-output touches the host.
+        host = (process[1] if process else name).rpartition(":")[2] or None
         return host, int(process[2]) if process else None, int(device[1])
     return None, None, None
-
-
-def _host(word: str) -> str | None:
-    """A host without the label of Open MPI's --tag-output that touches it."""
-    return word.rpartition(":")[2] or None
 
 
 def _prefix_chars(said: str) -> int:
@@ -430,81 +421,3 @@ def _prefix_chars(said: str) -> int:
         return 0
     before = tail[: max(at, 0)].rstrip()
     return len(tail) - (before.rfind(" ") + 1)
-
-
-# --- What a known form of NCCL's lines is, and how a line is held against a table of them.
-
-
-Facts = Iterable[Hashable]
-Build = Callable[[re.Match[str], NcclLine], Facts]
-
-NUMBER: Final = r"-?[0-9]{1,9}"
-"""An ordinal or a count in a pattern."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
-    """One form of a line: where it is tried, how it reads, and what facts it gives.
-
-    `starts` are beginnings of lines, "" for a form whose beginning varies. The pattern is held
-    against the whole line.
-    """
-
-    starts: tuple[str, ...]
-    pattern: re.Pattern[str]
-    build: Build
-
-
-def form(starts: str | tuple[str, ...], pattern: str, build: Build) -> Form:
-    """A form whose pattern reads ASCII digits only."""
-    each = (starts,) if isinstance(starts, str) else starts
-    return Form(starts=each, pattern=re.compile(pattern, re.ASCII), build=build)
-
-
-def nothing(_: re.Match[str], __: NcclLine) -> Facts:
-    """No fact: the form is known, and says nothing of why a run is slow."""
-    return ()
-
-
-def first_word(text: str) -> str:
-    """What forms are looked up by: the letters and digits at the beginning."""
-    match = _WORD.match(text)
-    return match[0] if match else ""
-
-
-_WORD: Final = re.compile(r"[A-Za-z0-9_]{1,40}", re.ASCII)
-
-
-def by_first_word(forms: Iterable[Form]) -> dict[str, tuple[Form, ...]]:
-    """Forms by the first word of each of their beginnings."""
-    found: dict[str, list[Form]] = {}
-    for one in forms:
-        for word in {first_word(start): None for start in one.starts}:
-            found.setdefault(word, []).append(one)
-    return {word: tuple(each) for word, each in found.items()}
-
-
-def facts_of(line: NcclLine, forms: Mapping[str, tuple[Form, ...]]) -> Facts | None:
-    """The facts of the first form that a line has, None where it has none of them."""
-    for one in _candidates(line.text, forms):
-        match = one.pattern.fullmatch(line.text)
-        if match is not None:
-            return one.build(match, line)
-    return None
-
-
-def begins_as_form(text: str, forms: Mapping[str, tuple[Form, ...]]) -> bool:
-    """Return whether a line begins as one of the forms that have a beginning."""
-    return any(
-        text.startswith(form.starts) and "" not in form.starts
-        for form in forms.get(first_word(text), ())
-    )
-
-
-def _candidates(text: str, forms: Mapping[str, tuple[Form, ...]]) -> Iterator[Form]:
-    word = first_word(text)
-    for one in forms.get(word, ()):
-        if text.startswith(one.starts):
-            yield one
-    if word:
-        yield from forms.get("", ())

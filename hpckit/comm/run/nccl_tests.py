@@ -30,12 +30,8 @@ from hpckit.comm.run.result import (
     RankDevice,
     collective_of,
 )
-from hpckit.core.errors import ParseError
 from hpckit.core.foreign_text import JsonObject, json_objects
 from hpckit.spec.platform import NcclVersion
-
-# --- One row of nccl-tests' table, by the names of its columns.
-
 
 COLUMNS: Final = (
     *("size", "count", "type", "redop", "root"),
@@ -60,7 +56,8 @@ _ROOT: Final = re.compile(r"-?[0-9]{1,7}", re.ASCII)
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,30}", re.ASCII)
 _US: Final = 1e-6
 _GB: Final = 1e9
-_LEAST_LIKE: Final = 3
+_LIKE: Final = (_WHOLE, _WHOLE, _WORD)
+"""How a row begins: size, count, type."""
 
 
 def columns_of(text: str) -> tuple[str, ...] | None:
@@ -71,12 +68,9 @@ def columns_of(text: str) -> tuple[str, ...] | None:
         return None
     names = ("size", *words[start + 1 :])
     is_whole = names.count("busbw") in (1, 2) and names.count("algbw") == names.count("busbw")
+    are_known = all(name in _NAMES or name.startswith("i_") for name in names)
     is_clear = len(dict(_sided(names))) == len(names)
-    return names if is_whole and is_clear and all(_is_name(name) for name in names) else None
-
-
-def _is_name(name: str) -> bool:
-    return name in _NAMES or name.startswith("i_")
+    return names if is_whole and is_clear and are_known else None
 
 
 def row_of(words: Sequence[str], columns: tuple[str, ...], line_no: int) -> BusbwRow | None:
@@ -107,15 +101,10 @@ def _layouts(columns: tuple[str, ...]) -> tuple[tuple[int, _Places], ...]:
 def is_like_row(words: Sequence[str], columns: Sequence[str]) -> bool:
     """Whether a line begins as a row does, with a size, a count and a type, and is none."""
     for at in range(min(2, len(words))):
-        head = words[at : at + _LEAST_LIKE]
-        if len(head) == _LEAST_LIKE and _is_head(head):
+        head = zip(_LIKE, words[at : at + len(_LIKE)], strict=False)
+        if len(words) - at >= len(_LIKE) and all(like.fullmatch(word) for like, word in head):
             return len(words) - at <= len(columns) + _STAMP_WORDS
     return False
-
-
-def _is_head(head: Sequence[str]) -> bool:
-    is_sized = _WHOLE.fullmatch(head[0]) is not None and _WHOLE.fullmatch(head[1]) is not None
-    return is_sized and _WORD.fullmatch(head[2]) is not None
 
 
 def _sided(names: Iterable[str]) -> Iterable[tuple[tuple[str, int | None], int]]:
@@ -168,24 +157,26 @@ def _are_row_cells(cells: Mapping[tuple[str, int | None], str]) -> bool:
 
 def _figures(cells: Mapping[tuple[str, int | None], str], side: int) -> BusbwFigures | None:
     """What was measured; None for a cell that is no number."""
-    found = [_figure(cells.get((name, side), "")) for name in ("time", "algbw", "busbw")]
-    wrong = cells.get(("#wrong", side))
-    time, algbw, busbw = found
-    if time is None or algbw is None or busbw is None:
-        return None
-    if wrong is not None and wrong != "N/A" and _figure(wrong) is None:
+    time, algbw, busbw = (
+        _figure(cells.get((name, side), "")) for name in ("time", "algbw", "busbw")
+    )
+    word = cells.get(("#wrong", side), "N/A")
+    wrong = _figure(word)
+    return None if wrong is None and word != "N/A" else _measured(time, algbw, busbw, wrong)
+
+
+def _measured(
+    time_us: float | None, algbw: float | None, busbw: float | None, wrong: float | None
+) -> BusbwFigures | None:
+    """One measurement, from what is printed; None where a figure of it is missing."""
+    if time_us is None or algbw is None or busbw is None:
         return None
     return BusbwFigures(
-        time_s=time * _US,
+        time_s=time_us * _US,
         algbw_bytes_per_s=algbw * _GB,
         busbw_bytes_per_s=busbw * _GB,
-        wrong=_wrong(wrong),
+        wrong=None if wrong is None else min(round(wrong), MOST_COUNTED),
     )
-
-
-def _wrong(word: str | None) -> int | None:
-    value = None if word is None else _figure(word)
-    return None if value is None else min(round(value), MOST_COUNTED)
 
 
 def _figure(word: str) -> float | None:
@@ -243,7 +234,7 @@ class TableReader:
     def _begin(self, line_no: int) -> None:
         self._rows: list[BusbwRow] = []
         self._ranks: list[RankDevice] = []
-        self._facts: dict[str, int | float | str | NcclVersion] = {}
+        self._facts: dict[str, Any] = {}
         self._line_no = line_no
         self._unread = 0
         self._has_head = self._is_over = False
@@ -251,27 +242,23 @@ class TableReader:
     def _end(self) -> None:
         if not (self._rows or self._has_head or self._ranks):
             return
-        said = self._facts.get("program")
-        program = said if isinstance(said, str) else None
+        program = self._facts.pop("program", None)
         name = program.removesuffix("_mpi").removesuffix("_perf") if program else self._command
         collective = COLLECTIVES.get(name or "")
         if name is None and len({one.group for one in self._ranks}) == 1:
             collective = collective_of(self._rows, len({one.rank for one in self._ranks}))
+        unknown = f"{program} is no program of nccl-tests that is known" if program else NO_PROGRAM
         self._command = None
         self._done.append(
             NcclTest(
                 program=program or (f"{name}_perf" if name else None),
                 collective=collective,
-                collective_unknown=None if collective else _why_unknown(program),
-                version=_text(self._facts.get("version")),
-                library=_version(self._facts.get("library")),
+                collective_unknown=None if collective else unknown,
                 ranks=tuple(self._ranks),
                 rows=tuple(self._rows),
-                average_busbw_bytes_per_s=_number(self._facts.get("average")),
-                out_of_bounds=_whole(self._facts.get("bounds")),
-                most_bytes=_whole(self._facts.get("most_bytes")),
                 unread=self._unread,
                 line_no=self._line_no,
+                **self._facts,
             )
         )
 
@@ -339,13 +326,9 @@ class TableReader:
 
 
 _FOOTS: Final = (
-    ("average", _AVERAGE, lambda text: float(text) * _GB),
-    ("bounds", _BOUNDS, int),
+    ("average_busbw_bytes_per_s", _AVERAGE, lambda text: float(text) * _GB),
+    ("out_of_bounds", _BOUNDS, int),
 )
-
-
-def _why_unknown(program: str | None) -> str:
-    return f"{program} is no program of nccl-tests that is known" if program else NO_PROGRAM
 
 
 def _rank(match: re.Match[str]) -> RankDevice:
@@ -361,27 +344,9 @@ def _rank(match: re.Match[str]) -> RankDevice:
     )
 
 
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _version(value: object) -> NcclVersion | None:
-    return value if isinstance(value, NcclVersion) else None
-
-
-def _number(value: object) -> float | None:
-    return value if isinstance(value, float) else None
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) else None
-
-
 # --- nccl-tests' JSON (`-J FILE`), of which there are versions 1 to 3.
-#
 # Source: nccl-tests 2.17.4 to 2.19.6, src/util.cu. Version 1 wrote `bandwidith`. `devices` has the
 # first GPU of each process alone. Of the environment only what NCCL and its plugins read is kept.
-
 
 VERSIONS: Final = (1, 2, 3)
 _PREFIXES: Final = ("NCCL_", "RCCL_", "FI_", "OFI_NCCL_")
@@ -492,17 +457,9 @@ def _json_figures(tree: Any, one: JsonObject) -> BusbwFigures | None:
         return None
     if not isinstance(tree, dict):
         raise one.refuse("out_of_place", "no object", _EXPECTED)
-    time = _float(tree.get("time", tree.get("cpu_time")))
-    algbw, busbw = _float(tree.get("alg_bw")), _float(tree.get("bus_bw"))
-    if time is None or algbw is None or busbw is None:
-        return None
-    wrong = _float(tree.get("nwrong"))
-    return BusbwFigures(
-        time_s=time * _US,
-        algbw_bytes_per_s=algbw * _GB,
-        busbw_bytes_per_s=busbw * _GB,
-        wrong=None if wrong is None else min(round(wrong), MOST_COUNTED),
-    )
+    time = tree.get("time", tree.get("cpu_time"))
+    figures = (time, tree.get("alg_bw"), tree.get("bus_bw"), tree.get("nwrong"))
+    return _measured(*map(_float, figures))
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
@@ -525,12 +482,8 @@ def _few(config: dict[str, Any], key: str, one: JsonObject) -> int:
 def _needed(tree: dict[str, Any], key: str, one: JsonObject) -> int:
     value = _json_whole(tree.get(key))
     if value is None:
-        raise _refusal(one, key, tree.get(key))
+        raise one.refuse(key, f"got {str(tree.get(key))[:40]}", "a whole number, 0 or more")
     return value
-
-
-def _refusal(one: JsonObject, key: str, got: Any) -> ParseError:
-    return one.refuse(key, f"got {str(got)[:40]}", "a whole number, 0 or more")
 
 
 def _json_whole(value: Any) -> int | None:
@@ -553,9 +506,6 @@ def _json_version(value: Any) -> NcclVersion | None:
     with suppress(ValueError):
         return NcclVersion.of_code(value) if isinstance(value, int) else None
     return None
-
-
-# --- What one file tells of a run: tables of nccl-tests, NCCL's log, or both mixed.
 
 
 RUN_TOOL: Final = "nccl run"

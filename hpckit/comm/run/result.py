@@ -159,6 +159,11 @@ class NcclRun:
     log: NcclLog | None = None
 
     @property
+    def test_nodes(self) -> int:
+        """Nodes of the test on most of them, 0 where none names its ranks."""
+        return max((test.nodes for test in self.tests), default=0)
+
+    @property
     def alike(self) -> tuple[NcclTest, ...]:
         """The tests on as many nodes and ranks as the first that names them; all that name none."""
         shapes = [(one.nodes, one.rank_count) for one in self.tests]
@@ -168,12 +173,9 @@ class NcclRun:
 
 
 # --- Which collective a table of nccl-tests is of, where the output does not name its program.
-#
 # Releases before 2.17.4 do not. Bus bandwidth is algorithm bandwidth by a factor that belongs to
-# the
-# collective, which two of those that reduce have to themselves. Source: nccl-tests,
+# the collective, which two of those that reduce have to themselves. Source: nccl-tests,
 # doc/PERFORMANCE.md, and the columns `redop` and `root` of src/*.cu.
-
 
 _FEWEST: Final = 2
 _LEAST_TOLD: Final = 1e9
@@ -192,10 +194,7 @@ def collective_of(rows: Sequence[BusbwRow], ranks: int) -> str | None:
         return None
     part = (ranks - 1) / ranks
     for factor, name in ((2 * part, "AllReduce"), (part, "ReduceScatter")):
-        if all(_has(one, factor) for one in figures):
+        ratios = (one.busbw_bytes_per_s / one.algbw_bytes_per_s for one in figures)
+        if all(abs(ratio - factor) <= _EXACT * factor for ratio in ratios):
             return name
     return None
-
-
-def _has(one: BusbwFigures, factor: float) -> bool:
-    return abs(one.busbw_bytes_per_s / one.algbw_bytes_per_s - factor) <= _EXACT * factor

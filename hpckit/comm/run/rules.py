@@ -212,9 +212,6 @@ RULES: Final[tuple[Rule[Check[RunFacts]], ...]] = (
 """In the order in which those of one severity are told."""
 
 
-# --- Which link or setting explains that a run of NCCL was slower than predicted.
-
-
 def shortfall_findings(
     run: NcclRun, expected: ExpectedRun | None = None
 ) -> tuple[SourcedFinding, ...]:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from types import MappingProxyType
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
 from hpckit.comm.run.log_lines import (
     Connection,
     GpuDirect,
+    LoggedSetting,
     LogNic,
-    Network,
     NicList,
     Plugin,
     PluginEvent,
-    SearchedGraph,
     Seen,
     Transport,
     VirtualNic,
@@ -24,13 +23,13 @@ from hpckit.comm.run.rules_result import (
     NVLINK_TYPES,
     OWN_NETWORKS,
     SOCKET,
+    Hosted,
     RunFacts,
     first_line,
     logged,
-    named,
 )
 from hpckit.core.findings import Evidence, Severity
-from hpckit.core.hostlist import natural_order
+from hpckit.core.hostlist import named, natural_order
 from hpckit.core.units import counted
 from hpckit.spec.platform import NetPlugin
 
@@ -61,9 +60,8 @@ def network_socket(facts: RunFacts) -> Iterator[Evidence]:
     sockets = [one for one in facts.log.networks if one.what.name == SOCKET]
     if not sockets or not facts.is_multi_node or facts.expected.nics == () or _is_mnnvl(facts):
         return
-    where = facts.where(one.what.host for one in sockets)
     yield logged(
-        f"NCCL used network Socket{where}{_interfaces(facts)}{_rdma_words(facts)}",
+        f"NCCL used network Socket{facts.where(sockets)}{_interfaces(facts)}{_rdma_words(facts)}",
         first_line(sockets),
         _socket_severity(facts),
     )
@@ -71,16 +69,13 @@ def network_socket(facts: RunFacts) -> Iterator[Evidence]:
 
 def provider_tcp(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `provider-tcp`: libfabric has a network, and it is TCP or UDP."""
-    slow = [one for one in facts.log.providers if _core(one.what.provider) in TCP_PROVIDERS]
+    # The core provider stands before those that are layered on it: `tcp;ofi_rxm`.
+    slow = [
+        one for one in facts.log.providers if one.what.provider.partition(";")[0] in TCP_PROVIDERS
+    ]
     if slow and facts.is_multi_node and facts.expected.nics != ():
-        where = facts.where(one.what.host for one in slow)
         names = named(one.what.provider for one in slow)
-        yield logged(f"libfabric's provider is {names}{where}", first_line(slow))
-
-
-def _core(provider: str) -> str:
-    """The provider below those that are layered on it: `tcp` of `tcp;ofi_rxm`."""
-    return provider.partition(";")[0]
+        yield logged(f"libfabric's provider is {names}{facts.where(slow)}", first_line(slow))
 
 
 def _is_mnnvl(facts: RunFacts) -> bool:
@@ -96,35 +91,33 @@ def _socket_severity(facts: RunFacts) -> Severity:
 
 
 def _interfaces(facts: RunFacts) -> str:
-    lists = [one.what for one in facts.log.nic_lists if one.what.network == SOCKET]
-    names = {nic.name for one in lists for nic in one.nics}
+    names = _socket_names(facts)
     return f" over {named(names)}" if names else ""
 
 
 def _rdma_words(facts: RunFacts) -> str:
-    absent = [one for one in facts.log.nic_lists if one.what == _no_device(one)]
+    absent = _without_device(facts)
     said = f"; line {first_line(absent)}: NET/IB found no device" if absent else ""
     nics = facts.expected.nics
     return f"{said}; the node has {counted(len(nics), 'NIC')} for it" if nics else said
 
 
-def _no_device(one: Seen[NicList]) -> NicList:
-    return NicList(host=one.what.host, network="IB", nics=())
+def _without_device(facts: RunFacts) -> list[Seen[NicList]]:
+    lists = facts.log.nic_lists
+    return [one for one in lists if one.what.network == "IB" and not one.what.nics]
 
 
 def no_rdma_device(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `no-rdma-device`: nothing to worry about on one node, and all there is to say of it."""
-    absent = [one for one in facts.log.nic_lists if one.what == _no_device(one)]
+    absent = _without_device(facts)
     if not absent or any(network_socket(facts)) or facts.expected.nics == ():
         return
-    networks = {one.what.name for one in facts.log.networks} - {SOCKET}
-    if networks:
+    if facts.networks - {SOCKET}:
         return
-    where = facts.where(one.what.host for one in absent)
     is_single = facts.is_multi_node is False
     why = "; on one node no traffic goes over a network" if is_single else ""
     yield logged(
-        f"NET/IB found no device{where}{why}",
+        f"NET/IB found no device{facts.where(absent)}{why}",
         first_line(absent),
         Severity.NOTE if is_single else None,
     )
@@ -143,10 +136,9 @@ def nics_fewer(facts: RunFacts) -> Iterator[Evidence]:
         lacking.setdefault(tuple(nic for nic in expected if nic not in used), []).append(one)
     for names, each in lacking.items():
         if names:
-            where = facts.where(one.what.host for one in each)
             count = len(expected) - len(names)
             yield logged(
-                f"NCCL uses {count} of {len(expected)} NICs{where}, not {named(names)}",
+                f"NCCL uses {count} of {len(expected)} NICs{facts.where(each)}, not {named(names)}",
                 first_line(each),
             )
 
@@ -196,9 +188,9 @@ def nics_unexpected(facts: RunFacts) -> Iterator[Evidence]:
         extra.setdefault(more, []).append(one)
     for names, each in extra.items():
         if names:
-            where = facts.where(one.what.host for one in each)
             yield logged(
-                f"NCCL also uses {named(names)}{where}, not among the {len(expected)} for jobs",
+                f"NCCL also uses {named(names)}{facts.where(each)},"
+                f" not among the {len(expected)} for jobs",
                 first_line(each),
             )
 
@@ -213,9 +205,9 @@ def nic_slower(facts: RunFacts) -> Iterator[Evidence]:
     most = max(rates, default=0.0)
     for rate in sorted(set(rates) - {most}):
         names = named(one.what.name for one in rates[rate])
-        where = facts.where(one.what.host for one in rates[rate])
         yield logged(
-            f"{names}{where} at {rate / _GBIT_BYTES:g} Gb/s, others at {most / _GBIT_BYTES:g} Gb/s",
+            f"{names}{facts.where(rates[rate])} at {rate / _GBIT_BYTES:g} Gb/s,"
+            f" others at {most / _GBIT_BYTES:g} Gb/s",
             first_line(rates[rate]),
             None if wanted else Severity.NOTE,
         )
@@ -250,34 +242,34 @@ def gpu_direct_off(facts: RunFacts) -> Iterator[Evidence]:
     ]
     if slow and facts.expected.nics != ():
         channels = sum(one.count for one in slow)
-        where = facts.where(one.what.host for one in slow)
         yield logged(
             f"{counted(channels, 'channel')} receive over {named(one.what.how for one in slow)}"
-            f" without GDRDMA{where}",
+            f" without GDRDMA{facts.where(slow)}",
             first_line(slow),
         )
 
 
 def _forbidden(facts: RunFacts) -> Iterator[Evidence]:
     for one, where in facts.settings("NCCL_NET_GDR_LEVEL"):
-        if one.what.value.upper() in ("0", "LOC") and facts.is_multi_node:
-            yield logged(f"NCCL_NET_GDR_LEVEL={one.what.value} is set{where}", one.line_no)
+        if one.what.value.upper() in _OFF and facts.is_multi_node:
+            yield _set_to(one, where)
 
 
 def _nics_without(facts: RunFacts) -> Iterator[Evidence]:
+    sockets = {name.lower() for name in _socket_names(facts)}
     off = [one for one in facts.log.gpu_direct if one.what.gpu is None and not one.what.is_enabled]
-    off = [one for one in off if one.what.nic.lower() not in _socket_names(facts)]
+    off = [one for one in off if one.what.nic.lower() not in sockets]
     if off:
-        where = facts.where(one.what.host for one in off)
         yield logged(
-            f"GPU Direct RDMA is disabled for {named(one.what.nic for one in off)}{where}",
+            f"GPU Direct RDMA is disabled for {named(one.what.nic for one in off)}"
+            f"{facts.where(off)}",
             first_line(off),
         )
 
 
 def _socket_names(facts: RunFacts) -> set[str]:
     lists = [one.what for one in facts.log.nic_lists if one.what.network == SOCKET]
-    return {nic.name.lower() for one in lists for nic in one.nics}
+    return {nic.name for one in lists for nic in one.nics}
 
 
 def _gpus_without(facts: RunFacts) -> Iterator[Evidence]:
@@ -302,29 +294,26 @@ def plugin_not_loaded(facts: RunFacts) -> Iterator[Evidence]:
     wanted = facts.expected.plugin
     networks = facts.log.networks
     if wanted is not None and wanted is not NetPlugin.NONE and networks:
-        other = [one for one in networks if not _is_of(one, wanted)]
+        names = NETWORKS.get(wanted, ())
+        other = [one for one in networks if not one.what.name.startswith(names)]
         if other and facts.is_multi_node is not False:
-            where = facts.where(one.what.host for one in other)
-            names = named(one.what.name for one in other)
-            failed = _failed_words(facts)
+            used = named(one.what.name for one in other)
             yield logged(
-                f"NCCL used network {names}{where}, not {wanted.value}{failed}", first_line(other)
+                f"NCCL used network {used}{facts.where(other)}, not {wanted.value}"
+                f"{_failed_words(facts)}",
+                first_line(other),
             )
             return
     yield from _asked(facts)
 
 
-def _is_of(one: Seen[Network], wanted: NetPlugin) -> bool:
-    return one.what.name.startswith(NETWORKS.get(wanted, ()))
-
-
 def _asked(facts: RunFacts) -> Iterator[Evidence]:
     """What NCCL_NET_PLUGIN names, where NCCL fell back on its own network."""
-    asked = [one for one in facts.log.plugins if _is_net(one, PluginEvent.ASKED)]
+    asked = _net_plugins(facts, PluginEvent.ASKED)
     names = {one.what.name: one.line_no for one in asked if one.what.name}
     for setting, _ in facts.settings("NCCL_NET_PLUGIN"):
         names.setdefault(setting.what.value, setting.line_no)
-    networks = {one.what.name for one in facts.log.networks}
+    networks = facts.networks
     if networks and networks <= OWN_NETWORKS:
         for name, line_no in names.items():
             if name not in ("none", ""):
@@ -335,16 +324,12 @@ def _asked(facts: RunFacts) -> Iterator[Evidence]:
                 )
 
 
-def _is_net(one: Seen[Plugin], event: PluginEvent) -> bool:
-    return one.what.kind == "net" and one.what.event is event
+def _net_plugins(facts: RunFacts, *events: PluginEvent) -> list[Seen[Plugin]]:
+    return [one for one in facts.log.plugins if one.what.kind == "net" and one.what.event in events]
 
 
 def _failed_words(facts: RunFacts) -> str:
-    lost = [
-        one
-        for one in facts.log.plugins
-        if _is_net(one, PluginEvent.MISSING) or _is_net(one, PluginEvent.FAILED)
-    ]
+    lost = _net_plugins(facts, PluginEvent.MISSING, PluginEvent.FAILED)
     names = [one.what.name for one in lost if one.what.name]
     return f"; line {first_line(lost)}: {named(names)} not found" if names else ""
 
@@ -369,20 +354,8 @@ def bootstrap_differs(facts: RunFacts) -> Iterator[Evidence]:
 
 # --- Whether a run used what its nodes have: links between GPUs, channels, all NICs alike.
 
-
-RING: Final = 4
-"""NCCL_TOPO_PATTERN_RING, src/include/graph.h."""
-
 _OFF: Final = frozenset({"0", "LOC"})
 _LOW_PROTOCOLS: Final = frozenset({"LL", "LL128"})
-
-
-class _Hosted(Hashable, Protocol):
-    @property
-    def host(self) -> str | None: ...
-
-
-Hosted = TypeVar("Hosted", bound=_Hosted)
 
 
 def shm_between_gpus(facts: RunFacts) -> Iterator[Evidence]:
@@ -393,7 +366,7 @@ def shm_between_gpus(facts: RunFacts) -> Iterator[Evidence]:
     joined = ", which NVLink joins" if facts.is_nvlink else ""
     yield logged(
         f"{counted(len(_pairs(shm)), 'pair')} of ranks{joined} use SHM"
-        f" ({_example(shm)}){_where(facts, shm)}",
+        f" ({_example(shm)}){facts.where(shm)}",
         first_line(shm),
         None if facts.is_nvlink else Severity.NOTE,
     )
@@ -409,7 +382,7 @@ def p2p_indirect(facts: RunFacts) -> Iterator[Evidence]:
     if indirect:
         yield logged(
             f"{counted(len(_pairs(indirect)), 'pair')} of ranks go through another GPU"
-            f" ({_example(indirect)}){_where(facts, indirect)}",
+            f" ({_example(indirect)}){facts.where(indirect)}",
             first_line(indirect),
         )
 
@@ -423,21 +396,16 @@ def _example(seen: list[Seen[Connection]]) -> str:
     return f"rank {one.sender} to {one.receiver} via {one.transport.value}/{one.how}"
 
 
-def _where(facts: RunFacts, seen: list[Seen[Connection]]) -> str:
-    return facts.where(one.what.host for one in seen)
-
-
 def gpu_path_far(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `gpu-path-far`: NCCL's rings between GPUs of a node leave NVLink."""
     if not facts.is_nvlink:
         return
-    rings = [one for one in facts.log.graphs if one.what.pattern == RING]
-    far = [one for one in rings if one.what.intra_type not in NVLINK_TYPES]
+    far = [one for one in facts.rings if one.what.intra_type not in NVLINK_TYPES]
     if far:
         one = far[0].what
-        where = facts.where(each.what.host for each in far)
         yield logged(
-            f"NCCL's rings go over {one.intra_type}{where}: {counted(one.channels, 'channel')} of"
+            f"NCCL's rings go over {one.intra_type}"
+            f"{facts.where(far)}: {counted(one.channels, 'channel')} of"
             f" {one.intra_bytes_per_s / 1e9:g} GB/s",
             first_line(far),
         )
@@ -445,21 +413,15 @@ def gpu_path_far(facts: RunFacts) -> Iterator[Evidence]:
 
 def nic_path_far(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `nic-path-far`: NCCL reaches its NICs across the CPU; within one many machines do."""
-    rings = [one for one in facts.log.graphs if one.what.pattern == RING]
-    far = [one for one in rings if one.what.inter_type in ("PHB", "SYS")]
-    if far and facts.is_multi_node and not _is_socket_only(facts):
+    far = [one for one in facts.rings if one.what.inter_type in ("PHB", "SYS")]
+    if far and facts.is_multi_node and facts.networks != {SOCKET}:
         one = far[0].what
-        where = facts.where(each.what.host for each in far)
         yield logged(
-            f"NCCL's rings reach a NIC over {one.inter_type}{where}:"
+            f"NCCL's rings reach a NIC over {one.inter_type}{facts.where(far)}:"
             f" {one.inter_bytes_per_s / 1e9:g} GB/s a channel",
             first_line(far),
             None if one.inter_type == "SYS" else Severity.NOTE,
         )
-
-
-def _is_socket_only(facts: RunFacts) -> bool:
-    return {one.what.name for one in facts.log.networks} == {"Socket"}
 
 
 def p2p_refused(facts: RunFacts) -> Iterator[Evidence]:
@@ -467,9 +429,9 @@ def p2p_refused(facts: RunFacts) -> Iterator[Evidence]:
     seen = facts.log.p2p_disabled
     if seen:
         pairs = [f"{one.what.gpus[0]}-{one.what.gpus[1]}" for one in seen]
-        where = facts.where(one.what.host for one in seen)
         yield logged(
-            f"P2P is disabled between connected GPUs {named(pairs)}{where}", first_line(seen)
+            f"P2P is disabled between connected GPUs {named(pairs)}{facts.where(seen)}",
+            first_line(seen),
         )
 
 
@@ -479,7 +441,11 @@ def p2p_disabled(facts: RunFacts) -> Iterator[Evidence]:
         name, value = one.what.name, one.what.value
         is_off = value == "1" if name == "NCCL_P2P_DISABLE" else value.upper() in _OFF
         if is_off:
-            yield logged(f"{name}={value} is set{where}", one.line_no)
+            yield _set_to(one, where)
+
+
+def _set_to(one: Seen[LoggedSetting], where: str, severity: Severity | None = None) -> Evidence:
+    return logged(f"{one.what.name}={one.what.value} is set{where}", one.line_no, severity)
 
 
 def nvls_disabled(facts: RunFacts) -> Iterator[Evidence]:
@@ -487,22 +453,21 @@ def nvls_disabled(facts: RunFacts) -> Iterator[Evidence]:
     may_have = facts.is_nvlink is not False and facts.expected.has_nvls is not False
     for one, where in facts.unwanted("NCCL_NVLS_ENABLE"):
         if one.what.value == "0" and may_have:
-            yield logged(f"NCCL_NVLS_ENABLE=0 is set{where}", one.line_no)
+            yield _set_to(one, where)
 
 
 def nvls_unavailable(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `nvls-unavailable`: the machine has it; of others NCCL says the same by design."""
     off = [one for one in facts.log.nvls if not one.what.is_available]
     if off and facts.expected.has_nvls:
-        where = facts.where(one.what.host for one in off)
-        yield logged(f"NVLS multicast support is not available{where}", first_line(off))
+        yield logged(f"NVLS multicast support is not available{facts.where(off)}", first_line(off))
 
 
 def pxn_disabled(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `pxn-disabled`: by a variable; on one node no message crosses rails."""
     for one, where in facts.unwanted("NCCL_PXN_DISABLE"):
         if one.what.value == "1" and facts.is_multi_node:
-            yield logged(f"NCCL_PXN_DISABLE=1 is set{where}", one.line_no)
+            yield _set_to(one, where)
 
 
 def ib_disabled(facts: RunFacts) -> Iterator[Evidence]:
@@ -511,7 +476,7 @@ def ib_disabled(facts: RunFacts) -> Iterator[Evidence]:
         return
     for one, where in facts.settings("NCCL_IB_DISABLE"):
         if one.what.value == "1" and facts.is_multi_node and facts.expected.nics != ():
-            yield logged(f"NCCL_IB_DISABLE=1 is set{where}", one.line_no)
+            yield _set_to(one, where)
 
 
 def algorithm_forced(facts: RunFacts) -> Iterator[Evidence]:
@@ -519,11 +484,7 @@ def algorithm_forced(facts: RunFacts) -> Iterator[Evidence]:
     for one, where in facts.unwanted("NCCL_ALGO", "NCCL_PROTO"):
         words = {word.strip().upper() for word in one.what.value.split(",")}
         is_low = one.what.name == "NCCL_PROTO" and words <= _LOW_PROTOCOLS
-        yield logged(
-            f"{one.what.name}={one.what.value} is set{where}",
-            one.line_no,
-            Severity.WARNING if is_low else None,
-        )
+        yield _set_to(one, where, Severity.WARNING if is_low else None)
 
 
 def channels_limited(facts: RunFacts) -> Iterator[Evidence]:
@@ -534,7 +495,7 @@ def channels_limited(facts: RunFacts) -> Iterator[Evidence]:
         most = max(counts, key=lambda one: one.what.collective)
         have = most.what.collective
         nics = max((len(one.what.nics) for one in facts.rdma_lists), default=0)
-        found = max((one.what.channels for one in facts.log.graphs if _is_ring(one)), default=0)
+        found = max((one.what.channels for one in facts.rings), default=0)
         if facts.is_multi_node and have < nics:
             yield logged(f"{counted(have, 'channel')} for {nics} NICs", most.line_no)
         if have < found:
@@ -545,10 +506,6 @@ def channels_limited(facts: RunFacts) -> Iterator[Evidence]:
         yield logged(
             f"{one.what.name}={one.what.value} limits channels{where}", one.line_no, Severity.NOTE
         )
-
-
-def _is_ring(one: Seen[SearchedGraph]) -> bool:
-    return one.what.pattern == RING
 
 
 def nics_uneven(facts: RunFacts) -> Iterator[Evidence]:

@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from hpckit.comm.run.log_lines import (
     LibraryVersion,
     LoggedSetting,
     NcclLog,
     NicList,
+    SearchedGraph,
     Seen,
     Transport,
 )
-from hpckit.comm.run.result import BusbwRow, NcclRun, NcclTest
+from hpckit.comm.run.result import NcclRun, NcclTest
 from hpckit.core.findings import Evidence, Severity
-from hpckit.core.hostlist import natural_order
+from hpckit.core.hostlist import named
 from hpckit.core.units import counted, short_bytes
 from hpckit.spec.platform import NetPlugin
-
-# --- What is known of the machine that a run of NCCL was on.
 
 
 class GpuTransport(StrEnum):
@@ -56,9 +55,6 @@ class ExpectedRun:
     is_profiled: bool = False
 
 
-# --- What the rules about a run of NCCL see.
-
-
 SOCKET: Final = "Socket"
 """NCCL's name of its network over TCP."""
 
@@ -68,8 +64,18 @@ OWN_NETWORKS: Final = frozenset({"IB", SOCKET})
 NVLINK_TYPES: Final = frozenset({"LOC", "NVL", "NVB", "C2C"})
 """NCCL's path types between GPUs that no PCIe is part of. Source: NCCL, src/graph/topo.h."""
 
-_MOST_NAMED: Final = 6
+RING: Final = 4
+"""NCCL_TOPO_PATTERN_RING, src/include/graph.h."""
+
 _Value = TypeVar("_Value", bound=Hashable)
+
+
+class _Hosted(Hashable, Protocol):
+    @property
+    def host(self) -> str | None: ...
+
+
+Hosted = TypeVar("Hosted", bound=_Hosted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +95,27 @@ class RunFacts:
         """Whether ranks are on more than one node, as expected, else as the file says."""
         if self.expected.is_multi_node is not None:
             return self.expected.is_multi_node
-        nodes = max(self.log.nodes or 0, *(test.nodes for test in self.run.tests), 0)
+        nodes = max(self.log.nodes or 0, self.run.test_nodes)
         if nodes:
             return nodes > 1
         over_net = any(one.what.transport is Transport.NET for one in self.log.connections)
         return True if over_net else None
 
     @property
+    def networks(self) -> set[str]:
+        """The names of the networks that were used."""
+        return {one.what.name for one in self.log.networks}
+
+    @property
+    def rings(self) -> list[Seen[SearchedGraph]]:
+        """What the search found for rings: by channel."""
+        return [one for one in self.log.graphs if one.what.pattern == RING]
+
+    @property
     def is_by_plugin(self) -> bool:
         """Whether a plugin carries the traffic: as the log says, else as expected."""
-        networks = {one.what.name for one in self.log.networks}
-        if networks:
-            return bool(networks - OWN_NETWORKS)
+        if self.networks:
+            return bool(self.networks - OWN_NETWORKS)
         return self.expected.plugin not in (None, NetPlugin.NONE)
 
     @property
@@ -125,7 +140,7 @@ class RunFacts:
             if one.what.name in names:
                 groups.setdefault((one.what.name, one.what.value), []).append(one)
         for each in groups.values():
-            yield each[0], self.where(one.what.host for one in each)
+            yield each[0], self.where(each)
 
     def unwanted(self, *names: str) -> Iterator[tuple[Seen[LoggedSetting], str]]:
         """The same without the values that are set there on purpose."""
@@ -139,25 +154,15 @@ class RunFacts:
             for name, value in test.environment:
                 yield Seen(LoggedSetting(host=None, name=name, value=value), test.line_no)
 
-    def where(self, hosts: Iterable[str | None]) -> str:
-        """The hosts of a finding for a sentence: nothing where it is all of them."""
-        found = {host for host in hosts if host is not None}
-        if not found or found >= set(self.log.hosts):
-            return ""
-        return f" on {named(found)}"
+    def where(self, seen: Iterable[Seen[Hosted]]) -> str:
+        """Return the hosts that said something, for a sentence: nothing where it is all of them."""
+        hosts = {one.what.host for one in seen if one.what.host is not None}
+        return "" if not hosts or hosts >= set(self.log.hosts) else f" on {named(hosts)}"
 
 
 def logged(because: str, line_no: int | None, severity: Severity | None = None) -> Evidence:
     """Return what a run's file shows in a line; a run has no other subject than itself."""
     return Evidence("", because, severity=severity, line_no=line_no)
-
-
-def named(names: Iterable[str]) -> str:
-    """Names in natural order for a sentence: `n1, n2 and 9 more`."""
-    ordered = sorted(set(names), key=natural_order)
-    more = len(ordered) - _MOST_NAMED
-    shown = ", ".join(ordered[:_MOST_NAMED])
-    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def first_line(seen: Sequence[Seen[_Value]]) -> int | None:
@@ -202,17 +207,15 @@ def wrong_results(facts: RunFacts) -> Iterator[Evidence]:
 def still_rising(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `still-rising`: the largest message is too small to show the plateau."""
     for test in facts.run.tests:
-        yield from _rising_of(test)
+        yield from _rising(test)
 
 
-def _rising_of(test: NcclTest) -> Iterator[Evidence]:
+def _rising(test: NcclTest) -> Iterator[Evidence]:
     rows = sorted((row for row in test.rows if row.size_bytes), key=lambda row: row.size_bytes)
     smaller = [row for row in rows if 2 * row.size_bytes <= rows[-1].size_bytes]
-    if smaller:
-        yield from _rising(test, smaller[-1], rows[-1])
-
-
-def _rising(test: NcclTest, before: BusbwRow, last: BusbwRow) -> Iterator[Evidence]:
+    if not smaller:
+        return
+    before, last = smaller[-1], rows[-1]
     less, more = before.busbw_bytes_per_s, last.busbw_bytes_per_s
     if less and more and more > RISING_FROM * less:
         yield logged(
@@ -244,7 +247,7 @@ def _excuse(test: NcclTest, expected: ExpectedRun) -> str:
     largest = max(row.size_bytes for row in test.rows)
     if largest < PLATEAU_FROM_BYTES:
         return f", which is of large messages: {short_bytes(largest)} is small"
-    if any(_rising_of(test)):
+    if any(_rising(test)):
         return ", and larger messages may reach more"
     return _PROFILED if expected.is_profiled else ""
 

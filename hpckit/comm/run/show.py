@@ -6,26 +6,23 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from hpckit.comm.bandwidth.predict import Allocation, predicted
 from hpckit.comm.bandwidth.values import Algorithm, BusbwPrediction, architecture_of
-from hpckit.comm.facts import CommFacts
+from hpckit.comm.facts import CommFacts, job_nics
 from hpckit.comm.run.log_lines import NcclLog, NicList, PluginEvent, Transport
 from hpckit.comm.run.nccl_tests import parse_nccl_run
 from hpckit.comm.run.result import NcclRun, NcclTest
 from hpckit.comm.run.rules import shortfall_findings
-from hpckit.comm.run.rules_result import ExpectedRun, GpuTransport
+from hpckit.comm.run.rules_result import RING, SOCKET, ExpectedRun, GpuTransport
 from hpckit.core.finding_lines import finding_lines, labelled, more_lines, next_lines, words_of
 from hpckit.core.findings import Severity, SourcedFinding
 from hpckit.core.hostlist import natural_order
 from hpckit.core.text import Line, Style, names_shown, wrapped
 from hpckit.core.units import counted, short_bytes
+from hpckit.node.topology import LinkKind, NodeTopology
 from hpckit.spec.platform import NcclVersion, Platform
-
-if TYPE_CHECKING:
-    from hpckit.node.topology import NodeTopology
-
 
 _BY_SWITCH: Final = (Algorithm.NVLS, Algorithm.NVLS_TREE)
 
@@ -60,18 +57,21 @@ def compare_run(
     ran_with = tuple(_logged(run)) if _tells_settings(run) else settings
     other = _other_machine(run, platform, topology)
     why_not = other or _why_not_one(run)
-    free = () if why_not else _predicted(run, facts, platform, topology)
-    all_ways = () if why_not else _predicted(run, facts, platform, topology, ran_with)
+    free, all_ways = (
+        () if why_not else _predicted(run, facts, platform, topology, set_)
+        for set_ in ((), ran_with)
+    )
     figures = {
         str(one.collective): one.busbw_bytes_per_s
         for one in all_ways
         if one.is_best and one.busbw_bytes_per_s is not None
     }
     has_nvls = any(one.algorithm in _BY_SWITCH for one in free) if figures else None
+    nodes = run.test_nodes or (run.log.nodes if run.log else None)
     known = ExpectedRun() if other else expected_run(facts, platform, topology)
     expected = replace(
         known,
-        is_multi_node=_is_multi_node(run),
+        is_multi_node=None if nodes is None else nodes > 1,
         busbw=tuple(figures.items()),
         bounds=tuple(str(one.collective) for one in all_ways if one.is_bound),
         has_nvls=has_nvls,
@@ -142,7 +142,7 @@ def _predicted(
     facts: CommFacts,
     platform: Platform,
     topology: NodeTopology | None,
-    settings: tuple[tuple[str, str], ...] = (),
+    settings: tuple[tuple[str, str], ...],
 ) -> tuple[BusbwPrediction, ...]:
     allocation = _allocation(run)
     if allocation is None:
@@ -174,9 +174,6 @@ def expected_run(
     facts: CommFacts, platform: Platform, topology: NodeTopology | None
 ) -> ExpectedRun:
     """What is known of the machine that a run was on; how many nodes there were says the run."""
-    from hpckit.comm.facts import job_nics
-    from hpckit.node.topology import LinkKind
-
     nics = None if topology is None else job_nics(topology)
     if not nics and facts.hcas:
         nics = tuple(one.partition(":")[0] for one in facts.hcas)
@@ -191,25 +188,11 @@ def expected_run(
     )
 
 
-def _is_multi_node(run: NcclRun) -> bool | None:
-    nodes = max((test.nodes for test in run.tests), default=0)
-    if nodes:
-        return nodes > 1
-    if run.log is None or run.log.nodes is None:
-        return None
-    return run.log.nodes > 1
-
-
 # --- What a run of NCCL really used, in words: network, NICs, links, channels, algorithms.
-
-
-SOCKET: Final = "Socket"
-"""NCCL's name of its network over TCP."""
 
 SUBSYSTEMS: Final = "INIT,ENV,NET,GRAPH,TUNING"
 """What NCCL_DEBUG_SUBSYS needs to hold for all that hpckit reads."""
 
-_RING: Final = 4
 _GBIT_BYTES: Final = 1e9 / 8
 
 
@@ -310,7 +293,7 @@ def _gpus(log: NcclLog) -> str:
         how if count == total else f"{how} ({100 * count / total:.0f} %)"
         for how, count in local.most_common(3)
     ]
-    types = {one.what.intra_type for one in log.graphs if one.what.pattern == _RING}
+    types = {one.what.intra_type for one in log.graphs if one.what.pattern == RING}
     if types:
         words.append(f"rings over {', '.join(sorted(types))}")
     if log.nvls:
@@ -329,7 +312,7 @@ def _channels(log: NcclLog) -> str:
     nvls = {one.what.nvls for one in log.channels if one.what.nvls}
     if nvls:
         words.append(f"{_range(nvls)} of NVLS")
-    rings = {one.what.channels for one in log.graphs if one.what.pattern == _RING}
+    rings = {one.what.channels for one in log.graphs if one.what.pattern == RING}
     if rings:
         words.append(f"search found {_range(rings)}")
     return " · ".join(words)
@@ -358,21 +341,18 @@ def _shown(hosts: Iterable[str]) -> str:
     return names_shown(names) if names else counted(1, "host")
 
 
-# --- A run of NCCL for people: what was measured beside what was predicted, what was used, and
-# why.
-
+# --- A run of NCCL for people: what was measured beside what was predicted, what was used, and why.
 
 NARROWEST: Final = 40
 _GB: Final = 1e9
 _MOST_FINDINGS: Final = 12
-_NOTHING: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 def nccl_run_lines(
     run: NcclRun,
     findings: Sequence[SourcedFinding],
     *,
-    predicted: Mapping[str, float] = _NOTHING,
+    predicted: Mapping[str, float] = MappingProxyType({}),
     unpredicted: str | None = None,
     width: int = 80,
 ) -> list[Line]:
@@ -385,7 +365,7 @@ def nccl_run_lines(
     title = wrapped(tuple(_title(run, findings)), width, further="  ", between=" · ")
     lines = [Line(text=text, style=Style.TITLE) for text in title]
     for test in run.tests:
-        wanted = predicted if test in run.alike else _NOTHING
+        wanted = predicted.get(test.collective or "") if test in run.alike else None
         lines += labelled("measured", words_of(_measured(test, wanted)), width, Style.PLAIN)
     if unpredicted:
         lines += _row("predicted", f"not known: {unpredicted}", width, Style.FAINT)
@@ -419,27 +399,22 @@ def _title(run: NcclRun, findings: Sequence[SourcedFinding]) -> Iterator[str]:
     ranks = (run.log.ranks if run.log else None) or max(
         (test.rank_count for test in run.tests), default=0
     )
-    nodes = (run.log.nodes if run.log else None) or max(
-        (test.nodes for test in run.tests), default=0
-    )
+    nodes = (run.log.nodes if run.log else None) or run.test_nodes
     if ranks:
         yield counted(ranks, "rank") + (f" on {counted(nodes, 'node')}" if nodes else "")
-    releases = (
-        [f"{one.what.library.upper()} {one.what.text}" for one in run.log.versions]
-        if (run.log)
-        else [f"NCCL {test.library}" for test in run.tests if test.library]
-    )
+    releases = [f"NCCL {test.library}" for test in run.tests if test.library]
+    if run.log:
+        releases = [f"{one.what.library.upper()} {one.what.text}" for one in run.log.versions]
     yield from dict.fromkeys(releases)
 
 
-def _measured(test: NcclTest, predicted: Mapping[str, float]) -> str:
+def _measured(test: NcclTest, wanted: float | None) -> str:
     name = test.collective or test.program or "not named by the output:"
     plateau = test.plateau_bytes_per_s
     if plateau is None:
         return f"{name.removesuffix(':')}: no bandwidth"
     most = max(row.size_bytes for row in test.rows)
     words = f"{name} {plateau / _GB:.4g} GB/s bus bandwidth, to {short_bytes(most)}"
-    wanted = predicted.get(test.collective or "")
     if not wanted:
         return words
     share = 100 * plateau / wanted
@@ -450,17 +425,14 @@ def _unread(run: NcclRun, width: int) -> list[Line]:
     parts = []
     rows = sum(test.unread for test in run.tests)
     if rows:
-        parts.append(f"{counted(rows, 'line')} of a table that {_are(rows)} no whole row")
+        are = "is" if rows == 1 else "are"
+        parts.append(f"{counted(rows, 'line')} of a table that {are} no whole row")
     if run.log is not None and run.log.unread_lines:
         count = counted(run.log.unread_lines, "line")
         parts.append(f"{count} of NCCL in a new form, the first line {run.log.unread[0].line_no}")
     if run.log is not None and run.log.cut_lines:
         parts.append(f"{counted(run.log.cut_lines, 'line')} too long to read whole")
     return labelled("not read", words_of("; ".join(parts)), width, Style.FAINT) if parts else []
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 def _next(run: NcclRun, findings: Sequence[SourcedFinding]) -> Iterator[str]:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from hpckit.comm.lint_rule import LaunchOption
+from hpckit.comm.lint_rule import Setting
 from hpckit.comm.shell.lexer import Word
 
 STEP_LAUNCHERS: Final = ("srun", "sbatch", "salloc")
@@ -64,15 +64,15 @@ class Pair(NamedTuple):
 
 def launch_options(
     program: str, words: Sequence[Word], until_line: int | None
-) -> tuple[list[LaunchOption], Sequence[Word]]:
+) -> tuple[list[Setting], Sequence[Word]]:
     """The options that bear on communication, and the command behind them."""
     found, at = _options_from(program, words, 0, until_line)
     return found, words[at + (words[at : at + 1] != [] and words[at].text == "--") :]
 
 
-def directive_options(words: Sequence[Word]) -> list[LaunchOption]:
+def directive_options(words: Sequence[Word]) -> list[Setting]:
     """The same options in an `#SBATCH` line, where words between them do no harm."""
-    found: list[LaunchOption] = []
+    found: list[Setting] = []
     at = 0
     while at < len(words):
         options, at = _options_from("sbatch", words, at, None)
@@ -83,16 +83,16 @@ def directive_options(words: Sequence[Word]) -> list[LaunchOption]:
 
 def _options_from(
     program: str, words: Sequence[Word], at: int, until_line: int | None
-) -> tuple[list[LaunchOption], int]:
+) -> tuple[list[Setting], int]:
     """The options that begin at a word, and where the first word stands that is none."""
-    found: list[LaunchOption] = []
+    found: list[Setting] = []
     while at < len(words) and _is_option(words[at]):
         name, value, step = _option(words, at)
         if name in _KEPT:
             found.append(
-                LaunchOption(
+                Setting(
                     program=program,
-                    name=name,
+                    name=f"--{name}",
                     value=value,
                     line=words[at].line,
                     until_line=until_line,
@@ -134,9 +134,9 @@ def _option(words: Sequence[Word], at: int) -> tuple[str, str | None, int]:
     return (name, None, 1) if is_alone else (name, next_value, 2)
 
 
-def exported_pairs(option: LaunchOption) -> Iterator[Pair]:
+def exported_pairs(option: Setting) -> Iterator[Pair]:
     """The variables in `--export=ALL,A=b`."""
-    if option.name != "export" or option.value is None:
+    if option.name != "--export" or option.value is None:
         return
     for part in option.value.split(","):
         name, equals, value = part.partition("=")
@@ -212,7 +212,7 @@ def any_pairs(words: Sequence[Word]) -> Iterator[Pair]:
         if word.text.startswith("--export=") and word.is_plain:
             value = word.text.removeprefix("--export=")
             yield from exported_pairs(
-                LaunchOption(program="srun", name="export", value=value, line=word.line)
+                Setting(program="srun", name="--export", value=value, line=word.line)
             )
     yield from mpi_pairs(words)
     yield from container_pairs(words)

@@ -14,9 +14,8 @@ from itertools import pairwise, takewhile
 from typing import Final
 
 from hpckit.comm.lint_rule import (
-    Assignment,
-    LaunchOption,
     LostValue,
+    Setting,
     SettingForm,
     Settings,
     SettingsKind,
@@ -92,7 +91,7 @@ class _Script:
         self._kept_line = ("", 0)
         self._texts: dict[str, Document] = {}
         self._variables = ShellVariables()
-        self._options: list[LaunchOption] = []
+        self._options: list[Setting] = []
         self._has_begun = False
         self._never_run = 0
         self._end_line = 0
@@ -133,7 +132,7 @@ class _Script:
     def settings(self) -> Settings:
         """What was found, in the order of the lines."""
         assignments = tuple(
-            one.assignment
+            one.setting
             for one in sorted(self._variables.settle(), key=lambda one: one.line)
             if not one.is_gone
         )
@@ -246,9 +245,7 @@ class _Script:
             tokens = shell_words(inner, self._tool, word.line)
             words.extend(token for token in tokens if isinstance(token, Word))
         self._variables.found += [
-            OpenAssignment(
-                pair.name, pair.value, pair.line, SettingForm.OPTION, self._variables.step
-            )
+            OpenSetting(pair.name, pair.value, pair.line, SettingForm.OPTION, self._variables.step)
             for pair in any_pairs(words)
         ]
 
@@ -365,14 +362,14 @@ class ShellVariables:
     """What a script has set so far, and what of it stands; `step` counts its commands."""
 
     def __init__(self) -> None:
-        self.found: list[OpenAssignment] = []
+        self.found: list[OpenSetting] = []
         self.step = 0
-        self._standing: dict[str, OpenAssignment] = {}
+        self._standing: dict[str, OpenSetting] = {}
         self._exports_all = False
         self._exported: set[str] = set()
         self._maybe_exported = 0
 
-    def settle(self) -> list[OpenAssignment]:
+    def settle(self) -> list[OpenSetting]:
         """All that was found; what `export $NAMES` may have exported counts as exported."""
         for one in self.found[: self._maybe_exported]:
             if one.form is SettingForm.SHELL:
@@ -389,7 +386,7 @@ class ShellVariables:
                 before.form = form
                 return
             value = before.value
-        opened = OpenAssignment(pair.name, value, pair.line, form, self.step, until_line)
+        opened = OpenSetting(pair.name, value, pair.line, form, self.step, until_line)
         if until_line is None:
             if before is not None:
                 self.end(pair.name, pair.line)
@@ -467,7 +464,7 @@ class ShellVariables:
 
 
 @dataclass(slots=True)
-class OpenAssignment:
+class OpenSetting:
     """An assignment whose end is not known yet; `step` is how many commands came before it."""
 
     name: str
@@ -480,11 +477,11 @@ class OpenAssignment:
     instead_of: LostValue | None = None
 
     @property
-    def assignment(self) -> Assignment:
+    def setting(self) -> Setting:
         """It as others see it: what is exported for a container is that container's own."""
         inside = _FOR_CONTAINER.match(self.name)
         is_option = inside is not None and self.form is SettingForm.EXPORT
-        return Assignment(
+        return Setting(
             name=self.name[inside.end() :] if inside else self.name,
             value=self.value,
             line=self.line,

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from hpckit.core.hostlist import natural_order
+from hpckit.core import hostlist
 from hpckit.core.index_list import index_list
 from hpckit.node.path import PathKind
 from hpckit.node.topology import Gpu, NodeTopology
@@ -60,10 +60,7 @@ def have(count: int) -> str:
 
 def named(names: Iterable[str]) -> str:
     """Names in natural order for a sentence: `GPU0, GPU1 and 9 more`."""
-    ordered = sorted(set(names), key=natural_order)
-    more = len(ordered) - _MOST_NAMED
-    shown = ", ".join(ordered[:_MOST_NAMED])
-    return f"{shown} and {more} more" if more > 0 else shown
+    return hostlist.named(names, _MOST_NAMED)
 
 
 def most_common(values: Iterable[Value]) -> Value | None:

@@ -11,13 +11,13 @@ from hpckit.comm.bandwidth.values import (
     Algorithm,
     BusbwPrediction,
     Collective,
-    CommCpu,
     CommMachine,
     PcieRing,
     Protocol,
 )
+from hpckit.core.fields import InvalidValue
 from hpckit.node.path import PathKind
-from hpckit.node.topology import LinkKind, Unknown
+from hpckit.node.topology import CpuTopology, LinkKind, Unknown
 from hpckit.spec.platform import NcclVersion
 from tests.fakes.busbw_machines import (
     EPYC,
@@ -50,6 +50,52 @@ def gb_per_s(
     return None if found is None else round(found / 1e9, 2)
 
 
+MI300X = meshed("gfx942", LinkKind.XGMI, gpus=8, count=1)
+TRAY = replace(switched("sm_100", gpus=4), nics=None, domain_nodes=18)
+ACROSS = PcieRing(farthest=PathKind.SYS, has_phb=True, sides=(4, 4))
+AT_CPU = PcieRing(farthest=PathKind.PHB, has_phb=True)
+FIGURES: dict[str, tuple[CommMachine, int, Collective, float]] = {
+    "8 NICs of 200 Gb/s on PCIe 4 bound a ring": (dgx_a100(), 4, Collective.ALL_REDUCE, 192),
+    "on 2 nodes a NIC's byte counts twice": (switched(), 2, Collective.ALL_REDUCE, 461.6),
+    "an NVLink domain of 18 trays needs no NIC": (TRAY, 18, Collective.ALL_GATHER, 720),
+    "NCCL reckons 16 GB/s between EPYCs": (over_pcie(ACROSS), 1, Collective.ALL_REDUCE, 15),
+    "PCIe 4 below an EPYC": (over_pcie(AT_CPU, EPYC), 1, Collective.ALL_REDUCE, 24),
+    "an Intel CPU costs a sixth": (over_pcie(AT_CPU, INTEL), 1, Collective.ALL_REDUCE, 20),
+    "7 XGMI links of 48 GB/s": (MI300X, 1, Collective.ALL_REDUCE, 336),
+    "of 31 others 24 are on other nodes": (switched(), 4, Collective.ALL_TO_ALL, 62),
+    "a pair's XGMI link carries an eighth": (MI300X, 1, Collective.ALL_TO_ALL, 336),
+    "16 of 56 pairs cross the CPUs' link": (over_pcie(ACROSS), 1, Collective.ALL_TO_ALL, 7),
+}
+LIMITS: dict[str, tuple[CommMachine, int, Collective]] = {
+    "8 NICs of 24 GB/s": (dgx_a100(), 4, Collective.ALL_REDUCE),
+    "the link between two CPUs": (over_pcie(ACROSS), 1, Collective.ALL_REDUCE),
+    "NVLink to the switch: 8 links of 20.6 GB/s a GPU": (
+        replace(switched(links=8), has_nvls=False),
+        4,
+        Collective.ALL_REDUCE,
+    ),
+    "16 NICs of 48 GB/s, for 16 GPUs": (
+        replace(switched("sm_100", gpus=4), domain_nodes=4),
+        8,
+        Collective.ALL_TO_ALL,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FIGURES)
+def test_a_plateau_follows_from_the_links(case: str) -> None:
+    """The best algorithm's bus bandwidth is what the narrowest link leaves it."""
+    machine, nodes, collective, figure = FIGURES[case]
+    assert gb_per_s(machine, nodes, collective) == pytest.approx(figure)
+
+
+@pytest.mark.parametrize("words", LIMITS)
+def test_what_bounds_it_is_named(words: str) -> None:
+    """Links of fewer lanes, NICs of all nodes of a domain, the CPUs' own link."""
+    machine, nodes, collective = LIMITS[words]
+    assert best(predict(machine, nodes), collective).limited_by == words
+
+
 def test_every_collective_has_one_best() -> None:
     """Each collective is there, its best algorithm first and marked as such alone."""
     found = predict(switched(), 2)
@@ -74,27 +120,6 @@ def test_a_ring_is_best_where_bytes_pass_once() -> None:
     assert one.limited_by == "NVLink to the switch: 18 links of 20.6 GB/s a GPU"
 
 
-def test_a_ring_between_nodes_is_bounded_by_nics() -> None:
-    """8 NICs of 200 Gb/s on PCIe 4 give 8 × 24 GB/s."""
-    one = best(predict(dgx_a100(), 4))
-    assert one.busbw_bytes_per_s == pytest.approx(192e9)
-    assert one.limited_by == "8 NICs of 24 GB/s"
-
-
-def test_fewer_nvlinks_bound_a_ring_between_nodes() -> None:
-    """With 8 links (H800) a GPU carries 164.8 GB/s, which is less than its NICs do."""
-    found = best(predict(replace(switched(links=8), has_nvls=False), 4))
-    assert found.limited_by == "NVLink to the switch: 8 links of 20.6 GB/s a GPU"
-    assert found.busbw_bytes_per_s is not None
-    assert found.busbw_bytes_per_s < 200e9
-
-
-def test_two_nodes_have_more_than_their_nics_by_nvlstree() -> None:
-    """On two nodes each NIC's byte counts twice, so NVLSTree beats the ring."""
-    assert best(predict(switched(), 2)).algorithm is Algorithm.NVLS_TREE
-    assert gb_per_s(switched(), 2) == pytest.approx(461.6)
-
-
 def test_sharp_adds_nvls_between_nodes() -> None:
     """NVLS over several nodes is there only where the network adds up."""
 
@@ -105,68 +130,18 @@ def test_sharp_adds_nvls_between_nodes() -> None:
     assert not has_nvls(switched())
 
 
-def test_an_nvlink_domain_is_one_node() -> None:
-    """18 trays of 4 GPUs in one domain need no NICs."""
-    tray = replace(switched("sm_100", gpus=4), nics=None, domain_nodes=18)
-    found = best(predict(tray, 18), Collective.ALL_GATHER)
-    assert found.busbw_bytes_per_s == pytest.approx(720e9)
-
-
-def test_beyond_a_domain_nics_of_all_its_nodes_count() -> None:
-    """Two domains of 4 trays talk by 16 NICs each."""
-    tray = replace(switched("sm_100", gpus=4), domain_nodes=4)
-    found = best(predict(tray, 8), Collective.ALL_TO_ALL)
-    assert found.limited_by == "16 NICs of 48 GB/s, for 16 GPUs"
-
-
 def test_a_domain_that_is_not_full_is_told() -> None:
     """6 nodes over domains of 4 leave one half empty."""
     tray = replace(switched("sm_100", gpus=4), domain_nodes=4)
     assert "do not fill" in (best(predict(tray, 6)).caveat or "")
 
 
-def test_the_cpu_link_bounds_gpus_on_two_sockets() -> None:
-    """NCCL reckons 16 GB/s between EPYCs, and takes a channel of 15."""
-    ring = PcieRing(farthest=PathKind.SYS, has_phb=True, sides=(4, 4))
-    one = best(predict(over_pcie(ring), 1))
-    assert (one.limited_by, one.busbw_bytes_per_s) == ("the link between two CPUs", 15e9)
-
-
-def test_an_intel_cpu_costs_a_sixth_of_pcie() -> None:
-    """24 GB/s of PCIe 4 carry 20 where neighbours meet in an Intel CPU."""
-    ring = PcieRing(farthest=PathKind.PHB, has_phb=True)
-    assert (gb_per_s(over_pcie(ring, INTEL)), gb_per_s(over_pcie(ring, EPYC))) == (20.0, 24.0)
-
-
-def test_xgmi_rings_share_all_links() -> None:
-    """7 links of 48 GB/s in MI300X."""
-    machine = meshed("gfx942", LinkKind.XGMI, gpus=8, count=1)
-    assert gb_per_s(machine) == pytest.approx(336.0)
-
-
 def test_xgmi_between_nodes_is_the_slowest_link() -> None:
     """4 NICs of 48 GB/s are less than the links, and RCCL's tables are not in it."""
-    machine = replace(meshed("gfx942", LinkKind.XGMI, gpus=8, count=1), nics=nics(4, 50e9))
+    machine = replace(MI300X, nics=nics(4, 50e9))
     one = best(predict(machine, 2))
     assert one.busbw_bytes_per_s == pytest.approx(192e9)
     assert "RCCL has no such model" in (one.caveat or "")
-
-
-def test_all_to_all_passes_nics_for_other_nodes_alone() -> None:
-    """Of 31 others 24 are on other nodes: 48 GB/s of a NIC are 62 of the bus."""
-    assert gb_per_s(switched(), 4, Collective.ALL_TO_ALL) == pytest.approx(62.0)
-
-
-def test_all_to_all_in_a_mesh_has_the_links_of_a_pair() -> None:
-    """Each of 7 pairs carries an eighth of the data over one link of 48 GB/s."""
-    machine = meshed("gfx942", LinkKind.XGMI, gpus=8, count=1)
-    assert gb_per_s(machine, 1, Collective.ALL_TO_ALL) == pytest.approx(336.0)
-
-
-def test_all_to_all_crosses_sockets_at_the_cpu_link() -> None:
-    """16 of 56 pairs cross: 16 GB/s × 7 / 16."""
-    ring = PcieRing(farthest=PathKind.SYS, sides=(4, 4))
-    assert gb_per_s(over_pcie(ring), 1, Collective.ALL_TO_ALL) == pytest.approx(7.0)
 
 
 def test_all_to_all_is_no_part_of_the_tuning_model() -> None:
@@ -190,7 +165,7 @@ LACKING = Unknown(subject="GPUs", what="architecture", because="topo -m does not
         (replace(switched(), architecture="gfx999"), 1, "no constant"),
         (replace(over_pcie(), architecture="gfx942"), 1, "no model of gfx942"),
         (
-            over_pcie(PcieRing(farthest=PathKind.SYS, sides=(4, 4)), CommCpu()),
+            over_pcie(PcieRing(farthest=PathKind.SYS, sides=(4, 4)), CpuTopology()),
             1,
             "what links these is not known",
         ),
@@ -204,16 +179,10 @@ def test_what_is_missing_is_said(machine: CommMachine, nodes: int, words: str) -
     assert words in one.because
 
 
-def test_releases_before_2_28_rate_nvls_otherwise() -> None:
-    """5/6 of 320 GB/s an operation are 467 GB/s of the bus on 8 GPUs."""
-    assert gb_per_s(switched(), nccl=NcclVersion(2, 27, 7)) == pytest.approx(466.67)
-
-
 @pytest.mark.parametrize("nodes", [1, 18])
 def test_an_older_release_promises_no_more_of_nvls_than_a_newer_one(nodes: int) -> None:
     """2.27 rates NVLS on B200 and GB200 NVL72 at 1050 GB/s and more; 850 of them are published."""
-    tray = replace(switched("sm_100", gpus=4), nics=None, domain_nodes=18)
-    machine = switched("sm_100") if nodes == 1 else tray
+    machine = switched("sm_100") if nodes == 1 else TRAY
     older, newer = gb_per_s(machine, nodes, nccl=NcclVersion(2, 27, 7)), gb_per_s(machine, nodes)
     assert older is not None
     assert newer is not None
@@ -248,3 +217,10 @@ def test_two_gpus_have_nvls_from_2_28_7_on(gpus: int, release: NcclVersion, has_
     """Before it NCCL takes NVLS for three or more."""
     found = {one.algorithm for one in predict(switched(gpus=gpus), 1, nccl=release)}
     assert (Algorithm.NVLS in found) is has_nvls
+
+
+@pytest.mark.parametrize(("gpus", "domain_nodes"), [(0, 1), (8, 0)])
+def test_a_machine_of_nothing(gpus: int, domain_nodes: int) -> None:
+    """No GPU, and a domain of no node, are refused."""
+    with pytest.raises(InvalidValue):
+        CommMachine(gpus=gpus, domain_nodes=domain_nodes)

@@ -15,7 +15,7 @@ from hpckit.comm.bandwidth.facts import (
     cpu_link_gb_per_s,
     link_gb_per_s,
 )
-from hpckit.comm.bandwidth.values import CommCpu
+from hpckit.node.topology import CpuTopology
 from hpckit.spec.platform import NcclVersion
 
 
@@ -74,7 +74,7 @@ def test_links_between_cpus(
 ) -> None:
     """NCCL tells Intel's generations apart by model, other CPUs by their maker."""
     arch, vendor, family, model = cpu
-    value = CommCpu(arch=arch, vendor=vendor, family=family, model_number=model)
+    value = CpuTopology(arch=arch, vendor=vendor, family=family, model_number=model)
     assert cpu_link_gb_per_s(value, nccl) == found
 
 

@@ -36,6 +36,25 @@ def shown(graph: Graph | None) -> Found:
     return graph.channels, graph.intra, graph.inter
 
 
+TWO_H20 = replace(switched(gpus=2), nics=nics(2, 50e9))
+SLOW = replace(switched(), nics=nics(1, 1.25e9))
+
+
+@pytest.mark.parametrize(
+    ("machine", "nodes", "nccl", "found"),
+    [
+        (TWO_H20, 2, NEWEST, (4, 24.0, 24.0)),  # NVIDIA/nccl#1189: 2 NICs of 50 on PCIe of 48
+        (dgx_a100(), 1, NEWEST, (12, 20.0, 20.0)),  # a speed is kept where it fills the links
+        (switched("sm_100"), 1, NEWEST, (16, 45.0, 45.0)),  # 8 rings of 90 GB/s, doubled
+        (switched("sm_100"), 1, NcclVersion(2, 25, 1), (16, 45.0, 45.0)),
+        (SLOW, 4, NEWEST, (1, 1.2, 1.2)),  # 10 Gb/s
+    ],
+)
+def test_rings(machine: CommMachine, nodes: int, nccl: NcclVersion, found: Found) -> None:
+    """As many channels as the links have room for, of the speed that makes most of them."""
+    assert shown(searched(machine, nodes, nccl)[0]) == found
+
+
 def test_the_log_of_a_board_of_h100() -> None:
     """NVIDIA/nccl#1197 (2.19.4): rings and trees 12 of 30, NVLS 8 of 40/60."""
     ring, tree, nvls = searched(switched(), nccl=NcclVersion(2, 19, 4))
@@ -44,34 +63,10 @@ def test_the_log_of_a_board_of_h100() -> None:
     assert shown(nvls) == (8, 40.0, 60.0)
 
 
-def test_the_log_of_two_h20_with_two_nics() -> None:
-    """NVIDIA/nccl#1189 (GPUs of 370.8 GB/s, 2 NICs of 50 on PCIe of 48): rings 4 of 24/24."""
-    machine = replace(switched(gpus=2), nics=nics(2, 50e9))
-    assert shown(searched(machine, 2)[0]) == (4, 24.0, 24.0)
-
-
 def test_the_log_of_four_v100_in_a_mesh() -> None:
     """NVIDIA/nccl#713 (two links between each pair): 6 rings."""
     machine = meshed("sm_70", LinkKind.NVLINK, gpus=4, count=2)
     assert shown(searched(machine)[0])[:2] == (6, 20.0)
-
-
-def test_a_board_of_a100() -> None:
-    """12 rings of 20 GB/s: a speed is kept where it fills the links."""
-    assert shown(searched(dgx_a100())[0]) == (12, 20.0, 20.0)
-
-
-@pytest.mark.parametrize(
-    ("nccl", "found"),
-    [
-        (NcclVersion(2, 28, 9), (16, 45.0, 45.0)),
-        (NEWEST, (16, 45.0, 45.0)),
-        (NcclVersion(2, 25, 1), (16, 45.0, 45.0)),
-    ],
-)
-def test_a_board_of_b200(nccl: NcclVersion, found: Found) -> None:
-    """8 rings of 90 GB/s are made 16 of 45, in each release that knows Blackwell."""
-    assert shown(searched(switched("sm_100"), nccl=nccl)[0]) == found
 
 
 def test_one_channel_a_nic_between_nodes() -> None:
@@ -97,12 +92,6 @@ def test_nvls_needs_two_heads() -> None:
     """A node with one NIC has one head between nodes, which is none."""
     machine = replace(switched(), nics=nics(1, 50e9))
     assert searched(machine, 4)[2] is None
-
-
-def test_slow_nics_have_slow_channels() -> None:
-    """10 Gb/s are a channel of 1.2 GB/s."""
-    machine = replace(switched(), nics=nics(1, 1.25e9))
-    assert shown(searched(machine, 4)[0]) == (1, 1.2, 1.2)
 
 
 def test_gpus_with_four_nics_each_are_bounded_by_their_pcie() -> None:

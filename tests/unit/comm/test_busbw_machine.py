@@ -62,25 +62,22 @@ def test_a_dead_link_narrows_the_ring() -> None:
     assert machine.links.per_gpu == 17
 
 
-def test_a_cube_mesh_has_no_switch() -> None:
-    """DGX-1's rings use all 6 links of a GPU, and 120 GB/s."""
-    machine = comm_machine(dgx_1v(), nodes=1, gpus_per_node=8, architecture="sm_70")
+@pytest.mark.parametrize(
+    ("node", "gpus", "architecture", "links", "figure"),
+    [
+        (dgx_1v(), 8, "sm_70", 6, 120.0),  # a cube mesh
+        (mi300x(), 8, "gfx942", 7, 336.0),
+        (mi300x(), 4, "gfx942", 2, 96.0),  # of 3 links rings use 2
+    ],
+)
+def test_a_mesh_has_no_switch(
+    node: NodeTopology, gpus: int, architecture: str, links: int, figure: float
+) -> None:
+    """Rings use what of a GPU's own links they can, at the same time."""
+    machine = comm_machine(node, nodes=1, gpus_per_node=gpus, architecture=architecture)
     assert machine.links is not None
-    assert (machine.links.per_gpu, machine.links.is_switched) == (6, False)
-    assert busbw(machine) == 120.0
-
-
-def test_a_mesh_of_mi300x() -> None:
-    """All 7 links of 48 GB/s."""
-    machine = comm_machine(mi300x(), nodes=1, gpus_per_node=8, architecture="gfx942")
-    assert busbw(machine) == 336.0
-
-
-def test_half_of_a_mesh_has_fewer_links() -> None:
-    """4 of 8 MI300X have 3 links each, of which rings use 2."""
-    machine = comm_machine(mi300x(), nodes=1, gpus_per_node=4, architecture="gfx942")
-    assert machine.links is not None
-    assert machine.links.per_gpu == 2
+    assert (machine.links.per_gpu, machine.links.is_switched) == (links, False)
+    assert busbw(machine) == figure
 
 
 def test_gpus_without_links_go_by_pcie() -> None:
@@ -105,12 +102,6 @@ def test_a_matrix_does_not_tell_the_gpu() -> None:
     assert busbw(machine) is None
 
 
-def test_a_matrix_does_not_tell_rates() -> None:
-    """Several nodes need NICs of which a matrix tells names alone."""
-    machine = comm_machine(matrix_only(), nodes=2, gpus_per_node=8, architecture="sm_90")
-    assert lacks(machine) == {("NICs", "number")}
-
-
 def test_a_nic_without_a_rate_is_named() -> None:
     """A NIC for jobs of which the source has no rate leaves nothing to reckon with."""
     node = dgx_h100()
@@ -118,12 +109,6 @@ def test_a_nic_without_a_rate_is_named() -> None:
     machine = comm_machine(replace(node, nics=silent), nodes=2, gpus_per_node=8)
     (one,) = machine.unknown
     assert (one.what, "mlx5_0" in one.because) == ("rate", True)
-
-
-def test_more_gpus_than_there_are() -> None:
-    """A job on 16 GPUs of a node with 8 has no figure."""
-    machine = comm_machine(dgx_h100(), nodes=1, gpus_per_node=16)
-    assert ("GPUs", "number") in lacks(machine)
 
 
 def test_gpus_of_two_kinds() -> None:
@@ -142,10 +127,24 @@ def in_a_domain(node: NodeTopology) -> NodeTopology:
     return replace(node, gpus=gpus)
 
 
-def test_the_size_of_a_domain_is_not_guessed() -> None:
-    """GPUs that name a domain do not say how many nodes are in it."""
-    machine = comm_machine(in_a_domain(gb200_tray()), nodes=4, gpus_per_node=4)
-    assert ("NVLink domain", "number of nodes") in lacks(machine)
+UNCOUNTED = tuple(replace(link, count=None) for link in mi300x().gpu_links)
+
+
+@pytest.mark.parametrize(
+    ("node", "nodes", "gpus", "lacking"),
+    [
+        (matrix_only(), 2, 8, ("NICs", "number")),
+        (dgx_h100(), 1, 16, ("GPUs", "number")),
+        (replace(mi300x(), gpu_links=UNCOUNTED), 1, 8, ("GPUs", "links")),
+        (in_a_domain(gb200_tray()), 4, 4, ("NVLink domain", "number of nodes")),
+    ],
+)
+def test_what_a_source_does_not_tell_is_not_guessed(
+    node: NodeTopology, nodes: int, gpus: int, lacking: tuple[str, str]
+) -> None:
+    """Rates of a matrix, GPUs that are not there, uncounted links, the size of a domain."""
+    machine = comm_machine(node, nodes=nodes, gpus_per_node=gpus, architecture="sm_90")
+    assert lacking in lacks(machine)
 
 
 def test_a_domain_of_known_size() -> None:
@@ -161,16 +160,6 @@ def test_one_gpu_a_node_needs_no_links() -> None:
     machine = comm_machine(dgx_h100(), nodes=4, gpus_per_node=1)
     assert (machine.links, machine.ring) == (None, None)
     assert busbw(machine, 4) is not None
-
-
-def test_links_that_are_not_counted_are_told() -> None:
-    """XGMI of which the source has no numbers."""
-    node = mi300x()
-    links = tuple(replace(link, count=None) for link in node.gpu_links)
-    machine = comm_machine(
-        replace(node, gpu_links=links), nodes=1, gpus_per_node=8, architecture="gfx942"
-    )
-    assert lacks(machine) == {("GPUs", "links")}
 
 
 def test_pairs_of_linked_gpus_go_by_pcie_between_them() -> None:

@@ -44,6 +44,14 @@ def with_overlays(**overlays: dict[str, str]) -> SiteSpec:
     return replace(SITE, overlays=made)
 
 
+DISPUTED = {"uenv": {"NCCL_CROSS_NIC": "1"}, "ce": {"NCCL_CROSS_NIC": "0"}}
+
+
+def of_job(name: str, value: str | None, where: str = "[tune] env") -> OwnSetting:
+    """A variable that the job sets itself."""
+    return OwnSetting(name=name, value=value, where=where, is_exported=where == "[tune] env")
+
+
 def values(env: CommEnv) -> dict[str, str]:
     """Variable → value."""
     return {one.name: one.value for one in env.settings}
@@ -104,34 +112,27 @@ def test_a_release_that_is_not_known_is_a_current_one() -> None:
 
 def test_nothing_is_derived_for_a_job_that_wants_none() -> None:
     """With `derive = false` only the job's own variables are set."""
-    own = OwnSetting(name="NCCL_DEBUG", value="WARN", where="[tune] env", is_exported=True)
+    own = of_job("NCCL_DEBUG", "WARN")
     env = comm_env(TWO_KINDS, SITE, CommChoice(derive=False, own=(own,)))
     assert values(env) == {"NCCL_DEBUG": "WARN"}
 
 
 def test_the_user_s_word_wins_and_says_what_speaks_against_it() -> None:
     """The user's value is exported; beside it stands what hpckit would set, and why."""
-    own = OwnSetting(name="NCCL_IB_HCA", value="mlx5", where="[tune] env", is_exported=True)
+    own = of_job("NCCL_IB_HCA", "mlx5")
     env = comm_env(TWO_KINDS, SITE, CommChoice(own=(own,)))
     (setting,) = env.settings
     assert setting.value == "mlx5"
     assert setting.warning is not None
     assert setting.warning.startswith("hpckit would set =mlx5_0,mlx5_3: exactly the devices")
-
-
-def test_the_same_word_needs_no_warning() -> None:
-    """A user who sets what hpckit would is not warned."""
-    own = OwnSetting(
-        name="NCCL_IB_HCA", value="=mlx5_0,mlx5_3", where="[tune] env", is_exported=True
-    )
-    (setting,) = comm_env(TWO_KINDS, SITE, CommChoice(own=(own,))).settings
-    assert setting.warning is None
+    same = CommChoice(own=(of_job("NCCL_IB_HCA", "=mlx5_0,mlx5_3"),))
+    assert comm_env(TWO_KINDS, SITE, same).settings[0].warning is None
 
 
 @pytest.mark.parametrize("value", ["mlx5_0", None])
 def test_what_the_job_exports_elsewhere_is_not_exported_again(value: str | None) -> None:
     """A variable of [environment] stays as it is; why it is not set here is told."""
-    own = OwnSetting(name="NCCL_IB_HCA", value=value, where="[environment] set")
+    own = of_job("NCCL_IB_HCA", value, "[environment] set")
     env = comm_env(TWO_KINDS, SITE, CommChoice(own=(own,)))
     assert env.settings == ()
     (left,) = env.left
@@ -139,9 +140,10 @@ def test_what_the_job_exports_elsewhere_is_not_exported_again(value: str | None)
     assert left.value == "=mlx5_0,mlx5_3"
 
 
-def test_a_variable_that_is_let_through_comes_first() -> None:
-    """Of a variable that the job passes the shell's own value is kept, if it has one."""
-    (setting,) = comm_env(TWO_KINDS, SITE, CommChoice(passed=("NCCL_IB_*",))).settings
+@pytest.mark.parametrize("choice", [CommChoice(passed=("NCCL_IB_*",)), CommChoice(is_unread=True)])
+def test_what_may_be_set_elsewhere_comes_first(choice: CommChoice) -> None:
+    """Of a variable that the job passes, or that a module may set, what is there is kept."""
+    (setting,) = comm_env(TWO_KINDS, SITE, choice).settings
     assert setting.yields
 
 
@@ -167,26 +169,21 @@ def test_a_variable_on_which_sources_disagree_is_set_by_nobody() -> None:
 
 def test_a_chosen_overlay_ends_the_disagreement() -> None:
     """With one of the overlays its word counts, and there is no warning."""
-    site = with_overlays(uenv={"NCCL_CROSS_NIC": "1"}, ce={"NCCL_CROSS_NIC": "0"})
+    site = with_overlays(**DISPUTED)
     facts = CommFacts(nodes=2, interconnect=NicKind.SLINGSHOT, plugin=NetPlugin.AWS_OFI)
     env = comm_env(facts, site, CommChoice(overlays=("ce",)))
     assert values(env)["NCCL_CROSS_NIC"] == "0"
     assert env.notes == ()
 
 
-def test_two_overlays_for_one_thing_are_refused() -> None:
-    """Overlays that contradict each other are not applied together."""
-    site = with_overlays(uenv={"NCCL_CROSS_NIC": "1"}, ce={"NCCL_CROSS_NIC": "0"})
-    with pytest.raises(PlanError, match="two overlays for one stack"):
-        comm_env(IB, site, CommChoice(overlays=("ce", "uenv")))
-
-
-def test_an_unknown_overlay_is_refused_with_the_nearest() -> None:
-    """A misspelt overlay is an error that names the one that is there."""
-    site = with_overlays(uenv={"NCCL_CROSS_NIC": "1"})
+@pytest.mark.parametrize(
+    ("wanted", "hint"), [(("uevn",), "--overlay uenv"), (("ce", "uenv"), "--overlay uenv")]
+)
+def test_an_overlay_that_cannot_be_is_refused(wanted: tuple[str, ...], hint: str) -> None:
+    """A misspelt one names the one that is there; of two that contradict each other one is left."""
     with pytest.raises(PlanError) as error:
-        comm_env(IB, site, CommChoice(overlays=("uevn",)))
-    assert error.value.hint == "--overlay uenv"
+        comm_env(IB, with_overlays(**DISPUTED), CommChoice(overlays=wanted))
+    assert error.value.hint == hint
 
 
 def test_the_provider_s_file_is_for_jobs_of_several_nodes() -> None:
@@ -262,17 +259,11 @@ def test_devices_that_the_node_lacks_are_another_machine() -> None:
     assert "mlx5_9" in comm_facts(CommQuestion(nodes=2), platform, seen).contradiction
 
 
-def test_what_modules_may_set_comes_first() -> None:
-    """Where modules or sourced files may set more, what is derived yields to what is there."""
-    (setting,) = comm_env(TWO_KINDS, SITE, CommChoice(is_unread=True)).settings
-    assert setting.yields
-
-
 def test_of_two_words_of_the_job_the_one_that_is_exported_counts() -> None:
     """A variable under [tune] env and in a setup line is not told to be set elsewhere."""
     own = (
-        OwnSetting(name="NCCL_IB_HCA", value="a", where="[tune] env", is_exported=True),
-        OwnSetting(name="NCCL_IB_HCA", value="b", where="[environment] setup"),
+        of_job("NCCL_IB_HCA", "a"),
+        of_job("NCCL_IB_HCA", "b", "[environment] setup"),
     )
     env = comm_env(TWO_KINDS, SITE, CommChoice(own=own))
     assert (values(env), env.left) == ({"NCCL_IB_HCA": "a"}, ())
@@ -280,8 +271,8 @@ def test_of_two_words_of_the_job_the_one_that_is_exported_counts() -> None:
 
 def test_a_job_decides_what_sources_disagree_on() -> None:
     """With the job's own value there is nothing left to choose, and no warning about it."""
-    site = with_overlays(uenv={"NCCL_CROSS_NIC": "1"}, ce={"NCCL_CROSS_NIC": "0"})
-    own = OwnSetting(name="NCCL_CROSS_NIC", value="2", where="[tune] env", is_exported=True)
+    site = with_overlays(**DISPUTED)
+    own = of_job("NCCL_CROSS_NIC", "2")
     env = comm_env(IB, site, CommChoice(own=(own,)))
     assert (values(env), env.left, env.notes) == ({"NCCL_CROSS_NIC": "2"}, (), ())
 

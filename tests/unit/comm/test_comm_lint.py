@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from hpckit.comm.lint import LINT_RULES, lint_settings
+from hpckit.comm.lint import LINT_RULES, lint_settings, lint_text
 from hpckit.comm.lint_releases import is_one_edit
 from hpckit.comm.lint_rule import (
     SURELY_SINCE,
@@ -15,6 +15,7 @@ from hpckit.comm.lint_rule import (
     LintFinding,
     LintRule,
     Settings,
+    comm_lint_lines,
     held_before,
     held_from,
 )
@@ -159,59 +160,6 @@ def test_each_condition_of_a_row_is_held_by_a_case() -> None:
             rule.name in missed(case, rules) or rule.name not in fired(case, rules)
             for case in cases
         ), condition
-
-
-DO_NOT_SET = (
-    ("NCCL_IB_CUDA_SUPPORT=1", "nccl-gone", "warning", "2.3.7", "2.4.2"),
-    ("NCCL_LL_THRESHOLD=0", "nccl-gone", "warning", "2.4.8", "2.5.6"),
-    ("NCCL_TREE_THRESHOLD=0", "nccl-gone", "warning", "2.4.8", "2.5.6"),
-    ("NCCL_SINGLE_RING_THRESHOLD=0", "nccl-gone", "warning", "2.2.13", "2.3.5"),
-    ("NCCL_WORK_FIFO_DEPTH=1", "nccl-gone", "warning", "2.21.5", "2.22.3"),
-    ("NCCL_MIN_NCHANNELS=8", "nccl-nchannels", "note", "2.16.5", "2.17.1"),
-    ("NCCL_MAX_NCHANNELS=8", "nccl-nchannels", "note", "2.16.5", "2.17.1"),
-    ("NCCL_CHECK_POINTERS=0", "nccl-check-pointers-old", "note", "2.29.3", "2.29.7"),
-    ("NCCL_ALGO=Tree", "nccl-algo-without-ring", "error", "2.23.4", "2.24.3"),
-    ("NCCL_IGNORE_NET_MISMATCH=1", "nccl-net-mismatch", "warning", "2.29.7", "2.30.3"),
-    ("NCCL_IB_GID_INDEX=3", "ib-gid-index", "note", "2.20.5", "2.21.5"),
-    ("NCCL_IB_TIMEOUT=18", "ib-timeout-short", "warning", "2.22.3", "2.23.4"),
-    ("NCCL_IB_SPLIT_DATA_ON_QPS=1", "ib-split-data", "note", "2.19.4", "2.20.3"),
-    ("NCCL_NVLS_ENABLE=0", "nvls-off", "warning", "2.16.5", "2.17.1"),
-    ("NCCL_CUMEM_ENABLE=0", "cumem-off", "note", "2.18.6", "2.19.3"),
-    ("NCCL_RAS_ADDR=localhost:28028", "nccl-ras-port", "note", "2.23.4", "2.24.3"),
-)
-"""Setting, rule, severity, the last release without the finding and the first with it."""
-
-DO_NOT_SET_EVER = (
-    ("NCCL_LAUNCH_MODE=GROUP", "nccl-launch-mode", "note"),
-    ("NCCL_P2P_LEVEL=4", "level-number", "note"),
-    ("NCCL_NET_GDR_LEVEL=3", "level-number", "note"),
-    ("NCCL_P2P_DISABLE=1", "p2p-off", "warning"),
-    ("NCCL_PROTO=LL128", "nccl-proto-ll128", "warning"),
-    ("NCCL_DEBUG=TRACE", "nccl-debug-trace", "warning"),
-    ("NCCL_IB_DISABLE=1", "ib-off", "warning"),
-    ("NCCL_SOCKET_IFNAME=eth0", "ifname-eth0", "note"),
-    ("FI_EFA_FORK_SAFE=1", "efa-fork-safe", "note"),
-    ("FI_EFA_USE_DEVICE_RDMA=1", "efa-device-rdma", "note"),
-    ("FI_PROVIDER=efa", "efa-provider", "note"),
-    ("RDMAV_FORK_SAFE=1", "efa-rdmav-fork", "warning"),
-    ("FI_MR_CACHE_MONITOR=memhooks", "fi-memhooks", "error"),
-)
-
-
-@pytest.mark.parametrize(("setting", "rule", "severity", "last", "first"), DO_NOT_SET)
-def test_the_do_not_set_list(setting: str, rule: str, severity: str, last: str, first: str) -> None:
-    """A setting is obsolete or harmful from one release on, and not on the one before."""
-    text = f"#!/bin/bash\n\nexport {setting}\nsrun a\n"
-    assert brief(lint(text, nccl=first)) == [(3, rule, severity)]
-    assert rule not in [one.rule for one in lint(text, nccl=last)]
-
-
-@pytest.mark.parametrize(("setting", "rule", "severity"), DO_NOT_SET_EVER)
-def test_the_do_not_set_list_of_all_releases(setting: str, rule: str, severity: str) -> None:
-    """A setting is obsolete or harmful on old releases and on new ones."""
-    text = f"#!/bin/bash\n\nexport {setting}\nsrun a\n"
-    for nccl in ("", "2.18.5", "2.30.7"):
-        assert (3, rule, severity) in brief(lint(text, nccl=nccl))
 
 
 def test_a_modern_script_is_left_in_peace() -> None:
@@ -376,3 +324,78 @@ def test_what_hpckit_sets_too_may_still_be_set_the_wrong_way() -> None:
     """The value is fine; that the shell keeps it to itself is not."""
     text = "NCCL_NET_GDR_LEVEL=PHB\nsrun true\n"
     assert [one.rule for one in lint(text, facts=DERIVED)] == ["not-exported"]
+
+
+def test_a_file_is_linted() -> None:
+    """What a file sets is judged for the release and the node that are told."""
+    found = lint_text(
+        b"export NCCL_NVLS_ENABLE=0\nexport NCCL_IB_HCA==mlx5_9\n",
+        "job.sh",
+        nccl=NcclVersion.of("2.27.3"),
+        facts=LintFacts(nics=("mlx5_0",)),
+    )
+    assert [(one.line_no, one.rule, one.severity) for one in found] == [
+        (1, "nvls-off", Severity.WARNING),
+        (2, "ib-hca-absent", Severity.ERROR),
+    ]
+
+
+def finding(
+    line_no: int = 3,
+    severity: Severity = Severity.NOTE,
+    *,
+    subject: str = "NCCL_DEBUG",
+    because: str = "it is chatty",
+    remedy: str = "leave it out",
+) -> LintFinding:
+    """A finding about NCCL_DEBUG."""
+    return LintFinding(
+        rule="nccl-debug-info", line_no=line_no, severity=severity, subject=subject,
+        because=because, remedy=remedy, source="env.rst", date="2026-11",
+    )  # fmt: skip
+
+
+def texts(*findings: LintFinding, width: int = 80, command: str | None = None) -> list[str]:
+    """The lines of the screen."""
+    shown = comm_lint_lines(findings, name="job.sh", width=width, command=command)
+    return [line.text for line in shown]
+
+
+def test_a_finding_has_its_line_and_its_fix() -> None:
+    """The count comes first, then what is wrong on which line, what to do, and what shows more."""
+    assert texts(finding(), command="hpckit tune --lint job.sh --json") == [
+        "job.sh: 1 note",
+        "note     line 3 NCCL_DEBUG: it is chatty",
+        "         fix: leave it out",
+        "next  hpckit tune --lint job.sh --json",
+    ]
+
+
+def test_nothing_to_change() -> None:
+    """A file without findings says so, and offers nothing."""
+    assert texts(command="hpckit tune --lint job.sh --json") == ["job.sh: nothing to change"]
+
+
+def test_the_gravest_come_first() -> None:
+    """Errors stand before warnings and notes, whatever their lines."""
+    shown = texts(finding(1), finding(2, Severity.WARNING), finding(3, Severity.ERROR))
+    assert shown[0] == "job.sh: 1 error, 1 warning, 1 note"
+    assert [line.split()[0] for line in shown[1::2]] == ["error", "warn", "note"]
+
+
+def test_lines_fit() -> None:
+    """No line is wider than it may be."""
+    long = finding(because="a word and another one " * 9, remedy="leave it out " * 9)
+    assert max(len(line) for line in texts(long, width=50)) <= 50
+
+
+def test_many_findings_are_counted() -> None:
+    """Of very many the rest is counted."""
+    assert "… 5 more: --json has them all" in texts(*(finding(at) for at in range(1, 36)))
+
+
+def test_a_name_hides_nothing() -> None:
+    """What a terminal would obey is shown as escapes, and is in no command."""
+    shown = texts(finding(subject="NCCL_\x1b[2J"), command="hpckit tune --lint \x1b")
+    assert not any("\x1b" in line for line in shown)
+    assert not any(line.startswith("next") for line in shown)

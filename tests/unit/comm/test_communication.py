@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.comm.communication import Communication, communication
+from hpckit.comm.communication import Communication, comm_choice, comm_question, communication
 from hpckit.core.files import FileResources, packaged_data
 from hpckit.jobs.prepare import load_site
 from hpckit.spec.files import effective_job, option_layer
+from hpckit.spec.job import JobSpec
+from hpckit.spec.platform import NcclVersion, NetPlugin
 
 
 def on(site: str, **values: object) -> Communication:
     """The communication of a job of two nodes with these keys."""
-    given = {"name": "x", "command": ["x"], "resources.nodes": 2, **values}
-    spec = effective_job([option_layer({key: (one, "x") for key, one in given.items()})]).spec
-    return communication(spec, load_site(FileResources([packaged_data()]), site), None)
+    job = spec(**{"resources.nodes": 2, **values})
+    return communication(job, load_site(FileResources([packaged_data()]), site), None)
 
 
 @pytest.mark.parametrize(("site", "partition"), [("lumi", "standard"), ("alps", "xfer")])
@@ -52,3 +53,46 @@ def test_nothing_speaks_against_a_job_s_own_value_that_hpckit_sets_too(
     made = on("azure-ndv5", **{"tune.env": {"NCCL_IGNORE_CPU_AFFINITY": value}})
     (own,) = [one for one in made.env.settings if one.name == "NCCL_IGNORE_CPU_AFFINITY"]
     assert (own.warning is not None) == is_warned
+
+
+def spec(**values: object) -> JobSpec:
+    """A job with these keys."""
+    given = {"name": "x", "command": ["x"], **values}
+    return effective_job([option_layer({key: (value, "x") for key, value in given.items()})]).spec
+
+
+def test_the_question_has_what_the_job_says() -> None:
+    """Nodes, release, plugin and whether ranks are MPI's."""
+    asked = comm_question(
+        spec(**{
+            "resources.nodes": 4, "tune.nccl": "2.27", "tune.plugin": "gib", "launch.kind": "mpi",
+        })
+    )  # fmt: skip
+    assert (asked.nodes, asked.version, asked.plugin) == (4, NcclVersion(2, 27), NetPlugin.GIB)
+    assert asked.is_mpi
+
+
+def test_own_variables_know_where_they_stand() -> None:
+    """Those of [tune] env are exported in the block, those of [environment] elsewhere."""
+    choice = comm_choice(spec(**{"tune.env": {"NCCL_A": "1"}, "environment.set": {"NCCL_B": "2"}}))
+    assert [(one.name, one.is_exported) for one in choice.own] == [
+        ("NCCL_A", True),
+        ("NCCL_B", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "is_unread"),
+    [
+        ({}, False),
+        ({"environment.modules": ["nccl"]}, True),
+        ({"environment.setup": ["source my.sh"]}, True),
+        ({"environment.setup": ["cd x && . ./env"]}, True),
+        ({"environment.setup": ["module load x"]}, True),
+        ({"environment.setup": ["export NCCL_A=1"]}, False),
+        ({"environment.setup": ["echo resource a"]}, False),
+    ],
+)
+def test_what_cannot_be_read_here_is_known(values: dict[str, object], is_unread: bool) -> None:
+    """Modules and sourced files may set more than the job file shows."""
+    assert comm_choice(spec(**values)).is_unread is is_unread

@@ -28,6 +28,15 @@ def predicted(text: str, collective: str = "AllReduce") -> float | None:
     return None if found is None else found / 1e9
 
 
+def rules(
+    text: str, platform: Platform = H100, settings: tuple[tuple[str, str], ...] = ()
+) -> set[str]:
+    """The rules that find something in a run on a machine of this site."""
+    return {
+        one.rule for one in compare_run(text.encode(), FACTS, platform, None, settings).findings
+    }
+
+
 def test_the_release_that_ran_counts() -> None:
     """NCCL 2.27.7 wrote this table; what was told of the job is another."""
     text = "\n".join(line for line in TABLE.splitlines() if "gpu-02" not in line)
@@ -50,14 +59,11 @@ def test_a_run_on_an_inspected_node_is_held_against_it() -> None:
 
 
 def test_nvls_is_missed_where_the_machine_has_it() -> None:
-    """A board of H100 has NVLink SHARP, and one of A100 has not; NCCL says the same of both."""
+    """A board of H100 has NVLink SHARP, and one of A100 has not, whatever a variable turns off."""
     text = TABLE + "gpu-01:4100:2 [0] NCCL INFO NVLS multicast support is not available on dev 0\n"
-
-    def rules(text: str, platform: Platform) -> list[str]:
-        return [one.rule for one in compare_run(text.encode(), FACTS, platform, None).findings]
-
-    assert "nvls-unavailable" in rules(text, H100)
-    assert "nvls-unavailable" not in rules(text.replace("H100", "A100"), A100)
+    text += said(("NCCL_NVLS_ENABLE", "0"))
+    assert {"nvls-unavailable", "nvls-disabled"} <= rules(text)
+    assert not {"nvls-unavailable", "nvls-disabled"} & rules(text.replace("H100", "A100"), A100)
 
 
 def test_a_log_alone_tells_its_nodes_and_ranks() -> None:
@@ -66,8 +72,7 @@ def test_a_log_alone_tells_its_nodes_and_ranks() -> None:
     done = "comm 0x1 rank {} nranks 8 cudaDev 0 busId 7000 commId 0x1 - Init COMPLETE"
     said = ["NVLS multicast support is not available on dev 0", share.format(0, 0), done.format(0)]
     text = "".join(f"n1:1:2 [0] NCCL INFO {one}\n" for one in said)
-    found = compare_run(text.encode(), FACTS, H100, None)
-    assert [one.rule for one in found.findings] == ["nvls-unavailable"]
+    assert rules(text) == {"nvls-unavailable"}
 
 
 def test_why_nothing_is_predicted_is_said() -> None:
@@ -81,17 +86,6 @@ def test_why_nothing_is_predicted_is_said() -> None:
     assert "the site file does not say it" in (why(TABLE, Platform(gpu="h100")) or "")
     assert "on how many nodes" in (why(table, H100) or "")
     assert why(TABLE, H100) is None
-
-
-def test_nvls_that_the_machine_has_not_is_not_turned_off() -> None:
-    """On A100 the variable changes nothing; on H100 it costs a quarter of AllReduce."""
-    text = TABLE + "gpu-01:4100:2 [0] NCCL INFO NCCL_NVLS_ENABLE set by environment to 0.\n"
-
-    def rules(text: str, platform: Platform) -> list[str]:
-        return [one.rule for one in compare_run(text.encode(), FACTS, platform, None).findings]
-
-    assert "nvls-disabled" in rules(text, H100)
-    assert "nvls-disabled" not in rules(text.replace("H100", "A100"), A100)
 
 
 ONE_NODE = "\n".join(line for line in TABLE.splitlines() if "gpu-02" not in line)
@@ -110,21 +104,16 @@ def test_algorithms_that_the_run_turned_off_do_not_count() -> None:
     """Rings alone give 360 GB/s of the 466.67 that NVLS would, and NVLS is still missed."""
     text = f"{ONE_NODE}\n{said(('NCCL_ALGO', 'Ring'), ('NCCL_NVLS_ENABLE', '0'))}"
     assert predicted(text) == pytest.approx(360.0)
-    found = compare_run(text.encode(), FACTS, H100, None).findings
-    assert {"nvls-disabled", "algorithm-forced"} <= {one.rule for one in found}
+    assert {"nvls-disabled", "algorithm-forced"} <= rules(text)
 
 
 def test_what_hpckit_itself_sets_is_no_finding() -> None:
     """Where the provider asks for the variable, nobody is told to unset it."""
     own = {"nvls-disabled", "algorithm-forced", "pxn-disabled"}
-
-    def rules(settings: tuple[tuple[str, str], ...]) -> set[str]:
-        found = compare_run((TABLE + said(*RINGS)).encode(), FACTS, H100, None, settings).findings
-        return own & {one.rule for one in found}
-
-    assert rules(()) == own
-    assert rules(RINGS) == set()
-    assert rules((("NCCL_ALGO", "Tree"),)) == own
+    text = TABLE + said(*RINGS)
+    assert rules(text) & own == own
+    assert rules(text, H100, RINGS) & own == set()
+    assert rules(text, H100, (("NCCL_ALGO", "Tree"),)) & own == own
 
 
 def test_a_run_that_names_no_variable_had_those_that_hpckit_sets() -> None:
@@ -180,10 +169,6 @@ def test_a_run_on_other_gpus_is_held_against_nothing() -> None:
     nics = "gpu-01:4100:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.0.0.1<0>\n"
     text = TABLE + nics
     a100 = text.replace("NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB")
-
-    def rules(text: str) -> set[str]:
-        return {one.rule for one in compare_run(text.encode(), FACTS, H100, None).findings}
-
     assert "nics-fewer" in rules(text)
     assert rules(a100) == set()
     why = compare_run(a100.encode(), FACTS, H100, None).unpredicted
@@ -212,8 +197,7 @@ def test_nvls_that_two_gpus_have_not_is_not_turned_off() -> None:
     ranks = [line for line in ONE_NODE.splitlines() if not re.match(r"#  Rank  [2-7]", line)]
     text = "\n".join([*ranks, said(("NCCL_NVLS_ENABLE", "0"))])
     for release, fires in (("2.27.7", False), ("2.30.7", True)):
-        found = compare_run(text.replace("2.27.7", release).encode(), FACTS, H100, None).findings
-        assert ("nvls-disabled" in {one.rule for one in found}) is fires
+        assert ("nvls-disabled" in rules(text.replace("2.27.7", release))) is fires
 
 
 def test_what_the_links_allow_at_most_is_no_reproach_to_rccl_between_nodes() -> None:

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.comm.choice import Already, Overridden
-from hpckit.comm.settings_files import already_set, conf_paths, conf_remarks, parse_nccl_conf
+from hpckit.comm.nccl_conf import (
+    Already,
+    Overridden,
+    already_set,
+    conf_paths,
+    conf_remarks,
+    parse_nccl_conf,
+)
 from hpckit.spec.platform import CommLibrary, NcclVersion
 
 OLD = NcclVersion(2, 27, 3)

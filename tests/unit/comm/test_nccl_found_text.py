@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hpckit.comm.choice import Already, AlreadySet, Overridden
 from hpckit.comm.library_search import FoundNccl, NcclCandidate, already_lines, nccl_found_lines
+from hpckit.comm.nccl_conf import Already, AlreadySet, Overridden
 from hpckit.core.text import Style, columns
 from hpckit.spec.platform import CommLibrary, NcclVersion
 

@@ -58,50 +58,33 @@ def test_severity_is_in_the_words_and_in_the_style() -> None:
     assert (styles["error"], styles["warn"]) == (Style.ERROR, Style.WARNING)
 
 
-def test_what_a_log_does_not_tell_is_named_with_what_would() -> None:
-    """Without the subsystem GRAPH or TUNING there are no channels and no algorithms."""
-    shown = texts("n1:1:2 [0] NCCL INFO Using network IB")
-    assert (
-        "unknown  GPUs, channels, algorithm: not in this log; NCCL_DEBUG=INFO"
-        " NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING shows them"
-    ) in shown
+INFO = "n1:1:2 [0] NCCL INFO "
+USED = f"{INFO}Using network IB\n"
+USING = "NET/IB : Using [0]mlx5_0:1/IB{}; OOB eth0:10.0.0.1<0>\n"
+SUBSYSTEMS = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING"
+SHOWN = {
+    f"unknown  GPUs, channels, algorithm: not in this log; {SUBSYSTEMS} shows them": USED,
+    f"next  {SUBSYSTEMS} COMMAND": record_text("nccl-tests-2.13.10", "synthetic-unchecked"),
+    "measured AllReduce: no bandwidth": TABLE[: TABLE.index("     8388608")],
+    "not read 1 line of NCCL in a new form, the first line 2": f"{USED}{INFO}Channel 0 -> 1\n",
+    "not read 1 line too long to read whole": USED + "x" * 70000,
+    "not read 1 line of a table that is no whole row": TABLE.replace("43871.2", "nan"),
+    "NICs     2: mlx5_0, mlx5_1 (IB) on n1 · 1: mlx5_0 (IB) on n2": (
+        INFO + USING.format(" [1]mlx5_1:1/IB") + INFO.replace("n1", "n2") + USING.format("")
+    ),
+}
 
 
-def test_without_a_log_the_next_step_is_to_write_one() -> None:
-    """A table alone cannot say why."""
-    run_next = texts(record_text("nccl-tests-2.13.10", "synthetic-unchecked"))[-1]
-    assert run_next == "next  NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING COMMAND"
+@pytest.mark.parametrize("line", SHOWN)
+def test_what_is_missing_or_differs_is_told(line: str) -> None:
+    """What was not read, not measured or not logged is not hidden; hosts that differ are named."""
+    assert line in texts(SHOWN[line])
 
 
 def test_a_collective_that_was_not_predicted_stands_alone() -> None:
     """No share is made up."""
     measured = texts(TABLE, {"AllGather": 1e9})[1]
     assert measured == "measured AllReduce 367.1 GB/s bus bandwidth, to 8.59 GB"
-
-
-def test_a_test_without_rows_says_so() -> None:
-    """A job that died after its head has measured nothing."""
-    head = TABLE[: TABLE.index("     8388608")]
-    assert "measured AllReduce: no bandwidth" in texts(head)
-
-
-def test_lines_in_a_new_form_are_counted() -> None:
-    """What hpckit should have read and could not is not hidden."""
-    shown = texts("n1:1:2 [0] NCCL INFO Using network IB\nn1:1:2 [0] NCCL INFO Channel 0 -> 1\n")
-    assert "not read 1 line of NCCL in a new form, the first line 2" in shown
-
-
-def test_lines_that_were_cut_are_counted() -> None:
-    """A line that is longer than is read may hide something."""
-    shown = texts("n1:1:2 [0] NCCL INFO Using network IB\n" + "x" * 70000)
-    assert "not read 1 line too long to read whole" in shown
-
-
-def test_nics_that_differ_between_hosts_are_told_by_host() -> None:
-    """A host with another list is named."""
-    using = "NCCL INFO NET/IB : Using [0]mlx5_0:1/IB{}; OOB eth0:10.0.0.1<0>\n"
-    text = "n1:1:2 [0] " + using.format(" [1]mlx5_1:1/IB") + "n2:1:2 [0] " + using.format("")
-    assert "NICs     2: mlx5_0, mlx5_1 (IB) on n1 · 1: mlx5_0 (IB) on n2" in texts(text)
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
@@ -136,13 +119,6 @@ def test_no_more_findings_are_shown_than_a_person_reads() -> None:
     )
     lines = nccl_run_lines(parse_nccl_run(LOG), [finding] * 15)
     assert "… 3 more: --json has them all" in [line.text for line in lines]
-
-
-def test_rows_that_are_broken_are_counted() -> None:
-    """A figure that is no number makes no row, and is not left out silently."""
-    assert "not read 1 line of a table that is no whole row" in texts(
-        TABLE.replace("43871.2", "nan")
-    )
 
 
 def test_a_prediction_that_is_not_known_has_its_reason() -> None:

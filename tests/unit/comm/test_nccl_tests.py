@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from hpckit.comm.run.log_lines import Communicator, NcclLog, NodeShare, Seen
 from hpckit.comm.run.nccl_tests import (
     NO_PROGRAM,
     is_nccl_tests_json,
     parse_nccl_run,
     parse_nccl_tests_json,
 )
-from hpckit.comm.run.result import BusbwFigures, BusbwRow, NcclTest, RankDevice
+from hpckit.comm.run.result import BusbwFigures, BusbwRow, NcclTest, RankDevice, collective_of
 from hpckit.core.errors import ParseError
 from hpckit.spec.platform import NcclVersion
 from tests.fakes.slurm_records import RECORDS, record_text
@@ -324,3 +325,92 @@ def test_synthetic_records_say_so() -> None:
     notes = [Path(one, "provenance.txt").read_text() for one in folders]
     assert len(notes) >= 10
     assert all("no machine" in note for note in notes)
+
+
+def table(factor: float, redop: str | None = "sum", root: int | None = -1) -> list[BusbwRow]:
+    """Two sizes, of which the smaller is all rounding."""
+    small = BusbwFigures(time_s=1e-5, algbw_bytes_per_s=0.0, busbw_bytes_per_s=0.01e9)
+    large = BusbwFigures(time_s=1e-2, algbw_bytes_per_s=195.8e9, busbw_bytes_per_s=195.8e9 * factor)
+    return [
+        BusbwRow(size_bytes=8, elements=2, redop=redop, root=root, out_of_place=small),
+        BusbwRow(size_bytes=2**33, elements=2**31, redop=redop, root=root, in_place=large),
+    ]
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8, 16, 4096])
+def test_what_reduces_is_told_by_its_factor(ranks: int) -> None:
+    """AllReduce moves each byte twice and ReduceScatter once, less the rank's own part."""
+    part = (ranks - 1) / ranks
+    assert collective_of(table(2 * part), ranks) == "AllReduce"
+    assert collective_of(table(part), ranks) == "ReduceScatter"
+    assert collective_of(table(2 * part, root=None), ranks) == "AllReduce"
+
+
+@pytest.mark.parametrize(
+    ("rows", "ranks"),
+    [
+        (table(0.875, redop="none"), 8),
+        (table(0.875, redop=None), 8),
+        (table(1.0, root=0), 2),
+        (table(1.5), 8),
+        (table(0.0), 1),
+        (table(1.75)[:1], 8),
+        ([], 8),
+    ],
+)
+def test_what_has_no_factor_to_itself_is_not_guessed(rows: list[BusbwRow], ranks: int) -> None:
+    """AllGather and AllToAll share theirs, Reduce has a root, one rank has none."""
+    assert collective_of(rows, ranks) is None
+
+
+def sized(size_bytes: int, *busbw: float | None) -> BusbwRow:
+    """A row with bus bandwidth in bytes/s, out of place and in place."""
+    sides = [
+        None
+        if one is None
+        else BusbwFigures(time_s=1.0, algbw_bytes_per_s=one, busbw_bytes_per_s=one, wrong=2)
+        for one in busbw
+    ]
+    return BusbwRow(size_bytes=size_bytes, elements=1, out_of_place=sides[0], in_place=sides[1])
+
+
+def test_the_plateau_leaves_small_messages_out() -> None:
+    """A small message that happens to be fast, as from a cache, is not the plateau."""
+    test = NcclTest(rows=(sized(100, 9.0, 9.0), sized(800, 5.0, 6.0), sized(1600, 5.5, 5.0)))
+    assert test.plateau_bytes_per_s == 6.0
+
+
+@pytest.mark.parametrize("rows", [(), (sized(0, 1.0, 1.0),), (sized(8, None, None),)])
+def test_there_is_no_plateau_without_a_measured_size(rows: tuple[BusbwRow, ...]) -> None:
+    """No rows, size 0 alone, or nothing measured give None, not zero."""
+    assert NcclTest(rows=rows).plateau_bytes_per_s is None
+
+
+def test_wrong_elements_of_both_placements_count() -> None:
+    """A placement that was not measured has none."""
+    assert sized(8, 1.0, 1.0).wrong == 4
+    assert sized(8, None, 1.0).wrong == 2
+
+
+def communicator(rank: int, ranks: int) -> Seen[Communicator]:
+    """A rank that wrote that it joined."""
+    one = Communicator(
+        host="n1", commid=None, rank=rank, ranks=ranks, device=0, event="Init COMPLETE"
+    )
+    return Seen(one, 1)
+
+
+def test_nodes_are_known_where_all_ranks_wrote() -> None:
+    """One host is one node only if nobody is missing."""
+    both = (communicator(0, 2), communicator(1, 2))
+    log = NcclLog(lines=2, hosts=("n1",), communicators=both)
+    assert (log.nodes, log.ranks) == (1, 2)
+    log = NcclLog(lines=1, hosts=("n1",), communicators=both[:1])
+    assert log.nodes is None
+
+
+def test_nodes_that_nccl_counts_are_believed() -> None:
+    """Also where the file has the lines of one of them."""
+    share = NodeShare(host="n1", ranks=16, nodes=2, local_ranks=8, is_mnnvl=False)
+    log = NcclLog(lines=1, hosts=("n1",), shares=(Seen(share, 1),))
+    assert log.nodes == 2

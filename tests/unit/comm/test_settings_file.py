@@ -32,7 +32,7 @@ def kind(text: str, name: str = "file") -> SettingsKind:
     return parse_settings(text.encode(), name).kind
 
 
-def pairs(data: bytes, name: str) -> list[tuple[int, str, str | None, SettingForm]]:
+def pairs(data: bytes, name: str) -> list[tuple[int, str, str | None, SettingForm | None]]:
     """Line, name, value and form of each assignment."""
     found = parse_settings(data, name).assignments
     return [(one.line, one.name, one.value, one.form) for one in found]
@@ -79,8 +79,8 @@ def test_options_of_a_job_file() -> None:
     """Options of Slurm in a job file are those of its programs."""
     found = parse_settings(JOB.encode(), "job.toml").options
     assert [(one.program, one.name, one.value, one.line) for one in found] == [
-        ("srun", "gpu-bind", "single:1", 17),
-        ("sbatch", "nodes", "4", 5),
+        ("srun", "--gpu-bind", "single:1", 17),
+        ("sbatch", "--nodes", "4", 5),
     ]
 
 

@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from hpckit.comm.lint_rule import Assignment, LostValue, SettingForm
+from hpckit.comm.lint_rule import LostValue, Setting, SettingForm
 from hpckit.comm.shell.script import parse_shell
 from hpckit.core.errors import ParseError
 
@@ -14,7 +14,7 @@ def pairs(text: str) -> list[tuple[int, str, str | None]]:
     return [(one.line, one.name, one.value) for one in parse_shell(text, "job.sh").assignments]
 
 
-def forms(text: str) -> list[tuple[str, SettingForm]]:
+def forms(text: str) -> list[tuple[str, SettingForm | None]]:
     """Name and form of each assignment."""
     return [(one.name, one.form) for one in parse_shell(text, "job.sh").assignments]
 
@@ -25,15 +25,15 @@ def ends(text: str) -> list[tuple[str, int, int | None]]:
     return [(one.name, one.line, one.until_line) for one in found]
 
 
-def of_a(text: str) -> tuple[Assignment, ...]:
+def of_a(text: str) -> tuple[Setting, ...]:
     """The assignments to A in a script."""
     return tuple(one for one in parse_shell(text, "job.sh").assignments if one.name == "A")
 
 
-def options(text: str) -> list[tuple[str, str, str | None, int]]:
+def options(text: str) -> list[tuple[str | None, str, str | None, int]]:
     """Program, name, value and line of each option."""
     found = parse_shell(text, "job.sh").options
-    return [(one.program, one.name, one.value, one.line) for one in found]
+    return [(one.program, one.name[2:], one.value, one.line) for one in found]
 
 
 @pytest.mark.parametrize(
@@ -363,7 +363,7 @@ def test_a_fallback_leaves_the_value_that_stands(line: str) -> None:
     """`${A:-b}` sets nothing where the script has set A before."""
     for between in ("", "./bench\n"):
         (setting,) = of_a(f"export A=1\n{between}{line}\n./train\n")
-        assert setting == Assignment(name="A", value="1", line=1, form=SettingForm.EXPORT)
+        assert setting == Setting(name="A", value="1", line=1, form=SettingForm.EXPORT)
 
 
 OPTIONS: Final[tuple[tuple[str, list[tuple[str, str, str | None, int]]], ...]] = (

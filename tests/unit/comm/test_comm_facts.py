@@ -1,4 +1,4 @@
-"""What an inspected node shows of communication."""
+"""What a node, a network and a value say of communication."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ import dataclasses
 import pytest
 
 from hpckit.comm.environment import CommChoice, comm_env
-from hpckit.comm.facts import CommQuestion, Trait, comm_facts, seen_node
+from hpckit.comm.facts import (
+    CommQuestion,
+    Trait,
+    are_rails_isolated,
+    comm_facts,
+    level_of,
+    says_the_same,
+    seen_node,
+)
+from hpckit.fabric.rails import with_rails
+from hpckit.fabric.topology import ClusterTopology, FabricSource, HostPort, Switch, SwitchLink
 from hpckit.node.rules.rules import node_findings
 from hpckit.node.topology import GpuFabric, NicPort, NicRole, NodeTopology
 from hpckit.spec.nic_kind import NicKind
@@ -121,3 +131,82 @@ def test_amd_gpus_with_xgmi_need_no_pcie_peers() -> None:
 def test_amd_gpus_without_a_link_are_pcie_peers() -> None:
     """The same without links reach each other by PCIe alone."""
     assert Trait.PCIE_PEERS in seen_node(dataclasses.replace(mi300x(), gpu_links=())).traits
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "derived"),
+    [
+        ("NCCL_CROSS_NIC", "01", "1"),
+        ("NCCL_CROSS_NIC", " 1 ", "1"),
+        ("NCCL_NET_GDR_LEVEL", "3", "PHB"),
+        ("NCCL_NET", "aws libfabric", "AWS Libfabric"),
+        ("NCCL_SOCKET_IFNAME", "hsn0,hsn1", "hsn"),
+        ("NCCL_SOCKET_IFNAME", "=hsn0", "hsn"),
+        ("NCCL_IB_HCA", "=mlx5_1,mlx5_0", "=mlx5_0,mlx5_1"),
+    ],
+)
+def test_the_same_written_otherwise_is_the_same(name: str, value: str, derived: str) -> None:
+    """Numbers, levels, names in any case and lists in any order are compared by what they mean."""
+    assert says_the_same(name, value, derived)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "derived"),
+    [
+        ("NCCL_CROSS_NIC", "2", "1"),
+        ("NCCL_NET_GDR_LEVEL", "4", "PHB"),
+        ("NCCL_NET_GDR_LEVEL", "phb", "PHB"),
+        ("NCCL_NET", "Socket", "AWS Libfabric"),
+        ("NCCL_SOCKET_IFNAME", "hsn0,eth0", "hsn"),
+        ("NCCL_SOCKET_IFNAME", "eth0", "^docker,lo,veth"),
+        ("NCCL_SOCKET_IFNAME", "", "hsn"),
+        ("NCCL_IB_HCA", "mlx5_0,mlx5_1", "=mlx5_0,mlx5_1"),
+        ("NCCL_IB_HCA", "=mlx5_0", "=mlx5_0,mlx5_1"),
+        ("NCCL_ALGO", "ring", "Ring"),
+    ],
+)
+def test_what_means_another_thing_is_not_the_same(name: str, value: str, derived: str) -> None:
+    """One more interface, a prefix for a device, another level: each is another value."""
+    assert not says_the_same(name, value, derived)
+
+
+@pytest.mark.parametrize(
+    ("value", "level"), [("0", "LOC"), ("3", "PHB"), ("9", "SYS"), ("PHB", None)]
+)
+def test_old_levels_are_numbers(value: str, level: str | None) -> None:
+    """0 to 4 are words in order, and more is SYS."""
+    assert level_of(value) == level
+
+
+def fabric(*, spine: bool, rails: int = 2) -> ClusterTopology:
+    """Four nodes with a NIC on each rail's leaf, the leaves under one spine or under none."""
+    leaves = tuple(f"leaf{rail}" for rail in range(rails))
+    ports = tuple(
+        HostPort(node=f"n{node}", switch=leaf, nic=f"mlx5_{rail}")
+        for node in range(4)
+        for rail, leaf in enumerate(leaves)
+    )
+    tops = ("spine",) if spine else ()
+    return with_rails(
+        ClusterTopology(
+            source=FabricSource.IBNETDISCOVER,
+            switches=tuple(Switch(name=name) for name in (*leaves, *tops)),
+            links=tuple(SwitchLink(lower=leaf, upper=top) for leaf in leaves for top in tops),
+            ports=ports,
+        )
+    )
+
+
+def test_leaves_without_a_spine_are_islands() -> None:
+    """Two rails that no cable joins are isolated."""
+    assert are_rails_isolated(fabric(spine=False)) is True
+
+
+def test_leaves_under_a_spine_are_none() -> None:
+    """Two rails below one spine reach each other."""
+    assert are_rails_isolated(fabric(spine=True)) is False
+
+
+def test_one_rail_says_nothing() -> None:
+    """Nodes with one NIC have no rails to isolate."""
+    assert are_rails_isolated(fabric(spine=True, rails=1)) is None

@@ -1,0 +1,302 @@
+"""NCCL's and RCCL's configuration files, by their own grammar, and which value counts in the end.
+
+Source: NCCL src/misc/param.cc (before 2.12 src/include/param.h), read in every release from 2.3.5
+to 2.30.7; RCCL's of ROCm 4.5 to 6.2 and of 2026. A line is set with setenv(3) and never in place
+of what is set: the environment comes before the user's file, that before the system's, and within
+a file the first line of a name counts. Nothing is trimmed: spaces, quotes and what follows a value
+are part of it, and a name with a space is another name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from hpckit.spec.platform import CommLibrary, NcclVersion
+
+MOST_CONF_BYTES: Final = 1024**2
+"""Of a configuration file; the longest one seen has 40 lines."""
+
+SINCE_CONF_FILE: Final = NcclVersion(2, 23, 4)
+SINCE_ENV_PLUGIN: Final = NcclVersion(2, 28, 7)
+SINCE_HOME: Final = NcclVersion(2, 30, 3)
+"""From here on `~` is HOME, a carriage return ends a line, and a line has at most 4095 bytes."""
+SINCE_RCCL_CONF: Final = NcclVersion(2, 12, 12)
+"""RCCL read NCCL's files up to ROCm 5.2 (2.11.4), and has its own names since ROCm 5.3."""
+
+_MOST_VALUE_BYTES: Final = 1023
+_MOST_LINE_BYTES: Final = 4095
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_QUOTED: Final = re.compile(r"""(["']).*\1""", re.DOTALL)
+ENVIRONMENT: Final = "environment"
+
+
+class ConfEntry(NamedTuple):
+    """A line of a configuration file that sets a variable."""
+
+    name: str
+    value: str
+    line_no: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overridden:
+    """A value that does not count, and who gave it."""
+
+    value: str
+    set_by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlreadySet:
+    """A variable that has its value already.
+
+    `set_by` is the job's key (`[tune] env of the job`), `environment` for what comes from the
+    shell, or a file and its line: `/etc/nccl.conf line 3`. `overrides` are the
+    values that lost, in the order in which they would have counted. `remark` is what a person
+    who set it so may not expect.
+    """
+
+    name: str
+    value: str
+    set_by: str
+    overrides: tuple[Overridden, ...] = ()
+    remark: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Already:
+    """All that is set already, by name, the files that were read, and what is to be known of them.
+
+    `files` are those that there are, the one that counts most first.
+    """
+
+    settings: tuple[AlreadySet, ...] = ()
+    files: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def of(self, name: str) -> AlreadySet | None:
+        """The setting of this name, None where nobody set it."""
+        return next((one for one in self.settings if one.name == name), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefixFact:
+    """Variables that matter for communication, and whose they are.
+
+    `is_read_by_nccl` is whether NCCL, or a plugin that it opens, reads them once it has read its
+    files; what others read before sees nothing of the files.
+    """
+
+    prefix: str
+    reader: str
+    is_read_by_nccl: bool
+    source: str
+
+
+_PARAM_CC: Final = "src/misc/param.cc, 2.30.7"
+PREFIXES: Final = (
+    PrefixFact(prefix="NCCL_", reader="NCCL", is_read_by_nccl=True, source=_PARAM_CC),
+    PrefixFact(prefix="RCCL_", reader="RCCL", is_read_by_nccl=True, source=_PARAM_CC),
+    PrefixFact(
+        prefix="OFI_NCCL_",
+        reader="aws-ofi-nccl",
+        is_read_by_nccl=True,
+        source="aws-ofi-nccl include/nccl_ofi_param.h, 1.21",
+    ),
+    PrefixFact(
+        prefix="TORCH_NCCL_",
+        reader="PyTorch",
+        is_read_by_nccl=False,
+        source="PyTorch ProcessGroupNCCL.hpp: read before a communicator is made",
+    ),
+    PrefixFact(prefix="FI_", reader="libfabric", is_read_by_nccl=False, source="fabric(7)"),
+    PrefixFact(prefix="UCX_", reader="UCX", is_read_by_nccl=False, source="ucx_info -f"),
+    PrefixFact(prefix="SHARP_", reader="SHARP", is_read_by_nccl=False, source="HPC-X manual"),
+    PrefixFact(
+        prefix="HSA_", reader="ROCm's runtime", is_read_by_nccl=False, source="ROCR environment"
+    ),
+)
+
+
+def parse_nccl_conf(text: str, version: NcclVersion | None = None) -> tuple[ConfEntry, ...]:
+    """The lines that set a variable, as this release reads them; None is the newest.
+
+    Any text is one: a line without `=`, and one that begins with `#`, sets nothing. Names and
+    values are cut to 1023 bytes, as NCCL does. Names that no program can read are among them.
+    """
+    entries = []
+    for line_no, line in _lines(text, version):
+        raw_name, equals, raw_value = line.partition(b"=")
+        # Before 2.26 such a line set a variable whose name begins with #: to the same effect.
+        if not equals or not raw_name or line.startswith(b"#"):
+            continue
+        name, value = _text(raw_name[:_MOST_VALUE_BYTES]), _text(raw_value[:_MOST_VALUE_BYTES])
+        entries.append(ConfEntry(name, value, line_no))
+    return tuple(entries)
+
+
+def conf_remarks(text: str, source: str, version: NcclVersion | None = None) -> tuple[str, ...]:
+    """A sentence for each line of a file that does not do what its author may think."""
+    return tuple(
+        f"{source} line {line_no} {remark}"
+        for line_no, line in enumerate(text.split("\n"), start=1)
+        if (remark := _remark(line.removesuffix("\r"), version)) is not None
+    )
+
+
+def conf_paths(
+    environment: Mapping[str, str],
+    library: CommLibrary = CommLibrary.NCCL,
+    version: NcclVersion | None = None,
+    account_home: str | None = None,
+) -> tuple[str, ...]:
+    """The files that this release reads, the one that counts most first.
+
+    NCCL_CONF_FILE is taken as it is: a `~` in it is no home folder, and a relative path is one from
+    where the job runs. `account_home` is the account's home folder, which counts before 2.30.
+    """
+    is_rccl = library is CommLibrary.RCCL and not _is_before(version, SINCE_RCCL_CONF)
+    name = "rccl.conf" if is_rccl else "nccl.conf"
+    given = environment.get("NCCL_CONF_FILE")
+    home = environment.get("HOME")
+    if _is_before(version, SINCE_HOME):
+        home = account_home or home
+    if given and not _is_before(version, SINCE_CONF_FILE):
+        users: tuple[str, ...] = (given[:_MOST_VALUE_BYTES],)
+    else:
+        users = (f"{home}/.{name}",) if home is not None else ()
+    return (*users, f"/etc/{name}")
+
+
+def already_set(
+    environment: Mapping[str, str],
+    conf_texts: Mapping[str, str],
+    version: NcclVersion | None = None,
+    library: CommLibrary = CommLibrary.NCCL,
+    account_home: str | None = None,
+    *,
+    set_by: Mapping[str, str] = MappingProxyType({}),
+) -> Already:
+    """What counts of each variable that matters, who set it, and what it overrides; by name.
+
+    `conf_texts` are the files of `conf_paths` that there are, by their path. `set_by` says of
+    variables of the environment who set them. Those of the prefixes in PREFIXES are told.
+    """
+    paths = [p for p in conf_paths(environment, library, version, account_home) if p in conf_texts]
+    given: dict[str, list[tuple[str, str]]] = {}
+    for name, value in environment.items():
+        if _fact_of(name) is not None:
+            given.setdefault(name, []).append((value, set_by.get(name, ENVIRONMENT)))
+    for path in paths:
+        for entry in parse_nccl_conf(conf_texts[path], version):
+            if _fact_of(entry.name) is not None:
+                source = f"{path} line {entry.line_no}"
+                given.setdefault(entry.name, []).append((entry.value, source))
+    remarks = (text for path in paths for text in conf_remarks(conf_texts[path], path, version))
+    return Already(
+        settings=tuple(
+            _setting(name, given[name], is_of_file=name not in environment)
+            for name in sorted(given)
+        ),
+        files=tuple(paths),
+        notes=(*_notes(environment, conf_texts, version, library), *remarks),
+    )
+
+
+def is_told(name: str) -> bool:
+    """Whether a variable is of one of PREFIXES, so that `already_set` tells it."""
+    return _fact_of(name) is not None
+
+
+def _setting(name: str, values: list[tuple[str, str]], *, is_of_file: bool) -> AlreadySet:
+    (value, set_by), *rest = values
+    return AlreadySet(
+        name=name,
+        value=value,
+        set_by=set_by,
+        overrides=tuple(Overridden(value=lost, set_by=by) for lost, by in rest),
+        remark=_remark_of(name, value, is_of_file=is_of_file),
+    )
+
+
+def _remark_of(name: str, value: str, *, is_of_file: bool) -> str | None:
+    fact = _fact_of(name)
+    if is_of_file and fact is not None and not fact.is_read_by_nccl:
+        return f"{fact.reader} sees it only if it is loaded after NCCL has read its files"
+    if not value:
+        return "it is empty: the default counts, and no file is asked"
+    if value != value.strip():
+        return "a space or line end is part of the value"
+    if is_of_file and _QUOTED.fullmatch(value):
+        return "the quotes are part of the value"
+    return None
+
+
+def _remark(line: str, version: NcclVersion | None) -> str | None:
+    """What is odd about a line, in words that follow its number."""
+    if not line.strip() or line.startswith("#"):
+        return None
+    name, equals, value = line.partition("=")
+    if not equals:
+        return "sets nothing: there is no ="
+    if not _NAME.fullmatch(name):
+        return f"sets {name!r}, which no program reads: a name stands alone before its ="
+    if len(_bytes(value)) > _MOST_VALUE_BYTES:
+        return f"is cut: a value has at most {_MOST_VALUE_BYTES} bytes"
+    if len(_bytes(line)) > _MOST_LINE_BYTES and not _is_before(version, SINCE_HOME):
+        return f"is taken apart: a line has at most {_MOST_LINE_BYTES} bytes"
+    return None
+
+
+def _notes(
+    environment: Mapping[str, str],
+    conf_texts: Mapping[str, str],
+    version: NcclVersion | None,
+    library: CommLibrary,
+) -> Iterator[str]:
+    given = environment.get("NCCL_CONF_FILE")
+    if given and _is_before(version, SINCE_CONF_FILE):
+        yield f"{library.upper()} {version} does not read NCCL_CONF_FILE: that came with 2.23"
+    elif given and given[:_MOST_VALUE_BYTES] not in conf_texts:
+        yield f"NCCL_CONF_FILE names {given}, which is not there: no file of the user is read"
+    elif given and version is None:
+        yield "NCCL_CONF_FILE counts from 2.23 on, and the version is not known"
+    plugin = environment.get("NCCL_ENV_PLUGIN")
+    if plugin and plugin.lower() != "none" and not _is_before(version, SINCE_ENV_PLUGIN):
+        yield f"NCCL_ENV_PLUGIN names {plugin}, which may give other values than these"
+
+
+def _fact_of(name: str) -> PrefixFact | None:
+    if not _NAME.fullmatch(name):
+        return None
+    return next((fact for fact in PREFIXES if name.startswith(fact.prefix)), None)
+
+
+def _is_before(version: NcclVersion | None, release: NcclVersion) -> bool:
+    """Whether a release is older; one that is not known counts as the newest."""
+    return version is not None and version < release
+
+
+def _lines(text: str, version: NcclVersion | None) -> Iterator[tuple[int, bytes]]:
+    """The lines as the release's own reader gives them, up to a NUL, with their numbers."""
+    is_old = _is_before(version, SINCE_HOME)
+    for line_no, line in enumerate(_bytes(text).split(b"\n"), start=1):
+        if is_old:
+            yield line_no, line.split(b"\0", 1)[0]
+            continue
+        # fgets(3) hands out a long line in parts, each of which is read as a line.
+        for at in range(0, max(len(line), 1), _MOST_LINE_BYTES):
+            part = line[at : at + _MOST_LINE_BYTES].split(b"\0", 1)[0]
+            yield line_no, part.removesuffix(b"\r")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
