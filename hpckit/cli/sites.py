@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
-from hpckit.cli import output
+from hpckit.cli import output, wiring
 from hpckit.cli.job_argument import complete_site
+from hpckit.core.fields import to_tree
+from hpckit.jobs.prepare import list_sites, load_site
 
 _DIR = click.option("--site-dir", "site_dirs", multiple=True, type=click.Path(),
                     help="Folder of site files that come first.")  # fmt: skip
@@ -24,11 +27,6 @@ def sites_command() -> None:
 @_JSON
 def list_(site_dirs: tuple[str, ...], *, as_json: bool) -> None:
     """List every site and the file that won."""
-    from pathlib import Path
-
-    from hpckit.cli import wiring
-    from hpckit.jobs.prepare import list_sites
-
     found = list_sites(wiring.resources([Path(folder) for folder in site_dirs]))
     if as_json:
         output.document(
@@ -71,12 +69,6 @@ def _lines(text: str, indent: int) -> list[str]:
 @_JSON
 def show(name: str, site_dirs: tuple[str, ...], *, as_json: bool) -> None:
     """Print the site file called NAME, or its values with defaults as JSON."""
-    from pathlib import Path
-
-    from hpckit.cli import wiring
-    from hpckit.core.fields import to_tree
-    from hpckit.jobs.prepare import load_site
-
     resources = wiring.resources([Path(folder) for folder in site_dirs])
     site = load_site(resources, name)
     paths = resources.site_files().get(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -12,7 +13,17 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NoReturn
 
 from hpckit.core.errors import StorageFailed
-from hpckit.core.files import xdg_folder
+from hpckit.core.files import (
+    FileResources,
+    LocalFiles,
+    SystemClock,
+    account_home,
+    dead_link,
+    search_path,
+    user_name,
+    xdg_folder,
+)
+from hpckit.core.files import whole_file as opened
 
 if TYPE_CHECKING:
     from hpckit.account.fold import FoldRequest, NodeFold
@@ -22,7 +33,7 @@ if TYPE_CHECKING:
     from hpckit.account.store import SlurmEnergies
     from hpckit.comm.library import JobFiles
     from hpckit.comm.library_search import Person
-    from hpckit.core.files import Clock, FileResources
+    from hpckit.core.files import Clock
     from hpckit.core.process import CommandRunner, Runner
     from hpckit.fabric.ask import FabricProbe
     from hpckit.jobs.draft import Caller
@@ -56,8 +67,6 @@ def workdir() -> Path:
 
 def resources(site_dirs: Sequence[Path] = (), template_dirs: Sequence[Path] = ()) -> FileResources:
     """Site files and templates along the search path."""
-    from hpckit.core.files import FileResources, search_path
-
     return FileResources(
         search_path(os.environ, home()), site_dirs=site_dirs, template_dirs=template_dirs
     )
@@ -138,8 +147,6 @@ def track_tools() -> TrackTools:
 
 def clock() -> Clock:
     """The machine's own clock."""
-    from hpckit.core.files import SystemClock
-
     return SystemClock()
 
 
@@ -196,8 +203,6 @@ def slurm_energies() -> SlurmEnergies:
 
 def whole_file(path: Path) -> AbstractContextManager[IO[bytes]]:
     """A file that appears under its name when all of it is written."""
-    from hpckit.core.files import whole_file as opened
-
     return opened(path)
 
 
@@ -256,27 +261,22 @@ def _shell_environment() -> dict[str, str]:
 
 def job_files() -> JobFiles:
     """What asks this machine for the libraries that a job will load."""
-    from hpckit.core.files import LocalFiles
-
     return LocalFiles()
 
 
 def person() -> Person:
     """Whose shell this is."""
     from hpckit.comm.library_search import Person
-    from hpckit.core.files import account_home
 
     return Person(environment=_shell_environment(), home=str(home()), account_home=account_home())
 
 
 def caller() -> Caller:
     """Who submits now."""
-    import socket
     import uuid
 
     import psutil
 
-    from hpckit.core.files import user_name
     from hpckit.jobs.draft import Caller
     from hpckit.slurm.ask import cluster_name
 
@@ -337,8 +337,6 @@ def node_probes(sysroot: str | None) -> tuple[SystemFiles, GpuDriver, str | None
 
     `sysroot` is in place of `/`.
     """
-    import socket
-
     from hpckit.node.capture.sysfs import SysfsFiles
     from hpckit.node.node_file import node_settings
 
@@ -382,8 +380,6 @@ def become_sampler(folder: str, words: Sequence[str]) -> NoReturn:
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        from hpckit.core.files import dead_link
-
         why, hint = dead_link(Path(folder)) or (f"{folder}: {error.strerror}", None)
         raise StorageFailed(why, hint=hint) from error
     root = str(Path(__file__).resolve().parents[1])

@@ -323,9 +323,6 @@ def _kind(value: object) -> str:
     return names.get(type(value), type(value).__name__)
 
 
-# --- Names of variables that a script may set.
-
-
 _ENV_NAME: Final = matching(r"[A-Za-z_][A-Za-z0-9_]*", "a shell variable name (letters, digits, _)")
 _RUN_BY_BASH: Final = frozenset(
     (

@@ -172,9 +172,6 @@ def both(first: Check, second: Check) -> Check:
     return lambda value: first(value) or second(value)
 
 
-# --- Model values as plain tables, lists and scalars, ready to be written as JSON.
-
-
 def to_tree(value: Any) -> Any:
     """A model value as plain tables, lists and scalars, with the keys of the file."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     import yaml
 
 
-# --- A JSON document that stands somewhere in a text, such as a tool's output below its warnings.
-
-
 _AT_MARGIN: Final = re.compile(r"^[\[{]", re.MULTILINE)
 _ANYWHERE: Final = re.compile(r"[\[{]")
 
@@ -67,9 +64,6 @@ def _json_refusal(
     return refusal(
         message, tool=tool, line_no=line_no, line=line, column=at - begin + 1, expected=expected
     )
-
-
-# --- The JSON objects of a text: one, a list of them, or one a line.
 
 
 _SPACE: Final = re.compile(r"[\s,]*")
@@ -207,12 +201,8 @@ def kind_of(value: Any) -> str:
     return names.get(type(value), "a number")
 
 
-# --- XML as elements that know their line: the part of XML that topology files use.
-#
-# defusedxml's expat reader does the parsing. A DOCTYPE is taken (hwloc writes one), and what it
-# points to is not read; one with declarations of its own is refused, and with them the bombs that
-# are
-# made of entities or of default attributes.
+# A DOCTYPE is taken (hwloc writes one), and what it points to is not read; one with declarations
+# of its own is refused, and with them the bombs of entities or of default attributes.
 
 
 MOST_BYTES: Final = 4 * 1024**2

@@ -194,9 +194,6 @@ def _not_started(program: str, error: OSError) -> AdapterError:
     return AdapterError(f"{program} could not be started: {error.strerror}")
 
 
-# --- External commands side by side, whose output is heard while they run.
-
-
 _TICK_S = 0.05
 _AT_ONCE = 32
 _GRACE_S = 2.0
@@ -332,9 +329,6 @@ class _Running:
             self._heard(line)
 
 
-# --- A record of every external command: what a site's operator was asked, when, and for how long.
-
-
 SCHEMA = "hpckit.command/1"
 
 
@@ -413,9 +407,6 @@ class LoggedRunner:
         return f"{json.dumps(line)}\n".encode()
 
 
-# --- Ctrl-C, SIGTERM and SIGHUP held back while something must be recorded whole.
-
-
 _HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _WAITING = (
     b"\ninterrupted: what was begun is finished first, so that nothing is lost"
@@ -449,9 +440,6 @@ def interrupts_held() -> Iterator[Callable[[], bool]]:
             signal.signal(signum, handler)
     if arrived:
         signal.raise_signal(arrived[0])
-
-
-# --- Work that is spread over the CPUs of this machine.
 
 
 Given = TypeVar("Given")

@@ -293,15 +293,9 @@ def curve(points: Sequence[tuple[float, float]]) -> str:
     return f"M{texts[0]} C{', '.join(texts[1:])}"
 
 
-# --- Colours of groups that people tell apart, also those who do not see red and green apart.
-#
 # The first seven are those of Okabe and Ito (Color Universal Design, 2008). Of all twelve any two
-# are
-# at least 17 apart in CIELAB, to normal sight and to protanopia and deuteranopia as Machado,
-# Oliveira
-# and Fernandes simulate them (IEEE TVCG 15(6), 2009).
-
-
+# are at least 17 apart in CIELAB, to normal sight and to protanopia and deuteranopia as Machado,
+# Oliveira and Fernandes simulate them (IEEE TVCG 15(6), 2009).
 PALETTE: Final = (
     "#0072b2",
     "#e69f00",

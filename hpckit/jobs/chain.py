@@ -109,9 +109,6 @@ def explained(stages: Sequence[StageStatus]) -> Sequence[JobStatus]:
     return told
 
 
-# --- The stages of one job file: all prepared, then all submitted, each to begin after the last.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedStage:
     """A stage of a chain that is decided and rendered; nothing outside has been touched."""

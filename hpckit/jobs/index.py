@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     import sqlite3
 
 
-# --- A line of the job index as an entry and back.
-
-
 COLUMNS: Final = (
     *("submission", "job_id", "cluster", "name", "site", "folder", "created_s", "state"),
     *("exit_code", "parts", "chain", "stage"),

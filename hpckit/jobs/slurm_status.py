@@ -42,9 +42,6 @@ from hpckit.spec.job_folder import (
 )
 from hpckit.spec.options import array_ranges
 
-# --- What Slurm says when asked about many jobs at once: one squeue a cluster, and one sacct.
-
-
 _SINCE_MARGIN_S = 60.0
 
 Records = Mapping[str, Sequence[JobRecord]]
@@ -299,9 +296,6 @@ def _has_log(folder: Path) -> bool:
         return any(path.name.startswith("job") for path in (folder / LOGS_FOLDER).iterdir())
     except OSError:
         return False
-
-
-# --- How a local job is, read from its folder and from the processes of this machine.
 
 
 LOST_REASON = "the supervisor ended without recording a result (killed, or the machine restarted)"

@@ -49,9 +49,6 @@ from hpckit.slurm.values import (
 )
 from hpckit.spec.job_folder import LOGS_FOLDER, SCRIPT_FILE, task_log
 
-# --- submitit's SlurmExecutor as a thin backend: our script text, our name for its file, our
-# sbatch.
-#
 # What submitit 1.5 does otherwise and must not here: it reads the job id out of any line of
 # sbatch's output, drops a subclass's script for arrays, and takes SLURM_CONF away (docs/adr/0004).
 

@@ -36,13 +36,9 @@ from hpckit.spec.platform import CommEnv
 from hpckit.spec.site import SiteSpec, SubmitterKind
 from hpckit.spec.slurm_options import SlurmOptions
 
-# --- Which variables a container must be told to let in, as its runtime wants it said.
-#
 # Sources: pyxis, README.md, `--container-env` (an image's own value wins without it, and pyxis
-# 0.24
-# and later say so); Apptainer User Guide, Environment and Metadata (`--cleanenv` and
-# `--containall`
-# let in what begins with APPTAINERENV_ alone).
+# 0.24 and later say so); Apptainer User Guide, Environment and Metadata (`--cleanenv` and
+# `--containall` let in what begins with APPTAINERENV_ alone).
 
 
 _PYXIS: Final = frozenset({"container-image", "container-name"})
@@ -79,9 +75,6 @@ def closed_prefix(command: Sequence[str]) -> str | None:
 def _is_image(word: str) -> bool:
     """Whether a word of the command is the image: what stands behind it is the program's own."""
     return word.endswith((".sif", ".sqsh", ".simg")) or "://" in word
-
-
-# --- What a job does about places: whether nodes are ordered and ranks are bound.
 
 
 _OWN_NODES: Final = frozenset({"nodelist", "exclude", "relative", "nodefile"})

@@ -152,9 +152,6 @@ def _hint(program: str, stderr: str) -> str:
     return f"{daemon} may be restarting: ask again in a minute, or `scontrol ping`"
 
 
-# --- Which cluster this machine belongs to, read from Slurm's own file: no daemon is asked.
-
-
 # slurm.conf(5), "DESCRIPTION"; the third is where a configless host keeps its copy.
 _PLACES = (
     "/etc/slurm/slurm.conf",
@@ -176,9 +173,6 @@ def cluster_name(environment: Mapping[str, str]) -> str | None:
         if match := _CLUSTER_NAME.search(text):
             return match[1].lower()
     return None
-
-
-# --- What a cluster is, asked of Slurm and remembered for an hour.
 
 
 _FRESH_S = 3600.0

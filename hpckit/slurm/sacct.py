@@ -158,9 +158,6 @@ def parse_sacct_energy(text: str) -> float | None:
     return joules or None
 
 
-# --- sacct --json: one job in detail, with its steps, as Slurm's accounts have it.
-
-
 _TOOL: Final = "sacct --json"
 # slurm.h: NO_VAL and INFINITE are the last two numbers of 32 bits, and of 64.
 _NO_VALUE = 0xFFFFFFFE

@@ -8,9 +8,6 @@ from itertools import pairwise
 from hpckit.slurm.text import JobWords, Place, job_records, slurm_version, value
 from hpckit.slurm.values import JobId, JobRecord, SlurmConfig
 
-# --- scontrol show config: the version of Slurm and how the cluster is set up.
-
-
 _SHOW_CONFIG = "scontrol show config"
 _HEADING = "Configuration data as of "
 _NUMBER = re.compile(r"\d{1,10}", re.ASCII)

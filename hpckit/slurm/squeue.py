@@ -63,9 +63,6 @@ def parse_squeue(text: str) -> tuple[JobRecord, ...]:
     )
 
 
-# --- sinfo: the partitions of a cluster and the kinds of nodes in them.
-
-
 # %P partition, with an asterisk at the default one; %a availability, %l time limit; then of nodes
 # that are alike: %D how many, %c CPUs, %m memory in MiB, %G generic resources, %f features.
 _SINFO_FIELDS: Final = ("%P", "%a", "%l", "%D", "%c", "%m", "%G", "%f")
@@ -181,9 +178,6 @@ def gpus_of_gres(text: str, place: Place) -> tuple[int, tuple[str, ...]]:
             raise place.refuse(f"{part!r} is no GPU", "gpu:TYPE:COUNT")
         types += words
     return count, tuple(dict.fromkeys(types))
-
-
-# --- sinfo, asked of nodes by name: their states, and how many GPUs Slurm gives out on each.
 
 
 # NVIDIA's names of MIG profiles, which gres.conf takes as types: 1g.10gb, 3g.20gb+me.

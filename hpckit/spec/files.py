@@ -26,8 +26,6 @@ from hpckit.spec.job import JOB_SCHEMA, JobSpec
 from hpckit.spec.options import STAGES_KEY, stage_name_rule
 from hpckit.spec.site import SITE_SCHEMA, SiteSpec
 
-# --- Where a value of the effective job came from.
-
 
 class OriginKind(StrEnum):
     """The layers of a job, strongest first."""
@@ -274,9 +272,6 @@ def is_text_key(path: str) -> bool:
     return hint is str or (isinstance(hint, types.UnionType) and str in hint.__args__)
 
 
-# --- The site file: what is true of a cluster.
-
-
 _PROBE = {"name": ("probe", "a probe job"), "command": (["true"], "a probe job")}
 
 
@@ -313,9 +308,6 @@ def parse_site_file(
             error.reason, source=source, key=f"job.{error.key}", hint=error.hint
         ) from error
     return site
-
-
-# --- A job file with `[[stages]]`: a chain of jobs, each stage a layer over the file's own keys.
 
 
 def stage_names(text: str, source: str) -> tuple[str, ...]:

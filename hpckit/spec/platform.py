@@ -26,11 +26,6 @@ from hpckit.core.fields import (
 from hpckit.core.findings import SourcedFinding
 from hpckit.spec.nic_kind import NicKind
 
-# --- The communication environment of a job: which variables are set, to what, and why.
-#
-# Words are NCCL's and RCCL's; sources are named by whoever decides.
-
-
 TUNE_SCHEMA: Final = "hpckit.tune/1"
 
 OVERLAY_PATTERN: Final = r"[a-z0-9][a-z0-9.-]*"
@@ -306,9 +301,6 @@ class ContainerSite:
 
     def __post_init__(self) -> None:
         check_fields(self)
-
-
-# --- Which document each rule about communication stands on.
 
 
 def sources(settings: Iterable[CommSetting]) -> tuple[str, ...]:

@@ -22,8 +22,6 @@ from hpckit.core.units import TIME_EXPECTED, parse_slurm_mem_bytes, parse_slurm_
 from hpckit.slurm.values import VERSION_EXPECTED, SlurmVersion, TopologyKind
 from hpckit.spec.platform import OVERLAY_PATTERN, ContainerSite, Overlay, Platform
 
-# --- The factors of a site that a report needs, by themselves: most folders have no site file.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergySite:
