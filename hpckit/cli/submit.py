@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from hpckit.cli import output, wiring
 from hpckit.cli.job_argument import ASKING, id_of, log_task, say_open, wait_at_terminal
 from hpckit.cli.job_options import JobCommand, JobOptions, job_options, job_source
 from hpckit.core.fields import to_tree
+from hpckit.core.units import counted
 from hpckit.jobs.prepare import effective_document, prepare
 from hpckit.spec.files import OriginKind
 from hpckit.spec.job_folder import LogName
@@ -24,7 +26,7 @@ from hpckit.spec.site import SubmitterKind
 if TYPE_CHECKING:
     from hpckit.jobs.chain import Chain, PreparedStage, StageLine, StageStatus
     from hpckit.jobs.prepare import JobSource, PreparedJob
-    from hpckit.jobs.submit import Submission
+    from hpckit.jobs.submit import Submission, SubmitTools
     from hpckit.placement.order_plan import OrderPlan
     from hpckit.slurm.values import JobStatus
     from hpckit.spec.options import StagePlace
@@ -44,35 +46,32 @@ def submission_document(
     job: PreparedJob, submission: Submission | None, status: JobStatus | None
 ) -> dict[str, object]:
     """`hpckit.submission/1`: a job, its submission where it was submitted, how it ended."""
+    environment = submission and submission.environment
     return {
         "schema": "hpckit.submission/1",
-        "job_id": None if submission is None else submission.job_id,
+        "job_id": submission and submission.job_id,
         "name": job.effective.spec.name,
         "site": job.site.name,
-        "folder": None if submission is None else str(submission.folder),
+        "folder": submission and str(submission.folder),
         "script_sha256": job.script.sha256,
-        "cluster": None if submission is None else submission.entry.cluster,
-        "held_back": [] if submission is None else list(submission.environment.held_back),
-        "sbatch_defaults": []
-        if submission is None
-        else list(submission.environment.sbatch_defaults),
-        "words": [] if submission is None else list(submission.words),
-        "notes": [to_tree(note) for note in (job if submission is None else submission).notes],
-        "state": None if status is None else str(status.state),
-        "exit_code": None if status is None else status.exit_code,
-        "exit_signal": None if status is None else status.exit_signal,
-        "reason": None if status is None else status.reason,
+        "cluster": submission and submission.entry.cluster,
+        "held_back": list(environment.held_back) if environment else [],
+        "sbatch_defaults": list(environment.sbatch_defaults) if environment else [],
+        "words": list(submission.words) if submission else [],
+        "notes": to_tree((submission or job).notes),
+        "state": status and str(status.state),
+        "exit_code": status and status.exit_code,
+        "exit_signal": status and status.exit_signal,
+        "reason": status and status.reason,
     }
 
 
 def size_of(job: PreparedJob) -> str:
     """What a job asks for, in a few words."""
     spec = job.effective.spec
-    parts = [f"{spec.resources.nodes} node" + ("s" if spec.resources.nodes > 1 else "")]
-    parts.append(f"{spec.ntasks_per_node} rank" + ("s" if spec.ntasks_per_node > 1 else ""))
+    parts = [counted(spec.resources.nodes, "node"), counted(spec.ntasks_per_node, "rank")]
     if spec.resources.gpus_per_node:
-        gpus = spec.resources.gpus_per_node
-        parts.append(f"{gpus} GPU" + ("s" if gpus > 1 else ""))
+        parts.append(counted(spec.resources.gpus_per_node, "GPU"))
     slurm = job.site.submitter is SubmitterKind.SLURM
     default = "the partition's time limit" if slurm else "no time limit"
     words = [" × ".join(parts), spec.resources.time_limit or default]
@@ -206,13 +205,19 @@ def _local_site(ctx: click.Context) -> str:
 def _submit(job: PreparedJob, *, checks: bool) -> Submission:
     from hpckit.jobs.submit import submit
 
+    with _submitting(job, checks=checks) as tools:
+        return submit(job, wiring.caller(), tools)
+
+
+@contextmanager
+def _submitting(job: PreparedJob, *, checks: bool) -> Iterator[SubmitTools]:
+    """The tools of a submission; while Slurm is asked a line on a terminal says so."""
     interrupt_on_signals()
     line = output.Progress()
     if job.site.submitter is SubmitterKind.SLURM:
         line.show(ASKING)
     try:
-        tools = wiring.submit_tools(job.site.submitter, checks=checks)
-        return submit(job, wiring.caller(), tools)
+        yield wiring.submit_tools(job.site.submitter, checks=checks)
     finally:
         line.clear()
 
@@ -266,16 +271,12 @@ def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> 
 
 def _decided(job: PreparedJob, submission: Submission) -> list[tuple[str, str]]:
     """What was decided beyond what the job says."""
-    rows = []
-    places = place_words(job, submission.order)
-    if places is not None:
-        rows.append(("ranks", places))
-    comm = comm_words(job)
-    if comm is not None:
-        rows.append(("comm", comm))
-    if job.source.advised is not None:
-        rows.append(("advice", advice_words(job)))
-    return rows
+    words = {
+        "ranks": place_words(job, submission.order),
+        "comm": comm_words(job),
+        "advice": None if job.source.advised is None else advice_words(job),
+    }
+    return [(label, text) for label, text in words.items() if text is not None]
 
 
 def _first_task(job: PreparedJob) -> int | None:
@@ -339,14 +340,8 @@ def submit_stages(source: JobSource, options: SubmitOptions) -> int:
 def _submit_chain(stages: Sequence[PreparedStage], *, checks: bool) -> Sequence[Submission]:
     from hpckit.jobs.chain import submit_chain
 
-    interrupt_on_signals()
-    line = output.Progress()
-    line.show(ASKING)
-    try:
-        tools = wiring.submit_tools(stages[0].job.site.submitter, checks=checks)
+    with _submitting(stages[0].job, checks=checks) as tools:
         return submit_chain(stages, [wiring.caller() for _ in stages], tools)
-    finally:
-        line.clear()
 
 
 def _finish(

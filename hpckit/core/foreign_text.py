@@ -43,32 +43,23 @@ def json_with(text: str, key: str, tool: str) -> Any:
     try:
         return json.JSONDecoder().raw_decode(text, start)[0]
     except json.JSONDecodeError as error:
-        raise _json_refusal(text, error.pos, error.msg, tool) from error
+        raise _refuse(text, tool, error.pos, error.msg, _TOOLS_JSON) from error
     except RecursionError as error:
-        raise _json_refusal(text, start, "is nested too deeply", tool) from error
+        raise _refuse(text, tool, start, "is nested too deeply", _TOOLS_JSON) from error
     except ValueError as error:
-        raise _json_refusal(text, start, "holds a number of thousands of digits", tool) from error
+        message = "holds a number of thousands of digits"
+        raise _refuse(text, tool, start, message, _TOOLS_JSON) from error
 
 
 def refuse_document(text: str, key: str, message: str, expected: str, tool: str) -> ParseError:
     """The error that points at the first `key` of a document that is JSON, and not this tool's."""
-    return _json_refusal(text, max(text.find(key), 0), message, tool, expected)
-
-
-def _json_refusal(
-    text: str, at: int, message: str, tool: str, expected: str = "the tool's JSON"
-) -> ParseError:
-    line_no = text.count("\n", 0, at) + 1
-    begin = text.rfind("\n", 0, at) + 1
-    line = text[begin:].split("\n", 1)[0]
-    return refusal(
-        message, tool=tool, line_no=line_no, line=line, column=at - begin + 1, expected=expected
-    )
+    return _refuse(text, tool, max(text.find(key), 0), message, expected)
 
 
 _SPACE: Final = re.compile(r"[\s,]*")
 _HALF: Final = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 _EXPECTED: Final = "a JSON object, a list of them, or one a line"
+_TOOLS_JSON: Final = "the tool's JSON"
 
 
 @dataclass(frozen=True, slots=True)
