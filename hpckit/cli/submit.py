@@ -494,7 +494,7 @@ def try_jobs(
     placed: Sequence[tuple[PreparedJob, StagePlace | None]], *, checks: bool, as_json: bool
 ) -> None:
     """Have each job looked at, in its place in a chain or by itself, and print what is said."""
-    from hpckit.jobs.trial import try_out
+    from hpckit.jobs.submit import try_out
 
     site = placed[0][0].site
     tools = wiring.submit_tools(site.submitter, checks=checks)

@@ -232,7 +232,7 @@ def _runner() -> Runner:
 def submit_tools(kind: SubmitterKind, *, checks: bool = True) -> SubmitTools:
     """Everything that a submission uses; without `checks` the cluster is not looked at first."""
     from hpckit.core.process import interrupts_held
-    from hpckit.jobs.packed_folder import PackedJobFolders
+    from hpckit.jobs.draft import PackedJobFolders
     from hpckit.jobs.submit import SubmitTools
     from hpckit.spec.site import SubmitterKind
 

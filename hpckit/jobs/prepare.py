@@ -217,7 +217,6 @@ def prepare(
         plan = explained(plan, source.advised, effective)
     notes = without_errors(_findings(effective.spec, plan, site, dialect))
     notes += comm_findings(comm.env)
-    templates = load_templates(resources)
     provenance = Provenance(
         version=hpckit.__version__,
         site=site.name,
@@ -227,21 +226,27 @@ def prepare(
         reproduce=_reproduce(source, site),
         runner_digest=resources.runner_digest(),
     )
-    script = render_script(plan, provenance, templates.texts, cache)
-    digest = templates.own_digest(script.templates)
-    if digest is not None:
-        provenance = replace(provenance, template_digest=digest)
-        script = render_script(plan, provenance, templates.texts, cache)
     return PreparedJob(
         source=source,
         site=site,
         effective=effective,
         plan=plan,
-        script=script,
+        script=_rendered(plan, provenance, load_templates(resources), cache),
         notes=notes,
         comm=comm,
         launcher=launchers[effective.spec.launch.kind],
     )
+
+
+def _rendered(
+    plan: LaunchPlan, provenance: Provenance, templates: Templates, cache: BytecodeCache | None
+) -> Script:
+    """The script, with the digest of those templates among its own that are not hpckit's."""
+    script = render_script(plan, provenance, templates.texts, cache)
+    digest = templates.own_digest(script.templates)
+    if digest is None:
+        return script
+    return render_script(plan, replace(provenance, template_digest=digest), templates.texts, cache)
 
 
 def _findings(

@@ -13,8 +13,7 @@ from pathlib import Path
 from hpckit.core.errors import HpckitError, StorageFailed, ToolFailed
 from hpckit.core.files import Clock
 from hpckit.core.files_in_job import read_regular
-from hpckit.jobs.intent import Intent, read_intent
-from hpckit.jobs.local_record import LocalResult, LocalRun, read_record
+from hpckit.jobs.local_record import Intent, LocalResult, LocalRun, read_intent, read_record
 from hpckit.jobs.process_tree import find_process
 from hpckit.jobs.status import (
     CONFIRM_S,

@@ -131,7 +131,6 @@ def plan_launch(
     launcher = launchers[spec.launch.kind]
     place = plan_place(spec, launcher, local=local)
     account = AccountPlan(hz=f"{spec.account.hz:g}") if spec.account.enabled else None
-    kill_wait_s = ceil(site.kill_wait_s) if local and spec.launch.kill_on_bad_exit else None
     local_ranks = launcher.local_ranks(spec) if local else None
     return LaunchPlan(
         name=spec.name,
@@ -149,13 +148,7 @@ def plan_launch(
         ntasks_per_node=spec.ntasks_per_node,
         rank_source=launcher.local_identity if local else launcher.identity,
         starter=launcher.local_words(spec) if local else launcher.words(spec),
-        runner=(
-            *(("--local",) if local else ()),
-            *_said("--ranks", local_ranks),
-            *_place_words(place),
-            *_said("--measure", account and account.hz),
-            *_said("--kill-wait", kill_wait_s),
-        ),
+        runner=tuple(_runner_words(spec, site, account, place, local_ranks)),
         local_ranks=local_ranks,
         keeps_shell=any(map(_MAY_TRAP.search, spec.environment.setup)),
         kill_on_bad_exit=spec.launch.kill_on_bad_exit,
@@ -166,21 +159,27 @@ def plan_launch(
     )
 
 
-def _said(option: str, value: object) -> tuple[str, ...]:
-    return () if value is None else (option, str(value))
-
-
-def _place_words(place: PlacePlan | None) -> Iterator[str]:
-    if place is None:
-        return
-    if place.order:
-        yield "--order"
-        if not place.renumber:
-            yield "--keep-numbers"
-    if place.bind:
-        yield "--bind"
-    if place.strict:
-        yield "--strict"
+def _runner_words(
+    spec: JobSpec,
+    site: SiteSpec,
+    account: AccountPlan | None,
+    place: PlacePlan | None,
+    local_ranks: int | None,
+) -> Iterator[str]:
+    local = site.submitter is SubmitterKind.LOCAL
+    flags = {
+        "--local": local,
+        "--ranks": local_ranks,
+        "--order": place and place.order,
+        "--keep-numbers": place and place.order and not place.renumber,
+        "--bind": place and place.bind,
+        "--strict": place and place.strict,
+        "--measure": account and account.hz,
+        "--kill-wait": ceil(site.kill_wait_s) if local and spec.launch.kill_on_bad_exit else None,
+    }
+    for option, value in flags.items():
+        if value is not None and value is not False:
+            yield from (option,) if value is True else (option, str(value))
 
 
 def _directives(spec: JobSpec, dialect: Dialect, launcher: Launcher) -> tuple[Option, ...]:
