@@ -162,7 +162,6 @@ def _cluster(probe: ClusterProbe, site: SiteSpec | None) -> Iterator[Notice]:
 
 
 def _words(view: ClusterView) -> str:
-    """A cluster in the words of a site file."""
     config = view.config
     said = (
         ("", config.cluster_name),

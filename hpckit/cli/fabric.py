@@ -14,7 +14,7 @@ import hpckit
 from hpckit.cli import output, wiring
 from hpckit.core.errors import ConfigError
 from hpckit.core.fields import to_tree
-from hpckit.core.findings import Severity, finding_trees
+from hpckit.core.findings import finding_trees
 from hpckit.slurm.values import SlurmVersion
 
 if TYPE_CHECKING:
@@ -207,11 +207,7 @@ def export(file: str | None, topology: str | None, format_: str) -> None:
     help="The nodes that Slurm knows, such as 'n[001-064]'; with --ask-slurm it is asked.",
 )
 @click.option("--ask-slurm", is_flag=True, help="Compare with the nodes that Slurm knows.")
-@click.option(
-    "--fail-on",
-    type=click.Choice([str(severity.value) for severity in Severity]),
-    help="Exit 1 for a finding of this severity or above it.",
-)
+@output.fail_on_option("Exit 1 for a finding of this severity or above it.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.pass_context  # fmt: skip
 def check(

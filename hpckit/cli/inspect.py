@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from hpckit.cli import output, wiring
 from hpckit.cli.job_argument import complete_site
 from hpckit.core.errors import HpckitError
 from hpckit.core.fields import to_tree
-from hpckit.core.findings import Severity, finding_trees
+from hpckit.core.findings import finding_trees
 from hpckit.core.hostlist import fold_hosts
 
 if TYPE_CHECKING:
@@ -115,11 +116,7 @@ class InspectOptions:
     metavar="N",
     help="How many GPUs there should be, as Slurm's gres says; fewer is a finding.",
 )
-@click.option(
-    "--fail-on",
-    type=click.Choice([str(severity.value) for severity in Severity]),
-    help="Exit 1 for a finding of this severity or above it.",
-)
+@output.fail_on_option("Exit 1 for a finding of this severity or above it.")
 @click.option(
     "--nodes",
     "nodelist",
@@ -312,7 +309,7 @@ def _question(options: InspectOptions) -> NodeQuestion:
     return NodeQuestion(
         nodes=(),
         timeout_s=options.timeout_s or _TIMEOUT_S,
-        job_id=options.job_id or (options.nodelist and wiring.surrounding_job()),
+        job_id=options.job_id or (options.nodelist and os.environ.get("SLURM_JOB_ID")),
         expected_gpus=options.expected_gpus,
         partition=options.partition,
         account=options.account,

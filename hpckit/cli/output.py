@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -215,6 +215,11 @@ def _duration(status: JobStatus, now_s: float | None) -> str:
     if now_s is None or status.state.is_final or status.state.is_waiting:
         return ""
     return f" for {format_duration(now_s - status.started_s)}"
+
+
+def fail_on_option(help_: str) -> Callable[..., Any]:
+    """Add --fail-on, for `fail_code`."""
+    return click.option("--fail-on", type=click.Choice([*map(str, Severity)]), help=help_)
 
 
 def fail_code(findings: Sequence[Finding], fail_on: str | None) -> int:

@@ -143,7 +143,6 @@ def place_command(
 
 
 def _is_node_alone(options: PlaceOptions) -> bool:
-    """Return whether the binding of `--node` is all that is asked for."""
     if options.job is not None or options.mesh is not None:
         return False
     if options.format_ == "cpu-bind":
@@ -155,7 +154,6 @@ def _is_node_alone(options: PlaceOptions) -> bool:
 
 
 def _check_together(options: PlaceOptions) -> None:
-    """Refuse options that exclude each other."""
     if [options.job, options.fabric, options.node].count("-") > 1:
         raise click.UsageError("only one of JOB, --fabric and --node can be standard input")
     if options.format_ == "cpu-bind" and options.node is None:
@@ -272,7 +270,6 @@ def question_of_job(job: str, options: PlaceOptions) -> PlaceQuestion:
 
 
 def _spec(job: str, site: str | None) -> JobSpec:
-    """Return the effective job, as `hpckit render JOB` has it."""
     from hpckit.cli.job_options import read_job
     from hpckit.jobs.prepare import JobSource, prepare
 

@@ -20,6 +20,7 @@ import hpckit
 from hpckit.cli import output, wiring
 from hpckit.cli.job_argument import asking, complete_site, job_argument, status_of_task
 from hpckit.core.errors import HpckitError, NoSuchJob
+from hpckit.core.files import whole_file
 from hpckit.spec.site import EnergySite
 
 if TYPE_CHECKING:
@@ -437,7 +438,7 @@ def write_html(made: MadeReport, path: Path) -> None:
     )
     report = replace(made.report, missing=missing)
     page = report_html(report, parts, wiring.template_cache()).encode()
-    with wiring.whole_file(path) as file:
+    with whole_file(path) as file:
         file.write(page)
     output.talk(f"wrote {_name(path)}: {len(page) / 1e6:.1f} MB, complete in itself")
     if parts.plots.because:

@@ -270,7 +270,6 @@ def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> 
 
 
 def _decided(job: PreparedJob, submission: Submission) -> list[tuple[str, str]]:
-    """What was decided beyond what the job says."""
     words = {
         "ranks": place_words(job, submission.order),
         "comm": comm_words(job),

@@ -257,10 +257,8 @@ class TuneOptions(JobOptions):
     metavar="LOG",
     help="Say what a run used and lacks: output of nccl-tests, NCCL's log (NCCL_DEBUG=INFO).",
 )
-@click.option(
-    "--fail-on",
-    type=click.Choice([str(severity.value) for severity in Severity]),
-    help="With --lint or --compare: exit 1 for a finding of this severity or above it.",
+@output.fail_on_option(
+    "With --lint or --compare: exit 1 for a finding of this severity or above it."
 )
 @click.option("--explain", metavar="VAR", help="Say all that is known about one variable.")
 @click.option("--env", "as_env", is_flag=True, help="Print the variables alone, for a shell.")
@@ -303,7 +301,6 @@ def tune_command(ctx: click.Context, /, **params: Any) -> None:
 
 
 def _check_together(options: TuneOptions) -> None:
-    """Refuse options that exclude each other."""
     asked = [name for name in ("lint", "compare", "explain", "as_env") if getattr(options, name)]
     if len(asked) > 1:
         names = [f"--{name.removeprefix('as_')}" for name in asked]
@@ -318,8 +315,6 @@ def _check_together(options: TuneOptions) -> None:
 
 
 def _look(source: JobSource) -> Callable[[JobSpec], Looked]:
-    """What looks for the NCCL of a job."""
-
     def look(spec: JobSpec) -> Looked:
         place = source.folder / spec.chdir if spec.chdir else wiring.workdir()
         try:
@@ -486,7 +481,6 @@ def _say_compared(compared: ComparedRun) -> None:
 
 
 def _compared_document(name: str, compared: ComparedRun) -> dict[str, object]:
-    """`hpckit.nccl-run/1`, as docs/reference/json.md describes it."""
     keys = ("rule", "severity", "because", "remedy", "source", "line_no")
     return {
         "schema": COMPARED_SCHEMA,
@@ -552,7 +546,6 @@ def _say_linted(options: TuneOptions, name: str, findings: tuple[LintFinding, ..
 def _linted_document(
     name: str, tuned: Tuned, findings: tuple[LintFinding, ...]
 ) -> dict[str, object]:
-    """`hpckit.lint/1`, as docs/reference/json.md describes it."""
     keys = ("rule", "severity", "because", "remedy", "source", "date", "since")
     version = tuned.facts.version
     return {

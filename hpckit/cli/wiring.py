@@ -8,9 +8,8 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from hpckit.core.errors import StorageFailed
 from hpckit.core.files import (
@@ -23,7 +22,6 @@ from hpckit.core.files import (
     user_name,
     xdg_folder,
 )
-from hpckit.core.files import whole_file as opened
 
 if TYPE_CHECKING:
     from hpckit.account.fold import FoldRequest, NodeFold
@@ -201,11 +199,6 @@ def slurm_energies() -> SlurmEnergies:
     return SlurmEnergies(SlurmCli(command_runner(), clock()), cluster_probe())
 
 
-def whole_file(path: Path) -> AbstractContextManager[IO[bytes]]:
-    """A file that appears under its name when all of it is written."""
-    return opened(path)
-
-
 def job_logs() -> FileJobLogs:
     """The logs in job folders."""
     from hpckit.jobs.logs import FileJobLogs
@@ -365,11 +358,6 @@ def node_probe(shared: Path) -> SrunProbe:
     return SrunProbe(
         slurm, _runner(), shared, python, lambda archive: pack_injob(archive, _caches())
     )
-
-
-def surrounding_job() -> str | None:
-    """The job that this process is a part of, None outside of one."""
-    return os.environ.get("SLURM_JOB_ID") or None
 
 
 def become_sampler(folder: str, words: Sequence[str]) -> NoReturn:

@@ -59,7 +59,6 @@ def table_of(annotation: Any) -> type | None:
 
 @functools.cache
 def _maybe(annotation: Any) -> type | None:
-    """The dataclass of a field that may be None, None for any other field."""
     found = [dataclass_of(one) for one in typing.get_args(annotation)]
     return found[0] if isinstance(annotation, types.UnionType) else None
 

@@ -186,7 +186,6 @@ def places_of(stages: Sequence[PreparedStage], caller: Caller) -> Sequence[Stage
 
 
 def _interrupt(message: str, done: Sequence[Submission], tools: SubmitTools) -> KeyboardInterrupt:
-    """The end of an interrupted submission, once the stages before are taken back."""
     error = HpckitError(message)
     _give_up(done, error, tools)
     return interrupt_of(error)

@@ -342,7 +342,6 @@ def _names(job_root: str) -> Sequence[str]:
 
 
 def _is_path(text: str) -> bool:
-    """Whether a text is a path that a script, a document and a person can hold."""
     return bool(text) and text.isprintable()
 
 

@@ -103,7 +103,6 @@ def _is_bound(spec: JobSpec) -> bool:
 
 
 def _is_ordered(spec: JobSpec) -> bool:
-    """Whether the order of nodes is hpckit's to choose."""
     first = spec.launch.distribution.partition(":")[0].partition(",")[0]
     chosen = _OWN_NODES & set(spec.slurm.srun_extra)
     wanted = spec.place.order and spec.resources.nodes > 1

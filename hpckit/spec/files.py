@@ -182,7 +182,8 @@ def _convert_blaming(
 ) -> JobSpec:
     try:
         spec = convert(merged, JobSpec, layers[0].source if layers else "job")
-        (refuse or _accept)(spec)
+        if refuse is not None:
+            refuse(spec)
     except ConfigError as error:
         layer = owner.get((error.key or "").split("[")[0])
         if layer is None:
@@ -193,10 +194,6 @@ def _convert_blaming(
         key = error.key and f"{layer.prefix}{error.key}"
         raise _blaming(error, source, key) from error.__cause__
     return spec
-
-
-def _accept(_spec: JobSpec) -> None:
-    """Refuse nothing."""
 
 
 def _blaming(error: ConfigError, source: str, key: str | None) -> ConfigError:
