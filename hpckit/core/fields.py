@@ -39,7 +39,7 @@ class _InvalidItem(InvalidValue):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class KeyRule:
     """Documentation and limits of one key."""
 
     doc: str
@@ -61,7 +61,7 @@ def key(
     """
     if isinstance(check, between):
         schema = {"minimum": check.lowest, **schema}
-    metadata = {RULE: Rule(doc=doc, check=check, schema=schema)}
+    metadata = {RULE: KeyRule(doc=doc, check=check, schema=schema)}
     if factory is not dataclasses.MISSING:
         return dataclasses.field(default_factory=factory, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)

@@ -23,6 +23,7 @@ from hpckit.core.document import Tree, dataclass_of, field_types
 from hpckit.core.errors import ConfigError, PlanError, RenderError
 from hpckit.core.fields import file_key, to_tree
 from hpckit.script.launch import plan_launch
+from hpckit.script.launchers.registry import refuse_launch
 from hpckit.script.plan import LaunchPlan
 from hpckit.script.quoting import sh_path
 from hpckit.script.releases import Dialect
@@ -129,7 +130,7 @@ def _texts(value: Any) -> Iterator[str]:
 def accepted(tree: Tree) -> bool:
     """Whether the model takes the job; anything but a refusal is an error of the test."""
     try:
-        effective_job(layers_of(tree))
+        effective_job(layers_of(tree), refuse_launch)
     except REFUSALS:
         return False
     return True
