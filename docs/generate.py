@@ -36,8 +36,7 @@ from hpckit.comm.explain import when_words
 from hpckit.comm.lint import FAMILIES, lint_faults
 from hpckit.comm.run import rules as nccl_rules
 from hpckit.core.document import dataclass_of, field_types, rows_of, table_of
-from hpckit.core.fields import RULE, file_key
-from hpckit.core.fields import Rule as FieldRule
+from hpckit.core.fields import RULE, KeyRule, file_key
 from hpckit.core.findings import Finding, Rule
 from hpckit.fabric.file import read_fabric
 from hpckit.fabric.rules import FABRIC_RULES
@@ -326,16 +325,16 @@ def _key_table(cls: type) -> str:
     return _table(("key", "type", "default", "meaning"), rows)
 
 
-def _rule(field: dataclasses.Field[Any]) -> FieldRule | None:
+def _rule(field: dataclasses.Field[Any]) -> KeyRule | None:
     """The rule of a key; what `launch.kind` may be is for the launchers to say."""
-    rule: FieldRule | None = field.metadata.get(RULE)
+    rule: KeyRule | None = field.metadata.get(RULE)
     if field not in dataclasses.fields(LaunchRequest) or field.name != "kind":
         return rule
     kinds = "; ".join(f"`{kind}`: {launcher.summary}" for kind, launcher in LAUNCHERS.items())
-    return FieldRule(doc=f"{kinds}.", schema={"enum": list(LAUNCHERS)})
+    return KeyRule(doc=f"{kinds}.", schema={"enum": list(LAUNCHERS)})
 
 
-def _type_of(rule: FieldRule, hint: Any) -> str:
+def _type_of(rule: KeyRule, hint: Any) -> str:
     words = rule.schema.get("enum")
     return _type_words(hint) if words is None else ", ".join(f"`{word}`" for word in words)
 

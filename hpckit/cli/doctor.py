@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 import hpckit
-from hpckit.cli import output
+from hpckit.cli import output, wiring
 from hpckit.core.errors import (
     AdapterError,
     ConfigError,
@@ -20,8 +20,11 @@ from hpckit.core.errors import (
     SchedulerUnreachable,
     ToolMissing,
 )
+from hpckit.core.fields import to_tree
 from hpckit.core.findings import Level, Notice
 from hpckit.fabric.ask import ClusterProbe
+from hpckit.jobs.prepare import load_site
+from hpckit.jobs.submit import expand_job_root
 from hpckit.jobs.track import JobIndex
 from hpckit.node.inspect import GpuDriver
 from hpckit.script.launchers.registry import LAUNCHERS
@@ -159,7 +162,6 @@ def _cluster(probe: ClusterProbe, site: SiteSpec | None) -> Iterator[Notice]:
 
 
 def _words(view: ClusterView) -> str:
-    """A cluster in the words of a site file."""
     config = view.config
     said = (
         ("", config.cluster_name),
@@ -219,9 +221,6 @@ def _index(index: JobIndex) -> Notice:
     return Notice(level=Level.OK, subject=subject, text="readable")
 
 
-# --- `hpckit doctor`: what this machine has and lacks.
-
-
 _COLOURS = {"ok": "green", "note": "yellow", "error": "red"}
 
 
@@ -232,9 +231,6 @@ _COLOURS = {"ok": "green", "note": "yellow", "error": "red"}
 @click.pass_context
 def doctor_command(ctx: click.Context, site: str, *, as_json: bool) -> None:
     """Say what this machine has and lacks; exit 1 if something needed is missing."""
-    from hpckit.cli import wiring
-    from hpckit.jobs.prepare import load_site
-
     caller = wiring.caller()
     spec = load_site(wiring.resources(), site)
     looked_at = examine(
@@ -257,8 +253,6 @@ def doctor_command(ctx: click.Context, site: str, *, as_json: bool) -> None:
 
 
 def _root_row(job_root: str, caller: Caller) -> Path | ConfigError:
-    from hpckit.jobs.submit import expand_job_root
-
     try:
         return expand_job_root(job_root, caller)
     except ConfigError as error:
@@ -266,8 +260,6 @@ def _root_row(job_root: str, caller: Caller) -> Path | ConfigError:
 
 
 def _document(findings: Sequence[Notice]) -> dict[str, object]:
-    from hpckit.core.fields import to_tree
-
     return {
         "schema": "hpckit.doctor/1",
         "hpckit": hpckit.__version__,

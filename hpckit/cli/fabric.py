@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpckit.cli import output
-from hpckit.core.findings import Severity
+import hpckit
+from hpckit.cli import output, wiring
+from hpckit.core.errors import ConfigError
+from hpckit.core.fields import to_tree
+from hpckit.core.findings import finding_trees
+from hpckit.slurm.values import SlurmVersion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hpckit.core.findings import Finding
     from hpckit.fabric.topology import ClusterTopology
-    from hpckit.slurm.values import SlurmVersion
-
-
-# --- Where a command finds the cluster's network: a file, or Slurm itself.
 
 
 class BoundedFloat(click.FloatRange):
@@ -71,7 +73,6 @@ def fabric_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def topologies_of(file: str | None) -> tuple[ClusterTopology, ...]:
     """Return all topologies of a file, of Slurm without one. Raises HpckitError."""
-    from hpckit.cli import wiring
     from hpckit.fabric.file import fabric_of_slurm, read_fabric
 
     if file is not None:
@@ -89,10 +90,6 @@ def fabric_of(file: str | None, name: str | None) -> ClusterTopology:
 
 def slurm_version(text: str | None, fabric: str | None) -> SlurmVersion | None:
     """Return the release whose own order is meant; None where nobody says. Raises ConfigError."""
-    from hpckit.cli import wiring
-    from hpckit.core.errors import ConfigError
-    from hpckit.slurm.values import SlurmVersion
-
     if text is None:
         if fabric is not None:
             return None
@@ -108,9 +105,6 @@ def nodes_of(nodelist: str | None, option: str = "--nodelist") -> tuple[str, ...
 
     Raises ConfigError, click.UsageError.
     """
-    import os
-
-    from hpckit.core.errors import ConfigError
     from hpckit.slurm.text import Place
 
     if nodelist is None:
@@ -161,14 +155,16 @@ def show(file: str | None, topology: str | None, format_: str | None, *, as_json
 
         click.echo(fabric_svg(locality_of(fabric), title=str(fabric.source)), nl=False)
     else:
-        from hpckit.cli.inspect import say, screen_width
         from hpckit.fabric.domains import locality_of
         from hpckit.fabric.show import fabric_lines
 
         lines = fabric_lines(
-            fabric, locality_of(fabric), width=screen_width(), file=None if file == "-" else file
+            fabric,
+            locality_of(fabric),
+            width=output.screen_width(),
+            file=None if file == "-" else file,
         )
-        say(lines)
+        output.say(lines)
 
 
 @fabric_command.command("export")
@@ -211,11 +207,7 @@ def export(file: str | None, topology: str | None, format_: str) -> None:
     help="The nodes that Slurm knows, such as 'n[001-064]'; with --ask-slurm it is asked.",
 )
 @click.option("--ask-slurm", is_flag=True, help="Compare with the nodes that Slurm knows.")
-@click.option(
-    "--fail-on",
-    type=click.Choice([str(severity.value) for severity in Severity]),
-    help="Exit 1 for a finding of this severity or above it.",
-)
+@output.fail_on_option("Exit 1 for a finding of this severity or above it.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.pass_context  # fmt: skip
 def check(
@@ -229,9 +221,6 @@ def check(
     as_json: bool,
 ) -> None:
     """Look for missing cables, uneven uplinks, slow links, swapped rails, nodes nobody knows."""
-    import shlex
-
-    from hpckit.cli.inspect import fail_code, say, screen_width
     from hpckit.fabric.rules import fabric_findings
 
     if ask_slurm and nodelist is not None:
@@ -244,8 +233,10 @@ def check(
         from hpckit.fabric.show import fabric_check_lines
 
         command_words = "hpckit fabric check" + (f" {shlex.quote(file)}" if file else "")
-        say(fabric_check_lines(fabric, findings, width=screen_width(), command=command_words))
-    ctx.exit(fail_code(findings, fail_on))
+        output.say(
+            fabric_check_lines(fabric, findings, width=output.screen_width(), command=command_words)
+        )
+    ctx.exit(output.fail_code(findings, fail_on))
 
 
 def _slurm_nodes(nodelist: str | None, *, ask_slurm: bool) -> tuple[str, ...] | None:
@@ -253,15 +244,11 @@ def _slurm_nodes(nodelist: str | None, *, ask_slurm: bool) -> tuple[str, ...] | 
         return nodes_of(nodelist, "--nodes")
     if not ask_slurm:
         return None
-    from hpckit.cli import wiring
-
     return wiring.node_names()
 
 
 def document(topology: ClusterTopology) -> dict[str, object]:
     """The document of a fabric, as docs/reference/json.md describes it."""
-    import hpckit
-    from hpckit.core.fields import to_tree
     from hpckit.fabric.topology import FABRIC_SCHEMA
 
     return {"schema": FABRIC_SCHEMA, "hpckit": hpckit.__version__, **to_tree(topology)}
@@ -269,8 +256,6 @@ def document(topology: ClusterTopology) -> dict[str, object]:
 
 def check_document(topology: ClusterTopology, findings: Sequence[Finding]) -> dict[str, object]:
     """The document of an audit, as docs/reference/json.md describes it."""
-    import hpckit
-    from hpckit.core.findings import finding_trees
     from hpckit.fabric.topology import not_checked
 
     return {

@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterable, Sequence
+import os
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import hpckit
-from hpckit.cli import output
+from hpckit.cli import output, wiring
 from hpckit.cli.job_argument import complete_site
 from hpckit.core.errors import HpckitError
-from hpckit.core.findings import Severity
-from hpckit.core.text import Line, Style
+from hpckit.core.fields import to_tree
+from hpckit.core.findings import finding_trees
+from hpckit.core.hostlist import fold_hosts
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from hpckit.core.findings import Finding
     from hpckit.node.answers import NodeQuestion
     from hpckit.node.inspect_nodes import NodesSeen
     from hpckit.node.topology import NodeTopology
-
-
-# --- What `hpckit inspect` shows a person, of one node or of many.
-
-
-_STYLES: Final[dict[Style, dict[str, Any]]] = {
-    Style.TITLE: {"bold": True},
-    Style.FAINT: {"dim": True},
-    Style.WARNING: {"fg": "yellow"},
-    Style.ERROR: {"fg": "red"},
-}
-_WIDEST: Final = 120
 
 
 def say_node(
@@ -44,42 +33,20 @@ def say_node(
     machine: int | None = None,
 ) -> None:
     """Print one node, this one or that of a file; standard input cannot be asked once more."""
-    import shlex
-
     from hpckit.node.show import COMMAND, node_lines
 
     words = [COMMAND]
     words += [] if file is None else [shlex.quote(file)]
     words += [] if machine is None else [f"--machine {machine}"]
     command = None if file == "-" else " ".join(words)
-    say(node_lines(topology, findings, width=screen_width(), command=command))
+    output.say(node_lines(topology, findings, width=output.screen_width(), command=command))
 
 
 def say_nodes(seen: NodesSeen) -> None:
     """Print the groups of nodes that are alike, what is odd, and who did not answer."""
     from hpckit.node.show import group_lines
 
-    say(group_lines(seen.groups, seen.silent, width=screen_width()))
-
-
-def fail_code(findings: Sequence[Finding], fail_on: str | None) -> int:
-    """1 for a finding that is at least as severe as `fail_on`, else 0."""
-    if fail_on is None:
-        return 0
-    least = Severity(fail_on).rank
-    return int(any(one.severity.rank >= least for one in findings))
-
-
-def screen_width() -> int:
-    """How wide what is printed may be."""
-    return min(shutil.get_terminal_size((80, 24)).columns, _WIDEST)
-
-
-def say(lines: Iterable[Line]) -> None:
-    """Print lines, each in its style."""
-    for line in lines:
-        style = _STYLES.get(line.style)
-        output.result(click.style(line.text, **style) if style and line.text else line.text)
+    output.say(group_lines(seen.groups, seen.silent, width=output.screen_width()))
 
 
 FORMATS = ("tree", "matrix", "json", "svg")
@@ -149,11 +116,7 @@ class InspectOptions:
     metavar="N",
     help="How many GPUs there should be, as Slurm's gres says; fewer is a finding.",
 )
-@click.option(
-    "--fail-on",
-    type=click.Choice([str(severity.value) for severity in Severity]),
-    help="Exit 1 for a finding of this severity or above it.",
-)
+@output.fail_on_option("Exit 1 for a finding of this severity or above it.")
 @click.option(
     "--nodes",
     "nodelist",
@@ -230,8 +193,6 @@ def _check_together(options: InspectOptions) -> None:
 
 
 def _check_node(options: InspectOptions) -> None:
-    from pathlib import Path
-
     sysroot = options.sysroot
     if sysroot is not None and options.file:
         raise click.UsageError("--sysroot is for this node, not for a FILE")
@@ -247,11 +208,10 @@ def _inspect_node(options: InspectOptions) -> int:
     topology = _topology(options)
     findings = node_findings(topology, expected_gpus=options.expected_gpus)
     _print(topology, findings, options)
-    return fail_code(findings, options.fail_on)
+    return output.fail_code(findings, options.fail_on)
 
 
 def _topology(options: InspectOptions) -> NodeTopology:
-    from hpckit.cli import wiring
     from hpckit.node.capture.snapshot import inspect_capture
     from hpckit.node.inspect import inspect_here
 
@@ -288,9 +248,6 @@ def _print(topology: NodeTopology, findings: Sequence[Finding], options: Inspect
 
 def document(topology: NodeTopology, findings: Sequence[Finding]) -> dict[str, object]:
     """Return the document of one node, as docs/reference/topology.md describes it."""
-    import hpckit
-    from hpckit.core.fields import to_tree
-    from hpckit.core.findings import finding_trees
     from hpckit.node.topology import TOPOLOGY_SCHEMA
 
     return {
@@ -301,16 +258,12 @@ def document(topology: NodeTopology, findings: Sequence[Finding]) -> dict[str, o
     }
 
 
-# --- `hpckit inspect --nodes` and `--job`: many nodes at once, the odd ones named.
-
-
 NODES_SCHEMA = "hpckit.nodes/1"
 _TIMEOUT_S = 60.0
 
 
 def inspect_many(options: InspectOptions) -> int:
     """Ask the nodes, print what they are, and give the exit code."""
-    from hpckit.cli import wiring
     from hpckit.cli.submit import interrupt_on_signals
     from hpckit.node.inspect_nodes import inspect_nodes
 
@@ -333,7 +286,7 @@ def inspect_many(options: InspectOptions) -> int:
     if not seen.groups:
         return _nobody(is_json=options.format_ == "json")
     findings = [finding for group in seen.groups for finding in group.findings]
-    return fail_code([*findings, *seen.silent], options.fail_on)
+    return output.fail_code([*findings, *seen.silent], options.fail_on)
 
 
 def _nobody(*, is_json: bool) -> int:
@@ -351,13 +304,12 @@ def _bar(done: int, total: int, width: int = 20) -> str:
 
 
 def _question(options: InspectOptions) -> NodeQuestion:
-    from hpckit.cli import wiring
     from hpckit.node.answers import NodeQuestion
 
     return NodeQuestion(
         nodes=(),
         timeout_s=options.timeout_s or _TIMEOUT_S,
-        job_id=options.job_id or (options.nodelist and wiring.surrounding_job()),
+        job_id=options.job_id or (options.nodelist and os.environ.get("SLURM_JOB_ID")),
         expected_gpus=options.expected_gpus,
         partition=options.partition,
         account=options.account,
@@ -368,9 +320,6 @@ def _question(options: InspectOptions) -> NodeQuestion:
 
 
 def _shared_dir(options: InspectOptions) -> Path:
-    from pathlib import Path
-
-    from hpckit.cli import wiring
     from hpckit.jobs.prepare import load_site
     from hpckit.jobs.submit import expand_job_root
 
@@ -381,10 +330,6 @@ def _shared_dir(options: InspectOptions) -> Path:
 
 
 def _document(seen: NodesSeen) -> dict[str, object]:
-    from hpckit.core.fields import to_tree
-    from hpckit.core.findings import finding_trees
-    from hpckit.core.hostlist import fold_hosts
-
     return {
         "schema": NODES_SCHEMA,
         "hpckit": hpckit.__version__,

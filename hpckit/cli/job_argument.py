@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpckit.cli import output
+from hpckit.cli import output, wiring
 from hpckit.core.errors import HpckitError, SchedulerUnreachable
-from hpckit.core.units import format_duration
+from hpckit.core.units import format_duration, format_indices
+from hpckit.slurm.values import JobState
 from hpckit.spec.site import SubmitterKind
 
 if TYPE_CHECKING:
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from hpckit.spec.site import SiteSpec
 
 
-# --- One task of a job array, as the commands about jobs take it: 4242_7.
-
-
 def id_of(job_id: str, task: int | None) -> str:
     """A job, or a task of it, as one types it."""
     return job_id if task is None else f"{job_id}_{task}"
@@ -39,8 +37,6 @@ def log_task(status: JobStatus) -> int | None:
 
     None where there are no tasks: then the job has a log of its own.
     """
-    from hpckit.slurm.values import JobState
-
     tasks = [task for task in status.tasks if task.task_index is not None]
     if status.state.is_final:
         first = [
@@ -58,9 +54,7 @@ def status_of_task(entry: JobEntry, status: JobStatus, task: int) -> JobStatus:
 
     What is not known of the job is not known of its tasks either.
     """
-    from hpckit.core.units import format_indices
     from hpckit.jobs.status import status_of_records
-    from hpckit.slurm.values import JobState
 
     found = next((record for record in status.tasks if record.task_index == task), None)
     if found is not None:
@@ -113,9 +107,7 @@ def _complete(
 ) -> list[CompletionItem]:
     from click.shell_completion import CompletionItem
 
-    from hpckit.cli import wiring
     from hpckit.cli.output import one_line
-    from hpckit.core.errors import HpckitError
 
     try:
         entries = wiring.job_index().find(incomplete)
@@ -133,7 +125,6 @@ def many_jobs_argument(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def site_of(entry: JobEntry) -> SiteSpec:
     """The site that the job was submitted to, as its folder remembers it."""
-    from hpckit.cli import wiring
     from hpckit.jobs.prepare import recorded_site
 
     return recorded_site(entry, wiring.job_folders())
@@ -216,22 +207,14 @@ def _detail_document(detail: JobDetail) -> dict[str, object]:
     }
 
 
-# --- The options that say a job: shared by `render` and `submit`, each standing over a file's key.
-
-
 def complete_site(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Return the sites whose name begins so."""
     from click.shell_completion import CompletionItem
 
-    from hpckit.cli import wiring
-
     names = sorted(wiring.resources().site_files())
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
-
-
-# --- Waiting for jobs at a terminal: a progress line, and an interrupt that loses nothing.
 
 
 ASKING = "asking Slurm …"

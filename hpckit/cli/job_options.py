@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
@@ -11,13 +12,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import click
 
+from hpckit.cli import wiring
 from hpckit.cli.job_argument import complete_site
+from hpckit.core.errors import ConfigError
+from hpckit.jobs.prepare import JobSource
+from hpckit.slurm.values import SlurmVersion
+from hpckit.spec.files import is_text_key
 
 if TYPE_CHECKING:
     from hpckit.account.advice.outcome import AdvisedJob
-    from hpckit.jobs.prepare import JobSource
     from hpckit.node.topology import NodeTopology
-    from hpckit.slurm.values import SlurmVersion
 
 
 _COMMAND = "hpckit.command"
@@ -126,8 +130,6 @@ class JobOptions:
 def _slurm_version(
     _ctx: click.Context, _param: click.Parameter, text: str | None
 ) -> SlurmVersion | None:
-    from hpckit.slurm.values import SlurmVersion
-
     try:
         return None if text is None else SlurmVersion.of(text)
     except ValueError as error:
@@ -190,9 +192,6 @@ def job_source(ctx: click.Context, options: JobOptions) -> JobSource:
 
 def given_source(options: JobOptions) -> JobSource:
     """Return the job that is asked for, where there need not be one. Raises as `job_source`."""
-    from hpckit.cli import wiring
-    from hpckit.jobs.prepare import JobSource
-
     job = options.job
     text = None if job is None else read_job(job)
     advice = None
@@ -235,7 +234,6 @@ def _topology(file: str | None, job: str | None) -> NodeTopology | None:
         return None
     if file == job == "-":
         raise click.UsageError("only one of JOB and --topology can be standard input")
-    from hpckit.cli import wiring
     from hpckit.node.capture.snapshot import inspect_capture
 
     return inspect_capture(*wiring.read_capture(file))[0]
@@ -247,8 +245,6 @@ def _parameter(item: _Override) -> str:
 
 def read_job(job: str) -> str:
     """Return the text of a job file; `-` is standard input. Raises ConfigError."""
-    from hpckit.core.errors import ConfigError
-
     if Path(job).suffix in _PROGRAMS:
         raise ConfigError(
             "is a program, not a job file",
@@ -317,8 +313,6 @@ def _settings(
 
 def _is_bare_text(key: str, value: str) -> bool:
     """Whether a value needs no quotes, as its key holds text: `slurm.switches=1`, a variable."""
-    from hpckit.spec.files import is_text_key
-
     is_variable = key.rpartition(".")[0] in _OF_VARIABLES
     return not value.startswith(('"', "'")) and (is_variable or is_text_key(key))
 
@@ -335,17 +329,12 @@ def _toml_value(text: str) -> object:
 
     A job file holds no dates: what TOML would read as one (00:30:00) is text here.
     """
-    import tomllib
-
     try:
         read = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):
         return text
     value = read["value"] if len(read) == 1 else None
     return value if isinstance(value, str | int | float | list | dict) else text
-
-
-# --- `--from-report`: the advice of a measured job for the one that is asked for.
 
 
 def advised(wanted: str) -> AdvisedJob:
@@ -355,7 +344,6 @@ def advised(wanted: str) -> AdvisedJob:
     is no advice.
     """
     from hpckit.account.advice.advice import advised_job
-    from hpckit.cli import wiring
     from hpckit.cli.report import ReportOptions, made_report
 
     if wanted.endswith(".json"):
@@ -366,7 +354,6 @@ def advised(wanted: str) -> AdvisedJob:
 
 def _read(wanted: str) -> AdvisedJob:
     from hpckit.account.advice.advice import read_advice
-    from hpckit.core.errors import ConfigError
 
     try:
         with Path(wanted).open("rb") as file:

@@ -12,28 +12,37 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpckit.cli import output
+from hpckit.cli import output, wiring
 from hpckit.cli.job_argument import (
+    asking,
     help_for,
     id_of,
     job_argument,
     log_task,
     many_jobs_argument,
     required_job_argument,
+    say_open,
     site_of,
     status_document,
     status_of_task,
+    wait_at_terminal,
 )
 from hpckit.core.errors import HpckitError
 from hpckit.core.units import format_duration, format_indices
+from hpckit.jobs.track import (
+    after_status,
+    find_job,
+    find_task,
+    job_detail,
+    job_status,
+    list_jobs,
+    rebuild,
+)
 
 if TYPE_CHECKING:
     from hpckit.injob.run import RunOptions
     from hpckit.jobs.track import JobIndex, TrackTools
     from hpckit.slurm.values import JobDetail, JobEntry, JobState, JobStatus, StepRecord
-
-
-# --- `hpckit cancel`: end a job, or send it a signal.
 
 
 _SIGNALS = ("TERM", "INT", "HUP", "USR1", "USR2", "KILL")
@@ -53,10 +62,6 @@ def cancel_command(
 
     TERM comes first, and KILL for what is left after the site's or Slurm's KillWait.
     """
-    from hpckit.cli import wiring
-    from hpckit.cli.job_argument import asking, wait_at_terminal
-    from hpckit.jobs.track import after_status, find_task, job_status
-
     tools = wiring.track_tools()
     entry, task = find_task(tools.index, job_id)
     site = site_of(entry)
@@ -78,9 +83,6 @@ def cancel_command(
         ctx.exit(1)
 
 
-# --- `hpckit jobs`: the newest jobs.
-
-
 @click.command("jobs")
 @click.option("-n", "limit", type=click.IntRange(1, 1_000_000), default=20, show_default=True,
               help="How many at most.")  # fmt: skip
@@ -89,10 +91,6 @@ def cancel_command(
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def jobs_command(*, limit: int, everything: bool, rebuild: bool, as_json: bool) -> None:
     """List jobs, newest first."""
-    from hpckit.cli import wiring
-    from hpckit.cli.job_argument import asking
-    from hpckit.jobs.track import list_jobs
-
     if rebuild:
         _rebuild()
     with asking(wiring.track_tools()) as tools:
@@ -148,9 +146,6 @@ def _row(entry: JobEntry, status: JobStatus) -> dict[str, object]:
 
 
 def _rebuild() -> None:
-    from hpckit.cli import wiring
-    from hpckit.jobs.track import rebuild
-
     tools = wiring.track_tools()
     roots, left_out, damage = _roots(tools)
     count, wrong = rebuild(tools, roots)
@@ -166,8 +161,6 @@ def _roots(tools: TrackTools) -> tuple[list[Path], list[str], str | None]:
 
     Then what could not be told, and what is wrong with the index.
     """
-    from hpckit.cli import wiring
-    from hpckit.core.errors import HpckitError
     from hpckit.jobs.prepare import list_sites
     from hpckit.jobs.submit import expand_job_root
 
@@ -200,9 +193,6 @@ _AGENT = '"${agent[@]}"'
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def show_command(job_id: str | None, *, script: bool, runner: bool, as_json: bool) -> None:
     """Show the job JOB_ID (the newest job without one)."""
-    from hpckit.cli import wiring
-    from hpckit.jobs.track import find_job
-
     entry = find_job(wiring.job_index(), job_id)
     folder = Path(entry.folder)
     folders = wiring.job_folders()
@@ -333,9 +323,6 @@ def _background(words: Sequence[str]) -> Iterator[str]:
     yield f'{" ".join(words)} </dev/null >>"$HPCKIT_JOB_FOLDER/logs/sampler.log" 2>&1 &'
 
 
-# --- `hpckit status`: how a job is, and why it waits.
-
-
 _STEPS_SHOWN = 6
 
 
@@ -347,11 +334,8 @@ def status_command(job_id: str | None, *, as_json: bool) -> None:
 
     ID_TASK is one task of a job array, as Slurm writes it: 4242_7.
     """
-    from hpckit.cli import wiring
-    from hpckit.cli.job_argument import asking
     from hpckit.cli.submit import chain_document, chain_row
     from hpckit.jobs.chain import chain_status
-    from hpckit.jobs.track import after_status, find_task, job_detail
 
     tools = wiring.track_tools()
     entry, task = find_task(tools.index, job_id)
@@ -448,9 +432,6 @@ def _where(entry: JobEntry, status: JobStatus, shown: str) -> Iterator[tuple[str
         yield "next", f"hpckit logs {'' if over else '-f '}{id_of(shown, log_task(status))}"
 
 
-# --- `hpckit wait`: until jobs have ended.
-
-
 @click.command("wait")
 @many_jobs_argument
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), help="Seconds at most.")
@@ -465,10 +446,7 @@ def wait_command(
     """
     if timeout_s is not None and isnan(timeout_s):
         raise click.UsageError("--timeout is a number of seconds", ctx)
-    from hpckit.cli import wiring
-    from hpckit.cli.job_argument import say_open, wait_at_terminal
     from hpckit.jobs.chain import with_reasons
-    from hpckit.jobs.track import after_status
 
     tools = wiring.track_tools()
     jobs = [_whole_job(tools.index, job_id) for job_id in job_ids or (None,)]
@@ -493,8 +471,6 @@ def wait_command(
 
 
 def _whole_job(index: JobIndex, wanted: str | None) -> JobEntry:
-    from hpckit.jobs.track import find_task
-
     entry, task = find_task(index, wanted)
     if task is not None:
         raise HpckitError(

@@ -9,16 +9,25 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hpckit.cli import output
-from hpckit.cli.job_argument import id_of, job_argument, no_array, site_of, task_has_ended
+from hpckit.cli import output, wiring
+from hpckit.cli.job_argument import (
+    id_of,
+    job_argument,
+    no_array,
+    not_known,
+    site_of,
+    task_has_ended,
+)
 from hpckit.core.errors import HpckitError, StorageFailed
+from hpckit.jobs.logs import follow_log, read_log
+from hpckit.jobs.track import find_task, job_status
+from hpckit.spec.job_folder import LogName, log_file
 from hpckit.spec.site import SubmitterKind
 
 if TYPE_CHECKING:
     from hpckit.jobs.logs import FileJobLogs
     from hpckit.jobs.track import TrackTools
     from hpckit.slurm.values import JobEntry, JobStatus
-    from hpckit.spec.job_folder import LogName
 
 
 @click.command("logs")
@@ -31,11 +40,6 @@ def logs_command(job_id: str | None, *, follow: bool, rank: int | None, as_json:
 
     ID_TASK is one task of a job array, as Slurm writes it: 4242_7.
     """
-    from hpckit.cli import wiring
-    from hpckit.jobs.logs import read_log
-    from hpckit.jobs.track import find_task
-    from hpckit.spec.job_folder import LogName
-
     tools = wiring.track_tools()
     entry, task = find_task(tools.index, job_id)
     logs = wiring.job_logs()
@@ -51,8 +55,6 @@ def logs_command(job_id: str | None, *, follow: bool, rank: int | None, as_json:
 
 def _refuse_what_cannot_be(entry: JobEntry, logs: FileJobLogs, task: int | None) -> None:
     """Raise HpckitError for a job without a folder, and for the task of one that has no tasks."""
-    from hpckit.cli import wiring
-
     folder = Path(entry.folder)
     if not wiring.job_folders().is_folder(folder):
         raise StorageFailed(
@@ -65,8 +67,6 @@ def _refuse_what_cannot_be(entry: JobEntry, logs: FileJobLogs, task: int | None)
 
 
 def _document(entry: JobEntry, logs: FileJobLogs, task: int | None) -> dict[str, object]:
-    from hpckit.spec.job_folder import LogName, log_file
-
     folder = Path(entry.folder)
     has_log = task is not None or not _is_array(folder)
     return {
@@ -86,8 +86,6 @@ def _document(entry: JobEntry, logs: FileJobLogs, task: int | None) -> dict[str,
 
 def _is_array(folder: Path) -> bool | None:
     """Whether each of the job's tasks has a merged log, and the job has none; None if not known."""
-    from hpckit.cli import wiring
-
     try:
         effective = wiring.job_folders().read_json(folder, "effective.json")
         return effective["job"]["slurm"].get("array") is not None
@@ -96,10 +94,6 @@ def _is_array(folder: Path) -> bool | None:
 
 
 def _follow(entry: JobEntry, logs: FileJobLogs, log: LogName, tools: TrackTools) -> None:
-    from hpckit.cli.job_argument import not_known
-    from hpckit.jobs.logs import follow_log
-    from hpckit.jobs.track import job_status
-
     site = site_of(entry)
     lost: list[JobStatus] = []
 

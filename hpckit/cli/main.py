@@ -183,9 +183,6 @@ def _color() -> bool | None:
     return False if os.environ.get("NO_COLOR") else None
 
 
-# --- `hpckit completion`: the completion script of a shell.
-
-
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion_command(shell: str) -> None:

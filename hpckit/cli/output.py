@@ -7,15 +7,17 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from hpckit.core.findings import Severity
 from hpckit.core.units import format_duration
 
 if TYPE_CHECKING:
-    from hpckit.core.findings import Notice
+    from hpckit.core.findings import Finding, Notice
+    from hpckit.core.text import Line
     from hpckit.slurm.values import JobState, JobStatus
 
 
@@ -29,6 +31,12 @@ _TOO_LONG = re.compile(r"(?<!\w)'[^'\n]{300,}'(?!\w)|\S{301,}")
 _END = 60
 _STEERING = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
 _COLOURS = {"COMPLETED": "green", "RUNNING": "cyan", "PENDING": "yellow", "UNKNOWN": "yellow"}
+_STYLES: dict[str, dict[str, Any]] = {
+    "title": {"bold": True},
+    "faint": {"dim": True},
+    "warning": {"fg": "yellow"},
+    "error": {"fg": "red"},
+}
 
 
 def result(text: str) -> None:
@@ -207,6 +215,31 @@ def _duration(status: JobStatus, now_s: float | None) -> str:
     if now_s is None or status.state.is_final or status.state.is_waiting:
         return ""
     return f" for {format_duration(now_s - status.started_s)}"
+
+
+def fail_on_option(help_: str) -> Callable[..., Any]:
+    """Add --fail-on, for `fail_code`."""
+    return click.option("--fail-on", type=click.Choice([*map(str, Severity)]), help=help_)
+
+
+def fail_code(findings: Sequence[Finding], fail_on: str | None) -> int:
+    """Return 1 for a finding that is at least as severe as `fail_on`, else 0."""
+    if fail_on is None:
+        return 0
+    least = Severity(fail_on).rank
+    return int(any(one.severity.rank >= least for one in findings))
+
+
+def screen_width(widest: int = 120) -> int:
+    """Return how wide what is printed may be."""
+    return min(shutil.get_terminal_size((80, 24)).columns, widest)
+
+
+def say(lines: Iterable[Line]) -> None:
+    """Print lines, each in its style."""
+    for line in lines:
+        style = _STYLES.get(line.style)
+        result(click.style(line.text, **style) if style and line.text else line.text)
 
 
 class Progress:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from hpckit.cli import output
+import hpckit
+from hpckit.cli import output, wiring
 from hpckit.cli.fabric import BoundedFloat, fabric_of, fabric_options, nodes_of, slurm_version
 from hpckit.cli.job_argument import complete_site
-from hpckit.spec.job import LEAST_NODE_GBITS, MOST_NODE_GBITS, MOST_OVERSUBSCRIPTION
+from hpckit.core.fields import to_tree
+from hpckit.core.units import counted
+from hpckit.spec.job import LEAST_NODE_GBITS, MOST_NODE_GBITS, MOST_OVERSUBSCRIPTION, MeshAxis
+from hpckit.spec.options import parse_mesh, parse_volumes
 
 if TYPE_CHECKING:
     from hpckit.binding.bind import NodeBinding
@@ -139,7 +143,6 @@ def place_command(
 
 
 def _is_node_alone(options: PlaceOptions) -> bool:
-    """Return whether the binding of `--node` is all that is asked for."""
     if options.job is not None or options.mesh is not None:
         return False
     if options.format_ == "cpu-bind":
@@ -151,7 +154,6 @@ def _is_node_alone(options: PlaceOptions) -> bool:
 
 
 def _check_together(options: PlaceOptions) -> None:
-    """Refuse options that exclude each other."""
     if [options.job, options.fabric, options.node].count("-") > 1:
         raise click.UsageError("only one of JOB, --fabric and --node can be standard input")
     if options.format_ == "cpu-bind" and options.node is None:
@@ -162,7 +164,6 @@ def _check_together(options: PlaceOptions) -> None:
 
 def _question(options: PlaceOptions) -> PlaceQuestion:
     from hpckit.placement.place import PlaceQuestion, even_ranks
-    from hpckit.spec.options import parse_mesh, parse_volumes
 
     if options.job is not None:
         return question_of_job(options.job, options)
@@ -202,7 +203,6 @@ def _say(
     placement: Placement,
     binding: NodeBinding | None,
 ) -> None:
-    from hpckit.cli.inspect import say, screen_width
     from hpckit.fabric.domain_names import where_words
     from hpckit.fabric.domains import locality_of
     from hpckit.placement.request import mesh_of
@@ -210,23 +210,21 @@ def _say(
 
     where = where_words(locality_of(topology), question.nodes)
     mesh = mesh_of(question.sizes, question.volumes)
-    say(
+    output.say(
         placement_lines(
-            placement, mesh, where=where, source=str(topology.source), width=screen_width()
+            placement, mesh, where=where, source=str(topology.source), width=output.screen_width()
         )
     )
     if binding is not None:
         from hpckit.binding.show import binding_lines
 
-        say(binding_lines(binding, width=screen_width()))
+        output.say(binding_lines(binding, width=output.screen_width()))
 
 
 def document(
     question: PlaceQuestion, placement: Placement, binding: NodeBinding | None = None
 ) -> dict[str, object]:
     """The document of a placement, as docs/reference/json.md describes it."""
-    import hpckit
-    from hpckit.core.fields import to_tree
     from hpckit.placement.request import PLACEMENT_SCHEMA, mesh_of
 
     tree = to_tree(placement)
@@ -243,18 +241,12 @@ def document(
     }
 
 
-# --- What a job file says about places, for `hpckit place JOB`.
-
-
 def question_of_job(job: str, options: PlaceOptions) -> PlaceQuestion:
     """Return the question with the job's mesh, volumes and ranks; options stand over them.
 
     Raises ConfigError, click.UsageError.
     """
-    from hpckit.cli.fabric import nodes_of, slurm_version
     from hpckit.placement.place import PlaceQuestion
-    from hpckit.spec.job import MeshAxis
-    from hpckit.spec.options import parse_mesh, parse_volumes
 
     spec = _spec(job, options.site)
     gbits = options.node_gbits or spec.place.node_gbits
@@ -278,8 +270,6 @@ def question_of_job(job: str, options: PlaceOptions) -> PlaceQuestion:
 
 
 def _spec(job: str, site: str | None) -> JobSpec:
-    """Return the effective job, as `hpckit render JOB` has it."""
-    from hpckit.cli import wiring
     from hpckit.cli.job_options import read_job
     from hpckit.jobs.prepare import JobSource, prepare
 
@@ -296,16 +286,12 @@ def _spec(job: str, site: str | None) -> JobSpec:
     return prepare(source, wiring.resources(), wiring.template_cache()).effective.spec
 
 
-# --- The binding of a node's ranks, for `hpckit place --node`.
-
-
 def binding_of(file: str, ranks: int | None) -> NodeBinding:
     """The binding of so many ranks, of as many as the node has GPUs without a number.
 
     Raises HpckitError, click.UsageError where the node has no GPU and no number is said.
     """
     from hpckit.binding.bind import bind_ranks
-    from hpckit.cli import wiring
     from hpckit.node.capture.snapshot import inspect_capture
 
     node = inspect_capture(*wiring.read_capture(file))[0]
@@ -318,8 +304,6 @@ def binding_of(file: str, ranks: int | None) -> NodeBinding:
 def print_binding(file: str, ranks: int | None, format_: str) -> None:
     """Print it alone, as a table, as `hpckit.binding/1` or as an option of srun."""
     from hpckit.binding.show import binding_lines, binding_tree, cpu_bind_option
-    from hpckit.cli import output
-    from hpckit.cli.inspect import say, screen_width
 
     binding = binding_of(file, ranks)
     if format_ == "cpu-bind":
@@ -327,10 +311,7 @@ def print_binding(file: str, ranks: int | None, format_: str) -> None:
     elif format_ == "json":
         output.document(binding_tree(binding))
     else:
-        say(binding_lines(binding, width=screen_width()))
-
-
-# --- The picture of a placement, for `hpckit place --format svg`.
+        output.say(binding_lines(binding, width=output.screen_width()))
 
 
 def svg(
@@ -346,9 +327,6 @@ def svg(
     Its title is the name of the file that told of the network, or what else did. Raises
     click.UsageError for an axis that the mesh does not have, or whose groups stay on their nodes.
     """
-    from pathlib import PurePath
-
-    from hpckit.core.units import counted
     from hpckit.fabric.domains import locality_of
     from hpckit.placement.picture import Facts, placement_svg
     from hpckit.placement.request import mesh_of

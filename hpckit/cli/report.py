@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import shlex
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -15,16 +16,18 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hpckit.cli import output
-from hpckit.cli.job_argument import complete_site, job_argument
+import hpckit
+from hpckit.cli import output, wiring
+from hpckit.cli.job_argument import asking, complete_site, job_argument, status_of_task
 from hpckit.core.errors import HpckitError, NoSuchJob
+from hpckit.core.files import whole_file
+from hpckit.spec.site import EnergySite
 
 if TYPE_CHECKING:
     from hpckit.account.compare.compare import ComparedSide
     from hpckit.account.gather import Gathered, SampleStore
     from hpckit.account.report import JobFacts
     from hpckit.account.values import JobReport, SlurmEnergy
-    from hpckit.spec.site import EnergySite
 
 
 _PRINTED = ("json", "csv", "openmetrics")
@@ -127,8 +130,6 @@ def _keep_blas_alone() -> None:
 
     In this process and its workers; before numpy is imported, which is when they start.
     """
-    import os
-
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
@@ -159,8 +160,6 @@ def _check_stray(options: ReportOptions, printed: list[str]) -> None:
 
 
 def _check_files(options: ReportOptions) -> None:
-    import os
-
     files = {"html": options.html, "parquet": options.parquet}
     given = {word: name for word, name in files.items() if name is not None}
     for word, name in given.items():
@@ -186,7 +185,6 @@ def _print(report: JobReport, options: ReportOptions) -> None:
     if options.patch:
         show_patch(report)
     elif options.as_json:
-        import hpckit
         from hpckit.account.page.exports import report_document
 
         output.document(report_document(report, hpckit.__version__, curves=options.curves))
@@ -205,12 +203,9 @@ def _print(report: JobReport, options: ReportOptions) -> None:
 
 
 def _show(report: JobReport, options: ReportOptions) -> None:
-    import shutil
-    import time
-
     from hpckit.account.page.screen import report_lines
 
-    width = min(shutil.get_terminal_size((80, 24)).columns, 100)
+    width = output.screen_width(100)
     commands = _next(report, options)
     lines = report_lines(report, width=width, next_commands=commands, now_s=time.time())
     for line in lines:
@@ -218,8 +213,6 @@ def _show(report: JobReport, options: ReportOptions) -> None:
 
 
 def _next(report: JobReport, options: ReportOptions) -> list[str]:
-    import shlex
-
     given = options.from_
     what = f"--from {shlex.quote(given)}" if given else report.job.job_id or ""
     if report.job.array_task is not None and not given:
@@ -229,7 +222,6 @@ def _next(report: JobReport, options: ReportOptions) -> list[str]:
     commands += [] if options.html else [f"hpckit report {what} --html report.html"]
     if report.advice and report.job.job_id and not given:
         from hpckit.account.advice.advice import next_submission
-        from hpckit.cli import wiring
 
         folder = Path(report.job.folder or ".")
         commands.append(next_submission(folder, wiring.job_folders(), what, report.advice))
@@ -240,8 +232,6 @@ class _progress:  # noqa: N801  used as a function is
     """A line on a terminal for what takes longer than a second."""
 
     def __enter__(self) -> Callable[[int, int], None]:
-        import time
-
         self._line = output.Progress()
         begun_s = time.monotonic()
 
@@ -255,9 +245,6 @@ class _progress:  # noqa: N801  used as a function is
         self._line.clear()
 
 
-# --- `hpckit report --compare A B` and `--patch`: what a report says beside another one or a file.
-
-
 def show_comparison(
     options: ReportOptions, wanted: tuple[str, str], progress: Callable[[int, int], None]
 ) -> None:
@@ -265,9 +252,6 @@ def show_comparison(
 
     Raises HpckitError for one without accounts.
     """
-    import shutil
-
-    import hpckit
     from hpckit.account.compare.compare import compare_reports as compare
     from hpckit.account.compare.show import comparison_document, comparison_lines
 
@@ -276,7 +260,7 @@ def show_comparison(
     if options.as_json:
         output.document(comparison_document(comparison, hpckit.__version__))
         return
-    width = min(shutil.get_terminal_size((80, 24)).columns, 100)
+    width = output.screen_width(100)
     for line in comparison_lines(comparison, width=width):
         output.result(output.one_line(line))
 
@@ -285,7 +269,6 @@ def _side(
     options: ReportOptions, wanted: str, progress: Callable[[int, int], None]
 ) -> ComparedSide:
     from hpckit.account.compare.compare import side_of
-    from hpckit.cli import wiring
 
     is_place = _is_there(wanted) and ("/" in wanted or not wanted.isdecimal())
     job_id, place = (None, wanted) if is_place else (wanted, None)
@@ -311,9 +294,6 @@ def show_patch(report: JobReport) -> None:
         output.talk(" no advice")
 
 
-# --- A report and what it was made of, for the command that prints it.
-
-
 class MadeReport(Struct, frozen=True, kw_only=True):
     """The report, and the accounts that it is of."""
 
@@ -327,7 +307,6 @@ def made_report(options: ReportOptions, progress: Callable[[int, int], None]) ->
     from hpckit.account.gather import gather
     from hpckit.account.report import ReportTools, report_of
     from hpckit.account.report_facts import no_accounts, not_in_an_archive
-    from hpckit.cli import wiring
 
     asked = _asked(options)
     facts, folder, store = asked.facts, asked.folder, asked.store
@@ -375,7 +354,6 @@ class _Asked(Struct, frozen=True, kw_only=True):
 
 def _asked(options: ReportOptions) -> _Asked:
     from hpckit.account.report_facts import facts_of_folder, folder_of_job
-    from hpckit.cli import wiring
 
     if not options.from_:
         return _job(options.job_id)
@@ -390,8 +368,6 @@ def _asked(options: ReportOptions) -> _Asked:
 
 def _job(job_id: str | None) -> _Asked:
     from hpckit.account.report_facts import facts_of_job
-    from hpckit.cli import wiring
-    from hpckit.cli.job_argument import asking, status_of_task
     from hpckit.jobs.track import find_task, job_status
 
     tools = wiring.track_tools()
@@ -424,8 +400,6 @@ def _site(options: ReportOptions, job_folder: str | None) -> tuple[EnergySite, t
     Beside accounts that are in no job's folder, another program's site.json may lie.
     """
     from hpckit.account.report_facts import energy_site
-    from hpckit.cli import wiring
-    from hpckit.spec.site import EnergySite
 
     if options.site:
         from hpckit.jobs.prepare import load_site
@@ -436,13 +410,9 @@ def _site(options: ReportOptions, job_folder: str | None) -> tuple[EnergySite, t
     return energy_site(Path(job_folder), wiring.job_folders())
 
 
-# --- The files that `hpckit report` writes beside what it prints.
-
-
 def write_parquet(made: MadeReport, path: Path, progress: Callable[[int, int], None]) -> None:
     """Write all samples, and say where. Raises StorageFailed, ToolMissing."""
     from hpckit.account.parquet.archive import archive
-    from hpckit.cli import wiring
 
     samples, size_bytes = archive(
         made.gathered, made.store, wiring.account_archive(), path, progress
@@ -453,13 +423,9 @@ def write_parquet(made: MadeReport, path: Path, progress: Callable[[int, int], N
 
 def write_html(made: MadeReport, path: Path) -> None:
     """Write the page, and say where. Raises StorageFailed, RenderError."""
-    from msgspec.structs import replace
-
-    import hpckit
     from hpckit.account.gather import node_topologies
     from hpckit.account.gpu_claims import node_pictures
     from hpckit.account.page.html import PageParts, report_html
-    from hpckit.cli import wiring
     from hpckit.jobs.prepare import load_templates
 
     topologies, unread = node_topologies(made.store, made.gathered.found)
@@ -472,7 +438,7 @@ def write_html(made: MadeReport, path: Path) -> None:
     )
     report = replace(made.report, missing=missing)
     page = report_html(report, parts, wiring.template_cache()).encode()
-    with wiring.whole_file(path) as file:
+    with whole_file(path) as file:
         file.write(page)
     output.talk(f"wrote {_name(path)}: {len(page) / 1e6:.1f} MB, complete in itself")
     if parts.plots.because:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
-from hpckit.cli import output
+from hpckit.cli import output, wiring
 from hpckit.cli.job_argument import complete_site
+from hpckit.core.fields import to_tree
+from hpckit.jobs.prepare import list_sites, load_site
 
-_DIR = click.option("--site-dir", "site_dirs", multiple=True, type=click.Path(),
+_DIR = click.option("--site-dir", "site_dirs", multiple=True, type=click.Path(path_type=Path),
                     help="Folder of site files that come first.")  # fmt: skip
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 
@@ -22,14 +25,9 @@ def sites_command() -> None:
 @sites_command.command("list")
 @_DIR
 @_JSON
-def list_(site_dirs: tuple[str, ...], *, as_json: bool) -> None:
+def list_(site_dirs: tuple[Path, ...], *, as_json: bool) -> None:
     """List every site and the file that won."""
-    from pathlib import Path
-
-    from hpckit.cli import wiring
-    from hpckit.jobs.prepare import list_sites
-
-    found = list_sites(wiring.resources([Path(folder) for folder in site_dirs]))
+    found = list_sites(wiring.resources(site_dirs))
     if as_json:
         output.document(
             {
@@ -69,15 +67,9 @@ def _lines(text: str, indent: int) -> list[str]:
 @click.argument("name", shell_complete=complete_site)
 @_DIR
 @_JSON
-def show(name: str, site_dirs: tuple[str, ...], *, as_json: bool) -> None:
+def show(name: str, site_dirs: tuple[Path, ...], *, as_json: bool) -> None:
     """Print the site file called NAME, or its values with defaults as JSON."""
-    from pathlib import Path
-
-    from hpckit.cli import wiring
-    from hpckit.core.fields import to_tree
-    from hpckit.jobs.prepare import load_site
-
-    resources = wiring.resources([Path(folder) for folder in site_dirs])
+    resources = wiring.resources(site_dirs)
     site = load_site(resources, name)
     paths = resources.site_files().get(name)
     if as_json or not paths:

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from hpckit.cli import output
-from hpckit.cli.job_argument import id_of, log_task
+from hpckit.cli import output, wiring
+from hpckit.cli.job_argument import ASKING, id_of, log_task, say_open, wait_at_terminal
 from hpckit.cli.job_options import JobCommand, JobOptions, job_options, job_source
+from hpckit.core.fields import to_tree
+from hpckit.core.units import counted
+from hpckit.jobs.prepare import effective_document, prepare
+from hpckit.spec.files import OriginKind
+from hpckit.spec.job_folder import LogName
+from hpckit.spec.options import array_ranges
+from hpckit.spec.platform import SettingOrigin
 from hpckit.spec.site import SubmitterKind
 
 if TYPE_CHECKING:
     from hpckit.jobs.chain import Chain, PreparedStage, StageLine, StageStatus
     from hpckit.jobs.prepare import JobSource, PreparedJob
-    from hpckit.jobs.submit import Submission
+    from hpckit.jobs.submit import Submission, SubmitTools
     from hpckit.placement.order_plan import OrderPlan
     from hpckit.slurm.values import JobStatus
     from hpckit.spec.options import StagePlace
-
-
-# --- What a job that is submitted by itself and one of a chain have in common at the terminal.
 
 
 def interrupt_on_signals() -> None:
@@ -41,37 +46,32 @@ def submission_document(
     job: PreparedJob, submission: Submission | None, status: JobStatus | None
 ) -> dict[str, object]:
     """`hpckit.submission/1`: a job, its submission where it was submitted, how it ended."""
-    from hpckit.core.fields import to_tree
-
+    environment = submission and submission.environment
     return {
         "schema": "hpckit.submission/1",
-        "job_id": None if submission is None else submission.job_id,
+        "job_id": submission and submission.job_id,
         "name": job.effective.spec.name,
         "site": job.site.name,
-        "folder": None if submission is None else str(submission.folder),
+        "folder": submission and str(submission.folder),
         "script_sha256": job.script.sha256,
-        "cluster": None if submission is None else submission.entry.cluster,
-        "held_back": [] if submission is None else list(submission.environment.held_back),
-        "sbatch_defaults": []
-        if submission is None
-        else list(submission.environment.sbatch_defaults),
-        "words": [] if submission is None else list(submission.words),
-        "notes": [to_tree(note) for note in (job if submission is None else submission).notes],
-        "state": None if status is None else str(status.state),
-        "exit_code": None if status is None else status.exit_code,
-        "exit_signal": None if status is None else status.exit_signal,
-        "reason": None if status is None else status.reason,
+        "cluster": submission and submission.entry.cluster,
+        "held_back": list(environment.held_back) if environment else [],
+        "sbatch_defaults": list(environment.sbatch_defaults) if environment else [],
+        "words": list(submission.words) if submission else [],
+        "notes": to_tree((submission or job).notes),
+        "state": status and str(status.state),
+        "exit_code": status and status.exit_code,
+        "exit_signal": status and status.exit_signal,
+        "reason": status and status.reason,
     }
 
 
 def size_of(job: PreparedJob) -> str:
     """What a job asks for, in a few words."""
     spec = job.effective.spec
-    parts = [f"{spec.resources.nodes} node" + ("s" if spec.resources.nodes > 1 else "")]
-    parts.append(f"{spec.ntasks_per_node} rank" + ("s" if spec.ntasks_per_node > 1 else ""))
+    parts = [counted(spec.resources.nodes, "node"), counted(spec.ntasks_per_node, "rank")]
     if spec.resources.gpus_per_node:
-        gpus = spec.resources.gpus_per_node
-        parts.append(f"{gpus} GPU" + ("s" if gpus > 1 else ""))
+        parts.append(counted(spec.resources.gpus_per_node, "GPU"))
     slurm = job.site.submitter is SubmitterKind.SLURM
     default = "the partition's time limit" if slurm else "no time limit"
     words = [" × ".join(parts), spec.resources.time_limit or default]
@@ -96,8 +96,6 @@ def place_words(job: PreparedJob, order: OrderPlan | None) -> str | None:
 
 def comm_words(job: PreparedJob) -> str | None:
     """What is set for communication, in a few words; None for a job without GPUs that sets none."""
-    from hpckit.spec.platform import SettingOrigin
-
     settings = job.plan.communication
     own = [one.name for one in settings if one.origin is SettingOrigin.JOB]
     derived = [one.name for one in settings if one.origin is not SettingOrigin.JOB]
@@ -119,8 +117,6 @@ def _library(job: PreparedJob) -> str:
 
 def advice_words(job: PreparedJob) -> str:
     """What of a report's advice the job has, in a few words."""
-    from hpckit.spec.files import OriginKind
-
     report_id = "" if job.source.advised is None else job.source.advised.report_id
     applied = [one for one in job.effective.origins if one.origin is OriginKind.REPORT]
     if not applied:
@@ -168,9 +164,7 @@ def submit_command(ctx: click.Context, /, **params: Any) -> None:
     What is started is, byte for byte, what `hpckit render` prints. The stages of a file with
     [[stages]] are all started, each to begin when the one before has completed.
     """
-    from hpckit.cli import wiring
     from hpckit.jobs.chain import stages_of
-    from hpckit.jobs.prepare import prepare
 
     site = _local_site(ctx) if params["local"] else params["site"]
     options = SubmitOptions.of(ctx, {**params, "site": site})
@@ -190,8 +184,6 @@ def submit_command(ctx: click.Context, /, **params: Any) -> None:
 
 def _start(job: PreparedJob, options: SubmitOptions) -> int:
     """Submit, wait where that is asked for, print; gives the exit code."""
-    from hpckit.cli.job_argument import say_open
-
     submission = _submit(job, checks=options.checks)
     if not options.as_json:
         _say_submitted(job, submission, quiet=options.quiet)
@@ -211,25 +203,26 @@ def _local_site(ctx: click.Context) -> str:
 
 
 def _submit(job: PreparedJob, *, checks: bool) -> Submission:
-    from hpckit.cli import wiring
-    from hpckit.cli.job_argument import ASKING
     from hpckit.jobs.submit import submit
 
+    with _submitting(job, checks=checks) as tools:
+        return submit(job, wiring.caller(), tools)
+
+
+@contextmanager
+def _submitting(job: PreparedJob, *, checks: bool) -> Iterator[SubmitTools]:
+    """The tools of a submission; while Slurm is asked a line on a terminal says so."""
     interrupt_on_signals()
     line = output.Progress()
     if job.site.submitter is SubmitterKind.SLURM:
         line.show(ASKING)
     try:
-        tools = wiring.submit_tools(job.site.submitter, checks=checks)
-        return submit(job, wiring.caller(), tools)
+        yield wiring.submit_tools(job.site.submitter, checks=checks)
     finally:
         line.clear()
 
 
 def _wait(submission: Submission) -> JobStatus:
-    from hpckit.cli import wiring
-    from hpckit.cli.job_argument import wait_at_terminal
-
     return wait_at_terminal([submission.entry], wiring.track_tools())[0]
 
 
@@ -277,22 +270,15 @@ def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> 
 
 
 def _decided(job: PreparedJob, submission: Submission) -> list[tuple[str, str]]:
-    """What was decided beyond what the job says."""
-    rows = []
-    places = place_words(job, submission.order)
-    if places is not None:
-        rows.append(("ranks", places))
-    comm = comm_words(job)
-    if comm is not None:
-        rows.append(("comm", comm))
-    if job.source.advised is not None:
-        rows.append(("advice", advice_words(job)))
-    return rows
+    words = {
+        "ranks": place_words(job, submission.order),
+        "comm": comm_words(job),
+        "advice": None if job.source.advised is None else advice_words(job),
+    }
+    return [(label, text) for label, text in words.items() if text is not None]
 
 
 def _first_task(job: PreparedJob) -> int | None:
-    from hpckit.spec.options import array_ranges
-
     array = job.effective.spec.slurm.array
     if array is None or job.site.submitter is not SubmitterKind.SLURM:
         return None
@@ -300,9 +286,6 @@ def _first_task(job: PreparedJob) -> int | None:
 
 
 def _say_ended(submission: Submission, status: JobStatus) -> None:
-    from hpckit.cli import wiring
-    from hpckit.spec.job_folder import LogName
-
     logs = wiring.job_logs()
     ranks = logs.ranks(submission.folder)
     shown = [
@@ -325,15 +308,11 @@ def _say_ended(submission: Submission, status: JobStatus) -> None:
     output.labelled(rows)
 
 
-# --- A chain of jobs at the terminal: submitted, waited for, and shown in one row.
-
-
 CHAIN_SCHEMA = "hpckit.chain/1"
 
 
 def submit_stages(source: JobSource, options: SubmitOptions) -> int:
     """Submit every stage of a job file, as `hpckit submit` was told; gives the exit code."""
-    from hpckit.cli import wiring
     from hpckit.jobs.chain import places_of, prepare_chain
 
     if source.command:
@@ -358,26 +337,16 @@ def submit_stages(source: JobSource, options: SubmitOptions) -> int:
 
 
 def _submit_chain(stages: Sequence[PreparedStage], *, checks: bool) -> Sequence[Submission]:
-    from hpckit.cli import wiring
-    from hpckit.cli.job_argument import ASKING
     from hpckit.jobs.chain import submit_chain
 
-    interrupt_on_signals()
-    line = output.Progress()
-    line.show(ASKING)
-    try:
-        tools = wiring.submit_tools(stages[0].job.site.submitter, checks=checks)
+    with _submitting(stages[0].job, checks=checks) as tools:
         return submit_chain(stages, [wiring.caller() for _ in stages], tools)
-    finally:
-        line.clear()
 
 
 def _finish(
     stages: Sequence[PreparedStage], submissions: Sequence[Submission], options: SubmitOptions
 ) -> int:
     """Wait where that is asked for, and print how it ended."""
-    from hpckit.cli.job_argument import say_open
-
     ended = _wait_for_chain(submissions) if options.wait else []
     if options.as_json:
         statuses: Sequence[JobStatus | None] = [status for _, status in ended]
@@ -394,8 +363,6 @@ def _finish(
 
 
 def _wait_for_chain(submissions: Sequence[Submission]) -> Sequence[StageStatus]:
-    from hpckit.cli import wiring
-    from hpckit.cli.job_argument import wait_at_terminal
     from hpckit.jobs.chain import explained
 
     entries = [submission.entry for submission in submissions]
@@ -404,7 +371,6 @@ def _wait_for_chain(submissions: Sequence[Submission]) -> Sequence[StageStatus]:
 
 
 def _stopped(ended: Sequence[StageStatus]) -> Iterator[tuple[str, str]]:
-    from hpckit.cli.job_argument import id_of, log_task
     from hpckit.jobs.chain import stopped_by
 
     stopper = stopped_by(ended)
@@ -486,9 +452,6 @@ def chain_document(chain: Chain) -> list[dict[str, object]] | None:
     ]
 
 
-# --- `hpckit render`: the script on stdout, and nothing else.
-
-
 @click.command("render", cls=JobCommand)
 @job_options
 @click.option("--explain", is_flag=True, help="List every value and where it comes from.")
@@ -500,10 +463,6 @@ def render_command(ctx: click.Context, /, *, explain: bool, as_json: bool, **par
     The text depends on the job, the site and the templates alone: the same bytes anywhere, and
     the same bytes that `hpckit submit` sends.
     """
-    from hpckit.cli import wiring
-    from hpckit.core.fields import to_tree
-    from hpckit.jobs.prepare import effective_document, prepare
-
     options = JobOptions.of(ctx, params)
     resources = wiring.resources(options.site_dirs, options.template_dirs)
     job = prepare(job_source(ctx, options), resources, wiring.template_cache())
@@ -527,9 +486,6 @@ def render_command(ctx: click.Context, /, *, explain: bool, as_json: bool, **par
         output.say_notes(job.notes)
 
 
-# --- `hpckit submit --test-only`: what Slurm would do with a job, or with the stages of a chain.
-
-
 TRIAL_SCHEMA = "hpckit.trial/1"
 
 
@@ -537,9 +493,7 @@ def try_jobs(
     placed: Sequence[tuple[PreparedJob, StagePlace | None]], *, checks: bool, as_json: bool
 ) -> None:
     """Have each job looked at, in its place in a chain or by itself, and print what is said."""
-    from hpckit.cli import wiring
-    from hpckit.core.fields import to_tree
-    from hpckit.jobs.trial import try_out
+    from hpckit.jobs.submit import try_out
 
     site = placed[0][0].site
     tools = wiring.submit_tools(site.submitter, checks=checks)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpckit.cli import output
-from hpckit.cli.inspect import fail_code
+import hpckit
+from hpckit.cli import output, wiring
 from hpckit.cli.job_options import (
     JobCommand,
     JobOptions,
@@ -20,13 +20,30 @@ from hpckit.cli.job_options import (
 )
 from hpckit.comm.bandwidth.predict import Allocation, predicted
 from hpckit.comm.bandwidth.values import BusbwPrediction
-from hpckit.comm.communication import Communication, communication
+from hpckit.comm.communication import Communication, comm_findings, communication
 from hpckit.comm.environment import node_notes
+from hpckit.comm.explain import comm_lines, explain, explain_lines, is_known, nothing_set
 from hpckit.comm.facts import CommFacts, Trait, are_rails_isolated
-from hpckit.comm.library_search import FoundNccl, Person, container_of, job_place, unseen
+from hpckit.comm.library_search import (
+    FoundNccl,
+    Person,
+    already_lines,
+    container_of,
+    job_place,
+    nccl_found_lines,
+    unseen,
+    unseen_lines,
+)
 from hpckit.comm.nccl_conf import Already
 from hpckit.core.errors import StorageFailed
-from hpckit.core.findings import Severity, SourcedFinding, gravest_first
+from hpckit.core.fields import to_tree
+from hpckit.core.findings import (
+    FINDING_KEYS,
+    Severity,
+    SourcedFinding,
+    finding_trees,
+    gravest_first,
+)
 from hpckit.core.units import counted
 from hpckit.jobs.prepare import JobSource, layers_of, load_site
 from hpckit.node.rules.rules import node_findings
@@ -34,7 +51,7 @@ from hpckit.script.launchers.registry import refuse_launch
 from hpckit.slurm.values import JobEntry
 from hpckit.spec.files import effective_job, option_layer
 from hpckit.spec.job import JobSpec
-from hpckit.spec.platform import CommEnv, CommSetting, NcclVersion
+from hpckit.spec.platform import TUNE_SCHEMA, CommEnv, CommSetting, NcclVersion
 from hpckit.spec.site import SiteSpec
 
 if TYPE_CHECKING:
@@ -210,9 +227,6 @@ def _other_release(facts: CommFacts, found: FoundNccl | None) -> Iterator[Source
     )
 
 
-# --- `hpckit tune`: the communication environment of a job, and why.
-
-
 _ASK = "hpckit sites list · hpckit inspect --json > node.json (on a compute node)"
 
 
@@ -243,10 +257,8 @@ class TuneOptions(JobOptions):
     metavar="LOG",
     help="Say what a run used and lacks: output of nccl-tests, NCCL's log (NCCL_DEBUG=INFO).",
 )
-@click.option(
-    "--fail-on",
-    type=click.Choice([str(severity.value) for severity in Severity]),
-    help="With --lint or --compare: exit 1 for a finding of this severity or above it.",
+@output.fail_on_option(
+    "With --lint or --compare: exit 1 for a finding of this severity or above it."
 )
 @click.option("--explain", metavar="VAR", help="Say all that is known about one variable.")
 @click.option("--env", "as_env", is_flag=True, help="Print the variables alone, for a shell.")
@@ -267,8 +279,6 @@ def tune_command(ctx: click.Context, /, **params: Any) -> None:
     render` and `submit` write the same into the script. --lint reads settings that are already
     there, --compare the log of a run.
     """
-    from hpckit.cli import wiring
-
     options = TuneOptions.of(ctx, params)
     _check_together(options)
     source = given_source(options)
@@ -291,7 +301,6 @@ def tune_command(ctx: click.Context, /, **params: Any) -> None:
 
 
 def _check_together(options: TuneOptions) -> None:
-    """Refuse options that exclude each other."""
     asked = [name for name in ("lint", "compare", "explain", "as_env") if getattr(options, name)]
     if len(asked) > 1:
         names = [f"--{name.removeprefix('as_')}" for name in asked]
@@ -306,10 +315,6 @@ def _check_together(options: TuneOptions) -> None:
 
 
 def _look(source: JobSource) -> Callable[[JobSpec], Looked]:
-    """What looks for the NCCL of a job."""
-    from hpckit.cli import wiring
-    from hpckit.core.errors import StorageFailed
-
     def look(spec: JobSpec) -> Looked:
         place = source.folder / spec.chdir if spec.chdir else wiring.workdir()
         try:
@@ -322,7 +327,6 @@ def _look(source: JobSource) -> Callable[[JobSpec], Looked]:
 
 
 def _fabric(file: str | None) -> ClusterTopology | None:
-    from hpckit.cli import wiring
     from hpckit.fabric.file import choose, read_fabric
 
     if file is None:
@@ -332,21 +336,15 @@ def _fabric(file: str | None) -> ClusterTopology | None:
 
 
 def _explain(tuned: Tuned, name: str, *, as_json: bool) -> None:
-    from hpckit.cli.inspect import say, screen_width
-    from hpckit.comm.explain import explain, explain_lines
-    from hpckit.core.fields import to_tree
-
     explained = explain(name.strip(), tuned.facts, tuned.env, tuned.site)
     if as_json:
         output.document({"schema": "hpckit.tune-variable/1", **to_tree(explained)})
     else:
-        say(explain_lines(explained, width=screen_width()))
+        output.say(explain_lines(explained, width=output.screen_width()))
 
 
 def _print_env(tuned: Tuned) -> None:
     """The exports on stdout; what speaks against them, or is left out, on stderr as `render`."""
-    from hpckit.comm.communication import comm_findings
-    from hpckit.comm.explain import nothing_set
     from hpckit.script.render import export_only, source_line
 
     if tuned.env.profile is not None:
@@ -359,40 +357,33 @@ def _print_env(tuned: Tuned) -> None:
 
 
 def _say(tuned: Tuned, source: JobSource, options: TuneOptions) -> None:
-    from hpckit.cli.inspect import say, screen_width
-    from hpckit.comm.explain import comm_lines
-
     title = _title(tuned, source.topology)
-    width, is_derived = screen_width(), tuned.spec.tune.derive
-    say(comm_lines(tuned.facts, tuned.env, title=title, width=width, is_derived=is_derived))
-    _say_predicted(tuned, screen_width())
+    width, is_derived = output.screen_width(), tuned.spec.tune.derive
+    output.say(comm_lines(tuned.facts, tuned.env, title=title, width=width, is_derived=is_derived))
+    _say_predicted(tuned, output.screen_width())
     if tuned.looked is not None:
-        _say_looked(tuned.looked, screen_width())
+        _say_looked(tuned.looked, output.screen_width())
     output.result(f" next  {_next(tuned, source, options)}")
 
 
 def _say_predicted(tuned: Tuned, width: int) -> None:
     """The best algorithm of each collective; where none has a figure, why."""
-    from hpckit.cli.inspect import say
     from hpckit.comm.bandwidth.show import busbw_lines
 
     best = [prediction for prediction in tuned.predicted if prediction.is_best]
     if not best:
         return
     nodes = counted(tuned.facts.nodes, "node")
-    say(busbw_lines(best, where=f"large messages, {nodes}", width=width))
+    output.say(busbw_lines(best, where=f"large messages, {nodes}", width=width))
 
 
 def _say_looked(looked: Looked, width: int) -> None:
-    from hpckit.cli.inspect import say
-    from hpckit.comm.library_search import already_lines, nccl_found_lines, unseen_lines
-
     if looked.found is not None:
-        say(nccl_found_lines(looked.found, width=width))
+        output.say(nccl_found_lines(looked.found, width=width))
     if looked.already is not None:
-        say(already_lines(looked.already, width=width))
+        output.say(already_lines(looked.already, width=width))
     failed = () if looked.failed is None else (f"NCCL was not found out: {looked.failed}",)
-    say(unseen_lines((*failed, *looked.unseen), width=width))
+    output.say(unseen_lines((*failed, *looked.unseen), width=width))
 
 
 def _title(tuned: Tuned, topology: NodeTopology | None) -> str:
@@ -412,8 +403,6 @@ def _next(tuned: Tuned, source: JobSource, options: TuneOptions) -> str:
 
     It has the job as it was typed, and the release that was found.
     """
-    from hpckit.comm.explain import is_known
-
     if not is_known(tuned.facts) and options.site is None and options.topology is None:
         return _ASK
     words = ["hpckit", "render"]
@@ -427,11 +416,6 @@ def _next(tuned: Tuned, source: JobSource, options: TuneOptions) -> str:
 
 def document(tuned: Tuned) -> dict[str, object]:
     """`hpckit.tune/1`, as docs/reference/json.md describes it."""
-    import hpckit
-    from hpckit.core.fields import to_tree
-    from hpckit.core.findings import FINDING_KEYS, finding_trees
-    from hpckit.spec.platform import TUNE_SCHEMA
-
     facts = to_tree(tuned.facts)
     version = tuned.facts.version
     facts["version"] = None if version is None else str(version)
@@ -452,8 +436,6 @@ def document(tuned: Tuned) -> dict[str, object]:
 
 def _looked_tree(looked: Looked | None) -> dict[str, object]:
     """What the job will load and what is set already; null where nobody looked."""
-    from hpckit.core.fields import to_tree
-
     if looked is None:
         return {"nccl": None, "already": None, "unseen": []}
     nccl = None if looked.found is None else to_tree(looked.found)
@@ -465,10 +447,6 @@ def _looked_tree(looked: Looked | None) -> dict[str, object]:
     return {"nccl": nccl, "already": already, "unseen": [*failed, *looked.unseen]}
 
 
-# --- `hpckit tune --compare LOG`: a run of nccl-tests or a job beside what its machine should
-# give.
-
-
 COMPARED_SCHEMA = "hpckit.nccl-run/1"
 _TOO_LARGE = "NCCL_DEBUG_FILE=nccl.%h.%p writes a file a rank; those of a few nodes tell most"
 
@@ -477,7 +455,6 @@ def compare_log(
     options: TuneOptions, file: str, tuned: Tuned, topology: NodeTopology | None
 ) -> int:
     """Print what ran, and what explains a shortfall. Raises ParseError, StorageFailed."""
-    from hpckit.cli import wiring
     from hpckit.comm.run.show import compare_run
 
     data, name = wiring.read_capture(file, size_hint=_TOO_LARGE)
@@ -487,11 +464,10 @@ def compare_log(
         output.document(_compared_document(name, compared))
     else:
         _say_compared(compared)
-    return fail_code(compared.findings, options.fail_on)
+    return output.fail_code(compared.findings, options.fail_on)
 
 
 def _say_compared(compared: ComparedRun) -> None:
-    from hpckit.cli.inspect import say, screen_width
     from hpckit.comm.run.show import nccl_run_lines
 
     lines = nccl_run_lines(
@@ -499,17 +475,12 @@ def _say_compared(compared: ComparedRun) -> None:
         compared.findings,
         predicted=compared.predicted,
         unpredicted=compared.unpredicted,
-        width=screen_width(),
+        width=output.screen_width(),
     )
-    say(lines)
+    output.say(lines)
 
 
 def _compared_document(name: str, compared: ComparedRun) -> dict[str, object]:
-    """`hpckit.nccl-run/1`, as docs/reference/json.md describes it."""
-    import hpckit
-    from hpckit.core.fields import to_tree
-    from hpckit.core.findings import finding_trees
-
     keys = ("rule", "severity", "because", "remedy", "source", "line_no")
     return {
         "schema": COMPARED_SCHEMA,
@@ -522,15 +493,11 @@ def _compared_document(name: str, compared: ComparedRun) -> dict[str, object]:
     }
 
 
-# --- `hpckit tune --lint FILE`: what is wrong with the communication settings of a file.
-
-
 LINT_SCHEMA = "hpckit.lint/1"
 
 
 def lint_file(options: TuneOptions, file: str, tuned: Tuned, source: JobSource) -> int:
     """Print what is wrong; gives the exit code. Raises ParseError, StorageFailed."""
-    from hpckit.cli import wiring
     from hpckit.comm.lint import lint_text
 
     data, name = wiring.read_capture(file)
@@ -542,7 +509,7 @@ def lint_file(options: TuneOptions, file: str, tuned: Tuned, source: JobSource) 
         output.document(_linted_document(name, tuned, findings))
     else:
         _say_linted(options, name, findings)
-    return fail_code(findings, options.fail_on)
+    return output.fail_code(findings, options.fail_on)
 
 
 def _facts(tuned: Tuned, topology: NodeTopology | None) -> LintFacts:
@@ -565,7 +532,6 @@ def _facts(tuned: Tuned, topology: NodeTopology | None) -> LintFacts:
 
 
 def _say_linted(options: TuneOptions, name: str, findings: tuple[LintFinding, ...]) -> None:
-    from hpckit.cli.inspect import say, screen_width
     from hpckit.comm.lint_rule import comm_lint_lines
 
     job = [] if options.job is None else [options.job]
@@ -574,16 +540,12 @@ def _say_linted(options: TuneOptions, name: str, findings: tuple[LintFinding, ..
     words += ["--json", *(["--", *options.command] if options.command else [])]
     is_again = "-" not in (options.lint, options.job, options.topology, options.fabric)
     command = shlex.join(words) if is_again else None
-    say(comm_lint_lines(findings, name=name, width=screen_width(), command=command))
+    output.say(comm_lint_lines(findings, name=name, width=output.screen_width(), command=command))
 
 
 def _linted_document(
     name: str, tuned: Tuned, findings: tuple[LintFinding, ...]
 ) -> dict[str, object]:
-    """`hpckit.lint/1`, as docs/reference/json.md describes it."""
-    import hpckit
-    from hpckit.core.findings import finding_trees
-
     keys = ("rule", "severity", "because", "remedy", "source", "date", "since")
     version = tuned.facts.version
     return {

@@ -5,14 +5,23 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from hpckit.core.errors import StorageFailed
-from hpckit.core.files import xdg_folder
+from hpckit.core.files import (
+    FileResources,
+    LocalFiles,
+    SystemClock,
+    account_home,
+    dead_link,
+    search_path,
+    user_name,
+    xdg_folder,
+)
 
 if TYPE_CHECKING:
     from hpckit.account.fold import FoldRequest, NodeFold
@@ -22,7 +31,7 @@ if TYPE_CHECKING:
     from hpckit.account.store import SlurmEnergies
     from hpckit.comm.library import JobFiles
     from hpckit.comm.library_search import Person
-    from hpckit.core.files import Clock, FileResources
+    from hpckit.core.files import Clock
     from hpckit.core.process import CommandRunner, Runner
     from hpckit.fabric.ask import FabricProbe
     from hpckit.jobs.draft import Caller
@@ -56,8 +65,6 @@ def workdir() -> Path:
 
 def resources(site_dirs: Sequence[Path] = (), template_dirs: Sequence[Path] = ()) -> FileResources:
     """Site files and templates along the search path."""
-    from hpckit.core.files import FileResources, search_path
-
     return FileResources(
         search_path(os.environ, home()), site_dirs=site_dirs, template_dirs=template_dirs
     )
@@ -138,8 +145,6 @@ def track_tools() -> TrackTools:
 
 def clock() -> Clock:
     """The machine's own clock."""
-    from hpckit.core.files import SystemClock
-
     return SystemClock()
 
 
@@ -194,13 +199,6 @@ def slurm_energies() -> SlurmEnergies:
     return SlurmEnergies(SlurmCli(command_runner(), clock()), cluster_probe())
 
 
-def whole_file(path: Path) -> AbstractContextManager[IO[bytes]]:
-    """A file that appears under its name when all of it is written."""
-    from hpckit.core.files import whole_file as opened
-
-    return opened(path)
-
-
 def job_logs() -> FileJobLogs:
     """The logs in job folders."""
     from hpckit.jobs.logs import FileJobLogs
@@ -227,7 +225,7 @@ def _runner() -> Runner:
 def submit_tools(kind: SubmitterKind, *, checks: bool = True) -> SubmitTools:
     """Everything that a submission uses; without `checks` the cluster is not looked at first."""
     from hpckit.core.process import interrupts_held
-    from hpckit.jobs.packed_folder import PackedJobFolders
+    from hpckit.jobs.draft import PackedJobFolders
     from hpckit.jobs.submit import SubmitTools
     from hpckit.spec.site import SubmitterKind
 
@@ -256,27 +254,22 @@ def _shell_environment() -> dict[str, str]:
 
 def job_files() -> JobFiles:
     """What asks this machine for the libraries that a job will load."""
-    from hpckit.core.files import LocalFiles
-
     return LocalFiles()
 
 
 def person() -> Person:
     """Whose shell this is."""
     from hpckit.comm.library_search import Person
-    from hpckit.core.files import account_home
 
     return Person(environment=_shell_environment(), home=str(home()), account_home=account_home())
 
 
 def caller() -> Caller:
     """Who submits now."""
-    import socket
     import uuid
 
     import psutil
 
-    from hpckit.core.files import user_name
     from hpckit.jobs.draft import Caller
     from hpckit.slurm.ask import cluster_name
 
@@ -337,8 +330,6 @@ def node_probes(sysroot: str | None) -> tuple[SystemFiles, GpuDriver, str | None
 
     `sysroot` is in place of `/`.
     """
-    import socket
-
     from hpckit.node.capture.sysfs import SysfsFiles
     from hpckit.node.node_file import node_settings
 
@@ -369,11 +360,6 @@ def node_probe(shared: Path) -> SrunProbe:
     )
 
 
-def surrounding_job() -> str | None:
-    """The job that this process is a part of, None outside of one."""
-    return os.environ.get("SLURM_JOB_ID") or None
-
-
 def become_sampler(folder: str, words: Sequence[str]) -> NoReturn:
     """Become the sampler of jobs, which has a third of this process's memory.
 
@@ -382,8 +368,6 @@ def become_sampler(folder: str, words: Sequence[str]) -> NoReturn:
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        from hpckit.core.files import dead_link
-
         why, hint = dead_link(Path(folder)) or (f"{folder}: {error.strerror}", None)
         raise StorageFailed(why, hint=hint) from error
     root = str(Path(__file__).resolve().parents[1])

@@ -181,11 +181,8 @@ def _unpacked(data: bytes, begin: Callable[[], _Decompressor], magic: bytes) -> 
     raise ValueError(f"over {_MOST_STREAMS} compressed streams")
 
 
-# --- The members of a tar archive, one after the other, with their long names.
-#
 # Sources: POSIX pax(1), "ustar Interchange Format" and "pax Extended Header"; GNU tar manual,
-# "Basic
-# Tar Format" (long names, base-256 numbers, sparse files).
+# "Basic Tar Format" (long names, base-256 numbers, sparse files).
 
 
 BLOCK_BYTES: Final = 512

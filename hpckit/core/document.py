@@ -59,7 +59,6 @@ def table_of(annotation: Any) -> type | None:
 
 @functools.cache
 def _maybe(annotation: Any) -> type | None:
-    """The dataclass of a field that may be None, None for any other field."""
     found = [dataclass_of(one) for one in typing.get_args(annotation)]
     return found[0] if isinstance(annotation, types.UnionType) else None
 
@@ -321,9 +320,6 @@ def _plain(types_text: str) -> str:
 def _kind(value: object) -> str:
     names: dict[type, str] = {bool: "true or false", int: "a number", str: "text", list: "a list"}
     return names.get(type(value), type(value).__name__)
-
-
-# --- Names of variables that a script may set.
 
 
 _ENV_NAME: Final = matching(r"[A-Za-z_][A-Za-z0-9_]*", "a shell variable name (letters, digits, _)")

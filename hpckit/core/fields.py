@@ -39,7 +39,7 @@ class _InvalidItem(InvalidValue):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class KeyRule:
     """Documentation and limits of one key."""
 
     doc: str
@@ -55,8 +55,13 @@ def key(
     check: Check | None = None,
     **schema: object,
 ) -> Any:
-    """A dataclass field that carries its rule; `schema` goes into the JSON Schema as it is."""
-    metadata = {RULE: Rule(doc=doc, check=check, schema=schema)}
+    """A dataclass field that carries its rule; `schema` goes into the JSON Schema as it is.
+
+    So does the lower bound of a number.
+    """
+    if isinstance(check, between):
+        schema = {"minimum": check.lowest, **schema}
+    metadata = {RULE: KeyRule(doc=doc, check=check, schema=schema)}
     if factory is not dataclasses.MISSING:
         return dataclasses.field(default_factory=factory, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -85,15 +90,27 @@ def check_fields(instance: Any) -> None:
             raise InvalidValue(file_key(field), value, expected)
 
 
-def between(lowest: float, highest: float) -> Check:
+class Checked:
+    """A dataclass whose values pass the rules of their fields. Raises InvalidValue."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class between:  # noqa: N801  a check like the functions below, whose bound a schema shows
     """A finite number from `lowest` to `highest`."""
 
-    def check(value: float) -> str | None:
-        if lowest <= value <= highest:
-            return None
-        return f"{lowest} or more" if value < lowest else f"at most {highest}"
+    lowest: float
+    highest: float
 
-    return check
+    def __call__(self, value: float) -> str | None:
+        """Return what was expected in place of a number outside, None for one within."""
+        if self.lowest <= value <= self.highest:
+            return None
+        return f"{self.lowest} or more" if value < self.lowest else f"at most {self.highest}"
 
 
 def _unprintable(text: str) -> str | None:
@@ -170,9 +187,6 @@ def mapping(names: Check, values: Check) -> Check:
 def both(first: Check, second: Check) -> Check:
     """A value that passes two checks."""
     return lambda value: first(value) or second(value)
-
-
-# --- Model values as plain tables, lists and scalars, ready to be written as JSON.
 
 
 def to_tree(value: Any) -> Any:

@@ -19,9 +19,6 @@ class FileTree:
     links: Mapping[str, str] = field(default_factory=dict)
 
 
-# --- Where paths lead in a tree with symbolic links, live or recorded, each way found once.
-
-
 MOST_HOPS: Final = 40
 """Links on one way: Linux follows as many (path_resolution(7))."""
 

@@ -22,8 +22,6 @@ import hpckit
 from hpckit.core.errors import StorageFailed
 from hpckit.core.files_in_job import open_regular
 
-# --- The machine's clock.
-
 
 class Clock(Protocol):
     """Time, so that waiting can be tested without waiting."""
@@ -49,9 +47,6 @@ class SystemClock:
         time.sleep(seconds)
 
 
-# --- A symbolic link that leads nowhere, on the way to what a user named.
-
-
 def dead_link(path: Path) -> tuple[str, str] | None:
     """What the first such link on the way to `path` is, and what to do; None where none is."""
     for part in (*reversed(path.parents), path):
@@ -73,9 +68,6 @@ def _why_dead(link: Path) -> int | None:
     except OSError as error:
         return error.errno if error.errno in (errno.ENOENT, errno.ELOOP) else None
     return None
-
-
-# --- Small questions to the file systems of this machine, each answered in bounded time.
 
 
 Answer = TypeVar("Answer")
@@ -151,15 +143,12 @@ def _fulfil(answer: Future[Answer], ask: Callable[[], Answer]) -> None:
         answer.set_exception(error)
 
 
-# --- How a Python package gets into the environment that hpckit runs in.
-
-
 def pip_line(*words: str) -> str:
     """The command that installs it: the pip of this Python, as another's may come first in PATH."""
     return shlex.join([sys.executable or "python3", "-m", "pip", "install", *words])
 
 
-# --- Where a user's programs keep things. Source: XDG Base Directory Specification 0.8.
+# Source: XDG Base Directory Specification 0.8.
 
 
 _DEFAULTS = {
@@ -173,9 +162,6 @@ def xdg_folder(environment: Mapping[str, str], name: str, home: Path) -> Path:
     """The folder that the variable names; one that is no absolute path counts as not set."""
     said = environment.get(name, "")
     return Path(said) if said.startswith("/") else home / _DEFAULTS[name]
-
-
-# --- Finds site files and templates: the search path, and hpckit's own data in any installation.
 
 
 _PACKAGE = Path(hpckit.__file__).resolve().parent
@@ -264,9 +250,6 @@ def _files(folder: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
         yield from sorted(path for path in found if path.is_file())
     except OSError as error:
         raise StorageFailed(f"{folder} cannot be searched: {error}") from error
-
-
-# --- Who runs this process, by the password database.
 
 
 def user_name() -> str | None:

@@ -8,9 +8,6 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-# --- A small file of the kernel that is read again and again through one descriptor.
-
-
 _MOST_BYTES = 8192
 
 
@@ -76,9 +73,6 @@ def open_regular(path: Path) -> BinaryIO:
 
 def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
-
-
-# --- The one way to write a file whole inside a job.
 
 
 def write_whole(path: str, data: bytes, *, keeps_first: bool = False) -> None:

@@ -9,9 +9,6 @@ from hpckit.core.findings import Finding, FindingGroup, Severity, group_findings
 from hpckit.core.text import Line, Style, names_shown, numbers_shown, visible, wrapped
 from hpckit.core.units import counted
 
-# --- Findings about a node that are alike, in one sentence.
-
-
 _WHOLE_NODE: Final = ("GPUs",)
 _PLURALS: Final = {"has": "have", "is": "are", "runs": "run", "had": "had"}
 

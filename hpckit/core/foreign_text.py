@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     import yaml
 
 
-# --- A JSON document that stands somewhere in a text, such as a tool's output below its warnings.
-
-
 _AT_MARGIN: Final = re.compile(r"^[\[{]", re.MULTILINE)
 _ANYWHERE: Final = re.compile(r"[\[{]")
 
@@ -46,35 +43,23 @@ def json_with(text: str, key: str, tool: str) -> Any:
     try:
         return json.JSONDecoder().raw_decode(text, start)[0]
     except json.JSONDecodeError as error:
-        raise _json_refusal(text, error.pos, error.msg, tool) from error
+        raise _refuse(text, tool, error.pos, error.msg, _TOOLS_JSON) from error
     except RecursionError as error:
-        raise _json_refusal(text, start, "is nested too deeply", tool) from error
+        raise _refuse(text, tool, start, "is nested too deeply", _TOOLS_JSON) from error
     except ValueError as error:
-        raise _json_refusal(text, start, "holds a number of thousands of digits", tool) from error
+        message = "holds a number of thousands of digits"
+        raise _refuse(text, tool, start, message, _TOOLS_JSON) from error
 
 
 def refuse_document(text: str, key: str, message: str, expected: str, tool: str) -> ParseError:
     """The error that points at the first `key` of a document that is JSON, and not this tool's."""
-    return _json_refusal(text, max(text.find(key), 0), message, tool, expected)
-
-
-def _json_refusal(
-    text: str, at: int, message: str, tool: str, expected: str = "the tool's JSON"
-) -> ParseError:
-    line_no = text.count("\n", 0, at) + 1
-    begin = text.rfind("\n", 0, at) + 1
-    line = text[begin:].split("\n", 1)[0]
-    return refusal(
-        message, tool=tool, line_no=line_no, line=line, column=at - begin + 1, expected=expected
-    )
-
-
-# --- The JSON objects of a text: one, a list of them, or one a line.
+    return _refuse(text, tool, max(text.find(key), 0), message, expected)
 
 
 _SPACE: Final = re.compile(r"[\s,]*")
 _HALF: Final = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 _EXPECTED: Final = "a JSON object, a list of them, or one a line"
+_TOOLS_JSON: Final = "the tool's JSON"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,12 +192,8 @@ def kind_of(value: Any) -> str:
     return names.get(type(value), "a number")
 
 
-# --- XML as elements that know their line: the part of XML that topology files use.
-#
-# defusedxml's expat reader does the parsing. A DOCTYPE is taken (hwloc writes one), and what it
-# points to is not read; one with declarations of its own is refused, and with them the bombs that
-# are
-# made of entities or of default attributes.
+# A DOCTYPE is taken (hwloc writes one), and what it points to is not read; one with declarations
+# of its own is refused, and with them the bombs of entities or of default attributes.
 
 
 MOST_BYTES: Final = 4 * 1024**2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import gc
 import json
@@ -194,9 +193,6 @@ def _not_started(program: str, error: OSError) -> AdapterError:
     return AdapterError(f"{program} could not be started: {error.strerror}")
 
 
-# --- External commands side by side, whose output is heard while they run.
-
-
 _TICK_S = 0.05
 _AT_ONCE = 32
 _GRACE_S = 2.0
@@ -272,8 +268,6 @@ def _ask_to_end(commands: Sequence[_Running]) -> None:
 
 
 class _Running:
-    """A command and the files that it writes to."""
-
     def __init__(
         self, argv: Sequence[str], environment: Mapping[str, str], heard: Callable[[str], None]
     ) -> None:
@@ -332,9 +326,6 @@ class _Running:
             self._heard(line)
 
 
-# --- A record of every external command: what a site's operator was asked, when, and for how long.
-
-
 SCHEMA = "hpckit.command/1"
 
 
@@ -354,9 +345,13 @@ class LoggedRunner:
         self, argv: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None
     ) -> CommandResult:
         """The result of `argv`, on record. Raises StorageFailed, and what that runner raises."""
-        with self._recorded(argv) as codes:
-            result = self._runner.run(argv, timeout_s, environment)
-            codes.append(result.returncode)
+        begun_s, code = self._clock.now_s(), None
+        with self._open() as file:
+            try:
+                result = self._runner.run(argv, timeout_s, environment)
+                code = result.returncode
+            finally:
+                self._write(file, [argv], begun_s, [code])
         return result
 
     def listen(
@@ -369,24 +364,21 @@ class LoggedRunner:
             try:
                 ended = self._runner.listen(commands, timeout_s, heard)
             finally:
-                codes = [one.returncode for one in ended] or [None] * len(commands)
-                with contextlib.suppress(OSError):
-                    for argv, code in zip(commands, codes, strict=True):
-                        file.write(self._line(argv, begun_s, code))
+                codes = [command.returncode for command in ended] or [None] * len(commands)
+                self._write(file, commands, begun_s, codes)
         return ended
 
-    @contextlib.contextmanager
-    def _recorded(self, argv: Sequence[str]) -> Iterator[list[int]]:
-        """Writes the line in the end; the list is for the command's code, if it gave one."""
-        begun_s = self._clock.now_s()
-        codes: list[int] = []
-        with self._open() as file:
-            try:
-                yield codes
-            finally:
-                # The command was run: a full disk must not make it look as if it was not.
-                with contextlib.suppress(OSError):
-                    file.write(self._line(argv, begun_s, codes[0] if codes else None))
+    def _write(
+        self,
+        file: FileIO,
+        commands: Sequence[Sequence[str]],
+        begun_s: float,
+        codes: Sequence[int | None],
+    ) -> None:
+        # The commands were run: a full disk must not make it look as if they were not.
+        with suppress(OSError):
+            for argv, code in zip(commands, codes, strict=True):
+                file.write(self._line(argv, begun_s, code))
 
     def _open(self) -> FileIO:
         try:
@@ -411,9 +403,6 @@ class LoggedRunner:
             "returncode": returncode,
         }
         return f"{json.dumps(line)}\n".encode()
-
-
-# --- Ctrl-C, SIGTERM and SIGHUP held back while something must be recorded whole.
 
 
 _HELD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -449,9 +438,6 @@ def interrupts_held() -> Iterator[Callable[[], bool]]:
             signal.signal(signum, handler)
     if arrived:
         signal.raise_signal(arrived[0])
-
-
-# --- Work that is spread over the CPUs of this machine.
 
 
 Given = TypeVar("Given")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
@@ -136,41 +136,28 @@ def _number(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def _attributes(values: Sequence[tuple[str, str | float]]) -> str:
-    texts = ((name, value if isinstance(value, str) else _number(value)) for name, value in values)
-    return " ".join(f"{name}={quoteattr(text)}" for name, text in texts if text != "")
+def _tag(tag: str, attributes: Mapping[str, object], text: str | None = None) -> str:
+    """An element; an empty attribute is left out."""
+    words = [tag]
+    for name, value in attributes.items():
+        if value != "":
+            written = _number(value) if isinstance(value, float | int) else str(value)
+            words.append(f"{name}={quoteattr(written)}")
+    inner = "/>" if text is None else f">{escape(visible(text, _LONGEST))}</{tag}>"
+    return f"<{' '.join(words)}{inner}"
 
 
 def _rect(rect: Rect, look: Look) -> str:
-    return "<rect {}/>".format(
-        _attributes(
-            (
-                ("x", rect.x),
-                ("y", rect.y),
-                ("width", rect.w),
-                ("height", rect.h),
-                ("rx", look.radius),
-                ("fill", look.fill),
-                ("stroke", look.stroke),
-                ("stroke-width", look.width),
-                ("stroke-dasharray", look.dash),
-            )
-        )
-    )
+    place = {"x": rect.x, "y": rect.y, "width": rect.w, "height": rect.h, "rx": look.radius}
+    edge = {"stroke": look.stroke, "stroke-width": look.width, "stroke-dasharray": look.dash}
+    return _tag("rect", {**place, "fill": look.fill, **edge})
 
 
 def _text(x: float, y: float, word: Word) -> str:
-    attributes = _attributes(
-        (
-            ("x", x),
-            ("y", y),
-            ("font-size", word.size),
-            ("font-weight", "bold" if word.is_bold else ""),
-            ("text-anchor", word.anchor if word.anchor != "start" else ""),
-            ("fill", word.colour),
-        )
-    )
-    return f"<text {attributes}>{escape(visible(word.text, _LONGEST))}</text>"
+    weight = "bold" if word.is_bold else ""
+    anchor = word.anchor if word.anchor != "start" else ""
+    style = {"font-weight": weight, "text-anchor": anchor, "fill": word.colour}
+    return _tag("text", {"x": x, "y": y, "font-size": word.size, **style}, word.text)
 
 
 class Drawing:
@@ -187,13 +174,7 @@ class Drawing:
         for word in words:
             y += word.size * 1.25
             x = rect.middle if word.anchor == "middle" else rect.x + 6
-            shown = Word(
-                text=fitted(word.text, word.size, room),
-                size=word.size,
-                is_bold=word.is_bold,
-                colour=word.colour,
-                anchor=word.anchor,
-            )
+            shown = replace(word, text=fitted(word.text, word.size, room))
             texts.append(_text(x, y - word.size * 0.3, shown))
         title = f"<title>{escape(visible(about, _LONGEST))}</title>"
         body = "".join((title, _rect(rect, look), *texts))
@@ -217,17 +198,12 @@ class Drawing:
 
     def wire(self, d: str, stroke: Stroke, layer: Layer = Layer.WIRE) -> None:
         """A line along an SVG path."""
-        attributes = _attributes(
-            (
-                ("d", d),
-                ("fill", "none"),
-                ("stroke", stroke.colour),
-                ("stroke-width", stroke.width),
-                ("stroke-dasharray", stroke.dash),
-                ("stroke-linecap", "butt" if stroke.dash else "round"),
-            )
-        )
-        self._layers[layer].append(f"<path {attributes}/>")
+        line = {"stroke": stroke.colour, "stroke-width": stroke.width}
+        ends = {
+            "stroke-dasharray": stroke.dash,
+            "stroke-linecap": "butt" if stroke.dash else "round",
+        }
+        self._layers[layer].append(_tag("path", {"d": d, "fill": "none", **line, **ends}))
 
     def label(self, x: float, y: float, word: Word) -> None:
         """A text beside a wire or in a free place; a light edge keeps it legible over lines."""
@@ -239,23 +215,16 @@ class Drawing:
         """A cross at the right end of a box: what is in it does not work."""
         size, x, y = 8.0, rect.right - 15, rect.y + rect.h / 2 - 4
         d = f"{path((x, y), (x + size, y + size))}{path((x + size, y), (x, y + size))}"
-        attributes = _attributes((("d", d), ("stroke", colour), ("stroke-width", 2.0)))
-        self._layers[Layer.BADGE].append(f"<path {attributes}/>")
+        self._layers[Layer.BADGE].append(
+            _tag("path", {"d": d, "stroke": colour, "stroke-width": 2.0})
+        )
 
     def badge(self, x: float, y: float, text: str, colour: str) -> None:
         """A number in a disc, around a point."""
-        disc = _attributes(
-            (
-                ("cx", x),
-                ("cy", y),
-                ("r", 8.0),
-                ("fill", colour),
-                ("stroke", "#ffffff"),
-                ("stroke-width", 1.5),
-            )
-        )
+        edge = {"stroke": "#ffffff", "stroke-width": 1.5}
+        disc = _tag("circle", {"cx": x, "cy": y, "r": 8.0, "fill": colour, **edge})
         word = Word(text=text, size=10, is_bold=True, colour="#ffffff", anchor="middle")
-        self._layers[Layer.BADGE].append(f"<g><circle {disc}/>{_text(x, y + 3.5, word)}</g>")
+        self._layers[Layer.BADGE].append(f"<g>{disc}{_text(x, y + 3.5, word)}</g>")
 
     def document(self, width: float, height: float, *, title: str, about: str) -> str:
         """The picture as an SVG file with its own light ground."""
@@ -293,15 +262,9 @@ def curve(points: Sequence[tuple[float, float]]) -> str:
     return f"M{texts[0]} C{', '.join(texts[1:])}"
 
 
-# --- Colours of groups that people tell apart, also those who do not see red and green apart.
-#
 # The first seven are those of Okabe and Ito (Color Universal Design, 2008). Of all twelve any two
-# are
-# at least 17 apart in CIELAB, to normal sight and to protanopia and deuteranopia as Machado,
-# Oliveira
-# and Fernandes simulate them (IEEE TVCG 15(6), 2009).
-
-
+# are at least 17 apart in CIELAB, to normal sight and to protanopia and deuteranopia as Machado,
+# Oliveira and Fernandes simulate them (IEEE TVCG 15(6), 2009).
 PALETTE: Final = (
     "#0072b2",
     "#e69f00",

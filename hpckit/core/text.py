@@ -19,9 +19,6 @@ from msgspec import Struct
 from hpckit.core.hostlist import natural_order, numbered
 from hpckit.core.units import format_indices, runs
 
-# --- How wide a text is on a terminal.
-
-
 _NARROW: Final = re.compile(r"[\x00-\u10ff\u2000-\u22ff\u2500-\u257f]*")
 """Up to Hangul, then punctuation, arrows and lines: none of Unicode's wide characters."""
 
@@ -108,9 +105,6 @@ def numbers_shown(names: Iterable[str]) -> str:
     )
 
 
-# --- Text as people paste it from a terminal or a mail.
-
-
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]{0,16}[A-Za-z]")
 _QUOTE: Final = re.compile(r"(?:[ \t]{0,3}>)+ ?")
 
@@ -127,9 +121,6 @@ def pasted_lines(text: str) -> list[str]:
         quote = _QUOTE.match(line)
         found.append(line[quote.end() if quote else 0 :].rstrip("\r").expandtabs(8))
     return found
-
-
-# --- A line of text for people, and what it is, so that whoever prints it can colour it.
 
 
 class Style(StrEnum):
@@ -199,9 +190,6 @@ def _between_names(text: str) -> int:
         if char == "," and depth <= 0:
             found = at
     return found or text.rfind(",") + 1
-
-
-# --- Labelled rows on a screen of so many lines: what matters most gets room first.
 
 
 _LABEL: Final = 8
@@ -287,9 +275,6 @@ def _cut(line: str, width: int) -> str:
     ):  # of what it would say there is no more than a beginning
         line = told
     return line.rstrip().removesuffix(" ·") + _CUT
-
-
-# --- Texts of a job in machine formats: a terminal that they are shown on is not steered by them.
 
 
 _STEERING: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")

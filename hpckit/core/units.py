@@ -141,9 +141,6 @@ def format_indices(indices: Iterable[int], width: int = 0) -> str:
     )
 
 
-# --- Words of sentences that count or time something.
-
-
 def counted(count: int, noun: str) -> str:
     """`1 GPU`, `2 GPUs`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

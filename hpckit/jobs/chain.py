@@ -109,9 +109,6 @@ def explained(stages: Sequence[StageStatus]) -> Sequence[JobStatus]:
     return told
 
 
-# --- The stages of one job file: all prepared, then all submitted, each to begin after the last.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedStage:
     """A stage of a chain that is decided and rendered; nothing outside has been touched."""
@@ -189,7 +186,6 @@ def places_of(stages: Sequence[PreparedStage], caller: Caller) -> Sequence[Stage
 
 
 def _interrupt(message: str, done: Sequence[Submission], tools: SubmitTools) -> KeyboardInterrupt:
-    """The end of an interrupted submission, once the stages before are taken back."""
     error = HpckitError(message)
     _give_up(done, error, tools)
     return interrupt_of(error)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import hpckit
 from hpckit.account.advice.outcome import applied_document
+from hpckit.core.errors import StorageFailed
 from hpckit.core.fields import to_tree
 from hpckit.core.findings import Notice
 from hpckit.core.units import parse_slurm_time_s
+from hpckit.injob.archive import pack_injob
 from hpckit.jobs.prepare import PreparedJob, as_json, effective_document
 from hpckit.placement.order_plan import ORDER_FILE, OrderPlan, order_tree
 from hpckit.script.environment import SubmissionEnvironment
@@ -29,11 +31,10 @@ from hpckit.spec.job_folder import (
     TOPOLOGY_FILE,
 )
 from hpckit.spec.options import ArrayPart, StagePlace
+from hpckit.spec.store import FileJobFolders
 
 if TYPE_CHECKING:
-    from hpckit.jobs.packed_folder import PackedJobFolders
     from hpckit.node.topology import NodeTopology
-    from hpckit.spec.store import FileJobFolders
 
 
 INTENT_SCHEMA = "hpckit.intent/1"
@@ -86,6 +87,22 @@ class Draft:
     def after(self) -> tuple[JobId, ...]:
         """The jobs that must end well before this one begins."""
         return () if self.place is None else self.place.after
+
+
+class PackedJobFolders(FileJobFolders):
+    """Job folders of a submission; `cache` is a folder that keeps what was packed for them."""
+
+    def __init__(self, cache: Path | None = None) -> None:
+        self._cache = cache
+
+    def pack_agent(self, folder: Path) -> None:
+        """Put the archive into the folder. Raises StorageFailed."""
+        try:
+            pack_injob(folder / AGENT_FILE, self._cache)
+        except OSError as error:
+            raise StorageFailed(
+                f"{folder / AGENT_FILE} cannot be written: {error.strerror}"
+            ) from error
 
 
 def write_folder(draft: Draft, folders: PackedJobFolders) -> None:

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     import sqlite3
 
 
-# --- A line of the job index as an entry and back.
-
-
 COLUMNS: Final = (
     *("submission", "job_id", "cluster", "name", "site", "folder", "created_s", "state"),
     *("exit_code", "parts", "chain", "stage"),
@@ -45,7 +42,6 @@ def entry_of(row: Sequence[Any]) -> JobEntry:
 
 
 def _parts(text: str) -> tuple[JobPart, ...]:
-    """The parts of an array, from `0:4242 1000:4243 `."""
     pairs = (word.split(":") for word in text.split())
     return tuple(JobPart(offset=int(offset), job_id=JobId(job_id)) for offset, job_id in pairs)
 

@@ -1,7 +1,8 @@
-"""What a local job leaves in its folder: `run.json`, `result.json`, `cancel.json`."""
+"""Records in a job folder: a local job's run, result and cancel request, and who submits a job."""
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -11,9 +12,9 @@ import msgspec
 from hpckit.core.errors import StorageFailed
 from hpckit.core.files_in_job import read_regular
 from hpckit.core.units import MAX_EPOCH_S
-from hpckit.jobs.process_tree import ProcessMark
+from hpckit.jobs.process_tree import ProcessMark, is_running_since
 from hpckit.slurm.values import JobState
-from hpckit.spec.job_folder import LOCAL_RESULT_SCHEMA
+from hpckit.spec.job_folder import INTENT_FILE, LOCAL_RESULT_SCHEMA
 from hpckit.spec.store import FileJobFolders
 
 RUN_SCHEMA = "hpckit.local-run/1"
@@ -126,3 +127,30 @@ def read_record(folder: Path, name: str, kind: type[Record]) -> Record | None:
     if schema != wanted:
         raise StorageFailed(f"{path} has the schema {schema!r}, expected {wanted!r}")
     return record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """The submitting process: its host, id and start, in seconds since the epoch.
+
+    `slurm_cluster` is the cluster of that host, None where its slurm.conf does not tell.
+    """
+
+    submitter_host: str | None = None
+    submitter_pid: int | None = None
+    submitter_started_s: float | None = None
+    slurm_cluster: str | None = None
+
+    @property
+    def submitter_lives(self) -> bool | None:
+        """Whether that process lives; None where this cannot be seen from here."""
+        if self.submitter_host not in (None, socket.gethostname()):
+            return None
+        if self.submitter_pid is None or self.submitter_started_s is None:
+            return None
+        return is_running_since(self.submitter_pid, self.submitter_started_s)
+
+
+def read_intent(folder: Path) -> Intent | None:
+    """Who submits the job of a folder; None without an intent. Raises StorageFailed."""
+    return read_record(folder, INTENT_FILE, Intent)

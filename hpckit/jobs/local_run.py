@@ -23,9 +23,6 @@ from hpckit.jobs.process_tree import become_subreaper, descendants, mark_of, sen
 from hpckit.slurm.values import JobState
 from hpckit.spec.job_folder import CANCEL_FILE, RESULT_FILE, RUN_FILE, SCRIPT_FILE, log_file
 
-# --- A local job's script under supervision: signals, time limit, the end of all it started.
-
-
 FORWARDED = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _SHELL_SIGNAL_BASE = 128
 _TRAP_WAIT_S = 2.0

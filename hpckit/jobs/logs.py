@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from hpckit.core.files import Clock
 
 
-# --- The logs in a job folder, read byte for byte.
-
-
 _RANK_FILE = re.compile(r"rank-(\d+)\.log", re.ASCII)
 _CHUNK_BYTES = 1 << 16
 _TAIL_BYTES = 1 << 12

@@ -55,9 +55,6 @@ if TYPE_CHECKING:
     from hpckit.spec.store import FileJobFolders
 
 
-# --- Sites and templates as they are found: which exist, which file won, what it says.
-
-
 PACKAGED_PREFIX = "hpckit/"
 """`hpckit/base.sbatch.j2` is always hpckit's own, so that a file of the same name can extend it."""
 
@@ -333,9 +330,6 @@ def effective_document(effective: EffectiveJob) -> dict[str, object]:
 def as_json(document: object) -> str:
     """A document as people and programs read it: indented UTF-8 JSON, one final newline."""
     return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
-
-
-# --- Compiled templates between two runs: half of the time that rendering takes.
 
 
 # What pickle and marshal raise for an entry that was cut off or overwritten.

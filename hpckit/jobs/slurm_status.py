@@ -13,8 +13,7 @@ from pathlib import Path
 from hpckit.core.errors import HpckitError, StorageFailed, ToolFailed
 from hpckit.core.files import Clock
 from hpckit.core.files_in_job import read_regular
-from hpckit.jobs.intent import Intent, read_intent
-from hpckit.jobs.local_record import LocalResult, LocalRun, read_record
+from hpckit.jobs.local_record import Intent, LocalResult, LocalRun, read_intent, read_record
 from hpckit.jobs.process_tree import find_process
 from hpckit.jobs.status import (
     CONFIRM_S,
@@ -41,9 +40,6 @@ from hpckit.spec.job_folder import (
     log_file,
 )
 from hpckit.spec.options import array_ranges
-
-# --- What Slurm says when asked about many jobs at once: one squeue a cluster, and one sacct.
-
 
 _SINCE_MARGIN_S = 60.0
 
@@ -299,9 +295,6 @@ def _has_log(folder: Path) -> bool:
         return any(path.name.startswith("job") for path in (folder / LOGS_FOLDER).iterdir())
     except OSError:
         return False
-
-
-# --- How a local job is, read from its folder and from the processes of this machine.
 
 
 LOST_REASON = "the supervisor ended without recording a result (killed, or the machine restarted)"

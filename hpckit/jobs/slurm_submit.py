@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from hpckit.core.process import CommandRunner
 from hpckit.jobs.slurm_status import SlurmStatuses
 from hpckit.jobs.status import CONFIRM_S
 from hpckit.jobs.track import cancel_targets
-from hpckit.slurm.ask import SlurmCli
+from hpckit.slurm.ask import SlurmCli, attempts
 from hpckit.slurm.sbatch import (
     SbatchFailure,
     explain_refusal,
@@ -49,9 +50,6 @@ from hpckit.slurm.values import (
 )
 from hpckit.spec.job_folder import LOGS_FOLDER, SCRIPT_FILE, task_log
 
-# --- submitit's SlurmExecutor as a thin backend: our script text, our name for its file, our
-# sbatch.
-#
 # What submitit 1.5 does otherwise and must not here: it reads the job id out of any line of
 # sbatch's output, drops a subclass's script for arrays, and takes SLURM_CONF away (docs/adr/0004).
 
@@ -130,7 +128,6 @@ def _write(path: Path, text: str) -> None:
 
 _SBATCH_S = 60.0
 _PAUSES_S = (1.0, 3.0)
-_PATIENCE_S = 10.0
 _SIGNALS = ("TERM", "INT", "HUP", "USR1", "USR2", "CONT", "STOP", "KILL")
 
 
@@ -205,7 +202,11 @@ class SlurmSubmitter:
         """
         part = JobPart(offset=0, job_id=job.job_id)
         if task is not None:
-            part = max((one for one in job.parts if one.offset <= task), default=part, key=_offset)
+            part = max(
+                (one for one in job.parts if one.offset <= task),
+                default=part,
+                key=attrgetter("offset"),
+            )
         index = None if task is None else task - part.offset
         job_id = part.job_id if index is None else JobId(f"{part.job_id}_{index}")
         try:
@@ -280,10 +281,6 @@ def _script_file(script: str) -> Iterator[Path]:
         yield path
 
 
-def _offset(part: JobPart) -> int:
-    return part.offset
-
-
 def _local_index(record: JobRecord) -> int | None:
     return None if record.task_index is None else record.task_index - record.array_offset
 
@@ -302,11 +299,8 @@ class _Sbatch:
         self.words: tuple[str, ...] = ()
 
     def __call__(self, argv: Sequence[str]) -> str:
-        begun_s, words = self._clock.now_s(), ""
-        for pause_s in (0.0, *_PAUSES_S):
-            if pause_s and self._clock.now_s() - begun_s > _PATIENCE_S:
-                break
-            self._clock.sleep(pause_s)
+        words = ""
+        for _ in attempts(self._clock, _PAUSES_S):
             self._refuse_late()
             try:
                 result = self._runner.run(argv, _SBATCH_S, self._request.environment)

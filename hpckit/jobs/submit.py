@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,15 +15,25 @@ from hpckit.core.errors import (
     ConfigError,
     HpckitError,
     NotRecorded,
+    ParseError,
+    PlanError,
     SchedulerUnreachable,
     StorageFailed,
     SubmissionUnconfirmed,
+    ToolFailed,
+    ToolMissing,
 )
 from hpckit.core.files import xdg_folder
-from hpckit.core.findings import Notice
+from hpckit.core.findings import Level, Notice
 from hpckit.fabric.ask import ClusterProbe
-from hpckit.jobs.checks import check_live
-from hpckit.jobs.draft import Caller, Draft, record_start, request_of, write_folder
+from hpckit.jobs.draft import (
+    Caller,
+    Draft,
+    PackedJobFolders,
+    record_start,
+    request_of,
+    write_folder,
+)
 from hpckit.jobs.order import order_plan
 from hpckit.jobs.parts import (
     Submitter,
@@ -33,16 +43,19 @@ from hpckit.jobs.parts import (
     take_back,
     with_started,
 )
-from hpckit.jobs.prepare import PreparedJob
+from hpckit.jobs.prepare import PreparedJob, without_errors
 from hpckit.placement.order_plan import OrderPlan
 from hpckit.script.environment import SubmissionEnvironment, submission_environment
-from hpckit.script.fit import Aim
+from hpckit.script.fit import Aim, fit_findings
+from hpckit.script.releases import dialect_findings, is_another_cluster, live_dialect, release_note
 from hpckit.slurm.values import (
     UNCONFIRMED_PREFIX,
+    ClusterView,
     JobEntry,
     JobId,
     JobPart,
     JobState,
+    SlurmVersion,
     StartedJob,
     is_confirmed,
 )
@@ -51,7 +64,6 @@ from hpckit.spec.site import SubmitterKind
 
 if TYPE_CHECKING:
     from hpckit.core.files import Clock
-    from hpckit.jobs.packed_folder import PackedJobFolders
     from hpckit.jobs.track import JobIndex
     from hpckit.spec.store import FileJobFolders
 
@@ -162,6 +174,72 @@ def _look(
     return size, tuple(dict.fromkeys((*notes, *found)))
 
 
+_SHOWS_ALL_NODES = SlurmVersion(23, 2)
+"""Until then sinfo leaves out CLOUD nodes that are powered down (slurm.conf(5), PrivateData)."""
+
+
+def check_live(
+    job: PreparedJob,
+    probe: ClusterProbe,
+    cluster: str | None,
+    aim: Aim | None = None,
+    *,
+    refuse: bool = True,
+) -> tuple[ClusterView | None, tuple[Notice, ...]]:
+    """The cluster, and what does not keep the job from running there.
+
+    What keeps it is looked at again in the present cluster before the job is refused: what is
+    remembered may have changed. Without `refuse` nothing is found. A cluster that cannot be asked,
+    or is not understood, holds nothing back: then it is None. Raises JobRefused, and
+    SchedulerUnreachable when nobody answers.
+    """
+    try:
+        view = probe.look(cluster, needs_partitions=refuse)
+        findings = tuple(_live_findings(job, view, cluster, aim)) if refuse else ()
+        if any(one.level is Level.ERROR for one in findings):
+            view = probe.look(cluster, fresh=True)
+            findings = tuple(_live_findings(job, view, cluster, aim))
+    except (ToolFailed, ToolMissing, ParseError) as error:
+        text = f"the cluster was not looked at: {error.message}"
+        return None, (Notice(level=Level.NOTE, subject="checks", text=text),)
+    except SchedulerUnreachable as error:
+        raise SchedulerUnreachable(
+            error.message, hint=f"nothing was submitted; {error.hint}"
+        ) from error
+    return view, without_errors(findings)
+
+
+def _live_findings(
+    job: PreparedJob, view: ClusterView, cluster: str | None, aim: Aim | None
+) -> Iterator[Notice]:
+    yield from _identity(job, view, cluster)
+    if view.unread is not None:
+        text = f"the partitions were not looked at: {view.unread}"
+        yield Notice(level=Level.NOTE, subject="checks", text=text)
+    yield from dialect_findings(job.plan, live_dialect(job.site, view.config))
+    version = view.config.version
+    shows_all = version is not None and version >= _SHOWS_ALL_NODES
+    yield from fit_findings(job.effective.spec, view.partitions, aim, is_certain=shows_all)
+
+
+def _identity(job: PreparedJob, view: ClusterView, cluster: str | None) -> Iterator[Notice]:
+    """Whether the cluster that answers is the one that the site file describes."""
+    rules, config = job.site.slurm, view.config
+    if cluster is None and is_another_cluster(rules.cluster, config):
+        yield Notice(
+            level=Level.ERROR,
+            subject="site",
+            text=f"{job.site.name} is the cluster {rules.cluster}, and this host submits to "
+            f"{config.cluster_name}",
+            remedy="submit from a login node of that cluster, or --site with a site file of this"
+            " one",
+        )
+        return
+    note = release_note(job.site, config)
+    if note is not None:
+        yield note
+
+
 def draft_of(
     job: PreparedJob, caller: Caller, tools: SubmitTools, place: StagePlace | None = None
 ) -> Draft:
@@ -264,7 +342,6 @@ def _names(job_root: str) -> Sequence[str]:
 
 
 def _is_path(text: str) -> bool:
-    """Whether a text is a path that a script, a document and a person can hold."""
     return bool(text) and text.isprintable()
 
 
@@ -404,3 +481,35 @@ def _undo(draft: Draft, tools: SubmitTools, progress: Progress) -> None:
     if progress.has_folder:
         with suppress(StorageFailed):
             tools.folders.remove(draft.folder)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A job that the scheduler would take: its words, a line each, and what checks found."""
+
+    words: tuple[str, ...]
+    notes: tuple[Notice, ...]
+
+
+def try_out(
+    job: PreparedJob, caller: Caller, tools: SubmitTools, place: StagePlace | None = None
+) -> Trial:
+    """Check the job and have the scheduler look at it; nothing is written, queued or recorded.
+
+    Of an array in parts each kind of part is tried once. Raises JobRefused, SchedulerRefused and
+    what else a submission raises; PlanError at a site without a scheduler.
+    """
+    if job.site.submitter is SubmitterKind.LOCAL:
+        raise PlanError(
+            f"site {job.site.name} has no scheduler to ask",
+            have="this machine alone",
+            need="a scheduler for --test-only",
+            hint="--dry-run shows the script, or use a site with Slurm",
+        )
+    draft = draft_of(job, caller, tools, place)
+    kinds = {part.expression: part for part in draft.parts}
+    words: list[str] = []
+    for part in kinds.values() or (None,):
+        request = request_of(draft, part, None, tools.clock.now_s())
+        words += tools.submitter.test(request, job.script.text)
+    return Trial(words=tuple(words), notes=draft.notes)

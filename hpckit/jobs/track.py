@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from hpckit.spec.store import FileJobFolders
 
 
-# --- What to say of an id that more than one job may have.
-
-
 _MOST_NAMED = 5
 
 
@@ -55,9 +52,6 @@ def ambiguous(wanted: str, by_name: Mapping[str, JobEntry]) -> HpckitError:
         if is_begin
         else "give it with its place, as 'ID;PLACE'",
     )
-
-
-# --- How a job ended, kept in its folder: asked about again, no scheduler is troubled.
 
 
 def recalled_end(entry: JobEntry, folders: FileJobFolders) -> JobStatus | None:
@@ -99,9 +93,6 @@ def record_end(entry: JobEntry, status: JobStatus, folders: FileJobFolders) -> N
     # A folder on a full disk must not hide how the job is: it is asked for again.
     with contextlib.suppress(StorageFailed):
         folders.write(folder, RESULT_FILE, as_json({"schema": RESULT_SCHEMA, **to_tree(status)}))
-
-
-# --- How often a scheduler is asked: soon at first, seldom for what takes long.
 
 
 _SHARE: Final = 0.2
@@ -512,9 +503,6 @@ def _entry_of(folders: FileJobFolders, folder: Path) -> JobEntry:
 
 def _text(value: object) -> str | None:
     return None if value is None else str(value)
-
-
-# --- What scancel is told: the job, or those of an array's tasks that a signal can reach.
 
 
 def cancel_targets(status: JobStatus, task: int | None, signal: str | None) -> Sequence[str]:

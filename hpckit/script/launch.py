@@ -36,13 +36,9 @@ from hpckit.spec.platform import CommEnv
 from hpckit.spec.site import SiteSpec, SubmitterKind
 from hpckit.spec.slurm_options import SlurmOptions
 
-# --- Which variables a container must be told to let in, as its runtime wants it said.
-#
 # Sources: pyxis, README.md, `--container-env` (an image's own value wins without it, and pyxis
-# 0.24
-# and later say so); Apptainer User Guide, Environment and Metadata (`--cleanenv` and
-# `--containall`
-# let in what begins with APPTAINERENV_ alone).
+# 0.24 and later say so); Apptainer User Guide, Environment and Metadata (`--cleanenv` and
+# `--containall` let in what begins with APPTAINERENV_ alone).
 
 
 _PYXIS: Final = frozenset({"container-image", "container-name"})
@@ -81,9 +77,6 @@ def _is_image(word: str) -> bool:
     return word.endswith((".sif", ".sqsh", ".simg")) or "://" in word
 
 
-# --- What a job does about places: whether nodes are ordered and ranks are bound.
-
-
 _OWN_NODES: Final = frozenset({"nodelist", "exclude", "relative", "nodefile"})
 """Options of srun by which a job chooses among its nodes itself."""
 
@@ -110,7 +103,6 @@ def _is_bound(spec: JobSpec) -> bool:
 
 
 def _is_ordered(spec: JobSpec) -> bool:
-    """Whether the order of nodes is hpckit's to choose."""
     first = spec.launch.distribution.partition(":")[0].partition(",")[0]
     chosen = _OWN_NODES & set(spec.slurm.srun_extra)
     wanted = spec.place.order and spec.resources.nodes > 1
@@ -138,7 +130,6 @@ def plan_launch(
     place = plan_place(spec, launcher, local=local)
     account = AccountPlan(hz=f"{spec.account.hz:g}") if spec.account.enabled else None
     local_ranks = launcher.local_ranks(spec) if local else None
-    words = _local_words(spec, site, local_ranks) if local else ()
     return LaunchPlan(
         name=spec.name,
         kind=spec.launch.kind,
@@ -155,7 +146,7 @@ def plan_launch(
         ntasks_per_node=spec.ntasks_per_node,
         rank_source=launcher.local_identity if local else launcher.identity,
         starter=launcher.local_words(spec) if local else launcher.words(spec),
-        runner=(*words, *_place_words(place), *_said("--measure", account and account.hz)),
+        runner=tuple(_runner_words(spec, site, account, place, local_ranks)),
         local_ranks=local_ranks,
         keeps_shell=any(map(_MAY_TRAP.search, spec.environment.setup)),
         kill_on_bad_exit=spec.launch.kill_on_bad_exit,
@@ -166,27 +157,27 @@ def plan_launch(
     )
 
 
-def _local_words(spec: JobSpec, site: SiteSpec, ranks: int | None) -> tuple[str, ...]:
-    """Return what the runner is told of ranks that it starts: after a failure the others end."""
-    kill_wait_s = ceil(site.kill_wait_s) if spec.launch.kill_on_bad_exit else None
-    return ("--local", *_said("--ranks", ranks), *_said("--kill-wait", kill_wait_s))
-
-
-def _said(option: str, value: object) -> tuple[str, ...]:
-    return () if value is None else (option, str(value))
-
-
-def _place_words(place: PlacePlan | None) -> Iterator[str]:
-    if place is None:
-        return
-    if place.order:
-        yield "--order"
-        if not place.renumber:
-            yield "--keep-numbers"
-    if place.bind:
-        yield "--bind"
-    if place.strict:
-        yield "--strict"
+def _runner_words(
+    spec: JobSpec,
+    site: SiteSpec,
+    account: AccountPlan | None,
+    place: PlacePlan | None,
+    local_ranks: int | None,
+) -> Iterator[str]:
+    local = site.submitter is SubmitterKind.LOCAL
+    flags = {
+        "--local": local,
+        "--ranks": local_ranks,
+        "--kill-wait": ceil(site.kill_wait_s) if local and spec.launch.kill_on_bad_exit else None,
+        "--order": place and place.order,
+        "--keep-numbers": place and place.order and not place.renumber,
+        "--bind": place and place.bind,
+        "--strict": place and place.strict,
+        "--measure": account and account.hz,
+    }
+    for option, value in flags.items():
+        if value is not None and value is not False:
+            yield from (option,) if value is True else (option, str(value))
 
 
 def _directives(spec: JobSpec, dialect: Dialect, launcher: Launcher) -> tuple[Option, ...]:

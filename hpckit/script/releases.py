@@ -160,9 +160,6 @@ PAIR_FACTS: Final = (
 """Pairs of options that exclude each other."""
 
 
-# --- Options of sbatch and srun against what the release of Slurm that reads them accepts.
-
-
 def lint(
     options: Sequence[Option],
     program: Program,
@@ -261,9 +258,6 @@ def _pairs(
 def excludes(fact: PairFact, version: SlurmVersion | None) -> bool:
     """Whether a release excludes the pair; one that is not known does."""
     return fact.since is None or version is None or version >= SlurmVersion.of(fact.since)
-
-
-# --- How a job is said to one cluster: its release of Slurm, and what its site wants otherwise.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

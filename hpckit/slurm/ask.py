@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -47,6 +47,16 @@ _PATIENCE_S = 10.0
 _IDS_AT_ONCE = 1000  # Linux takes 128 KiB in one argument, execve(2)
 _NO_SUCH_JOB = "Invalid job id specified"
 _NO_CONFIGURATION = "Could not establish a configuration source"
+
+
+def attempts(clock: Clock, pauses_s: Sequence[float]) -> Iterator[None]:
+    """Yield once, and once after each pause unless those before took over ten seconds."""
+    begun_s = clock.now_s()
+    for pause_s in (0.0, *pauses_s):
+        if pause_s and clock.now_s() - begun_s > _PATIENCE_S:
+            return
+        clock.sleep(pause_s)
+        yield
 
 
 class SlurmCli:
@@ -123,11 +133,8 @@ class SlurmCli:
 
     def ask(self, argv: Sequence[str]) -> CommandResult:
         """What a command answered. Raises SchedulerUnreachable, ToolFailed, ToolMissing."""
-        begun_s, stderr = self._clock.now_s(), ""
-        for pause_s in (0.0, *_PAUSES_S):
-            if pause_s and self._clock.now_s() - begun_s > _PATIENCE_S:
-                break
-            self._clock.sleep(pause_s)
+        stderr = ""
+        for _ in attempts(self._clock, _PAUSES_S):
             try:
                 result = self._runner.run(argv, _TIMEOUT_S)
             except ToolTimeout as error:
@@ -152,9 +159,6 @@ def _hint(program: str, stderr: str) -> str:
     return f"{daemon} may be restarting: ask again in a minute, or `scontrol ping`"
 
 
-# --- Which cluster this machine belongs to, read from Slurm's own file: no daemon is asked.
-
-
 # slurm.conf(5), "DESCRIPTION"; the third is where a configless host keeps its copy.
 _PLACES = (
     "/etc/slurm/slurm.conf",
@@ -176,9 +180,6 @@ def cluster_name(environment: Mapping[str, str]) -> str | None:
         if match := _CLUSTER_NAME.search(text):
             return match[1].lower()
     return None
-
-
-# --- What a cluster is, asked of Slurm and remembered for an hour.
 
 
 _FRESH_S = 3600.0

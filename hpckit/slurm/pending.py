@@ -54,7 +54,6 @@ def explain_limit(word: str) -> str | None:
     return None if entry is None else entry.meaning
 
 
-# --- words and sentences -------------------------------------------------------------------------
 _BY_WORD: Final = {word.lower(): entry for word, entry in WORDS.items()}
 _BY_TEXT: Final = tuple((re.compile(text.begins, re.IGNORECASE), text.entry) for text in TEXTS)
 
@@ -106,7 +105,6 @@ def _joined(parts: tuple[str, ...], entries: list[Entry]) -> Entry:
     )
 
 
-# --- limits of a QOS or an association ---------------------------------------------------------
 class _Resource(NamedTuple):
     """A trackable resource: its amount, its minutes, the option that asks for it."""
 

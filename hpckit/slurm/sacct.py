@@ -17,6 +17,7 @@ from hpckit.slurm.text import (
     exit_status,
     job_records,
     job_state,
+    of_cluster,
     rows,
     value,
 )
@@ -59,7 +60,6 @@ _ENERGY: Final = ("JobID", "ConsumedEnergyRaw")
 def _sacct(
     cluster: str | None, *selection: str, fields: tuple[str, ...] = _FIELDS
 ) -> tuple[str, ...]:
-    clusters = () if cluster is None else (f"--clusters={cluster}",)
     return (
         "sacct",
         "--allocations",
@@ -68,7 +68,7 @@ def _sacct(
         "--noheader",
         "--parsable2",
         f"--delimiter={SEPARATOR}",
-        *clusters,
+        *of_cluster(cluster),
         *selection,
         f"--format={','.join(fields)}",
     )
@@ -156,9 +156,6 @@ def parse_sacct_energy(text: str) -> float | None:
             raise place.refuse(f"{said!r} is no energy", "joules such as 5600")
         joules += 0 if int(said) >= _NO_ENERGY else int(said)
     return joules or None
-
-
-# --- sacct --json: one job in detail, with its steps, as Slurm's accounts have it.
 
 
 _TOOL: Final = "sacct --json"
@@ -262,8 +259,7 @@ def sacct_json_argv(job_id: JobId, cluster: str | None) -> tuple[str, ...]:
     the data_parsers v0.0.40 to 42, 26.05 v0.0.42 to 45), and 22.05 takes no `--json=`. Source:
     sacct(1), "--json".
     """
-    clusters = () if cluster is None else (f"--clusters={cluster}",)
-    return ("sacct", "--json", "--duplicates", *clusters, f"--jobs={job_id}")
+    return ("sacct", "--json", "--duplicates", *of_cluster(cluster), f"--jobs={job_id}")
 
 
 def parse_sacct_json(text: str) -> tuple[JobDetail, ...]:

@@ -188,9 +188,6 @@ def refusal_words(stderr: str) -> str:
     return "\n".join(word[:_LONGEST_WORDS] for word in words[:_MOST_LINES])
 
 
-# --- What would help when sbatch refuses a job: which command shows what there is.
-
-
 _ASSOCIATIONS: Final = (
     "your accounts, partitions and QOS: "
     "sacctmgr -P show assoc user=$USER format=Account,Partition,QOS"

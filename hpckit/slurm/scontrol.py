@@ -5,11 +5,8 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from hpckit.slurm.text import JobWords, Place, job_records, slurm_version, value
+from hpckit.slurm.text import JobWords, Place, job_records, of_cluster, slurm_version, value
 from hpckit.slurm.values import JobId, JobRecord, SlurmConfig
-
-# --- scontrol show config: the version of Slurm and how the cluster is set up.
-
 
 _SHOW_CONFIG = "scontrol show config"
 _HEADING = "Configuration data as of "
@@ -22,8 +19,7 @@ def scontrol_config_argv(cluster: str | None) -> tuple[str, ...]:
     As text in every version: 24.11 takes `--json` and prints text all the same. Source:
     scontrol(1), "show config".
     """
-    clusters = () if cluster is None else (f"--clusters={cluster}",)
-    return ("scontrol", *clusters, "show", "config")
+    return ("scontrol", *of_cluster(cluster), "show", "config")
 
 
 def parse_scontrol_config(text: str) -> SlurmConfig:
@@ -82,8 +78,7 @@ def scontrol_job_argv(job_id: JobId, cluster: str | None) -> tuple[str, ...]:
     The answer is read with `TZ=UTC` in scontrol's environment. Source: scontrol(1), "show job",
     "--oneliner"; the JSON of one job on 1024 nodes is 12 MB.
     """
-    clusters = () if cluster is None else (f"--clusters={cluster}",)
-    return ("scontrol", "--oneliner", *clusters, "show", "job", job_id)
+    return ("scontrol", "--oneliner", *of_cluster(cluster), "show", "job", job_id)
 
 
 def parse_scontrol_job(text: str) -> tuple[JobRecord, ...]:

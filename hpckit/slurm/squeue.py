@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
 from hpckit.core.units import parse_slurm_limit_s
-from hpckit.slurm.text import SEPARATOR, JobWords, Place, job_records, rows, value
+from hpckit.slurm.text import SEPARATOR, JobWords, Place, job_records, of_cluster, rows, value
 from hpckit.slurm.values import JobRecord, NodeGroup, Partition, SlurmNode
 
 # %i id with the array task, %T state, %r reason, %S start, %e end, %N nodes, %o command.
@@ -25,13 +26,12 @@ def squeue_argv(cluster: str | None) -> tuple[str, ...]:
     that wait stay folded: --array loses the last one of a stepped range (22.05.8). Source:
     squeue(1), "OPTIONS", "OUTPUT FORMAT SPECIFICATION", "INPUT ENVIRONMENT VARIABLES".
     """
-    clusters = () if cluster is None else (f"--clusters={cluster}",)
     return (
         "squeue",
         "--me",
         "--noheader",
         "--states=all",
-        *clusters,
+        *of_cluster(cluster),
         f"--format={SEPARATOR.join(_FIELDS)}",
     )
 
@@ -45,25 +45,22 @@ def parse_squeue(text: str) -> tuple[JobRecord, ...]:
     lines = ("" if _HEADING.fullmatch(line) else line for line in text.split("\n"))
     return tuple(
         record
-        for place, (job, state, reason, start, end, nodelist, command) in rows(
-            "\n".join(lines), "squeue", _FIELDS
-        )
-        for record in job_records(
-            JobWords(
-                job=job,
-                state=state,
-                reason=reason,
-                start=start,
-                end=end,
-                nodelist=nodelist,
-                command=command,
-            ),
-            place,
-        )
+        for place, words in rows("\n".join(lines), "squeue", _FIELDS)
+        for record in job_records(JobWords(*words), place)
     )
 
 
-# --- sinfo: the partitions of a cluster and the kinds of nodes in them.
+def _lines(
+    text: str, tool: str, count: int, refused: tuple[str, str]
+) -> Iterator[tuple[Place, list[str]]]:
+    """Return each line that is not blank as its fields; another number of them is refused."""
+    for line_no, line in enumerate(text.split("\n"), start=1):
+        if not line.strip(" ") or _HEADING.fullmatch(line):
+            continue
+        place, fields = Place(tool, line_no, line), line.split(SEPARATOR)
+        if len(fields) != count:
+            raise place.refuse(*refused)
+        yield place, fields
 
 
 # %P partition, with an asterisk at the default one; %a availability, %l time limit; then of nodes
@@ -84,14 +81,13 @@ def sinfo_argv(cluster: str | None) -> tuple[str, ...]:
     do. It is asked without the caller's SINFO_*, which filter. Source: sinfo(1), "OPTIONS";
     sinfo.c, `_match_node_data`.
     """
-    clusters = () if cluster is None else (f"--clusters={cluster}",)
     return (
         "sinfo",
         "--noheader",
         "--all",
         "--exact",
         "--noconvert",
-        *clusters,
+        *of_cluster(cluster),
         f"--format={SEPARATOR.join(_SINFO_FIELDS)}",
     )
 
@@ -102,10 +98,10 @@ def parse_sinfo(text: str) -> tuple[Partition, ...]:
     Raises ParseError for a line that is not understood.
     """
     partitions: dict[str, Partition] = {}
-    for line_no, line in enumerate(text.split("\n"), start=1):
-        if not line.strip(" ") or _HEADING.fullmatch(line):
-            continue
-        partition = _partition(Place("sinfo", line_no, line))
+    expected = f"{len(_SINFO_FIELDS)} fields: {', '.join(_SINFO_FIELDS)}"
+    refused = ("is no partition", expected)
+    for place, fields in _lines(text, "sinfo", len(_SINFO_FIELDS), refused):
+        partition = _partition(fields, place)
         seen = partitions.get(partition.name)
         if seen is not None:
             partition = replace(seen, groups=seen.groups + partition.groups)
@@ -113,12 +109,7 @@ def parse_sinfo(text: str) -> tuple[Partition, ...]:
     return tuple(partitions.values())
 
 
-def _partition(place: Place) -> Partition:
-    fields = place.line.split(SEPARATOR)
-    if len(fields) != len(_SINFO_FIELDS):
-        raise place.refuse(
-            "is no partition", f"{len(_SINFO_FIELDS)} fields: {', '.join(_SINFO_FIELDS)}"
-        )
+def _partition(fields: list[str], place: Place) -> Partition:
     name, availability, limit = fields[0].strip(), fields[1].strip(), fields[2]
     if not name.removesuffix("*"):
         raise place.refuse("has no name", "a partition's name")
@@ -183,9 +174,6 @@ def gpus_of_gres(text: str, place: Place) -> tuple[int, tuple[str, ...]]:
     return count, tuple(dict.fromkeys(types))
 
 
-# --- sinfo, asked of nodes by name: their states, and how many GPUs Slurm gives out on each.
-
-
 # NVIDIA's names of MIG profiles, which gres.conf takes as types: 1g.10gb, 3g.20gb+me.
 _MIG: Final = re.compile(r"\d+g\.\d+gb", re.ASCII | re.IGNORECASE)
 _NODE_FIELDS: Final = ("%N", "%T", "%G")
@@ -214,16 +202,11 @@ def sinfo_nodes_argv(nodelist: str | None) -> tuple[str, ...]:
 def parse_sinfo_nodes(text: str) -> tuple[SlurmNode, ...]:
     """The nodes, each once, in sinfo's order. Raises ParseError for what is no node."""
     nodes: dict[str, SlurmNode] = {}
-    for line_no, line in enumerate(text.split("\n"), start=1):
-        if not line.strip(" "):
-            continue
-        place = Place("sinfo", line_no, line)
-        fields = [field.strip() for field in line.split(SEPARATOR)]
-        if len(fields) != len(_NODE_FIELDS) or not fields[0]:
-            raise place.refuse(
-                "is no node", f"{len(_NODE_FIELDS)} fields: {', '.join(_NODE_FIELDS)}"
-            )
-        name, state, gres = fields
+    refused = ("is no node", f"{len(_NODE_FIELDS)} fields: {', '.join(_NODE_FIELDS)}")
+    for place, fields in _lines(text, "sinfo", len(_NODE_FIELDS), refused):
+        name, state, gres = map(str.strip, fields)
+        if not name:
+            raise place.refuse(*refused)
         count, types = gpus_of_gres(gres, place)
         nodes[name] = SlurmNode(
             name=name,
@@ -248,14 +231,8 @@ def parse_squeue_nodes(text: str) -> tuple[tuple[str, str, str], ...]:
     A part is a task of an array (`7_1`) or a component of a heterogeneous job (`7+1`); any other
     job is one. Raises ParseError for anything else.
     """
-    parts = []
-    for line_no, line in enumerate(text.split("\n"), start=1):
-        if not line.strip(" "):
-            continue
-        fields = [field.strip() for field in line.split(SEPARATOR)]
-        if len(fields) != 3:  # noqa: PLR2004  as the format asks for
-            raise Place("squeue", line_no, line).refuse(
-                "is no job", "an id, a state and a node list"
-            )
-        parts.append((fields[0], fields[1], fields[2]))
-    return tuple(parts)
+    refused = ("is no job", "an id, a state and a node list")
+    return tuple(
+        (fields[0].strip(), fields[1].strip(), fields[2].strip())
+        for _, fields in _lines(text, "squeue", 3, refused)
+    )

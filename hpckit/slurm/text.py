@@ -116,7 +116,7 @@ class Place:
             raise self.refuse(error.got, error.expected) from None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class JobWords:
     """One job, or several tasks of an array, in Slurm's own words; None is not asked or not said.
 
@@ -131,6 +131,11 @@ class JobWords:
     nodelist: str
     command: str
     exit_code: str | None = None
+
+
+def of_cluster(cluster: str | None) -> tuple[str, ...]:
+    """Return the option that names a cluster, nothing for the one that is here."""
+    return () if cluster is None else (f"--clusters={cluster}",)
 
 
 def value(text: str) -> str | None:

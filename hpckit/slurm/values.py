@@ -9,9 +9,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NewType
 
-# --- A Slurm cluster as its commands describe it: the release, partitions and their nodes.
-
-
 _RELEASE = re.compile(r"(\d\d)\.(\d\d)(?:\.(\d{1,2}))?", re.ASCII)
 
 VERSION_EXPECTED = "a Slurm release such as 24.11 or 24.11.5"
@@ -116,9 +113,6 @@ class ClusterView:
     unread: str | None = None
 
 
-# --- What the files of a job folder are called; docs/reference/job-folder.md describes them.
-
-
 _SUBMISSION_FILE = re.compile(r"submission-([0-9a-f]{32})(?:-([1-9]\d{0,9}))?\.sbatch", re.ASCII)
 
 
@@ -144,9 +138,6 @@ def array_offset_in(command: str) -> int:
     """The offset of the part of a job array whose submission file a job's command names."""
     named = _SUBMISSION_FILE.findall(command)
     return int(named[-1][1] or 0) if named else 0
-
-
-# --- Many nodes: what Slurm says of each, what each said of itself, and which are alike.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,8 +26,6 @@ from hpckit.spec.job import JOB_SCHEMA, JobSpec
 from hpckit.spec.options import STAGES_KEY, stage_name_rule
 from hpckit.spec.site import SITE_SCHEMA, SiteSpec
 
-# --- Where a value of the effective job came from.
-
 
 class OriginKind(StrEnum):
     """The layers of a job, strongest first."""
@@ -184,7 +182,8 @@ def _convert_blaming(
 ) -> JobSpec:
     try:
         spec = convert(merged, JobSpec, layers[0].source if layers else "job")
-        (refuse or _accept)(spec)
+        if refuse is not None:
+            refuse(spec)
     except ConfigError as error:
         layer = owner.get((error.key or "").split("[")[0])
         if layer is None:
@@ -195,10 +194,6 @@ def _convert_blaming(
         key = error.key and f"{layer.prefix}{error.key}"
         raise _blaming(error, source, key) from error.__cause__
     return spec
-
-
-def _accept(_spec: JobSpec) -> None:
-    """Refuse nothing."""
 
 
 def _blaming(error: ConfigError, source: str, key: str | None) -> ConfigError:
@@ -274,9 +269,6 @@ def is_text_key(path: str) -> bool:
     return hint is str or (isinstance(hint, types.UnionType) and str in hint.__args__)
 
 
-# --- The site file: what is true of a cluster.
-
-
 _PROBE = {"name": ("probe", "a probe job"), "command": (["true"], "a probe job")}
 
 
@@ -313,9 +305,6 @@ def parse_site_file(
             error.reason, source=source, key=f"job.{error.key}", hint=error.hint
         ) from error
     return site
-
-
-# --- A job file with `[[stages]]`: a chain of jobs, each stage a layer over the file's own keys.
 
 
 def stage_names(text: str, source: str) -> tuple[str, ...]:

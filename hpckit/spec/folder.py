@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from typing import Final
 
 
-# --- What lies in the folder of a job about the places of its ranks, `place/restart-N`.
-
-
 HOSTS_FILE = "hosts"
 """One node a line in the order of ranks, as many times as it has tasks: SLURM_HOSTFILE."""
 NO_ORDER_FILE = "no-order"
@@ -59,8 +56,7 @@ def lines_prefix(start: tuple[str, str]) -> str:
     return f"{LINES_PREFIX}step-{step}.attempt-{attempt}."
 
 
-# --- Where in a job folder the accounts lie, and what the lines of a ledger are called.
-#
+# Where the accounts of a job lie:
 # `account/[array-<task>/]restart-<n>/` holds what one incarnation of the job left:
 # `rank-<n>.ledger`, lines of JSON by each rank's entry, and by each node's sampler
 # `node-<name>.samples`, blocks (account/sample_format.py), and `node-<name>.topology.json`, what it

@@ -15,6 +15,7 @@ from typing import Final
 from hpckit.core.document import settable_name
 from hpckit.core.fields import (
     MAX_COUNT,
+    Checked,
     InvalidValue,
     between,
     both,
@@ -85,26 +86,23 @@ class MeshAxis(StrEnum):
 class ResourceRequest:
     """`[resources]`: what is asked of the scheduler."""
 
-    nodes: int = key("Nodes (`--nodes`).", default=1, check=between(1, MAX_COUNT), minimum=1)
+    nodes: int = key("Nodes (`--nodes`).", default=1, check=between(1, MAX_COUNT))
     ntasks_per_node: int | None = key(
         "Ranks on each node (`--ntasks-per-node`). Not said: one a GPU for torchrun and mpi, "
         "else one a node.",
         default=None,
         check=between(1, MAX_COUNT),
-        minimum=1,
     )
     cpus_per_task: int | None = key(
         "CPUs of each rank (`--cpus-per-task`); repeated on srun, because Slurm 22.05 to 23.02 "
         "do not hand it down.",
         default=None,
         check=between(1, MAX_COUNT),
-        minimum=1,
     )
     gpus_per_node: int | None = key(
         "GPUs on each node (`--gpus-per-node`); all of a node's ranks see all of them.",
         default=None,
         check=between(0, MAX_COUNT),
-        minimum=0,
     )
     gpu_type: str | None = key(
         "GPU type as the cluster's gres.conf names it, such as `h100`; nothing without GPUs.",
@@ -140,7 +138,7 @@ PLAIN: Final = "plain"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchRequest:
+class LaunchRequest(Checked):
     """`[launch]`: how the ranks are started; `kind` is one of the launchers."""
 
     kind: str = key("", default=PLAIN)
@@ -166,16 +164,12 @@ class LaunchRequest:
         "never, as ranks may end minutes apart.",
         default=0,
         check=between(0, MAX_COUNT),
-        minimum=0,
     )
     torchrun_args: tuple[str, ...] = key(
         "More options for torchrun, such as `--max-restarts=1`.",
         default=(),
         check=every(both(one_line, matching(r"--?[a-z].*", "an option that begins with a dash"))),
     )
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +218,7 @@ class EnvironmentRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TuneRequest:
+class TuneRequest(Checked):
     """`[tune]`: the communication environment, and what the user decides of it."""
 
     env: Mapping[str, str] = key(
@@ -251,12 +245,9 @@ class TuneRequest:
         check=every(matching(OVERLAY_PATTERN, "the name of an overlay")),
     )
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccountRequest:
+class AccountRequest(Checked):
     """`[account]`: what is measured of the job for `hpckit report`."""
 
     enabled: bool = key(
@@ -267,16 +258,12 @@ class AccountRequest:
         "Readings of the sampler in a second.",
         default=1.0,
         check=between(_LEAST_HZ, _MOST_HZ),
-        minimum=_LEAST_HZ,
         maximum=_MOST_HZ,
     )
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlaceRequest:
+class PlaceRequest(Checked):
     """`[place]`: which node carries which ranks, and which cores each rank has."""
 
     order: bool = key(
@@ -296,7 +283,6 @@ class PlaceRequest:
         "into its site file, under `[job.place]`.",
         default=None,
         check=between(LEAST_NODE_GBITS, MOST_NODE_GBITS),
-        minimum=LEAST_NODE_GBITS,
         maximum=MOST_NODE_GBITS,
     )
     oversubscription: float | None = key(
@@ -304,7 +290,6 @@ class PlaceRequest:
         "cluster it belongs into its site file, under `[job.place]`.",
         default=None,
         check=between(1, MOST_OVERSUBSCRIPTION),
-        minimum=1,
         maximum=MOST_OVERSUBSCRIPTION,
     )
     bind: bool = key(
@@ -317,9 +302,6 @@ class PlaceRequest:
         "cores, or has other `MASTER_*`, `NCCL_*`, `RCCL_*`, `UCX_*`, `HSA_*` than rank 0.",
         default=False,
     )
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,7 @@ if TYPE_CHECKING:
     from hpckit.slurm.values import JobId
 
 
-# --- Job arrays: which tasks an expression names, and the parts into which a cluster makes one
-# fall.
-#
-# Source: sbatch(1), "--array"; slurm.conf(5), "MaxArraySize".
+# Source of arrays: sbatch(1), "--array"; slurm.conf(5), "MaxArraySize".
 
 
 _RANGE = re.compile(r"(?P<first>\d+)(?:-(?P<last>\d+)(?::(?P<step>[1-9]\d*))?)?", re.ASCII)
@@ -144,9 +141,6 @@ def array_shape(expression: str | None) -> ArrayShape | None:
     )
 
 
-# --- A chain: the stages of one job file, each a job that waits for the one before.
-
-
 STAGES_KEY = "stages"
 STAGE_NAME_PATTERN = r"[A-Za-z0-9_.-]+"
 stage_name_rule = matching(STAGE_NAME_PATTERN, "a name of letters, digits, _, . and -")
@@ -165,9 +159,6 @@ class StagePlace:
     def is_first(self) -> bool:
         """Whether it waits for no other stage."""
         return self.stage == self.stages[0]
-
-
-# --- A mesh and its volumes as a command line writes them: `tensor=8,pipeline=4`, `data=4e9`.
 
 
 Value = TypeVar("Value", int, float)

@@ -11,6 +11,7 @@ from typing import Final
 from hpckit.core.document import settable_name
 from hpckit.core.fields import (
     MAX_COUNT,
+    Checked,
     InvalidValue,
     between,
     both,
@@ -25,11 +26,6 @@ from hpckit.core.fields import (
 )
 from hpckit.core.findings import SourcedFinding
 from hpckit.spec.nic_kind import NicKind
-
-# --- The communication environment of a job: which variables are set, to what, and why.
-#
-# Words are NCCL's and RCCL's; sources are named by whoever decides.
-
 
 TUNE_SCHEMA: Final = "hpckit.tune/1"
 
@@ -166,7 +162,7 @@ _DEVICE = matching(r"[A-Za-z0-9][A-Za-z0-9_.:-]*", "a network device such as mlx
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlatformEnv:
+class PlatformEnv(Checked):
     """`[[platform.env]]`: a variable that the provider sets or asks to set, and no rule derives."""
 
     name: str = key("The variable.", check=settable_name)
@@ -189,12 +185,7 @@ class PlatformEnv:
         default=None,
         check=_VERSION,
     )
-    min_nodes: int = key(
-        "Only for jobs of so many nodes.", default=1, check=between(1, MAX_COUNT), minimum=1
-    )
-
-    def __post_init__(self) -> None:
-        check_fields(self)
+    min_nodes: int = key("Only for jobs of so many nodes.", default=1, check=between(1, MAX_COUNT))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,15 +200,14 @@ class Platform:
         default=None,
         check=matching(r"[a-z][a-z0-9]*", "a GPU such as h100"),
     )
-    gpus: int | None = key("GPUs of a node.", default=None, check=between(1, 1024), minimum=1)
+    gpus: int | None = key("GPUs of a node.", default=None, check=between(1, 1024))
     nics: int | None = key(
-        "Network devices of a node that jobs use.", default=None, check=between(1, 1024), minimum=1
+        "Network devices of a node that jobs use.", default=None, check=between(1, 1024)
     )
     nic_gbits: float | None = key(
         "What each of them carries, in Gb/s.",
         default=None,
         check=between(0.1, _MOST_GBITS),
-        minimum=0.1,
     )
     interconnect: NicKind | None = key("How they are spoken to.", default=None)
     hcas: tuple[str, ...] = key(
@@ -238,7 +228,7 @@ class Platform:
         default=None,
     )
     domain_nodes: int | None = key(
-        "Nodes of one NVLink domain (NVL72).", default=None, check=between(1, MAX_COUNT), minimum=1
+        "Nodes of one NVLink domain (NVL72).", default=None, check=between(1, MAX_COUNT)
     )
     profile: str | None = key(
         "A shell file of the provider that sets what its plugin needs; scripts source it.",
@@ -264,7 +254,7 @@ class Platform:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overlay:
+class Overlay(Checked):
     """`[overlays.NAME]`: variables that are set for a user who asks for them (`--overlay NAME`).
 
     Where two sources contradict each other, each is one of these.
@@ -283,12 +273,9 @@ class Overlay:
         "The variables.", factory=dict, check=mapping(settable_name, program_text)
     )
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerSite:
+class ContainerSite(Checked):
     """`[container]`: how jobs run containers there."""
 
     runtime: str | None = key(
@@ -303,12 +290,6 @@ class ContainerSite:
     )
     source: str | None = key("The document that says so.", default=None, check=one_line)
     date: str | None = key("When that was published or read.", default=None, check=_DATE)
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-
-# --- Which document each rule about communication stands on.
 
 
 def sources(settings: Iterable[CommSetting]) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from hpckit.core.fields import (
     MAX_COUNT,
+    Checked,
     between,
-    check_fields,
     every,
     key,
     mapping,
@@ -22,11 +22,9 @@ from hpckit.core.units import TIME_EXPECTED, parse_slurm_mem_bytes, parse_slurm_
 from hpckit.slurm.values import VERSION_EXPECTED, SlurmVersion, TopologyKind
 from hpckit.spec.platform import OVERLAY_PATTERN, ContainerSite, Overlay, Platform
 
-# --- The factors of a site that a report needs, by themselves: most folders have no site file.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EnergySite:
+class EnergySite(Checked):
     """`[energy]`: the factors by which `hpckit report` goes from a GPU's joules to a bill."""
 
     pue: float | None = key(
@@ -34,10 +32,9 @@ class EnergySite:
         "of its computers. Not said: energy and cost are those of the computers alone.",
         default=None,
         check=between(1, 10),
-        minimum=1,
     )
     price_per_kwh: float | None = key(
-        "Price of a kWh, in `currency`.", default=None, check=between(0, 1e6), minimum=0
+        "Price of a kWh, in `currency`.", default=None, check=between(0, 1e6)
     )
     currency: str | None = key(
         "What `price_per_kwh` is in, such as `EUR`.",
@@ -49,25 +46,19 @@ class EnergySite:
         "of the grid, or what the supplier states.",
         default=None,
         check=between(0, 1e5),
-        minimum=0,
     )
     node_idle_w: float | None = key(
         "Watts of a node that does nothing, without its GPUs; with `cpu_core_w` a node's energy is "
         "modelled where no meter of it can be read.",
         default=None,
         check=between(0, 1e5),
-        minimum=0,
     )
     cpu_core_w: float | None = key(
         "Watts that each busy CPU adds to `node_idle_w`: (power at full load, without GPUs, less "
         "`node_idle_w`) divided by the CPUs of the node.",
         default=None,
         check=between(0, 1e4),
-        minimum=0,
     )
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 SITE_SCHEMA = "hpckit.site/1"
@@ -91,7 +82,7 @@ class GpuOption(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmSite:
+class SlurmSite(Checked):
     """`[slurm]`: which Slurm runs there, and what it wants otherwise than others."""
 
     version: str | None = key(
@@ -119,11 +110,7 @@ class SlurmSite:
         "MaxArraySize: a larger job array is submitted in parts. Not said: `submit` asks.",
         default=None,
         check=between(2, MAX_COUNT),
-        minimum=2,
     )
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 def _node_mem(text: str) -> int:
@@ -134,22 +121,21 @@ def _node_mem(text: str) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SitePartition:
+class SitePartition(Checked):
     """`[partitions.NAME]`: the nodes behind a partition, as scontrol show partition has them."""
 
-    nodes: int = key("Nodes that one job can have.", check=between(1, MAX_COUNT), minimum=1)
+    nodes: int = key("Nodes that one job can have.", check=between(1, MAX_COUNT))
     cpus_per_node: int | None = key(
         "CPUs of a node, as Slurm counts them (threads, where it schedules threads).",
         default=None,
         check=between(1, MAX_COUNT),
-        minimum=1,
     )
     mem_per_node: str | None = key(
         "Memory of a node (RealMemory).",
         default=None,
         check=parses(_node_mem, "a Slurm memory size from 1M on"),
     )
-    gpus_per_node: int = key("GPUs of a node.", default=0, check=between(0, MAX_COUNT), minimum=0)
+    gpus_per_node: int = key("GPUs of a node.", default=0, check=between(0, MAX_COUNT))
     gpu_type: str | None = key(
         "GPU type as gres.conf names it, such as `h100`.",
         default=None,
@@ -167,12 +153,9 @@ class SitePartition:
     )
     default: bool = key("Where a job goes that names no partition.", default=False)
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SiteSpec:
+class SiteSpec(Checked):
     """A site: how jobs are started there, where their folders lie, and defaults for jobs."""
 
     schema: str = key(
@@ -207,14 +190,12 @@ class SiteSpec:
         "Seconds between two questions for a job's state while something waits for it.",
         default=15.0,
         check=between(0.05, 3600),
-        minimum=0.05,
     )
     kill_wait_s: float = key(
         "Seconds between SIGTERM and SIGKILL when a local job is cancelled or out of time, as "
         "Slurm's KillWait.",
         default=30.0,
         check=between(0, 3600),
-        minimum=0,
     )
     slurm: SlurmSite = field(default_factory=SlurmSite)
     energy: EnergySite = field(default_factory=EnergySite)
@@ -238,9 +219,6 @@ class SiteSpec:
     job: Mapping[str, Any] = key(
         "Defaults for any key of a job file, in the same tables.", factory=dict
     )
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 def generic_site() -> SiteSpec:

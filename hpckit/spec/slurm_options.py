@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from hpckit.core.fields import (
     MAX_COUNT,
+    Checked,
     between,
-    check_fields,
     every,
     key,
     mapping,
@@ -53,7 +53,7 @@ def _option_value(value: object) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmOptions:
+class SlurmOptions(Checked):
     """`[slurm]`: who pays, where and when; every other option through the two open tables."""
 
     account: str | None = key("Account to charge (`--account`).", default=None, check=one_line)
@@ -78,7 +78,6 @@ class SlurmOptions:
         "of clusters with topology/block, from Slurm 24.05 on.",
         default=None,
         check=between(1, MAX_COUNT),
-        minimum=1,
     )
     signal: str | None = key(
         "Signal before the time limit (`--signal`), such as `B:USR2@120`.",
@@ -108,6 +107,3 @@ class SlurmOptions:
         factory=dict,
         check=mapping(_OPTION_NAME, _option_value),
     )
-
-    def __post_init__(self) -> None:
-        check_fields(self)

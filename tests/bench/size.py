@@ -18,10 +18,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def main() -> None:
     """Print the counts."""
-    sources = {_name(path): path for path in sorted((ROOT / "hpckit").rglob("*.py"))}
+    sources = sources_of(ROOT)
     modules = {name: path for name, path in sources.items() if path.name != "__init__.py"}
     lines = {name: path.read_text().count("\n") for name, path in sources.items()}
-    imports = {name: _imports(path, sources) - {name} for name, path in modules.items()}
+    imports = {name: imports_of(path, sources) - {name} for name, path in modules.items()}
     importers = defaultdict(set)
     for name, targets in imports.items():
         for target in targets:
@@ -45,12 +45,17 @@ def main() -> None:
         print(f"  {package:<10} {len(own):>4} modules {sum(lines[name] for name in own):>7} lines")
 
 
-def _name(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
+def sources_of(root: Path) -> dict[str, Path]:
+    """Return the modules of the package below a checkout, by their dotted names."""
+    return {_name(path, root): path for path in sorted((root / "hpckit").rglob("*.py"))}
+
+
+def _name(path: Path, root: Path) -> str:
+    parts = path.relative_to(root).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def _imports(path: Path, sources: Mapping[str, Path]) -> set[str]:
+def imports_of(path: Path, sources: Mapping[str, Path]) -> set[str]:
     """Return the modules that a file imports, those of types and inside functions included."""
     targets: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):

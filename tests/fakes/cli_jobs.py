@@ -17,8 +17,8 @@ from click.testing import CliRunner, Result
 from hpckit.account.advice.outcome import AdvisedJob
 from hpckit.cli import wiring
 from hpckit.cli.main import cli
+from hpckit.jobs.draft import PackedJobFolders
 from hpckit.jobs.local_record import LocalResult, write_record
-from hpckit.jobs.packed_folder import PackedJobFolders
 from hpckit.jobs.submit import Submission, SubmitTools, submit
 from hpckit.slurm.values import JobState
 from hpckit.spec.job_folder import RESULT_FILE

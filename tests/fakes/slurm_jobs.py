@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hpckit.cli import wiring
-from hpckit.jobs.packed_folder import PackedJobFolders
+from hpckit.jobs.draft import PackedJobFolders
 from hpckit.jobs.submit import SubmitTools, submit
 from hpckit.slurm.values import JobEntry, JobId, JobState
 from tests.fakes.prepared import prepared

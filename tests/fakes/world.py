@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpckit.fabric.ask import ClusterProbe
-from hpckit.jobs.draft import Caller
-from hpckit.jobs.packed_folder import PackedJobFolders
+from hpckit.jobs.draft import Caller, PackedJobFolders
 from hpckit.jobs.parts import Submitter
 from hpckit.jobs.submit import SubmitTools
 from hpckit.jobs.track import JobIndex, TrackTools

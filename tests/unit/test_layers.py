@@ -5,17 +5,63 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 from tests.begun import unmeasured
+from tests.bench.size import imports_of, sources_of
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = sorted((ROOT / "hpckit").rglob("*.py"))
 MOST_MODULE_LINES = 600
 MOST_FUNCTION_LINES = 40
+MOST_MODULES = 25
+IO_MODULES = {
+    *("subprocess", "socket", "shutil", "tempfile", "sqlite3", "psutil", "submitit"),
+    *("fcntl", "select"),
+}
+IO_CALLS = {
+    *("open", "read_text", "read_bytes", "write_text", "write_bytes", "mkdir", "rmdir"),
+    *("unlink", "iterdir", "glob", "rglob", "touch", "symlink_to"),
+}
+IO_PACKAGES = ("injob/", "sampler/")
+MAY_DO_IO = {
+    "account/page/bokeh.py",
+    "account/store.py",
+    "binding/affinity.py",
+    "binding/in_job.py",
+    "binding/plan_in_job.py",
+    "binding/proof.py",
+    "binding/verdicts.py",
+    "cli/job_options.py",
+    "cli/main.py",
+    "cli/output.py",
+    "cli/wiring.py",
+    "core/files.py",
+    "core/files_in_job.py",
+    "core/identity.py",
+    "core/process.py",
+    "jobs/index.py",
+    "jobs/local.py",
+    "jobs/local_record.py",
+    "jobs/local_run.py",
+    "jobs/logs.py",
+    "jobs/prepare.py",
+    "jobs/process_tree.py",
+    "jobs/slurm_status.py",
+    "jobs/slurm_submit.py",
+    "node/capture/sysfs.py",
+    "node/probe.py",
+    "node/remote.py",
+    "placement/in_job.py",
+    "slurm/ask.py",
+    "spec/store.py",
+}
+"""Beside what runs in a job and the sampler; all else is values in, values out."""
 HEAVY = ("jinja2", "msgspec", "submitit", "psutil", "sqlite3", "numpy")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -64,12 +110,48 @@ def test_imports_point_one_way() -> None:
 
 
 def test_no_module_is_long() -> None:
-    """No module has more than 400 lines."""
+    """No module has more than 600 lines."""
     lines = {
         path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines())
         for path in MODULES
     }
     assert {name: n for name, n in lines.items() if n > MOST_MODULE_LINES} == {}
+
+
+def test_no_folder_is_full() -> None:
+    """No folder has more than 25 modules."""
+    counts = Counter(path.parent for path in MODULES if path.name != "__init__.py")
+    assert {str(folder): n for folder, n in counts.items() if n > MOST_MODULES} == {}
+
+
+def test_imports_make_no_circle() -> None:
+    """Not by way of a function or of types either."""
+    sources = sources_of(ROOT)
+    graph = {name: imports_of(path, sources) - {name} for name, path in sources.items()}
+    assert list(TopologicalSorter(graph).static_order())
+
+
+def does_io(path: Path) -> bool:
+    """Whether a module asks the machine: by its imports, or by calls such as `open()`."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        elif isinstance(node, ast.Call):
+            called = getattr(node.func, "id", None) or getattr(node.func, "attr", None)
+            if called in IO_CALLS:
+                return True
+        if any(name.split(".")[0] in IO_MODULES for name in names):
+            return True
+    return False
+
+
+def test_the_machine_is_asked_by_few_modules() -> None:
+    """Those that do IO are listed here, and each that is listed does it."""
+    found = {path.relative_to(ROOT / "hpckit").as_posix() for path in MODULES if does_io(path)}
+    assert {name for name in found if not name.startswith(IO_PACKAGES)} == MAY_DO_IO
 
 
 def test_no_function_is_long() -> None:

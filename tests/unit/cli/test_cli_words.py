@@ -49,12 +49,12 @@ def rendered(*words: str) -> str:
 
 def body(script: str) -> str:
     """A script without the line that repeats the command line."""
-    return "\n".join(line for line in script.split("\n") if not line.startswith("# --- reproduce"))
+    return "\n".join(line for line in script.split("\n") if not line.startswith("# reproduce: "))
 
 
 def reproduced(script: str) -> str:
     """The command line that the script names."""
-    (line,) = (line for line in script.split("\n") if line.startswith("# --- reproduce"))
+    (line,) = (line for line in script.split("\n") if line.startswith("# reproduce: "))
     return line[line.index(": ") + 2 :]
 
 

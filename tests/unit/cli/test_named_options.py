@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import re
 from collections.abc import Iterator
 from dataclasses import fields
@@ -14,7 +13,7 @@ import pytest
 
 import hpckit
 from hpckit.account.rules import RULES
-from hpckit.cli.main import COMMANDS
+from hpckit.cli.main import COMMANDS, cli
 from hpckit.node.rules.rules import RULES as NODE_RULES
 from hpckit.slurm.pending import explain_pending
 from hpckit.slurm.pending_reasons import TEXTS, WORDS
@@ -44,7 +43,8 @@ _REMEDIES = sorted(
 
 def options_of(verb: str) -> set[str]:
     """The long options of a command and of those below it."""
-    command = importlib.import_module(f"hpckit.cli.cmd_{verb}").command
+    command = cli.get_command(click.Context(cli), verb)
+    assert command is not None
     below = command.commands.values() if isinstance(command, click.Group) else ()
     params = [param for one in (command, *below) for param in one.params]
     return {name for one in params for name in (*one.opts, *one.secondary_opts)} | {"--help"}

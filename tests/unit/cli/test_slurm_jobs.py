@@ -50,33 +50,31 @@ def shown(*args: str) -> str:
     return words(call(*args).stdout)
 
 
-# --- status --------------------------------------------------------------------------------------
-
-
-def test_a_duration_stands_beside_its_state(slurm_job: SlurmJob) -> None:
-    """How long an array has run comes right after the state, before its tasks."""
-    slurm_job({"46_0": RUNS, "46_1": WAITS})
-    assert re.search(r"46 train RUNNING for [\d:-]+ · tasks: 1 RUNNING, 1 PENDING", shown("status"))
-
-
-def test_status_of_an_array_names_a_running_task(slurm_job: SlurmJob) -> None:
-    """The log that `status` suggests is of the first task that runs."""
-    slurm_job({"46_[7-9]": WAITS, "46_5": RUNS, "46_3": COMPLETED})
-    assert shown("status", "46").endswith("next hpckit logs -f 46_5")
-
-
-def test_status_of_an_array_that_failed_names_the_task(slurm_job: SlurmJob) -> None:
-    """The log that `status` suggests is of the first task that began and did not complete."""
-    slurm_job({"46_0": COMPLETED, "46_1": CANCELLED, "46_2": FAILED})
-    assert shown("status", "46").endswith("next hpckit logs 46_2")
-
-
-def test_status_of_a_task(slurm_job: SlurmJob) -> None:
-    """`status ID_TASK` is about that task alone, and so is what it suggests."""
-    slurm_job({"46_0": RUNS, "46_1": COMPLETED})
-    text = shown("status", "46_1")
-    assert text.startswith("46_1 train COMPLETED in 2.0 s · exit code 0 nodes c1 folder")
-    assert text.endswith("next hpckit logs 46_1")
+@pytest.mark.parametrize(
+    ("rows", "args", "pattern"),
+    [
+        ({"46_0": RUNS, "46_1": WAITS}, (),
+         r"^46 train RUNNING for [\d:-]+ · tasks: 1 RUNNING, 1 PENDING"),
+        ({"46_[7-9]": WAITS, "46_5": RUNS, "46_3": COMPLETED}, ("46",),
+         "next hpckit logs -f 46_5$"),
+        ({"46_0": COMPLETED, "46_1": CANCELLED, "46_2": FAILED}, ("46",), "next hpckit logs 46_2$"),
+        ({"46_0": RUNS, "46_1": COMPLETED}, ("46_1",),
+         r"^46_1 train COMPLETED in 2\.0 s · exit code 0 nodes c1 folder .* hpckit logs 46_1$"),
+        ({}, ("46_7",), "^46_7 train UNKNOWN · its end is not on record"),
+        ({"46_[0-2]": WAITS}, ("46_1",),
+         "sprio -j 46_1.* next hpckit wait 46 · hpckit cancel 46_1$"),
+        ({"46": HOPELESS}, (), r"it does not start as it stands((?! start ).)*$"),
+        ({"46": WAITS}, (), " start expected "),
+        ({}, (), "next hpckit logs 46$"),
+        ({"46": CANCELLED}, (), "^((?!hpckit logs).)*$"),
+    ],
+)  # fmt: skip
+def test_status_says_how_a_job_is_and_what_to_ask_next(
+    slurm_job: SlurmJob, rows: dict[str, tuple[str, ...]], args: tuple[str, ...], pattern: str
+) -> None:
+    """The log of the task that says most; a task by itself; a start only where there is one."""
+    slurm_job(rows)
+    assert re.search(pattern, shown("status", *args))
 
 
 def test_the_document_of_a_task(slurm_job: SlurmJob) -> None:
@@ -98,34 +96,6 @@ def test_a_job_that_is_no_array_has_no_tasks(slurm_job: SlurmJob) -> None:
     """`status` of a task of such a job says so."""
     slurm_job({"46": RUNS})
     assert refused("status", "46_7").message == "job 46 is no job array and has no task 7"
-
-
-def test_a_task_is_as_unknown_as_its_job(slurm_job: SlurmJob) -> None:
-    """Of a task of a job that nobody knows no more is said than of the job."""
-    slurm_job()
-    assert shown("status", "46_7").startswith("46_7 train UNKNOWN · its end is not on record")
-
-
-def test_a_task_that_waits_is_cancelled_alone(slurm_job: SlurmJob) -> None:
-    """The commands for a task that waits name it, save `wait`, which takes jobs."""
-    slurm_job({"46_[0-2]": WAITS})
-    text = shown("status", "46_1")
-    assert text.endswith("next hpckit wait 46 · hpckit cancel 46_1")
-    assert "sprio -j 46_1" in text
-
-
-def test_a_hopeless_job_has_no_start(slurm_job: SlurmJob) -> None:
-    """When a job never starts as it stands, Slurm's guess of its start is not shown."""
-    slurm_job({"46": HOPELESS})
-    text = shown("status")
-    assert "it does not start as it stands" in text
-    assert " start " not in text.replace("not start as", "")
-
-
-def test_a_waiting_job_has_a_start(slurm_job: SlurmJob) -> None:
-    """When a job only waits, the start that Slurm expects is shown."""
-    slurm_job({"46": WAITS})
-    assert " start expected " in shown("status")
 
 
 def test_why_a_job_waits_is_in_the_document(slurm_job: SlurmJob) -> None:
@@ -152,26 +122,11 @@ def test_whether_a_job_is_lost_is_in_the_document(
     assert document("status", "--json")["is_lost"] is is_lost
 
 
-def test_the_log_of_a_lost_job_is_not_followed(slurm_job: SlurmJob) -> None:
-    """`status` of a lost job suggests its log as it is."""
-    slurm_job()
-    assert shown("status").endswith("next hpckit logs 46")
-
-
-def test_a_job_that_never_began_has_no_log(slurm_job: SlurmJob) -> None:
-    """`status` of a job that was cancelled while it waited suggests nothing."""
-    slurm_job({"46": CANCELLED})
-    assert "hpckit logs" not in shown("status")
-
-
 def test_jobs_say_why_in_their_document(slurm_job: SlurmJob) -> None:
     """A row of `jobs --json` has the reason, hpckit's and Slurm's."""
     slurm_job({"46": WAITS})
     (row,) = document("jobs", "--json")["jobs"]
     assert (row["reason"], row["slurm_reason"]) == (None, "Priority")
-
-
-# --- logs ----------------------------------------------------------------------------------------
 
 
 def test_following_a_task_ends_with_it(slurm_job: SlurmJob) -> None:
@@ -223,9 +178,6 @@ def test_an_array_has_no_log_of_its_own(
     slurm_job(array=array)
     log = document("logs", "--json")["log"]
     assert (log and Path(log).name) == name
-
-
-# --- wait and submit -----------------------------------------------------------------------------
 
 
 def test_wait_takes_no_task(slurm_job: SlurmJob) -> None:
@@ -318,27 +270,20 @@ def opened(status: JobStatus, timed_out_s: float | None = None) -> tuple[int, st
     return code, talk.getvalue().strip()
 
 
-def test_waiting_for_a_lost_job_is_a_no() -> None:
-    """A job of which nobody will know more is exit 1, with the reason."""
-    line = "what became of 4242 is not known: its end is not on record"
-    assert opened(LOST) == (1, line)
-
-
-def test_waiting_for_slurm_is_the_worlds_fault() -> None:
-    """A job about which Slurm has not answered for an hour is exit 7, with the reason."""
-    line = "4242: Slurm has not answered for an hour: slurmctld is down"
-    assert opened(UNSEEN) == (7, line)
-
-
-@pytest.mark.parametrize("status", [RUNS_ON, LOST, UNSEEN])
-def test_a_time_limit_that_ran_out_goes_first(status: JobStatus) -> None:
-    """After --timeout the line is about the time, whatever is known of the job."""
-    assert opened(status, 2.5) == (1, "4242 has not ended within 2.5 s")
-
-
-def test_a_job_that_completed_needs_no_word() -> None:
-    """A job that completed is exit 0 and no line."""
-    assert opened(replace(RUNS_ON, state=JobState.COMPLETED)) == (0, "")
+@pytest.mark.parametrize(
+    ("status", "timed_out_s", "expected"),
+    [
+        (LOST, None, (1, "what became of 4242 is not known: its end is not on record")),
+        (UNSEEN, None, (7, "4242: Slurm has not answered for an hour: slurmctld is down")),
+        *((how, 2.5, (1, "4242 has not ended within 2.5 s")) for how in (RUNS_ON, LOST, UNSEEN)),
+        (replace(RUNS_ON, state=JobState.COMPLETED), None, (0, "")),
+    ],
+)
+def test_why_waiting_ended(
+    status: JobStatus, timed_out_s: float | None, expected: tuple[int, str]
+) -> None:
+    """1 for a job that nobody knows, 7 where Slurm is silent; a time that ran out goes first."""
+    assert opened(status, timed_out_s) == expected
 
 
 class _Terminal(io.StringIO):

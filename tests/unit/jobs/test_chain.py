@@ -28,8 +28,7 @@ from hpckit.jobs.chain import (
     submit_chain,
     with_reasons,
 )
-from hpckit.jobs.draft import Caller
-from hpckit.jobs.packed_folder import PackedJobFolders
+from hpckit.jobs.draft import Caller, PackedJobFolders
 from hpckit.jobs.prepare import JobSource, prepare
 from hpckit.jobs.track import job_statuses
 from hpckit.slurm.values import JobEntry, JobState, JobStatus

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from hpckit.jobs.status import merge_records, status_of_records, unanswered_status, unlisted_status
 from hpckit.slurm.values import JobEntry, JobId, JobRecord, JobState, JobStatus
 
-CONFIRMED = JobEntry(
-    submission="a" * 32,
-    job_id=JobId("4242"),
-    cluster="west",
-    name="train",
-    site="s",
-    folder="/f",
-    created_s=0.0,
-    state=JobState.PENDING,
-)
 UNCONFIRMED = JobEntry(
     submission="a" * 32,
     job_id=JobId("Uaaaaaaaa"),
@@ -26,6 +19,7 @@ UNCONFIRMED = JobEntry(
     created_s=0.0,
     state=JobState.UNKNOWN,
 )
+CONFIRMED = replace(UNCONFIRMED, job_id=JobId("4242"), cluster="west", state=JobState.PENDING)
 
 
 def record(
@@ -53,32 +47,28 @@ def record(
     )
 
 
-def test_the_queue_knows_a_living_job_better() -> None:
-    """While a job lives squeue's record counts, whatever the accounts still say."""
-    living = record(JobState.COMPLETING)
-    assert merge_records([living], [record(JobState.RUNNING)]) == [living]
-    assert merge_records([record(JobState.RUNNING)], [record(JobState.FAILED)]) == [
-        record(JobState.RUNNING)
-    ]
+KNOWN = record(JobState.FAILED, exit_code=7)
+ENDED, RUNNING = record(JobState.FAILED), record(JobState.RUNNING)
+AGAIN = record(JobState.COMPLETED, exit_code=0)
 
 
-def test_the_accounts_know_an_ended_job_better() -> None:
-    """When both say that a job has ended, the record with the exit code is the accounts'."""
-    known = record(JobState.FAILED, exit_code=7)
-    assert merge_records([record(JobState.FAILED)], [known]) == [known]
-
-
-def test_an_end_that_the_accounts_have_not_seen_counts() -> None:
-    """A job that has ended in the queue has ended, though the accounts have it running or not."""
-    ended = record(JobState.FAILED)
-    assert merge_records([ended], [record(JobState.RUNNING)]) == [ended]
-    assert merge_records([ended], []) == [ended]
-
-
-def test_the_last_account_of_a_requeued_job_counts() -> None:
-    """Of several records of one job in the accounts the last one is the newest."""
-    again = record(JobState.COMPLETED, exit_code=0)
-    assert merge_records([], [record(JobState.NODE_FAIL), again]) == [again]
+@pytest.mark.parametrize(
+    ("queue", "accounts", "merged"),
+    [
+        ([record(JobState.COMPLETING)], [RUNNING], [record(JobState.COMPLETING)]),
+        ([RUNNING], [ENDED], [RUNNING]),
+        ([ENDED], [KNOWN], [KNOWN]),
+        ([ENDED], [RUNNING], [ENDED]),
+        ([ENDED], [], [ENDED]),
+        ([], [record(JobState.NODE_FAIL), AGAIN], [AGAIN]),
+        ([], [], []),
+    ],
+)
+def test_the_queue_knows_the_living_and_the_accounts_the_ended(
+    queue: list[JobRecord], accounts: list[JobRecord], merged: list[JobRecord]
+) -> None:
+    """Squeue counts while a job lives, then what has the exit code; the last account is newest."""
+    assert merge_records(queue, accounts) == merged
 
 
 def test_each_task_is_merged_for_itself() -> None:
@@ -90,11 +80,6 @@ def test_each_task_is_merged_for_itself() -> None:
         record(JobState.RUNNING, 2),
         record(JobState.PENDING, 10),
     ]
-
-
-def test_no_record_is_none() -> None:
-    """What neither command lists has no record."""
-    assert merge_records([], []) == []
 
 
 def test_a_waiting_job_says_why_and_until_when() -> None:
@@ -194,18 +179,11 @@ def test_many_that_wait_together_are_listed() -> None:
 
 
 def test_an_array_that_goes_on_has_no_end() -> None:
-    """While a task is left, the end of another is not the array's."""
+    """While a task is left there is no end; where all wait, no start, and the task says why."""
     assert status_of_records(CONFIRMED, [DONE_1, RUNNING_3]).ended_s is None
-
-
-def test_an_array_that_waits_has_begun_nothing() -> None:
-    """Without a task that started there is no start, and the waiting task says why."""
-    status = status_of_records(CONFIRMED, [WAITING_4])
-    assert (status.started_s, status.ended_s, status.slurm_reason) == (
-        None,
-        None,
-        "JobArrayTaskLimit",
-    )
+    waits = status_of_records(CONFIRMED, [WAITING_4])
+    assert (waits.started_s, waits.ended_s) == (None, None)
+    assert waits.slurm_reason == "JobArrayTaskLimit"
 
 
 def test_an_array_counts_its_tasks_and_names_a_bad_one() -> None:
@@ -220,82 +198,32 @@ def test_an_array_counts_its_tasks_and_names_a_bad_one() -> None:
     assert status_of_records(CONFIRMED, [DONE_1]).reason == "tasks: 1 COMPLETED"
 
 
-def unlisted(
-    entry: JobEntry,
-    *,
-    age_s: float = 1000.0,
-    is_submitting: bool = False,
-    has_log: bool = False,
-    accounts_asked: bool = True,
-) -> JobStatus:
-    """The status of a job that Slurm does not list, with a confirmation time of 120 s."""
-    return unlisted_status(
-        entry,
-        age_s=age_s,
-        confirm_s=120.0,
-        is_submitting=is_submitting,
-        has_log=has_log,
-        accounts_asked=accounts_asked,
-    )
-
-
-def test_a_job_that_is_being_submitted_is_not_known_yet() -> None:
-    """While its submitter lives, a job without an id is UNKNOWN and not lost, however old."""
-    status = unlisted(UNCONFIRMED, is_submitting=True)
-    assert (status.state, status.is_lost) == (JobState.UNKNOWN, False)
-    assert status.reason == "it is being submitted"
-
-
-def test_a_submission_cut_short_is_certain_later() -> None:
-    """Before the confirmation time is over it says how long not to submit again."""
-    status = unlisted(UNCONFIRMED, age_s=30.4)
-    assert (status.state, status.is_lost) == (JobState.UNKNOWN, False)
-    assert status.reason is not None
-    assert "in 90 s: do not submit it again before" in status.reason
-
-
-def test_a_submission_that_never_arrived_was_not_submitted() -> None:
-    """After the confirmation time a job without id and log never became one, which is final."""
-    status = unlisted(UNCONFIRMED, age_s=120.0)
-    assert status.state is JobState.NOT_SUBMITTED
-    assert status.state.is_final
-
-
-def test_a_log_proves_that_an_unconfirmed_job_ran() -> None:
-    """A job without an id whose log Slurm opened did run: it is lost, never NOT_SUBMITTED."""
-    status = unlisted(UNCONFIRMED, has_log=True)
-    assert (status.state, status.is_lost) == (JobState.UNKNOWN, True)
-    assert status.reason == (
-        "it ran, and its end is not on record: squeue and sacct do not list it"
-    )
-
-
-def test_a_young_job_may_not_be_listed_yet() -> None:
-    """A confirmed job that Slurm does not list soon after its submission is not lost."""
-    status = unlisted(CONFIRMED, age_s=119.0)
-    assert (status.state, status.is_lost, status.reason) == (
-        JobState.UNKNOWN,
-        False,
-        "Slurm does not list it yet",
-    )
+UNKNOWN, NOT_SUBMITTED = JobState.UNKNOWN, JobState.NOT_SUBMITTED
+GONE = "its end is not on record: "
 
 
 @pytest.mark.parametrize(
-    ("has_log", "accounts_asked", "reason"),
+    ("entry", "facts", "state", "is_lost", "reason"),
     [
-        (True, True, "it ran, and its end is not on record: squeue and sacct do not list it"),
-        (False, True, "its end is not on record: squeue and sacct do not list it"),
-        (True, False, "it ran, and its end is not on record: squeue does not list it"),
-        (False, False, "its end is not on record: squeue does not list it"),
+        (UNCONFIRMED, {"is_submitting": True}, UNKNOWN, False, "it is being submitted"),
+        (UNCONFIRMED, {"age_s": 30.4}, UNKNOWN, False, "in 90 s: do not submit it again before"),
+        (UNCONFIRMED, {"age_s": 120.0}, NOT_SUBMITTED, False, "before Slurm took the job"),
+        (UNCONFIRMED, {"has_log": True}, UNKNOWN, True, f"it ran, and {GONE}squeue and sacct"),
+        (CONFIRMED, {"age_s": 119.0}, UNKNOWN, False, "Slurm does not list it yet"),
+        (CONFIRMED, {"has_log": True}, UNKNOWN, True, f"it ran, and {GONE}squeue and sacct"),
+        (CONFIRMED, {}, UNKNOWN, True, f"{GONE}squeue and sacct do not list it"),
+        (CONFIRMED, {"accounts_asked": False}, UNKNOWN, True, f"{GONE}squeue does not list it"),
     ],
 )
-def test_a_job_that_slurm_forgot_is_lost(
-    *, has_log: bool, accounts_asked: bool, reason: str
+def test_a_job_that_slurm_does_not_list(
+    entry: JobEntry, facts: dict[str, Any], state: JobState, is_lost: bool, reason: str
 ) -> None:
-    """An old job that nobody lists is lost, and the reason says who was asked and what is sure."""
-    status = unlisted(CONFIRMED, has_log=has_log, accounts_asked=accounts_asked)
-    assert (status.state, status.is_lost, status.reason) == (JobState.UNKNOWN, True, reason)
-    assert (status.job_id, status.cluster) == ("4242", "west")
+    """It is not known yet, never arrived, or is lost, which a log of an unconfirmed one proves."""
+    usual = {"age_s": 1000.0, "is_submitting": False, "has_log": False, "accounts_asked": True}
+    status = unlisted_status(entry, confirm_s=120.0, **{**usual, **facts})
+    assert (status.state, status.is_lost) == (state, is_lost)
+    assert (status.job_id, status.cluster) == (entry.job_id, entry.cluster)
+    assert reason in str(status.reason)
 
 
 def test_no_answer_is_no_news() -> None:

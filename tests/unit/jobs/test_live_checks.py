@@ -9,9 +9,8 @@ import pytest
 
 from hpckit.core.errors import JobRefused, ParseError, SchedulerUnreachable, ToolFailed, ToolMissing
 from hpckit.core.files import FileResources
-from hpckit.jobs.checks import check_live
 from hpckit.jobs.prepare import PreparedJob
-from hpckit.jobs.submit import submit
+from hpckit.jobs.submit import check_live, submit
 from hpckit.slurm.values import ClusterView, NodeGroup, Partition, SlurmConfig, SlurmVersion
 from tests.fakes.cluster_probe import FakeClusterProbe
 from tests.fakes.prepared import prepared

@@ -18,7 +18,7 @@ from hpckit.core.errors import (
     StorageFailed,
     SubmissionUnconfirmed,
 )
-from hpckit.jobs.packed_folder import PackedJobFolders
+from hpckit.jobs.draft import PackedJobFolders
 from hpckit.jobs.prepare import PreparedJob
 from hpckit.jobs.submit import Submission, expand_job_root, submit
 from hpckit.slurm.values import JobId, JobState, StartedJob, SubmitRequest

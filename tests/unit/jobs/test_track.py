@@ -34,34 +34,29 @@ def index_with(*ids: str) -> MemoryJobIndex:
     return index
 
 
-@pytest.mark.parametrize("wanted", ["Lab12", "ab12", "Lab", "ab"])
-def test_a_job_is_found_by_any_beginning_of_its_id(wanted: str) -> None:
-    """The whole id, a beginning of it, and either without the L name the job."""
-    assert find_job(index_with("Lab12", "Lcd34"), wanted).job_id == "Lab12"
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [("Lab12", "Lab12"), ("ab12", "Lab12"), ("Lab", "Lab12"), ("ab", "Lab12"), (None, "Lcd34")],
+)
+def test_a_job_is_found_by_any_beginning_of_its_id(wanted: str | None, found: str) -> None:
+    """The whole id, a beginning of it, and either without the L; without an id the newest job."""
+    assert find_job(index_with("Lab12", "Lcd34"), wanted).job_id == found
 
 
-def test_no_id_is_the_newest_job() -> None:
-    """Without an id the newest job is meant."""
-    assert find_job(index_with("Lab12", "Lcd34"), None).job_id == "Lcd34"
-
-
-def test_no_job_at_all_is_said() -> None:
-    """Without any job the answer is no, and how to submit one."""
-    with pytest.raises(HpckitError, match="no job has been submitted yet"):
-        find_job(MemoryJobIndex(), None)
-
-
-@pytest.mark.parametrize("wanted", ["", " ", "\t"])
-def test_an_empty_id_is_no_job(wanted: str) -> None:
-    """An empty id, as of an unset shell variable, never means a job, also when there is one."""
-    with pytest.raises(HpckitError, match="is no job id"):
-        find_job(index_with("Lab12"), wanted)
-
-
-def test_an_unknown_id_is_refused() -> None:
-    """An id that begins no job's is refused with its own words."""
-    with pytest.raises(HpckitError, match="hpckit has submitted no job 'Lxx' from here"):
-        find_job(index_with("Lab12"), "Lxx")
+@pytest.mark.parametrize(
+    ("ids", "wanted", "said"),
+    [
+        ((), None, "no job has been submitted yet"),
+        (("Lab12",), "", "is no job id"),
+        (("Lab12",), "\t", "is no job id"),
+        (("Lab12",), "Lxx", "hpckit has submitted no job 'Lxx' from here"),
+        (("1234", "L1234"), "12", "no job '12'"),
+    ],
+)
+def test_what_names_no_job_is_refused(ids: tuple[str, ...], wanted: str | None, said: str) -> None:
+    """An unset variable, an id of none, and the beginning of a number, which is another's id."""
+    with pytest.raises(HpckitError, match=said):
+        find_job(index_with(*ids), wanted)
 
 
 def test_an_ambiguous_id_names_the_candidates() -> None:
@@ -98,12 +93,6 @@ def test_one_id_on_two_clusters_must_be_told_apart() -> None:
     with pytest.raises(HpckitError, match="more than one job: 4242;south, 4242;north"):
         find_job(index, "4242")
     assert find_job(index, "4242;south").cluster == "south"
-
-
-def test_a_number_is_a_whole_id() -> None:
-    """What begins the number of a job is not its name: cancelling it would end another job."""
-    with pytest.raises(HpckitError, match="no job '12'"):
-        find_job(index_with("1234", "L1234"), "12")
 
 
 def test_a_submission_keeps_the_name_that_it_had() -> None:
@@ -198,14 +187,6 @@ def test_a_list_asks_about_living_jobs_alone(tmp_path: Path) -> None:
         ("Ldone", JobState.FAILED, 9),
     ]
     assert len(list_jobs(tracking(submitter, index), 1)) == 1
-
-
-def test_a_list_without_living_jobs_asks_nobody(tmp_path: Path) -> None:
-    """When every job has ended, no scheduler is asked."""
-    index, submitter = MemoryJobIndex(), FakeSubmitter()
-    index.add(entry_of("Ldone", tmp_path / "gone", JobState.FAILED, exit_code=9))
-    assert len(list_jobs(tracking(submitter, index), None)) == 1
-    assert submitter.asked == []
 
 
 def test_a_list_shows_the_id_that_was_just_confirmed(tmp_path: Path) -> None:

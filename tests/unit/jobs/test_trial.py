@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hpckit.core.errors import JobRefused, PlanError, SchedulerRefused
-from hpckit.jobs.trial import try_out
+from hpckit.jobs.submit import try_out
 from hpckit.slurm.values import JobId, SubmitRequest
 from hpckit.spec.options import StagePlace
 from tests.fakes.clock import FakeClock

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hpckit.core.errors import StorageFailed
-from hpckit.jobs.packed_folder import PackedJobFolders
+from hpckit.jobs.draft import PackedJobFolders
 
 FOLDERS = PackedJobFolders()
 
