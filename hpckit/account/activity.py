@@ -167,12 +167,8 @@ class PowerLevels:
         return _NEVER_STILL if self.untold_us(limit_w) else None
 
     def _quiet_below_us(self, still_w: float, limit_w: float) -> int:
-        """The quiet time in which the power was near that at rest."""
         most_w = waiting_w(still_w, limit_w)
         return int(self._quiet_us[: int(most_w) + 1].sum())
-
-
-# --- Stretches in which a GPU was held and did nothing, found while the samples pass by.
 
 
 WINDOW_S: Final = 60.0
@@ -281,9 +277,6 @@ def _joined(pieces: list[IdleRun]) -> list[IdleRun]:
 
 
 KIND_OF_STATE: Final = {NO_PROCESS: "no-process", IDLE: "idle"}
-
-
-# --- What a GPU did in parts of the time that it was held, such as those in which a rank had it.
 
 
 _US: Final = 1e6

@@ -146,7 +146,6 @@ class GpuEnergyFold:
             self._count(suspends=1)
 
     def _rising(self, times_ns: Times, rows: Rows) -> tuple[Times, Rows]:
-        """The rows whose time is after all before them."""
         if not len(rows):
             return times_ns, rows
         last_ns = self._last_ns
@@ -227,7 +226,6 @@ class GpuEnergyFold:
         return PowerCurve(at_s, power_w, self._sensor, period_s=self._period_now_s, limit_w=limit_w)
 
     def _knots(self, readings: Readings) -> Knots:
-        """The knots of the readings; the first is the one that was the last before."""
         if self._clockwork is None and len(readings.at_s):
             self._clockwork = self._first_clockwork(readings)
         carry = self._carry
@@ -274,7 +272,6 @@ class GpuEnergyFold:
         return last_s > float(curve.at_s[-1]) + self._sensor.lag_s + _POWER_OVER_S
 
     def _take(self, cells: Cells, *, is_last: bool) -> None:
-        """Add cells to the sums, and fill in the marks that lie before their end."""
         end_s = float(cells.knots.at_s[-1])
         marks_s = self._seconds(self._marks_ns)
         done = len(marks_s) if is_last else int(np.searchsorted(marks_s, end_s))
@@ -306,7 +303,6 @@ class GpuEnergyFold:
 
 
 def _usual_step(at_s: Floats) -> float | None:
-    """The median of the steps, by some of them; None where there is none."""
     if len(at_s) <= _SOME_STEPS:
         return median(np.diff(at_s)) if len(at_s) > 1 else None
     some = np.linspace(0, len(at_s) - 2, _SOME_STEPS).astype(np.intp)
@@ -330,9 +326,6 @@ def _ledger(
     ledger = np.array(rows, _LEDGER_DTYPE)
     ledger["update"][1:] &= np.diff(ledger["mj"]) != 0
     return ledger
-
-
-# --- What the energy of a job costs by its site's factors, and its GPU-seconds added up.
 
 
 J_PER_KWH = 3.6e6

@@ -192,9 +192,6 @@ def finding(
     )
 
 
-# --- Findings of one rule that are alike on several nodes, as one: `GPU0-7 on c[1-4]`.
-
-
 _MOST_APART: Final = 2.0
 """Of figures that are further apart each says something else."""
 
@@ -274,7 +271,6 @@ def _as_one(group: _Group) -> ReportFinding:
 
 
 def _with_ranges(clauses: Sequence[Clause]) -> str:
-    """Clauses of one kind in words."""
     return clauses[0].told(map(_range, zip(*(one.figures for one in clauses), strict=True)))
 
 
@@ -289,6 +285,5 @@ def _range(figures: Sequence[Figure]) -> str:
 
 
 def _sum(values: Sequence[float | None]) -> float | None:
-    """None where a part is not known."""
     known = [one for one in values if one is not None]
     return math.fsum(known) if len(known) == len(values) else None

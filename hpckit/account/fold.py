@@ -142,7 +142,6 @@ class _Folds(Struct):
         self.usage[uuid].add(times_ns, rows)
 
     def _fold_rest(self) -> None:
-        """Fold what waits, before the clocks are others and at the end."""
         for uuid, waiting in self.waiting.items():
             for block in waiting.rest():
                 self._fold(uuid, *block)
@@ -199,7 +198,6 @@ class _Folds(Struct):
 
 
 def _is_split(lives: Sequence[RankLedger], uuid: str) -> bool:
-    """Whether a rank saw a slice of this GPU."""
     starts = [life.start for life in lives if "MIG-" in (life.start.visible or "")]
     return any(one.uuid == uuid for start in starts for one in start.gpus)
 
@@ -276,7 +274,6 @@ def _damage(condition: FileCondition) -> Iterator[str]:
 def _readings(
     evidence: NodeEvidence,
 ) -> tuple[dict[str, list[EnergyReading]], dict[str, list[EnergyReading]]]:
-    """What ranks read of each GPU's counter, and the changes that they saw."""
     readings: dict[str, list[EnergyReading]] = {}
     updates: dict[str, list[EnergyReading]] = {}
     for life in evidence.lives:
@@ -287,9 +284,6 @@ def _readings(
         for one in evidence.readings_of(life, seen):
             updates.setdefault(one.uuid, []).append(one)
     return readings, updates
-
-
-# --- What was folded of each node, put together as the accounts of GPUs, ranks, nodes and runs.
 
 
 _USAGE = frozenset(GpuUsage.__struct_fields__)
@@ -414,9 +408,6 @@ def _incarnation(
     )
 
 
-# --- One node's account: what its meters say, or what the site's figures make of it.
-
-
 _WHOLE = ("node", "module")
 _HOST = (
     "cpus_enough",
@@ -510,7 +501,6 @@ def _gpus(gpu: Energy | None) -> str:
 
 
 def _modelled(fold: NodeFold, gpu: Energy | None, cpu_s: float | None, site: EnergySite) -> Energy:
-    """GPUs as measured, and the site's figures for the rest."""
     evidence = fold.evidence
     held_s = (evidence.end_ns - evidence.begin_ns) / 1e9
     busy_s = 0.0 if cpu_s is None or (gpu is not None and gpu.scope == "module") else cpu_s

@@ -215,7 +215,6 @@ def gather(store: SampleStore, found: FoundAccounts) -> Gathered:
 
 
 def _first_of(sentences: list[str], more: str) -> list[str]:
-    """The first of many sentences, and how many more there are."""
     told = sentences[:_MOST_TOLD]
     rest = len(sentences) - len(told)
     return [*told, f"and {rest} {more}"] if rest else told
@@ -254,7 +253,6 @@ def _take_ledgers(store: SampleStore, files: AccountFiles, gathering: _Gathering
 
 
 def _nothing_in(text: str) -> str:
-    """What a ledger is of which no line is whole."""
     if not text.strip("\0"):
         return f"is no ledger: it is {len(text):,} bytes of 0"
     return f"has no whole start of a rank: it begins {text[:_MOST_SHOWN]!r}"
@@ -329,7 +327,6 @@ def _span(path: Path, first: SampleChunk, last_ns: int) -> SampleSpan:
 
 
 def _times(chunk: SampleChunk) -> list[int]:
-    """First and last time of the rows of a chunk, if it has any."""
     return [int(one) for ns in (chunk.gpu_ns, chunk.host_ns) if len(ns) for one in ns[[0, -1]]]
 
 
@@ -404,9 +401,6 @@ def _between(found: NodeEvidence, begin_ns: int, end_ns: int) -> NodeEvidence:
         lives=found.lives,
         spans=found.spans,
     )
-
-
-# --- From when to when each life of a rank held its GPUs, also where it was killed.
 
 
 Beginnings = Mapping[tuple[int, str], Sequence[int]]
@@ -493,7 +487,6 @@ def _until_gone(claim: RankClaim, uses: Mapping[tuple[str, int, int], Use]) -> R
 def _uses(
     store: SampleStore, evidence: NodeEvidence, claims: Sequence[RankClaim]
 ) -> dict[tuple[str, int, int], Use]:
-    """How the GPUs of some claims were used in them; the files are read only if there are any."""
     stretches: dict[str, list[tuple[int, int]]] = {}
     for claim in claims:
         for uuid in claim.gpus:
@@ -520,9 +513,6 @@ def _rows_of(
                 yield chunk.meta.gpus[place].uuid, times_ns + shift_ns(chunk, evidence), rows
     except (StorageFailed, ParseError):
         return
-
-
-# --- What a job's nodes look like, from the files that their samplers wrote.
 
 
 _MOST_TOPOLOGIES_TOLD: Final = 4

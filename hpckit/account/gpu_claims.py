@@ -47,9 +47,6 @@ def _sentence(uuids: Sequence[str], names: Sequence[str], restart: int) -> str:
     )
 
 
-# --- Why no GPU of a node was measured: what the driver answered to its ranks and its sampler.
-
-
 _MOST_NAMED = 4
 _VENDOR = "nvidia"
 
@@ -82,9 +79,6 @@ def _reason(fold: NodeFold) -> str | None:
     if reason is None or fold.gpus:
         return None
     return reason if " " in reason else f"NVML {reason}"
-
-
-# --- The kinds of nodes that a job ran on, each drawn once.
 
 
 _MOST: Final = 4

@@ -212,9 +212,6 @@ def _is_disputed(step: dict[str, float], power_w: float) -> bool:
     return apart_j > DISAGREE_FRAC * max(counter_j, checked_j) + _DISAGREE_S * abs(power_w) / 2
 
 
-# --- Energies put together, and what Slurm's accounting has.
-
-
 _MOST_NOTES: Final = 6
 _NUMBER: Final = re.compile(r"\d[\d.,]*")
 
@@ -299,7 +296,6 @@ def _half_width(parts: Sequence[Part]) -> float | None:
 
 
 def _coverage(parts: Sequence[Part]) -> float:
-    """The share of all the time that was measured."""
     time_s = math.fsum(part.time_s for part in parts)
     if time_s <= 0:
         return sum(part.energy.coverage_frac for part in parts) / len(parts)
@@ -360,12 +356,8 @@ def _one(scopes: set[str], usual: str) -> str:
     return next((scope for scope in widest if scope in scopes), usual)
 
 
-# --- Who used a GPU's energy: the ranks that claimed it while it was drawn, or none.
-#
 # The rule: ranks that hold a GPU at the same time share its energy of that time evenly; what is
-# drawn
-# while no rank holds it is the idle remainder. So ranks and remainder add up to the GPUs.
-
+# drawn while no rank holds it is the idle remainder. So ranks and remainder add up to the GPUs.
 
 _CUT: Final = {
     "sample": "the node's last evidence",
@@ -439,7 +431,6 @@ def attribute(
 
 
 def _places(claims: Sequence[RankClaim]) -> dict[str, list[int]]:
-    """Which claims are of a GPU, by uuid."""
     found: dict[str, list[int]] = {}
     for at, claim in enumerate(claims):
         for uuid in dict.fromkeys(claim.gpus):
@@ -498,7 +489,6 @@ def _share(gpu: GpuEnergy, held: Sequence[_Span]) -> Energy:
 
 
 def _share_half_width(spans: Sequence[_Span]) -> float | None:
-    """That of a rank's part of them; None where one has none."""
     halves = [(span.whole.plus_minus_j, span.holders) for span in spans]
     known = [half_j / ranks for half_j, ranks in halves if half_j is not None]
     return math.fsum(known) if len(known) == len(halves) else None
@@ -507,7 +497,6 @@ def _share_half_width(spans: Sequence[_Span]) -> float | None:
 def _of_rank(
     claim: RankClaim, shares: Sequence[Energy], joules: Sequence[float], known: set[str]
 ) -> Energy:
-    """A rank's energy over its GPUs; a GPU of which nothing is known is said."""
     if not claim.gpus:
         return Energy(value_j=None, because="it claims no GPU")
     unknown = [uuid for uuid in claim.gpus if uuid not in known]

@@ -104,7 +104,6 @@ class PowerCurve:
 
     @functools.cached_property
     def _others(self) -> tuple[Floats, Floats, Floats]:
-        """Time, variance and bound, cumulated."""
         sensor, span_s, mean_w, is_gap = self._sensor, self._span_s, self._mean_w, self._is_gap
         is_long = sensor.window_s >= 1
         unsure_s = np.minimum(span_s, sensor.update_s) if is_long else span_s
@@ -135,7 +134,6 @@ class PowerCurve:
         )
 
     def _places(self, at_s: Floats) -> tuple[NDArray[np.intp], Floats]:
-        """The segment that each moment is in, and how long after its begin."""
         inside = np.minimum(np.maximum(at_s, self.at_s[0]), self.at_s[-1])
         left = np.searchsorted(self.at_s[:-1], inside, side="right") - 1
         return left, inside - self.at_s[left]
@@ -178,12 +176,8 @@ def _sums(values: Floats) -> Floats:
     return sums
 
 
-# --- The stretches between two knots of a counter, each with the better of its two measurements.
-#
 # A cell is good where the counter grew as it can, else its energy is the integral of the power.
-# Times
-# are seconds since a GPU's origin.
-
+# Times are seconds since a GPU's origin.
 
 STILL_PERIODS: Final = 5.0
 STILL_S: Final = 0.5
@@ -312,7 +306,6 @@ class Cells:
 
     @functools.cached_property
     def _sums(self) -> NDArray[np.float64]:
-        """The columns up to each knot, a row each."""
         by_power, good = [np.diff(one) for one in self._at_knots], self._is_good
         both = good & self._has_power
         rows = (
@@ -381,7 +374,6 @@ class Cells:
         self, columns: NDArray[np.float64], left: NDArray[np.intp], at_s: Floats,
         is_good: NDArray[np.bool_],
     ) -> None:  # fmt: skip
-        """Add what the power says of the time from the knot on the left to each moment."""
         before = self._totals(self.knots.at_s[left])
         power = [one - two for one, two in zip(self._totals(at_s), before, strict=True)]
         columns[0:5] += np.where(is_good, 0.0, [power[place] for place in (0, 1, 0, 2, 3)])
@@ -413,7 +405,6 @@ class Cells:
 
     @functools.cached_property
     def _unsure_w(self) -> float:
-        """What power may be for part of a period: what it is in any, and half the limit."""
         is_whole = self._is_good & (self._span_s >= _ONE_PERIOD * self._frame.counter_period_s)
         power_w = self._step_j[is_whole] / self._span_s[is_whole]
         return max(float(power_w.max(initial=0.0)), self._frame.limit_w / 2)

@@ -50,13 +50,8 @@ if TYPE_CHECKING:
     from hpckit.account.store import FoundAccounts
 
 
-# --- The time and the GPUs that a job held and of which nothing was measured: they are counted
-# too.
-#
 # A node is held for as long as its incarnation: from Slurm's start to Slurm's end where these are
-# of
-# it (those of the last are known), and from the first to the last evidence of any of its nodes.
-
+# of it (those of the last are known), and from the first to the last evidence of any of its nodes.
 
 GRACE_S: Final = 5.0
 """At each end of a node's evidence so much is not counted as held: Slurm starts the script, this
@@ -129,7 +124,6 @@ def _as_slurm_has_it(found: Holding, started_s: float, facts: JobFacts) -> Holdi
     )
 
 
-# --- time of nodes that are there ----------------------------------------------------------------
 def with_unseen_time(
     gpus: Sequence[GpuAccount], node: NodeAccount, fold: NodeFold, holding: Holding
 ) -> tuple[list[GpuAccount], NodeAccount]:
@@ -161,7 +155,6 @@ def _gpu_longer(gpu: GpuAccount, unseen_s: float) -> GpuAccount:
 
 
 def _covered(energy: Energy, seen_frac: float) -> Energy:
-    """An energy of which this part of the time alone was seen."""
     if energy.value_j is None:
         return energy
     seen = f"{100 * seen_frac:.0f} % of the time that it was held lies between the first and the"
@@ -170,7 +163,6 @@ def _covered(energy: Energy, seen_frac: float) -> Energy:
     return replace(energy, coverage_frac=covered, because="; ".join(words))
 
 
-# --- GPUs and nodes that are not there -----------------------------------------------------------
 def with_unseen_gpus(
     nodes: Sequence[NodeAccount], folds: Sequence[NodeFold], facts: JobFacts, holding: Holding
 ) -> tuple[NodeAccount, ...]:
@@ -239,7 +231,6 @@ def _of_gpus(unseen: int, asked: int | None) -> str:
     return f"nothing is known of {unseen} of the {asked} GPUs that the job asked for there"
 
 
-# --- sums ----------------------------------------------------------------------------------------
 def unseen_share(nodes: Sequence[NodeAccount], held: Mapping[int, Holding]) -> Share:
     """The GPU-seconds of the GPUs that no account names."""
     seconds = (node.unseen_gpus * held[node.restart].held_s for node in nodes)
@@ -389,7 +380,6 @@ def _window(evidence: Sequence[NodeEvidence], facts: JobFacts) -> tuple[float, f
 def _held(
     folds: Sequence[NodeFold], facts: JobFacts, site: EnergySite, held: Mapping[int, Holding]
 ) -> tuple[list[GpuAccount], tuple[NodeAccount, ...]]:
-    """GPUs and nodes for as long as they were held, and the nodes that left nothing."""
     gpus: list[GpuAccount] = []
     nodes: list[NodeAccount] = []
     for fold in folds:
@@ -469,7 +459,6 @@ def _folded(
 
 
 def _no_gpu(job: ReportedJob) -> Energy:
-    """Why no account names a GPU, by what a driver answered or what the job asked for."""
     why = (
         "resources.gpus_per_node asks for none"
         if job.gpus_asked == 0
@@ -495,7 +484,6 @@ def _energy(
 def _with_slurms(
     energy: JobEnergy, facts: JobFacts, tools: ReportTools, folds: Sequence[NodeFold]
 ) -> JobEnergy:
-    """The energies with Slurm's for the nodes of an ended job, where nothing else told it."""
     if facts.is_running or energy.node.value_j is not None or tools.slurm_energy is None:
         return energy
     gpu = energy.gpu if any(fold.gpus for fold in folds) else None
@@ -504,7 +492,6 @@ def _with_slurms(
 
 
 def _sum(values: Sequence[float | None]) -> float | None:
-    """The sum, None where a part is not known."""
     known = [one for one in values if one is not None]
     return math.fsum(known) if len(known) == len(values) else None
 
@@ -539,14 +526,12 @@ def _most(held: Iterable[tuple[int, Hashable]]) -> int:
 
 
 def _with_unseen_nodes(job: ReportedJob, nodes: Sequence[NodeAccount]) -> ReportedJob:
-    """The job with the GPUs that it asked for and that no account names."""
     last = max(one.restart for one in nodes)
     unseen = sum(one.unseen_gpus for one in nodes if one.restart == last)
     return replace(job, gpus=job.gpus + unseen)
 
 
 def _later_run(held: Mapping[int, Holding], facts: JobFacts) -> Iterator[str]:
-    """That there is nothing of the last run, so that the report is of those before it."""
     after_s = later_run_s(held, facts)
     if after_s is not None:
         yet = "yet" if facts.is_running else "there"
@@ -562,7 +547,6 @@ def _missing(
     folds: Sequence[NodeFold],
     accounts: Sequence[NodeAccount],
 ) -> Iterator[str]:
-    """What is not in the report of runs and nodes that were there."""
     yield from _later_run(held, facts)
     absent = [node.node for node in accounts if node.started_s is None]
     if absent:
@@ -583,7 +567,6 @@ def _missing(
 
 
 def _without_ledger(folds: Sequence[NodeFold]) -> Iterator[str]:
-    """Ranks that the others say there were, by incarnation."""
     for restart in sorted({fold.evidence.restart for fold in folds}):
         starts = [
             life.start
@@ -600,7 +583,6 @@ def _without_ledger(folds: Sequence[NodeFold]) -> Iterator[str]:
 
 
 def _cut_short(fold: NodeFold) -> Iterator[str]:
-    """What is not known of ranks that were killed, or whose node was lost."""
     evidence = fold.evidence
     ended = {one.rank for one in fold.claims if one.ended_by in ("processes", "next-life")}
     if ended:

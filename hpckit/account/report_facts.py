@@ -162,7 +162,6 @@ def no_accounts(
 
 
 def _switched_off(facts: JobFacts, folders: FileJobFolders) -> str | None:
-    """Which key of the job says that nothing is to be measured, whoever set it."""
     documents = JobDocuments(Path(facts.folder or "."), folders)
     effective = documents.read(EFFECTIVE_FILE) if facts.folder else None
     job = (effective or {}).get("job")
@@ -222,7 +221,6 @@ def _result(documents: JobDocuments) -> Mapping[str, Any]:
 
 
 def _resources(documents: JobDocuments) -> Mapping[str, Any] | None:
-    """What the job asked for, None where the folder does not say."""
     effective = documents.read(EFFECTIVE_FILE)
     if not effective:
         return None
@@ -274,7 +272,6 @@ def _whole(value: object) -> int | None:
 
 
 def _time_s(value: object) -> float | None:
-    """Return seconds since the epoch."""
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return None
     return float(value)

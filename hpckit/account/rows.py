@@ -119,9 +119,6 @@ class RowBlock:
             yield self._times[:count], self._rows[:count].view(GPU_DTYPE)
 
 
-# --- Gauges of a block of samples as a table of numbers, their means and their extremes.
-
-
 Mask = NDArray[np.bool_] | None
 """Which samples measured a column; None: all of them."""
 
@@ -224,12 +221,8 @@ def _rows(columns: Mapping[str, Column | None]) -> int:
     return next((len(one) for one in columns.values() if one is not None), 0)
 
 
-# --- Curves for drawing, thinned while the samples pass by: a mean and its envelope a piece of
-# time.
-#
 # A point is the mean of the samples in one of equal pieces of the held time, at the mean of their
 # moments, with the least and the greatest of them: a spike of one sample is in the envelope.
-
 
 MOST_POINTS: Final = 2000
 """As many as a screen has columns of pixels; a series then has 64 kB."""
@@ -294,7 +287,6 @@ class CurveTable:
         self._high[where] = np.maximum(self._high[where], high)
 
     def _starts(self, at_us: Numbers) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Where in a block each piece begins, and which pieces these are."""
         scale = self._pieces / max(1, self._held_us)
         first, last = (self._piece(int(one)) for one in (at_us[0], at_us[-1]))
         borders = np.ceil(np.arange(first + 1, last + 1) / scale)
@@ -329,9 +321,6 @@ def _with_gaps(values: NDArray[Any], breaks: NDArray[np.intp]) -> tuple[float | 
     for place in reversed(breaks.tolist()):
         shown.insert(place, None)
     return tuple(shown)
-
-
-# --- How much a counter of the samples has grown: modulo its size, and across resets.
 
 
 SLACK_US: Final = 2_000_000
@@ -410,11 +399,8 @@ class Counter:
         return np.where(inside == apart, believed, believed * part).astype(np.uint32)
 
 
-# --- Samples of one node in the order of time: what goes back in it is left out.
-#
 # A file that was joined twice, or that two samplers wrote at once, repeats times; one to which an
 # older part was joined has them late.
-
 
 _HOST = ""
 
@@ -478,9 +464,6 @@ class Onward(Struct):
         self.last_ns[whose] = max(int(before[0]), int(most[-1]))
         self.left_out += int(np.count_nonzero(~kept))
         return kept
-
-
-# --- For how long a GPU's clocks were held down, and by what.
 
 
 MS_PER_S: Final = 1000

@@ -172,9 +172,6 @@ RULES: Final = (
 )  # fmt: skip
 
 
-# --- What is worth knowing of a finished job, by the rules of `finding_rules`.
-
-
 def report_findings(
     report: JobReport, stragglers: Sequence[Straggler] = ()
 ) -> tuple[ReportFinding, ...]:

@@ -62,7 +62,6 @@ BALANCE: Final = "balance the work, if its rank has more to do than others"
 """What to do about a straggler that nothing measured explains: no node is to blame then."""
 
 
-# --- held and not used ---------------------------------------------------------------------------
 def gpu_never_used(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `gpu-never-used`."""
     for gpus in by_node(gpu for gpu in job.judged if is_never_used(gpu)):
@@ -157,7 +156,6 @@ def straggler(job: MeasuredJob) -> Iterator[Evidence]:
         yield Evidence(about, (one.because, *why), one.wasted_gpu_s, remedy=remedy)
 
 
-# --- clocks --------------------------------------------------------------------------------------
 def thermal_throttling(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `thermal-throttling`."""
     for gpu in job.long_held:
@@ -197,7 +195,6 @@ def power_cap_uneven(job: MeasuredJob) -> Iterator[Evidence]:
                 yield Evidence(of_gpu(gpu), said(words, share(own), share(others)))
 
 
-# --- memory --------------------------------------------------------------------------------------
 def gpu_memory_high(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `gpu-memory-high`."""
     for gpus in by_node(gpu for gpu in job.report.gpus if _memory_frac(gpu) >= MEMORY_FRAC):
@@ -217,7 +214,6 @@ def gpu_memory_uneven(job: MeasuredJob) -> Iterator[Evidence]:
                 yield Evidence(of_gpu(gpu), said(words, share(own), share(others)))
 
 
-# --- how well it was measured --------------------------------------------------------------------
 def counter_disagrees(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `counter-disagrees`."""
     for gpu in job.report.gpus:
@@ -248,7 +244,6 @@ def coverage_low(job: MeasuredJob) -> Iterator[Evidence]:
             yield Evidence(where, said(words, count(node.unseen_gpus), many))
 
 
-# --- shares --------------------------------------------------------------------------------------
 def is_never_used(gpu: GpuAccount) -> bool:
     """Whether no process ever computed on it."""
     return gpu.waste.no_process_gpu_s >= (1 - NEVER_FRAC) * known_s(gpu)
@@ -316,7 +311,6 @@ def _frac(seconds: float | None, gpu: GpuAccount) -> float:
 
 
 def _has_samples(gpu: GpuAccount) -> bool:
-    """Whether there are some, also where they do not tell what ran."""
     return known_s(gpu) > 0 or "spin" in gpu.refused
 
 
@@ -325,7 +319,6 @@ def _most_unknown_s(gpu: GpuAccount) -> float:
 
 
 def _alike(gpus: Iterable[GpuAccount]) -> list[list[GpuAccount]]:
-    """GPUs of one incarnation and kind, which are peers."""
     groups: dict[tuple[int, str | None], list[GpuAccount]] = {}
     for gpu in gpus:
         groups.setdefault((gpu.restart, gpu.name), []).append(gpu)
@@ -333,7 +326,6 @@ def _alike(gpus: Iterable[GpuAccount]) -> list[list[GpuAccount]]:
 
 
 def _is_job(job: MeasuredJob) -> bool:
-    """Whether a job is known; a machine that was sampled by hand has none."""
     return job.report.job.job_id is not None
 
 
@@ -347,9 +339,6 @@ def _it(gpus: list[GpuAccount]) -> str:
 
 def _longest_held(gpus: list[GpuAccount]) -> float:
     return max(gpu.held_s for gpu in gpus)
-
-
-# --- What is worth knowing of a job's nodes and of its life: CPU, memory, IO, requeues, samplers.
 
 
 THROTTLED_FRAC: Final = 0.05

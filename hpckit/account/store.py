@@ -122,12 +122,10 @@ class _Listing:
 
 
 def _is_files(name: str) -> bool:
-    """Whether a file of accounts has such a name."""
     return any(of(name) is not None for of in (rank_of, node_of, node_of_topology))
 
 
 def _is_folders(name: str) -> bool:
-    """Whether a folder of accounts has such a name."""
     known = (restart_of, array_task_of)
     return name == ACCOUNT_FOLDER or any(of(name) is not None for of in known)
 
@@ -183,7 +181,6 @@ def _files(listing: _Listing, restart: int | None) -> AccountFiles:
 
 
 def _read(path: Path, piece_bytes: int) -> Iterator[bytes]:
-    """The bytes that the file has when it is opened. Raises StorageFailed."""
     try:
         with _opened(path) as handle:
             left = _size_of(handle)
@@ -219,9 +216,6 @@ def _size_of(handle: int) -> int:
     return status.st_size
 
 
-# --- The energy of a job's nodes as Slurm's accounting has it, where the cluster gathers any.
-
-
 class SlurmEnergies:
     """Asks sacct, but only where the cluster, as it is remembered, gathers energy."""
 
@@ -244,9 +238,6 @@ class SlurmEnergies:
 
 def _other(text: str) -> EnergyReason:
     return EnergyReason(text=text)
-
-
-# --- The JSON files of a job folder: those that are not there, and those that are damaged.
 
 
 class JobDocuments:

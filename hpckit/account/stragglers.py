@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from hpckit.node.topology import Gpu, NodeTopology
 
 
-# --- A GPU against the others of its job: robust statistics, so that one odd GPU moves nothing.
-
-
 MAD_SIGMAS: Final = 5.0
 """So many standard deviations from the median of the others are odd: of normal scatter it is one
 value in 1.7 million."""
@@ -67,7 +64,6 @@ class Ordered:
         return SIGMA_OF_MAD * float(np.median(np.abs(others - middle)))
 
     def _place(self, value: float | None) -> tuple[int, int]:
-        """Where the value is, and how many are left without it."""
         count = len(self._values)
         place = count if value is None else bisect_left(self._values, value)
         is_there = place < count and self._values[place] == value
@@ -89,9 +85,6 @@ def above(values: Mapping[Key, float], floor: float) -> dict[Key, float]:
         if value - middle > MAD_SIGMAS * ordered.scatter_without(value, middle):
             found[key] = value - middle
     return found
-
-
-# --- Why a GPU is behind its peers, as far as throttling, links, CPUs and binding explain it.
 
 
 HEAT_FRAC: Final = 0.02
@@ -303,7 +296,6 @@ def stragglers(
 
 
 def _compared(gpus: Iterable[GpuAccount]) -> Iterator[dict[GpuKey, GpuAccount]]:
-    """Groups of two GPUs or more of which each is measured by the others."""
     groups: dict[tuple[int, str | None], list[GpuAccount]] = {}
     for gpu in gpus:
         if is_judged(gpu) and (useful_frac(gpu) or 0.0) >= LEAST_USEFUL_FRAC:
@@ -346,12 +338,10 @@ def at_work_s(gpu: GpuAccount) -> float:
 
 
 def _rested_s(gpu: GpuAccount) -> float:
-    """How long it had a process and nothing ran, in windows."""
     return math.fsum(one.ended_s - one.started_s for one in gpu.windows if one.kind == "idle")
 
 
 def _waited_s(gpu: GpuAccount) -> float:
-    """How long it waited in short pauses, or in kernels that do little."""
     return max(0.0, gpu.waste.idle_gpu_s - _rested_s(gpu)) + gpu.waste.spin_gpu_s
 
 
@@ -366,7 +356,6 @@ def _useful_at_work(gpu: GpuAccount) -> float:
 
 
 def _peers(gpus: Sequence[GpuAccount]) -> list[GpuAccount]:
-    """Those that were in use for about as long as most."""
     usual = statistics.median(_at_work_frac(gpu) for gpu in gpus)
     return [gpu for gpu in gpus if abs(_at_work_frac(gpu) - usual) <= PEER_FRAC * usual]
 
@@ -459,9 +448,6 @@ def _straggler(gpu: GpuAccount, behind_frac: float, words: str, *figures: Figure
         behind_frac=behind_frac,
         because=because,
     )
-
-
-# --- How findings name GPUs.
 
 
 def of_gpu(gpu: GpuAccount) -> Subject:

@@ -317,9 +317,6 @@ def _bytes(mib: float | None) -> int | None:
     return None if mib is None else int(mib) * MIB
 
 
-# --- Of which GPUs enough is known to say something about how they were used.
-
-
 JUDGED_S: Final = 10.0
 """Of a GPU that was held for less nothing is said: starting a framework takes as long."""
 KNOWN_FRAC: Final = 0.5
@@ -336,9 +333,6 @@ def is_judged(gpu: GpuAccount) -> bool:
     """Whether enough is known of it."""
     known = known_s(gpu)
     return known >= JUDGED_S and known >= KNOWN_FRAC * gpu.held_s
-
-
-# --- When a GPU was used last, for ranks that were killed and could not say when they ended.
 
 
 _NONE: Final = 0xFF

@@ -14,9 +14,6 @@ from msgspec import Struct, field
 
 from hpckit.account.finding import ReportFinding
 
-# --- What the energy of a job cost.
-
-
 GPUS_ALONE: Final = "of the GPUs alone"
 """What a cost is of where the nodes' energy is not known."""
 
@@ -42,9 +39,6 @@ class Cost(Struct, frozen=True, kw_only=True):
     def lack(self) -> str:
         """Which factors are absent; empty where none is."""
         return f"the site file's [energy] has no {', '.join(self.absent)}" if self.absent else ""
-
-
-# --- Why nothing tells the energy of a job's nodes: kinds of reasons, and the words for them.
 
 
 MODEL_KEYS: Final = ("node_idle_w", "cpu_core_w")
@@ -460,9 +454,6 @@ class JobReport(Struct, frozen=True, kw_only=True):
     advice_options: str = ""
     outcomes: tuple[AdviceOutcome, ...] = ()
     missing: tuple[str, ...] = ()
-
-
-# --- Which ranks had which GPU, by a report.
 
 
 GpuPlace = tuple[int, str, str]

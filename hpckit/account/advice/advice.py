@@ -88,13 +88,9 @@ def _value(advice: Advice) -> str | int:
     return int(advice.proposed) if is_number else advice.proposed
 
 
-# --- Advice as a change of the job file's text: the lines that it concerns, and no other.
-#
 # The text is edited, not written anew, so that comments, order and spelling stay. Every edit that
 # could be right is tried and the first that TOML reads as the intended change is taken: what a
-# line
-# looks like (in a string of many lines, say) is no proof of what it is.
-
+# line looks like (in a string of many lines, say) is no proof of what it is.
 
 OPTION_OF: Final[Mapping[str, str]] = {
     "resources.nodes": "--nodes",
@@ -181,14 +177,12 @@ def _lines(text: str) -> list[str]:
 
 
 def _edits(text: str, table: str, name: str, spelled: str) -> Iterator[str]:
-    """Texts that may be the intended one, the likeliest first."""
     lines = _lines(text)
     yield from _replaced(lines, name, spelled)
     yield from _added(lines, table, name, spelled)
 
 
 def _replaced(lines: Sequence[str], name: str, spelled: str) -> Iterator[str]:
-    """Another value for the key, wherever a line seems to give it one."""
     given = re.compile(rf"(?<![A-Za-z0-9_-])[\"']?{name}[\"']?[ \t]*=[ \t]*({_VALUE})", re.ASCII)
     for at, line in enumerate(lines):
         for match in given.finditer(line):
@@ -230,7 +224,6 @@ def _last_of_table(lines: Sequence[str], header: int) -> int:
 
 
 def _closed(lines: Sequence[str], end: str) -> list[str]:
-    """The lines, the last of them with an end."""
     if not lines or lines[-1].endswith("\n"):
         return list(lines)
     return [*lines[:-1], lines[-1] + end]
@@ -242,9 +235,6 @@ def _line_end(lines: Sequence[str]) -> str:
 
 def _joined(before: Sequence[str], line: str, after: Sequence[str]) -> str:
     return "".join((*before, line, *after))
-
-
-# --- The closed loop: a report's advice, its way into the next job, and what became of it.
 
 
 REPRODUCE = "reproduce:"
@@ -326,7 +316,6 @@ def next_submission(
 
 
 def _without(options: Sequence[str], keys: Collection[str]) -> list[str]:
-    """Options as hpckit writes them in a script, less those that set one of these keys."""
     names = {OPTION_OF.get(key) for key in keys}
     left, words = [], iter(options)
     for word in words:
@@ -341,7 +330,6 @@ def _without(options: Sequence[str], keys: Collection[str]) -> list[str]:
 
 
 def _reproduced(folder: Path, folders: FileJobFolders) -> tuple[list[str], list[str]] | None:
-    """What was typed after `hpckit submit`: job file and options, and the command."""
     try:
         lines = _REPRODUCE_LINE.findall(folders.read(folder, SCRIPT_FILE))
         file = folders.read_json(folder, INTENT_FILE).get("file")
@@ -401,7 +389,6 @@ def _outcomes(
 
 
 def _patch(advice: tuple[Advice, ...], folder: Path, folders: FileJobFolders) -> str | None:
-    """The advice as a diff of the job file, None without one."""
     if not advice:
         return None
     try:

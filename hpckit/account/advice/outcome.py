@@ -28,8 +28,6 @@ from hpckit.script.plan import LaunchPlan
 from hpckit.spec.files import EffectiveJob, Layer, OriginKind, effective_job
 from hpckit.spec.job import JobSpec
 
-# --- Advice of a report on its way into a new job: `hpckit.advice/1` as a value.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvisedJob:
@@ -42,9 +40,6 @@ class AdvisedJob:
     report_id: str
     values: Mapping[str, str | int]
     document: Mapping[str, Any]
-
-
-# --- A report's advice inside a job that is being prepared: does it fit, and what of it applies.
 
 
 OPTION = "--from-report"
@@ -78,7 +73,6 @@ def check_advised(advised: AdvisedJob, layers: Sequence[Layer]) -> None:
 
 
 def _word(value: object) -> str:
-    """A value of the job file as a person writes it."""
     if value is None or value == {}:
         return "not set"
     if isinstance(value, Mapping):
@@ -129,12 +123,8 @@ def applied_document(advised: AdvisedJob, effective: EffectiveJob) -> dict[str, 
 
 
 def _option(key: str) -> str:
-    """The option of sbatch that says a key of `[resources]`."""
     name = key.removeprefix("resources.")
     return "time" if name == "time_limit" else name.replace("_", "-")
-
-
-# --- The measured run that advice is about: what its rules ask of a report, once.
 
 
 LEAST_SAVING_FRAC = 0.2
@@ -345,7 +335,6 @@ _LIMITS: Mapping[str, tuple[str, str]] = {
 
 
 def _enough(report: JobReport, too_little: str, proposed: str) -> tuple[bool | None, str]:
-    """Whether a limit that was advised was enough."""
     state = report.job.state
     killed = sum(node.oom_kills or 0 for node in report.nodes)
     if state == too_little or (too_little == "OUT_OF_MEMORY" and killed):
@@ -412,9 +401,6 @@ def _unchanged(runs: _Runs, one: Mapping[str, Any]) -> str:
         if held > (before + wanted) / 2:
             return f"it held {held:.3g} {name}, which were to be {wanted:.3g}"
     return ""
-
-
-# --- What a measured job suggests that no key of the job file says, or that a person must decide.
 
 
 GPU_MEMORY_LOW_FRAC = 0.5

@@ -19,12 +19,8 @@ from hpckit.core.units import (
 )
 from hpckit.spec.job import PLAIN, ResourceRequest
 
-# --- CPUs of each rank: those that its work needs and a margin, or more where they were held back.
-#
 # Fewer are never advised from a mean over the run: what keeps all of them busy for a twentieth of
-# it
-# would take many times as long.
-
+# it would take many times as long.
 
 CPUS_KEY = "resources.cpus_per_task"
 CPU_MARGIN = 1.5
@@ -84,7 +80,6 @@ def _more_cpus(run: MeasuredRun, held: int, throttled_frac: float) -> Advice:
 
 
 def _held(run: MeasuredRun) -> int | None:
-    """CPUs of each rank, as said or as the nodes had them."""
     if run.spec.resources.cpus_per_task is not None:
         return run.spec.resources.cpus_per_task
     cpus = [node.cpus for node in run.nodes if node.cpus]
@@ -104,7 +99,6 @@ def _used_of_a_rank(run: MeasuredRun) -> float | None:
 
 
 def _rates(run: MeasuredRun) -> Mapping[str, Mapping[int, float]]:
-    """CPUs that ranks kept busy on average, of those that say it, by node and rank."""
     rates: dict[str, dict[int, float]] = {}
     last = run.last_restart
     for rank in run.report.ranks:
@@ -127,18 +121,14 @@ def _share(enough: float, rates: Sequence[float], ranks: int) -> float:
 
 
 def _throttled_frac(run: MeasuredRun) -> float | None:
-    """The largest share of its CPU time for which a node was throttled, None below the limit."""
     worst = max((node.cpu_throttled_frac or 0.0 for node in run.nodes), default=0.0)
     return worst if worst >= THROTTLED_FRAC else None
 
 
-# --- Memory: the peak and a margin, or more after the kernel killed for want of it.
-#
 # Less is advised from the kernel's own peak of the job's control group alone. It counts the page
 # cache, which is no need: it is an upper bound, from which never follows that the job is short of
 # memory. The working set, which is sampled, is a lower one: a peak between two samples is not in
 # it.
-
 
 MEM_MARGIN = 1.25
 """Peaks differ by run: sizes of batches, of caches, of what libraries keep."""
@@ -371,7 +361,6 @@ def _fewer_nodes(run: MeasuredRun, nodes: tuple[str, ...]) -> Advice:
 
 
 def _saving(gpus: tuple[GpuAccount, ...] | list[GpuAccount], share: float) -> dict[str, float]:
-    """GPU-seconds and joules of these GPUs; joules only where all were measured."""
     saving = {"gpu_s": sum(gpu.held_s for gpu in gpus) * share}
     energies = [gpu.energy.value_j for gpu in gpus]
     known = [value for value in energies if value is not None]
@@ -384,9 +373,6 @@ def _names(gpus: tuple[GpuAccount, ...]) -> str:
     shown = [f"GPU{'?' if gpu.index is None else gpu.index} on {gpu.node}" for gpu in gpus[:4]]
     more = len(gpus) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
-
-
-# --- The time limit: what the run took and a margin, or more after a timeout.
 
 
 TIME_KEY = "resources.time_limit"

@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from hpckit.spec.store import FileJobFolders
 
 
-# --- Why a quantity of two jobs has no interval, and how much more of them would give one.
-
-
 _MINUTE_S: Final = 60.0
 _HOUR_S: Final = 3600.0
 NOT_MEASURED: Final = "not measured in {}"
@@ -112,9 +109,6 @@ def _rough(seconds: float) -> str:
     if seconds <= 2 * _HOUR_S:
         return f"{ceil(seconds / _MINUTE_S)} min"
     return f"{ceil(seconds / _HOUR_S)} h"
-
-
-# --- What the ranks of a job used, as a comparison has it: all of them, or it is not known.
 
 
 RANKS_ALONE: Final = "neither job has a GPU that was measured: what its ranks used is compared"
@@ -319,7 +313,6 @@ def _unknown(name: str, a: float | None, b: float | None, because: str) -> Compa
     return ComparedQuantity(name=name, a=a, b=b, because=because)
 
 
-# --- power at equal temperature ------------------------------------------------------------------
 def _at_equal_temperature(a: JobSeries, b: JobSeries, *, same_boards: bool) -> ComparedQuantity:
     """Power where each temperature weighs as it does in both: warm silicon takes more."""
     sides = [(one.matrices.get("power_w"), one.matrices.get("temperature_c")) for one in (a, b)]
@@ -351,7 +344,6 @@ def _at_equal_temperature(a: JobSeries, b: JobSeries, *, same_boards: bool) -> C
 
 
 def _strata(power: Floats, heat: Floats) -> tuple[Floats, np.ndarray]:
-    """Power and the stratum of its temperature, −1 where either is not known."""
     known = np.isfinite(power) & np.isfinite(heat)
     strata = np.full(power.shape, -1, np.int64)
     strata[known] = (np.maximum(heat[known], 0) / _STRATUM_C).astype(np.int64)
@@ -371,7 +363,6 @@ def _weighted(mean: float, influence: Floats, *, same_boards: bool) -> Spread | 
     return None if spread is None else spread._replace(mean=mean)
 
 
-# --- what the accounts say -----------------------------------------------------------------------
 class _OfAccounts(Struct, frozen=True, kw_only=True):
     """A quantity of which accounts have one number a GPU: `of_gpu`; None is not known.
 
@@ -386,7 +377,6 @@ class _OfAccounts(Struct, frozen=True, kw_only=True):
 
 
 def _energy_rate(gpu: GpuAccount) -> float | None:
-    """Joules for each hour of a GPU in which they were measured."""
     measured_s = _measured_s(gpu)
     if gpu.energy.value_j is None or measured_s <= 0:
         return None
@@ -466,7 +456,6 @@ def _mean_of(values: Sequence[float | None]) -> float | None:
 
 
 def _duration(a: ComparedSide, b: ComparedSide) -> ComparedQuantity:
-    """How long each ran."""
     first, second = (end_s - begin_s for begin_s, end_s in map(_span, (a.report, b.report)))
     return _of_one_run("elapsed_s", first, second)
 
@@ -487,7 +476,6 @@ def _of_one_run(
     )
 
 
-# --- words ---------------------------------------------------------------------------------------
 def _job(report: JobReport) -> ComparedJob:
     begin_s, end_s = _span(report)
     return ComparedJob(
@@ -524,9 +512,6 @@ def _notes(a: JobSeries, b: JobSeries, *, same_boards: bool) -> Iterable[str]:
 def _split(*sides: ComparedSide) -> Iterable[str]:
     if any(gpu.energy.scope == SPLIT_GPU for side in sides for gpu in _last(side.report)):
         yield "energy is of whole GPUs, which MIG splits: that of other jobs' slices is in it"
-
-
-# --- `hpckit report --compare`: two jobs, their samples, and what they were asked to be.
 
 
 _NOT_THE_RECIPE = frozenset({"name", "schema"})

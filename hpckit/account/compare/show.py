@@ -13,10 +13,7 @@ from hpckit.core.quantities import number, plural
 from hpckit.core.text import wrapped
 from hpckit.core.units import format_duration
 
-# --- Two measured jobs side by side, with what their samples can and cannot tell: a value.
-#
 # `hpckit.comparison/1`. Differences are B less A, ratios B by A; every interval is of 95 %.
-
 
 COMPARISON_SCHEMA: Final = "hpckit.comparison/1"
 
@@ -176,7 +173,6 @@ def _recipe(comparison: Comparison, width: int) -> list[str]:
 
 
 def _row(one: ComparedQuantity, title: _Title, width: int) -> tuple[str, bool]:
-    """The line of a quantity, none where neither has it; and whether it says all."""
     if one.a is None and one.b is None:
         return "", False
     values = [_value(value, title.factor) for value in (one.a, one.b)]

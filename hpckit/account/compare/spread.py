@@ -219,9 +219,6 @@ def _by_df(df: float, quantiles: tuple[float, ...]) -> float:
     return float(np.interp(1 / max(df, 1.0), inverse[::-1], np.asarray(quantiles)[::-1]))
 
 
-# --- The useful share of GPUs' time as a series: what the report's classes are, moment by moment.
-
-
 _COLUMNS: Final = (
     "util_pct", "mem_util_pct", "processes", "power_mw", "sm_active_pct100",
     "tensor_active_pct100", "dram_active_pct100",
@@ -276,7 +273,6 @@ def useful_shares(useful: Floats, quiet: Floats, power_w: Floats | None, waiting
 
 
 def _transfer(times: Times, rows: Rows) -> NDArray[np.bool_] | None:
-    """Where NVLink or PCIe carried so much that memory is busy with it."""
     if len(rows) <= 1:
         return None
     grown = np.stack([counter_steps(rows, name) for name in _LINKS])
@@ -284,9 +280,6 @@ def _transfer(times: Times, rows: Rows) -> NDArray[np.bool_] | None:
     busy = np.zeros(len(rows), np.bool_)
     busy[1:] = (np.where(np.isfinite(grown), grown, 0.0) >= np.maximum(least_mib, 1.0)).any(axis=0)
     return busy
-
-
-# --- Samples of one incarnation as series of equal moments, a row a GPU: what a comparison is of.
 
 
 WARM_UP_S: Final = 10.0

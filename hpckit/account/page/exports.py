@@ -29,9 +29,6 @@ from hpckit.account.values import (
 from hpckit.core.fields import to_tree
 from hpckit.core.text import without_steering
 
-# --- A job's report as CSV: a row for each GPU in each incarnation of the job.
-
-
 COLUMNS: Final = (
     "job_id",
     "array_task",
@@ -129,9 +126,6 @@ def _field(value: object) -> object:
         text = without_steering(value)
         return f"'{text}" if value.startswith(_FORMULA) else text
     return value
-
-
-# --- A job's report as the document `hpckit.report/1`.
 
 
 def report_document(report: JobReport, version: str, *, curves: bool = False) -> dict[str, Any]:
@@ -349,7 +343,6 @@ def _is_number(value: float | None) -> bool:
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    """Labels between braces; an empty one is the same as none."""
     told = [f'{name}="{_text(value, quoted=True)}"' for name, value in labels.items() if value]
     return f"{{{','.join(told)}}}" if told else ""
 

@@ -55,8 +55,6 @@ from hpckit.core.errors import RenderError
 from hpckit.core.quantities import clocks, mass
 from hpckit.core.units import format_time_limit
 
-# --- What the report's page is made of besides the report: pictures of nodes, a plotting library.
-
 
 class NodePicture(Struct, frozen=True, kw_only=True):
     """A kind of node as an SVG file in itself, and the nodes of the job that are of that kind."""
@@ -88,9 +86,6 @@ class PageParts(Struct, frozen=True, kw_only=True):
     pictures: tuple[NodePicture, ...] = ()
     plots: PlotLibrary = field(default_factory=lambda: PlotLibrary(name="none"))
     hpckit: str = ""
-
-
-# --- What the report's page says, as the plain texts that its template lays out.
 
 
 NO_JOB: Final = "samples"
@@ -446,7 +441,6 @@ def _picture(picture: NodePicture) -> dict[str, Any]:
 
 
 def _scripts(plots: PlotLibrary, texts: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
-    """The scripts of the page, and why there are none."""
     if plots.script is None:
         return (), f"Plots cannot be zoomed: {plots.because}" if plots.because else ""
     before, after = (texts[name] for name in SCRIPTS)

@@ -29,7 +29,6 @@ _LEAST_S: Final = 1e-3
 _SIGNALLED: Final = 128
 
 
-# --- GPUs ----------------------------------------------------------------------------------------
 def gpu_parts(report: JobReport) -> list[str]:
     """How the GPU-seconds were spent, and the GPUs that did otherwise than most."""
     total_s = report.waste.total_gpu_s
@@ -82,7 +81,6 @@ def _share(share: Share, key: str, word: str) -> str:
 
 
 def _main_classes(share: Share) -> str:
-    """The classes of a GPU that count, the largest first."""
     spent = sorted(((getattr(share, key), word) for key, word in _CLASSES), reverse=True)
     total_s = share.total_gpu_s
     told = [f"{word} {percent(spent_s / total_s)}" for spent_s, word in spent[:2] if spent_s > 0]
@@ -108,7 +106,6 @@ def _gpu_name(gpu: GpuAccount) -> str:
     return f"{gpu.label} on {gpu.node}"
 
 
-# --- ranks ---------------------------------------------------------------------------------------
 def rank_parts(report: JobReport) -> list[str]:
     """How ranks ended and which are behind."""
     if not report.ranks:
@@ -143,7 +140,6 @@ def _lives(ranks: Sequence[RankAccount]) -> list[tuple[list[RankAccount], str]]:
 
 
 def _how_they_ended(ranks: Sequence[RankAccount], life: str) -> list[str]:
-    """Who failed first, then all others by how they ended; `life` stands before the first."""
     first, *others = _ends(ranks)
     return [f"{life}{first}", *others]
 
@@ -171,7 +167,6 @@ def _ends(ranks: Sequence[RankAccount]) -> list[str]:
 
 
 def _failed(ranks: Sequence[RankAccount]) -> list[RankAccount]:
-    """Those that ended badly, the first of them first."""
     failed = [one for one in ranks if one.exit_code]
     return sorted(failed, key=lambda one: (one.ended_s is None, one.ended_s, one.rank))
 
@@ -211,7 +206,6 @@ def _end_of(one: RankAccount) -> str:
     return f"ended with {one.exit_code}"
 
 
-# --- CPUs and clocks ----------------------------------------------------------------------------
 def cpu_parts(report: JobReport) -> list[str]:
     """What a job without GPUs computed with: CPU time of its ranks, and of which the most."""
     known = [one for one in report.ranks if one.cpu_s is not None]
@@ -230,7 +224,6 @@ def cpu_parts(report: JobReport) -> list[str]:
 
 
 def _cpus(report: JobReport, restarts: set[int]) -> tuple[int, float]:
-    """How many CPUs the job had at once, and for how long, in these incarnations."""
     held = [
         sum(one.cpus or 0 for one in report.nodes if one.restart == restart) for restart in restarts
     ]

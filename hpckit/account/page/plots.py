@@ -208,9 +208,6 @@ def _short(value: float) -> str:
     return figure(value, 0 if abs(value) >= 100 else 1)  # noqa: PLR2004  three digits tell
 
 
-# --- Panels as SVG inside a page: colours come from the page's style sheet, by class.
-
-
 WIDTH: Final = 560.0
 LEFT: Final = 46.0
 _RIGHT: Final = 10.0
@@ -358,11 +355,8 @@ def _n(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-# --- Panels as JSON for the script of the page: numbers as base64, 16 bits each.
-#
 # A value v is stored as round((v - low) / (high - low) * 65534), 65535 is a gap. Times are 32-bit
 # floats, seconds. Both are little-endian.
-
 
 _MOST: Final = 65534
 _GAP: Final = 65535
@@ -429,10 +423,7 @@ def packed(values: Numbers, low: float, high: float) -> str:
     return base64.b64encode(codes.tobytes()).decode()
 
 
-# --- Ranks of several GPUs as plots: what their GPUs did together.
-#
 # A rank of one GPU has that GPU's plot, which names it.
-
 
 _MOST_RANKS: Final = 8
 _ADDED: Final = ("Power", "Memory")

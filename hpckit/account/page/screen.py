@@ -35,9 +35,6 @@ from hpckit.core.quantities import (
 from hpckit.core.text import Block, fitted, labelled, row
 from hpckit.core.units import format_duration
 
-# --- Energy of a job with its provenance, and what it costs, as a row of its report.
-
-
 _SCOPES: Final = {
     "module": " module (CPU and memory with it)",
     SPLIT_GPU: ", whole GPUs though MIG splits them",
@@ -130,9 +127,6 @@ def _energy_cost(cost: Cost) -> list[str]:
     return [*parts, cost.lack] if cost.lack else parts
 
 
-# --- Memory of GPUs, nodes and processes as a row of a job's report.
-
-
 _Least = tuple[int, str]
 
 
@@ -209,7 +203,6 @@ _QUANTITIES: Final = {
 _MORE: Final = "and {} more in --json"
 
 
-# --- findings ------------------------------------------------------------------------------------
 def finding_block(report: JobReport, width: int, weight: int) -> Block:
     """The findings, the worst first: ever more of them, then ever more of their evidence.
 
@@ -254,7 +247,6 @@ def _without_repeats(finding: ReportFinding, findings: Sequence[ReportFinding]) 
 
 
 def _with_short_subject(finding: ReportFinding) -> ReportFinding:
-    """The finding with the number of its nodes or ranks where their list takes a line or more."""
     return replace(finding, subject=finding.about.told(_LONG_LIST) or finding.subject)
 
 
@@ -286,14 +278,12 @@ def _begun(words: Sequence[str]) -> str:
 
 
 def _cost(finding: ReportFinding, report: JobReport) -> str:
-    """What it cost, in the units that the job's own GPU time and energy have."""
     gpu_s, spent_j = finding.wasted_gpu_s, finding.wasted_j
     cost = [gpu_time(gpu_s, like_s=report.waste.total_gpu_s)] if gpu_s else []
     cost += [energy(spent_j, like_j=report.energy.gpu.value_j or 0.0)] if spent_j else []
     return f" ({', '.join(cost)})" if cost else ""
 
 
-# --- advice --------------------------------------------------------------------------------------
 def advice_block(advice: Sequence[Advice], width: int, weight: int) -> Block:
     """What to change, all of it on a line or two; with the reasons where there is room."""
     if not advice:
@@ -365,9 +355,6 @@ def _sentences(label: str, texts: Sequence[str], width: int, weight: int) -> Blo
     return Block(forms=forms or [[]], good=1, weight=weight, spare=frozenset(spare))
 
 
-# --- A job's report on one screen: the answer first, the reason beside it, the next command last.
-
-
 SCREEN_LINES: Final = 24
 _COMMAND_LINES: Final = 6
 """A command is to be typed, and is cut for the sake of the screen alone."""
@@ -412,7 +399,6 @@ def report_lines(
 
 
 def _rows(report: JobReport) -> list[tuple[str, list[str], int, int]]:
-    """What the job used: label, parts, lines at most, and the weight in getting them."""
     return [
         ("energy", energy_parts(report), 4, 5),
         ("GPUs", gpu_parts(report), 3, 6),

@@ -23,9 +23,6 @@ from hpckit.core.fields import to_tree
 from hpckit.core.files import pip_line, whole_file
 from hpckit.spec.folder import account_folder
 
-# --- How samples lie in a Parquet file: which column holds what, and how it is encoded.
-
-
 ARCHIVE_SCHEMA: Final = "hpckit.archive/1"
 METADATA_KEY: Final = "hpckit"
 HOST_PREFIX: Final = "host."
@@ -134,11 +131,8 @@ def _table(pa: Any, schema: Any, columns: dict[str, Any], rows: int) -> Any:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-# --- The accounts of a job in one Parquet file, which other tools read, and `report --from` too.
-#
 # A row is one GPU at one moment, or one host at one moment. `segment` names the META block that
-# holds
-# for a row; these blocks, the events and the ledgers are in the file's metadata.
+# holds for a row; these blocks, the events and the ledgers are in the file's metadata.
 
 
 class ArchivedFile(Struct, frozen=True, kw_only=True):
@@ -349,7 +343,6 @@ def _pieces(store: SampleStore, path: Path) -> Iterator[bytes]:
 
 
 def _told(sources: list[ArchivedFile], progress: Callable[[int, int], None]) -> list[ArchivedFile]:
-    """The files, which say when they are begun."""
 
     def pieces(place: int, one: ArchivedFile) -> Iterator[bytes]:
         progress(place, len(sources))

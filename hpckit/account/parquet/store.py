@@ -122,7 +122,6 @@ class ParquetStore:
             raise self._damaged(error) from error
 
     def _groups(self, path: Path) -> list[tuple[int, int]]:
-        """Segment and number of each row group of a sample file."""
         file, document = self._file()
         groups = []
         for group in range(file.metadata.num_row_groups):
@@ -177,7 +176,6 @@ def _first_bytes(path: Path) -> bytes:
 
 
 def _folder_of(path: Path) -> Path:
-    """The job folder in which a file lies, or else the one that it is in."""
     above = path.absolute().parents
     with contextlib.suppress(OSError):
         return next((one for one in above[:_MOST_ABOVE] if (one / INTENT_FILE).is_file()), above[0])
@@ -189,14 +187,12 @@ def _restart(value: Any) -> int | None:
 
 
 def _read(file: Any, group: int, columns: Sequence[str]) -> Any:
-    """Return these columns of a row group."""
     return file.read_row_group(group, columns=list(columns))
 
 
 def _named(
     texts: Mapping[str, Any], of: Callable[[str], int | str | None]
 ) -> list[tuple[int | None, Path]]:
-    """Incarnation and path of the texts whose names are such."""
     paths = [Path(name) for name in texts]
     return [(restart_of(one.parent.name), one) for one in paths if of(one.name) is not None]
 
@@ -214,7 +210,6 @@ def _head(segment: Tree) -> bytes:
 
 
 def _blocks(file: Any, group: int, segment: Tree) -> bytes:
-    """A row group as blocks in the order of time."""
     index = _read(file, group, ["gpu_index"])["gpu_index"]
     is_host = len(index) > 0 and not index.null_count and bool(np.all(index.to_numpy() == HOST_GPU))
     names = [HOST_PREFIX + str(one["name"]) for one in segment["meta"]["host_columns"]]
