@@ -30,6 +30,8 @@ from hpckit.account.power import COLUMNS, MOST_W, Cells, Frame, PowerCurve, sens
 from hpckit.account.rows import Floats, Rows, Times, measured, median
 from hpckit.account.samples import SampledGpu
 from hpckit.account.values import GPUS_ALONE, SPLIT_GPU, Cost, Energy, Share
+from hpckit.core.quantities import J_PER_KWH
+from hpckit.spec.site import EnergySite
 
 _SETTLE_ROWS: Final = 1 << 14
 """So many rows are worked through at once: 128 kB a column, which a core's own cache holds."""
@@ -93,7 +95,9 @@ class GpuEnergyFold:
 
     def add(self, times_ns: Times, rows: Rows, *, boottime_offset_ns: int | None = None) -> None:
         """Take the rows that follow; `boottime_offset_ns` of their chunk shows suspends."""
-        self._note_suspend(boottime_offset_ns)
+        before, self._boottime_offset_ns = self._boottime_offset_ns, boottime_offset_ns
+        if before is not None and boottime_offset_ns is not None:
+            self._count(suspends=int(boottime_offset_ns - before > _SUSPENDED_NS))
         for at in range(0, len(rows), _SETTLE_ROWS):
             self._add(times_ns[at : at + _SETTLE_ROWS], rows[at : at + _SETTLE_ROWS])
 
@@ -137,13 +141,6 @@ class GpuEnergyFold:
     def _seconds(self, times_ns: Times) -> Floats:
         seconds: Floats = (times_ns - (self._origin_ns or 0)) / 1e9
         return seconds
-
-    def _note_suspend(self, offset_ns: int | None) -> None:
-        before, self._boottime_offset_ns = self._boottime_offset_ns, offset_ns
-        if before is None or offset_ns is None:
-            return
-        if offset_ns - before > _SUSPENDED_NS:
-            self._count(suspends=1)
 
     def _rising(self, times_ns: Times, rows: Rows) -> tuple[Times, Rows]:
         if not len(rows):
@@ -328,29 +325,13 @@ def _ledger(
     return ledger
 
 
-J_PER_KWH = 3.6e6
-
-
 def share_sum(parts: Sequence[Share]) -> Share:
     """GPU-seconds of all parts, by class."""
-    return Share(
-        no_process_gpu_s=math.fsum(one.no_process_gpu_s for one in parts),
-        idle_gpu_s=math.fsum(one.idle_gpu_s for one in parts),
-        spin_gpu_s=math.fsum(one.spin_gpu_s for one in parts),
-        useful_gpu_s=math.fsum(one.useful_gpu_s for one in parts),
-        unknown_gpu_s=math.fsum(one.unknown_gpu_s for one in parts),
-    )
+    classes = Share.__struct_fields__
+    return Share(**{name: math.fsum(getattr(part, name) for part in parts) for name in classes})
 
 
-def cost_of(
-    node: Energy,
-    gpu: Energy,
-    *,
-    pue: float | None,
-    price_per_kwh: float | None,
-    currency: str | None,
-    co2_g_per_kwh: float | None,
-) -> Cost:
+def cost_of(node: Energy, gpu: Energy, site: EnergySite) -> Cost:
     """What the energy costs: of the nodes, or of the GPUs alone where only theirs is known.
 
     PUE counts once, here. Without a factor the sentence names the key of the site file.
@@ -358,6 +339,7 @@ def cost_of(
     base = node if node.value_j is not None else gpu
     if base.value_j is None:
         return Cost()
+    pue, price_per_kwh, co2_g_per_kwh = site.pue, site.price_per_kwh, site.co2_g_per_kwh
     keys = {"pue": pue, "price_per_kwh": price_per_kwh, "co2_g_per_kwh": co2_g_per_kwh}
     absent = tuple(name for name, value in keys.items() if value is None)
     facility_j = None if pue is None else base.value_j * pue
@@ -366,7 +348,7 @@ def cost_of(
         facility_j=facility_j,
         pue=pue,
         price=None if price_per_kwh is None else billed_kwh * price_per_kwh,
-        currency=currency,
+        currency=site.currency,
         co2_g=None if co2_g_per_kwh is None else billed_kwh * co2_g_per_kwh,
         is_of_gpus=base is gpu and len(absent) < len(keys),
         absent=absent,

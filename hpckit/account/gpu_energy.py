@@ -24,6 +24,8 @@ from hpckit.account.values import (
     EnergySource,
     GpuAccount,
 )
+from hpckit.core.quantities import whole_sum
+from hpckit.core.text import first_of
 
 _Z95: Final = 1.96
 _T95: Final = 2.09
@@ -107,7 +109,10 @@ class GpuEnergy(Struct, frozen=True, kw_only=True):
         time_s = (b_ns - a_ns) / 1e9
         covered = min(1.0, max(0.0, step["covered_s"]) / time_s) if time_s > 0 else 1.0
         if covered <= 0 and step["energy_j"] <= 0:
-            return Energy(value_j=None, scope=self.scope, because=self._why_nothing())
+            why = "the counter was not seen to move, and there is no sample"
+            if self.counts.rows:
+                why = "no reading of the counter and none of the power lies in this time"
+            return Energy(value_j=None, scope=self.scope, because=why)
         half_j = self._half_width(step, first, last)
         return Energy(
             value_j=max(0.0, step["energy_j"]),
@@ -149,11 +154,6 @@ class GpuEnergy(Struct, frozen=True, kw_only=True):
         step = self._step(0, -1)
         has_any = step["counter_j"] > 0 if name != "integral_j" else step["integral_s"] > 0
         return step[name] if has_any else None
-
-    def _why_nothing(self) -> str:
-        if self.counts.rows:
-            return "no reading of the counter and none of the power lies in this time"
-        return "the counter was not seen to move, and there is no sample"
 
     def _because(self, step: dict[str, float], time_s: float, covered: float) -> str:
         parts = [_made_of(step)]
@@ -213,6 +213,8 @@ def _is_disputed(step: dict[str, float], power_w: float) -> bool:
 
 
 _MOST_NOTES: Final = 6
+_WIDEST_FIRST: Final = ("node", "module", SPLIT_GPU, "gpu", "cpu")
+"""The scope of a sum is the widest of its parts': a module holds its GPU."""
 _NUMBER: Final = re.compile(r"\d[\d.,]*")
 
 
@@ -243,14 +245,17 @@ def sum_of_parts(parts: Sequence[Part], *, because: str = "") -> Energy:
     """All that is known of the parts; no ± where one of these has none."""
     energies = [part.energy for part in parts]
     known = [one for one in energies if one.value_j is not None]
-    scope = _one({one.scope for one in energies}, "gpu")
+    scopes = {one.scope for one in energies}
+    scope = next((scope for scope in _WIDEST_FIRST if scope in scopes), "gpu")
     if not known:
         words = list(dict.fromkeys(one.because for one in energies if one.because))
         return Energy(
             value_j=None,
             scope=scope,
             because="; ".join(words) or "nothing to sum",
-            reasons=_reasons(energies),
+            reasons=tuple(dict.fromkeys(reason for one in energies for reason in reasons_of(one)))
+            if any(one.reasons for one in energies)
+            else (),  # parts that have words alone, as those of GPUs do
         )
     words = [because] if because else _notes(known)
     if len(known) < len(parts):
@@ -272,13 +277,6 @@ def reasons_of(energy: Energy) -> tuple[EnergyReason, ...]:
     if energy.reasons or not energy.because:
         return energy.reasons
     return (EnergyReason(text=energy.because),)
-
-
-def _reasons(energies: Sequence[Energy]) -> tuple[EnergyReason, ...]:
-    """Those of all, each once; none where the parts have words alone, as those of GPUs do."""
-    if not any(one.reasons for one in energies):
-        return ()
-    return tuple(dict.fromkeys(reason for one in energies for reason in reasons_of(one)))
 
 
 def _half_width(parts: Sequence[Part]) -> float | None:
@@ -312,8 +310,7 @@ def _notes(energies: Iterable[Energy]) -> list[str]:
         next(iter(alike)) + (f" (and {len(alike) - 1} more like it)" if len(alike) > 1 else "")
         for alike in kinds.values()
     ]
-    more = len(told) - _MOST_NOTES
-    return told if more <= 0 else [*told[:_MOST_NOTES], f"and {more} more notes"]
+    return first_of(told, _MOST_NOTES, "more notes")
 
 
 _SLURM_SCOPES: Final = {
@@ -348,12 +345,6 @@ def from_slurm(consumed_j: float, plugin: str, *, is_exclusive: bool | None) -> 
         value_j=consumed_j, source=EnergySource.SLURM, coverage_frac=1.0, scope=scope or "node",
         because=f"Slurm's ConsumedEnergy by {name}: {what}; its ± is not known{shared}",
     )  # fmt: skip
-
-
-def _one(scopes: set[str], usual: str) -> str:
-    """The scope of all of them; of several the widest: a module holds its GPU."""
-    widest = ("node", "module", SPLIT_GPU, "gpu", "cpu")
-    return next((scope for scope in widest if scope in scopes), usual)
 
 
 # The rule: ranks that hold a GPU at the same time share its energy of that time evenly; what is
@@ -479,19 +470,17 @@ def _share(gpu: GpuEnergy, held: Sequence[_Span]) -> Energy:
     shared = f"an even share among up to {most} ranks on the GPU; " if most > 1 else ""
     return Energy(
         value_j=math.fsum(span.joules / span.holders for span in held),
-        plus_minus_j=_share_half_width(known),
+        plus_minus_j=whole_sum(
+            None if half_j is None else half_j / span.holders
+            for span in known
+            for half_j in [span.whole.plus_minus_j]
+        ),
         unseen_j=math.fsum(span.whole.unseen_j / span.holders for span in known),
         source=sources.pop() if len(sources) == 1 else EnergySource.MIXED,
         coverage_frac=covered_s / time_s,
         scope=gpu.scope,
         because=shared + longest.whole.because,
     )
-
-
-def _share_half_width(spans: Sequence[_Span]) -> float | None:
-    halves = [(span.whole.plus_minus_j, span.holders) for span in spans]
-    known = [half_j / ranks for half_j, ranks in halves if half_j is not None]
-    return math.fsum(known) if len(known) == len(halves) else None
 
 
 def _of_rank(

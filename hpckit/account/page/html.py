@@ -161,18 +161,11 @@ def state(report: JobReport) -> tuple[str, str]:
     return (f"{word}, exit code {job.exit_code}" if job.exit_code else word), look
 
 
-def facts(report: JobReport) -> tuple[Fact, ...]:
-    """The answers that stand first."""
-    return tuple(_facts(report))
-
-
-def _facts(report: JobReport) -> Iterator[Fact]:
+def facts(report: JobReport) -> Iterator[Fact]:
+    """Return the answers that stand first."""
     job, energy, waste = report.job, report.energy, report.waste
-    limit = (
-        ""
-        if job.time_limit_s is None
-        else f"of at most {format_time_limit(round(job.time_limit_s))}"
-    )
+    limit_s = job.time_limit_s
+    limit = "" if limit_s is None else f"of at most {format_time_limit(round(limit_s))}"
     yield Fact(name="took", value=duration(report.ended_s - report.started_s), about=limit)
     has_gpus = is_about_gpus(report)
     if has_gpus:
@@ -251,19 +244,15 @@ def findings(found: Sequence[ReportFinding]) -> tuple[Remark, ...]:
             subject=clean(one.subject),
             because=clean(one.because),
             remedy=clean(one.remedy),
-            cost=_wasted(one),
+            cost=", ".join(
+                [
+                    *([] if one.wasted_gpu_s is None else [gpu_hours(one.wasted_gpu_s)]),
+                    *([] if one.wasted_j is None else [joules(one.wasted_j)]),
+                ]
+            ),
         )
         for one in found[:_MOST_FINDINGS]
     )
-
-
-def _wasted(finding: ReportFinding) -> str:
-    parts = []
-    if finding.wasted_gpu_s is not None:
-        parts.append(gpu_hours(finding.wasted_gpu_s))
-    if finding.wasted_j is not None:
-        parts.append(joules(finding.wasted_j))
-    return ", ".join(parts)
 
 
 def advice(found: Sequence[Advice]) -> tuple[Remark, ...]:
@@ -358,22 +347,14 @@ def report_html(
     return _rendered(parts.texts[PAGE], values, cache)
 
 
-class _Drawn(Struct, frozen=True, kw_only=True):
-    key: str
-    title: str
-    about: str
-    svg: Markup
-    shades: tuple[str, ...]
-
-
-def _drawn(group: PlotGroup) -> _Drawn:
-    return _Drawn(
-        key=group.key,
-        title=group.title,
-        about=group.about,
-        svg=Markup(group_svg(group)),  # noqa: S704  escaped where it is drawn
-        shades=tuple(sorted({shade.kind for shade in group.shades})),
-    )
+def _drawn(group: PlotGroup) -> dict[str, Any]:
+    return {
+        "key": group.key,
+        "title": group.title,
+        "about": group.about,
+        "svg": Markup(group_svg(group)),  # noqa: S704  escaped where it is drawn
+        "shades": sorted({shade.kind for shade in group.shades}),
+    }
 
 
 def _texts(report: JobReport) -> dict[str, Any]:

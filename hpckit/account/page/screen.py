@@ -31,8 +31,9 @@ from hpckit.core.quantities import (
     percent,
     plural,
     quantity,
+    whole_sum,
 )
-from hpckit.core.text import Block, fitted, labelled, row
+from hpckit.core.text import Block, dotted, fitted, labelled, row
 from hpckit.core.units import format_duration
 
 _SCOPES: Final = {
@@ -54,8 +55,7 @@ def energy_parts(report: JobReport) -> list[str]:
     """Energy of the GPUs and nodes with its provenance, then what it costs."""
     gpu, node = report.energy.gpu, report.energy.node
     if not is_about_gpus(report):
-        first, *rest = _node_and_cost(node, report.cost)
-        return [first, *(f"· {part}" for part in rest)]
+        return dotted(_node_and_cost(node, report.cost))
     parts = [_provenance(gpu, "GPU"), *_held_by_ranks(report)]
     return [*parts, *(f"· {part}" for part in _node_and_cost(node, report.cost))]
 
@@ -136,16 +136,15 @@ def memory_parts(report: JobReport) -> list[str]:
     used = [one for one in report.gpus if one.mem_peak_bytes is not None]
     if used:
         top = max(used, key=lambda one: one.mem_peak_bytes or 0)
-        which = top.label
         of = _of(top.mem_peak_bytes or 0, top.mem_bytes)
-        parts.append(f"GPU {of} ({which} on {top.node})")
+        parts.append(f"GPU {of} ({top.label} on {top.node})")
     known = [*_sampled(report), *_processes(report)]
     if known:
         parts.append(max(known, key=lambda one: one[0])[1])
     kills = sum(one.oom_kills or 0 for one in report.nodes)
     if kills:
         parts.append(f"{'1 process' if kills == 1 else f'{kills:,} processes'} killed for memory")
-    return [part if not at else f"· {part}" for at, part in enumerate(parts)]
+    return dotted(parts)
 
 
 def _sampled(report: JobReport) -> Iterator[_Least]:
@@ -210,7 +209,10 @@ def finding_block(report: JobReport, width: int, weight: int) -> Block:
     """
     ordered = gravest_first(report.findings)
     ordered = list(grouped([_without_repeats(one, ordered) for one in ordered]))
-    shown = [_with_short_subject(one) for one in ordered[:_MOST_FINDINGS]]
+    shown = [
+        replace(one, subject=one.about.told(_LONG_LIST) or one.subject)
+        for one in ordered[:_MOST_FINDINGS]
+    ]
     evidence = [tuple(_ever_less(one.because, _cost(one, report))) for one in shown]
     in_lines = {
         (at, most): _finding(one, evidence[at], width, most)
@@ -244,10 +246,6 @@ def _without_repeats(finding: ReportFinding, findings: Sequence[ReportFinding]) 
     others = {one.rule for one in findings if one.about.is_of(finding.about)}
     kept = tuple(clause for clause in finding.evidence if clause.rule not in others)
     return replace(finding, because=report_sentence(kept), evidence=kept)
-
-
-def _with_short_subject(finding: ReportFinding) -> ReportFinding:
-    return replace(finding, subject=finding.about.told(_LONG_LIST) or finding.subject)
 
 
 def _finding(finding: ReportFinding, evidence: Sequence[str], width: int, most: int) -> list[str]:
@@ -289,7 +287,7 @@ def advice_block(advice: Sequence[Advice], width: int, weight: int) -> Block:
     if not advice:
         return Block(forms=[[]], good=0, weight=weight)
     changes = [_change(one) for one in advice]
-    short = [text if not at else f"· {text}" for at, text in enumerate(changes[:_MOST_ADVICE])]
+    short = dotted(changes[:_MOST_ADVICE])
     left = len(advice) - len(short)
     short += [f"· {_MORE.format(left)}"] if left else []
     forms = [row("advice", short, width, most=2)]
@@ -311,13 +309,13 @@ def _change(advice: Advice) -> str:
 
 def outcome_block(outcomes: Sequence[AdviceOutcome], width: int, weight: int) -> Block:
     """Whether what an earlier report predicted came true."""
-    return _sentences("advised", [_outcome(one) for one in outcomes], width, weight)
-
-
-def _outcome(outcome: AdviceOutcome) -> str:
-    words = {True: "held", False: "broken", None: "cannot tell"}[outcome.held]
-    said = f"by report {outcome.report}: {outcome.key} {outcome.proposed}: {words}"
-    return clocks(f"{said}, {_course(outcome)}{outcome.because}")
+    words = {True: "held", False: "broken", None: "cannot tell"}
+    told = [
+        f"by report {one.report}: {one.key} {one.proposed}: {words[one.held]}, "
+        f"{_course(one)}{one.because}"
+        for one in outcomes
+    ]
+    return _sentences("advised", [clocks(text) for text in told], width, weight)
 
 
 def _course(outcome: AdviceOutcome) -> str:
@@ -383,7 +381,7 @@ def report_lines(
     What there is no room for is counted at the end of its row; --json has it.
     """
     head = row("", headline(report, now_s), width, most=3, is_head=True)
-    tail = row("next", _joined(next_commands), width, most=_COMMAND_LINES)
+    tail = row("next", dotted(next_commands), width, most=_COMMAND_LINES)
     blocks = [
         *(_block(*one, width=width) for one in _rows(report)),
         finding_block(report, width, weight=8),
@@ -425,7 +423,7 @@ def headline(report: JobReport, now_s: float | None = None) -> list[str]:
     parts = [name or "samples", *_state(report, now_s), *_size(report), *_requeues(report)]
     if job.synthetic and report.gpus:
         parts.append("synthetic: a made-up driver measured")
-    return _joined([part for part in parts if part])
+    return dotted([part for part in parts if part])
 
 
 def _size(report: JobReport) -> list[str]:
@@ -458,12 +456,6 @@ def _requeues(report: JobReport) -> list[str]:
         return []
     lost_s = format_duration(sum(one.ended_s - one.started_s for one in lost))
     times = "once" if len(lost) == 1 else f"{len(lost)} times"
-    lost_j = [one.gpu_energy.value_j for one in lost]
-    known_j = [value_j for value_j in lost_j if value_j is not None]
-    joules = f" and {energy(sum(known_j))}" if len(known_j) == len(lost_j) else ""
+    lost_j = whole_sum(one.gpu_energy.value_j for one in lost)
+    joules = "" if lost_j is None else f" and {energy(lost_j)}"
     return [f"requeued {times} (at most {lost_s}{joules} lost)"]
-
-
-def _joined(parts: Sequence[str]) -> list[str]:
-    """Parts of which each but the first is led by the dot that parts them."""
-    return [part if not place else f"· {part}" for place, part in enumerate(parts)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -281,14 +282,12 @@ def _readable(source: ArchivedFile) -> Iterator[SampleChunk]:
     """What a report counts of a file: rows that go back in time are left out."""
     onward = Onward()
     first: SampleChunk | None = None
-    try:
+    with contextlib.suppress(ParseError):
         for chunk in SampleReader(source.pieces()):
             first = first or chunk
             is_same_boot = chunk.meta.boot_id == first.meta.boot_id
             behind_ns = chunk.realtime_offset_ns - first.realtime_offset_ns
             yield onward.of(chunk, 0 if is_same_boot else behind_ns)
-    except ParseError:
-        return
 
 
 def archive(
@@ -308,8 +307,8 @@ def archive(
     incarnations = gathered.found.incarnations
     for files in incarnations:
         folder = account_folder(str(files.restart or 0)).rpartition("/")[2]
-        ledgers |= _texts(store.ledger, files.ledgers, folder)
-        topologies |= _texts(store.topology, files.topologies, folder)
+        ledgers |= _texts(store, files.ledgers, folder)
+        topologies |= _texts(store, files.topologies, folder)
     kept = {span.path for one in gathered.evidence for span in one.spans}
     named = [(files.restart, one) for files in incarnations for one in files.samples if one in kept]
     if not named:
@@ -318,37 +317,22 @@ def archive(
         ArchivedFile(
             name=one.name if restart is None else f"restart-{restart}/{one.name}",
             restart=restart,
-            pieces=partial(_pieces, store, one),
+            pieces=partial(_pieces, store, one, partial(progress, place, len(named))),
         )
-        for restart, one in named
+        for place, (restart, one) in enumerate(named)
     ]
-    return writer.write(path, ledgers, _told(sources, progress), topologies)
+    return writer.write(path, ledgers, sources, topologies)
 
 
-def _texts(read: Callable[[Path], bytes], paths: Sequence[Path], folder: str) -> dict[str, str]:
+def _texts(store: SampleStore, paths: Sequence[Path], folder: str) -> dict[str, str]:
     texts = {}
     for one in paths:
-        try:
-            texts[f"{folder}/{one.name}"] = read(one).decode("utf-8", "replace")
-        except StorageFailed:
-            continue
+        with contextlib.suppress(StorageFailed):
+            texts[f"{folder}/{one.name}"] = store.text(one).decode("utf-8", "replace")
     return texts
 
 
-def _pieces(store: SampleStore, path: Path) -> Iterator[bytes]:
-    try:
+def _pieces(store: SampleStore, path: Path, begun: Callable[[], None]) -> Iterator[bytes]:
+    begun()
+    with contextlib.suppress(StorageFailed):
         yield from store.pieces(path)
-    except StorageFailed:
-        return
-
-
-def _told(sources: list[ArchivedFile], progress: Callable[[int, int], None]) -> list[ArchivedFile]:
-
-    def pieces(place: int, one: ArchivedFile) -> Iterator[bytes]:
-        progress(place, len(sources))
-        yield from one.pieces()
-
-    return [
-        ArchivedFile(name=one.name, restart=one.restart, pieces=partial(pieces, place, one))
-        for place, one in enumerate(sources)
-    ]

@@ -79,7 +79,7 @@ def test_topologies_come_back_as_they_were(tmp_path: Path) -> None:
     )
     again = ParquetStore(path)
     (files,) = again.find(path).incarnations
-    assert (files.restart, [again.topology(one) for one in files.topologies]) == (0, [before])
+    assert (files.restart, [again.text(one) for one in files.topologies]) == (0, [before])
 
 
 def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
