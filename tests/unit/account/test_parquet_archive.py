@@ -132,7 +132,7 @@ def test_incarnations_stay_apart(tmp_path: Path) -> None:
         (0, 1, 1),
         (1, 1, 1),
     ]
-    text = ParquetStore(path).ledger(found.incarnations[1].ledgers[0])
+    text = ParquetStore(path).text(found.incarnations[1].ledgers[0])
     assert json.loads(text.split(b"\n")[0])["rank"] == 0
 
 
