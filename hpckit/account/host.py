@@ -340,7 +340,11 @@ class HostFold:
             mem_limit_bytes=None if meta is None else meta.memory_limit_bytes,
             oom_kills=self._grown(OOM_KILLS),
             psi_frac=self._psi(),
-            network_bytes=self._network(),
+            network_bytes={
+                name: counter.total
+                for column, counter in self._counters.items()
+                if (name := traffic_of(column)) is not None and counter.total is not None
+            },
             sampler_cpu_s=own_s,
             missing=self._missing(),
         )
@@ -378,10 +382,6 @@ class HostFold:
                 found[of[0]][of[1]] = min(1.0, counter.total * 1000 / counter.counted_ns)
         of_node = {f"node_{what}": frac for what, frac in found["node"].items()}
         return found["job"] or of_node
-
-    def _network(self) -> dict[str, int]:
-        named = ((traffic_of(name), one.total) for name, one in self._counters.items())
-        return {name: total for name, total in named if name is not None and total is not None}
 
     def _energy(self) -> Energy:
         if self._meta is None:

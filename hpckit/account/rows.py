@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -194,10 +195,10 @@ class GaugeTable:
             return float(self._plain_sum[place] / self._plain[place] * unit)
         return None
 
-    def most(self, name: str) -> float | None:
-        """The greatest of what was measured."""
+    def most(self, name: str, unit: float = 1.0) -> float | None:
+        """The greatest of what was measured × `unit`."""
         most = float(self._most[self._places[name]])
-        return None if most == -np.inf else most
+        return None if most == -np.inf else most * unit
 
     def _add(
         self, places: NDArray[np.intp], values: Floats, most: Floats, weight_us: Floats
@@ -375,7 +376,8 @@ class Counter:
         growth[0] = (int(values[0]) - last[0]) % _SIZE
         np.subtract(values[1:], values[:-1], out=growth[1:])  # modulo 2^32, as they are unsigned
         peak = int(growth.max())
-        if peak and (peak > SLACK_US * self._most_per_us or self._leaves(last[1], at_us)):
+        leaves = last[1] < 0 or int(at_us[-1]) > self._held_us
+        if peak and (peak > SLACK_US * self._most_per_us or leaves):
             growth = self._believed(growth, values, np.diff(at_us, prepend=last[1]), at_us)
             grown = int(growth.sum(dtype=np.int64))
         elif peak * len(growth) < _SIZE:
@@ -384,9 +386,6 @@ class Counter:
             grown = int(growth.sum(dtype=np.int64))
         self.total = (self.total or 0) + grown
         return growth.view(np.int32)
-
-    def _leaves(self, first_us: int, at_us: Numbers) -> bool:
-        return first_us < 0 or int(at_us[-1]) > self._held_us
 
     def _believed(
         self, growth: NDArray[Any], values: Column, apart: Numbers, at_us: Numbers
@@ -572,20 +571,10 @@ class ThrottlingFold:
         """For drawing: `slowed` by heat or the power brake, `capped` by the power limit."""
         bits = Bits(rows["event_reasons"])
         shares = {name: cause.add(rows, stretch, bits) for name, cause in self._causes.items()}
-        slowed = _greater(shares["thermal"], shares["power_brake"])
+        known = [one for one in (shares["thermal"], shares["power_brake"]) if one is not None]
+        slowed = functools.reduce(np.fmax, known) if known else None
         return {"slowed": slowed, "capped": shares["power_cap"]}
 
     def throttling(self) -> Throttling:
         """Seconds by cause."""
-        seconds = {name: cause.seconds() for name, cause in self._causes.items()}
-        return Throttling(
-            power_cap_s=seconds["power_cap"],
-            thermal_s=seconds["thermal"],
-            power_brake_s=seconds["power_brake"],
-        )
-
-
-def _greater(one: Percents | None, other: Percents | None) -> Percents | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return np.fmax(one, other)
+        return Throttling(**{f"{name}_s": cause.seconds() for name, cause in self._causes.items()})

@@ -16,10 +16,10 @@ import shlex
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import unified_diff
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import structs
 from msgspec.structs import replace
 
 from hpckit.account.advice.outcome import (
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from hpckit.spec.store import FileJobFolders
 
 
-_NUMBERS = frozenset({"nodes", "gpus_per_node", "cpus_per_task"})
-
-
 def advise(report: JobReport, spec: JobSpec) -> tuple[Advice, ...]:
     """The changes to the job file that a report speaks for, in the order of the file's keys.
 
@@ -52,27 +49,22 @@ def advise(report: JobReport, spec: JobSpec) -> tuple[Advice, ...]:
     run = MeasuredRun(report=report, spec=spec)
     found = [*gpu_advice(run)]
     smaller = dataclasses.replace(run, spec=with_advice(spec, found))
-    cpus, time = _one_at_a_time(cpu_advice(smaller), time_advice(run))
+    cpus, time = cpu_advice(smaller), time_advice(run)
+    if time and any(one.now is not None and int(one.proposed) < int(one.now) for one in cpus):
+        # On fewer CPUs the job may take longer than this run.
+        words = "the time limit stays until a run on these has shown its time"
+        cpus = tuple(replace(one, because=f"{one.because}; {words}") for one in cpus)
+        time = ()
     found += cpus
     # Memory per GPU or CPU is per one of those that are left.
     smaller = dataclasses.replace(run, spec=with_advice(spec, found))
     return (*found, *memory_advice(smaller), *time)
 
 
-def _one_at_a_time(
-    cpus: tuple[Advice, ...], time: tuple[Advice, ...]
-) -> tuple[tuple[Advice, ...], tuple[Advice, ...]]:
-    """Both, but no time limit from this run for one on fewer CPUs, which may take longer."""
-    are_fewer = any(one.now is not None and int(one.proposed) < int(one.now) for one in cpus)
-    if not are_fewer or not time:
-        return cpus, time
-    words = "the time limit stays until a run on these has shown its time"
-    return tuple(structs.replace(one, because=f"{one.because}; {words}") for one in cpus), ()
-
-
 def values_of(advice: Sequence[Advice]) -> Mapping[str, str | int]:
     """Each key that is advised about and its new value, typed as the job file types it."""
-    return {one.key: _value(one) for one in advice}
+    numbers = {f"resources.{name}" for name in ("nodes", "gpus_per_node", "cpus_per_task")}
+    return {one.key: int(one.proposed) if one.key in numbers else one.proposed for one in advice}
 
 
 def with_advice(spec: JobSpec, advice: Sequence[Advice]) -> JobSpec:
@@ -81,11 +73,6 @@ def with_advice(spec: JobSpec, advice: Sequence[Advice]) -> JobSpec:
         key.removeprefix("resources."): value for key, value in values_of(advice).items()
     }
     return dataclasses.replace(spec, resources=dataclasses.replace(spec.resources, **changes))
-
-
-def _value(advice: Advice) -> str | int:
-    is_number = advice.key.removeprefix("resources.") in _NUMBERS
-    return int(advice.proposed) if is_number else advice.proposed
 
 
 # The text is edited, not written anew, so that comments, order and spelling stay. Every edit that
@@ -112,8 +99,7 @@ def patch_text(advice: Sequence[Advice], toml_text: str, name: str = "job.toml")
     None where the file cannot be edited by lines: it has stages, or spells the key in a way that
     only a person should change. `options_text` then says the same.
     """
-    changed = patched(advice, toml_text)
-    if changed is None:
+    if (changed := patched(advice, toml_text)) is None:
         return None
     diff = unified_diff(
         _lines(toml_text), _lines(changed), fromfile=name, tofile=f"{name} (advised)"
@@ -126,13 +112,11 @@ def patch_text(advice: Sequence[Advice], toml_text: str, name: str = "job.toml")
 
 def options_text(advice: Sequence[Advice]) -> str:
     """The advice as options of `hpckit submit`."""
-    words = []
-    for one in advice:
-        option = OPTION_OF.get(one.key)
-        words.append(
-            f"--set {one.key}={one.proposed}" if option is None else f"{option} {one.proposed}"
-        )
-    return " ".join(words)
+    options = ((OPTION_OF.get(one.key), one) for one in advice)
+    return " ".join(
+        f"{option} {one.proposed}" if option else f"--set {one.key}={one.proposed}"
+        for option, one in options
+    )
 
 
 def patched(advice: Sequence[Advice], toml_text: str) -> str | None:
@@ -156,12 +140,9 @@ def _with_value(text: str, key: str, value: str | int) -> str | None:
     if wanted == before:
         return text
     spelled = f'"{value}"' if isinstance(value, str) else str(value)
-    for tried, edit in enumerate(_edits(text, table, name, spelled)):
-        if tried > _MOST_TRIES:
-            return None
-        if _read(edit) == wanted:
-            return edit
-    return None
+    lines = _lines(text)
+    edits = chain(_replaced(lines, name, spelled), _added(lines, table, name, spelled))
+    return next((edit for edit in islice(edits, _MOST_TRIES) if _read(edit) == wanted), None)
 
 
 def _read(text: str) -> dict[str, Any] | None:
@@ -176,12 +157,6 @@ def _lines(text: str) -> list[str]:
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
-def _edits(text: str, table: str, name: str, spelled: str) -> Iterator[str]:
-    lines = _lines(text)
-    yield from _replaced(lines, name, spelled)
-    yield from _added(lines, table, name, spelled)
-
-
 def _replaced(lines: Sequence[str], name: str, spelled: str) -> Iterator[str]:
     given = re.compile(rf"(?<![A-Za-z0-9_-])[\"']?{name}[\"']?[ \t]*=[ \t]*({_VALUE})", re.ASCII)
     for at, line in enumerate(lines):
@@ -192,7 +167,7 @@ def _replaced(lines: Sequence[str], name: str, spelled: str) -> Iterator[str]:
 
 def _added(lines: Sequence[str], table: str, name: str, spelled: str) -> Iterator[str]:
     """The key where its table is: under its header, beside its dotted keys, in its braces."""
-    end = _line_end(lines)
+    end = "\r\n" if lines and lines[0].endswith("\r\n") else "\n"
     for at, line in enumerate(lines):
         header = _TABLE.fullmatch(line.rstrip("\r\n"))
         if header is not None and header[1].strip("\"'") == table:
@@ -227,10 +202,6 @@ def _closed(lines: Sequence[str], end: str) -> list[str]:
     if not lines or lines[-1].endswith("\n"):
         return list(lines)
     return [*lines[:-1], lines[-1] + end]
-
-
-def _line_end(lines: Sequence[str]) -> str:
-    return "\r\n" if lines and lines[0].endswith("\r\n") else "\n"
 
 
 def _joined(before: Sequence[str], line: str, after: Sequence[str]) -> str:

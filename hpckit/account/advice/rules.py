@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 
 from hpckit.account.advice.outcome import MeasuredRun, is_worth_it, most_memory_bytes
-from hpckit.account.values import Advice, GpuAccount, Share
+from hpckit.account.values import Advice, GpuAccount
 from hpckit.core.units import (
     format_duration,
     format_slurm_mem,
@@ -38,7 +38,8 @@ def cpu_advice(run: MeasuredRun) -> tuple[Advice, ...]:
     used = _used_of_a_rank(run)
     if held is None:
         return ()
-    if throttled := _throttled_frac(run):
+    throttled = max((node.cpu_throttled_frac or 0.0 for node in run.nodes), default=0.0)
+    if throttled >= THROTTLED_FRAC:
         return (_more_cpus(run, held, throttled),)
     resources = run.spec.resources
     # With memory by CPU, fewer CPUs are less memory.
@@ -54,15 +55,9 @@ def cpu_advice(run: MeasuredRun) -> tuple[Advice, ...]:
         f"on {used:.1f} of its {held} CPUs a rank would have taken 1 % longer at most, by means of "
         f"5 s; this is {CPU_MARGIN:g} times that, for shorter bursts"
     )
-    return (
-        Advice(
-            key=CPUS_KEY,
-            now=str(held),
-            proposed=str(proposed),
-            because=because,
-            saving={"cpu_s": saved},
-        ),
-    )
+    saving = {"cpu_s": saved}
+    now, then = str(held), str(proposed)
+    return (Advice(key=CPUS_KEY, now=now, proposed=then, because=because, saving=saving),)
 
 
 def _more_cpus(run: MeasuredRun, held: int, throttled_frac: float) -> Advice:
@@ -120,11 +115,6 @@ def _share(enough: float, rates: Sequence[float], ranks: int) -> float:
     return max(even, enough - (sum(rates) - max(rates)))
 
 
-def _throttled_frac(run: MeasuredRun) -> float | None:
-    worst = max((node.cpu_throttled_frac or 0.0 for node in run.nodes), default=0.0)
-    return worst if worst >= THROTTLED_FRAC else None
-
-
 # Less is advised from the kernel's own peak of the job's control group alone. It counts the page
 # cache, which is no need: it is an upper bound, from which never follows that the job is short of
 # memory. The working set, which is sampled, is a lower one: a peak between two samples is not in
@@ -158,7 +148,9 @@ def memory_advice(run: MeasuredRun) -> tuple[Advice, ...]:
         not now_bytes
         or not run.has_all_nodes
         or len(known) < len(peaks)
-        or _is_exceeded(run, known)
+        # One process had more than these peaks: then they are not of all of the job.
+        or max((rank.max_rss_bytes or 0 for rank in run.report.ranks), default=0)
+        > max(known, default=0)
     ):
         return ()
     each = _rounded(max(known) * MEM_MARGIN / parts)
@@ -178,12 +170,6 @@ def memory_advice(run: MeasuredRun) -> tuple[Advice, ...]:
             saving={"mem_bytes": float(saved * run.spec.resources.nodes)},
         ),
     )
-
-
-def _is_exceeded(run: MeasuredRun, peaks_bytes: Sequence[int]) -> bool:
-    """Whether one process had more than these peaks: then they are not of all of the job."""
-    processes = (one.max_rss_bytes or 0 for one in run.report.ranks)
-    return max(processes, default=0) > max(peaks_bytes, default=0)
 
 
 def _more_memory(run: MeasuredRun, killed: int) -> tuple[Advice, ...]:
@@ -261,7 +247,9 @@ def unused_gpus(run: MeasuredRun) -> tuple[GpuAccount, ...]:
     asked = (run.spec.resources.gpus_per_node or 0) * run.spec.resources.nodes
     if not asked or len(run.gpus) != asked or not all(map(_is_known, run.gpus)):
         return ()
-    return tuple(gpu for gpu in run.gpus if _is_unused(gpu.waste))
+    return tuple(
+        gpu for gpu in run.gpus if gpu.waste.no_process_gpu_s >= NEVER_FRAC * gpu.waste.total_gpu_s
+    )
 
 
 def _is_known(gpu: GpuAccount) -> bool:
@@ -269,10 +257,6 @@ def _is_known(gpu: GpuAccount) -> bool:
     total = gpu.waste.total_gpu_s
     looked = "processes" not in gpu.refused
     return looked and total > 0 and gpu.waste.unknown_gpu_s <= (1 - NEVER_FRAC) * total
-
-
-def _is_unused(waste: Share) -> bool:
-    return waste.no_process_gpu_s >= NEVER_FRAC * waste.total_gpu_s
 
 
 def _used_by_node(run: MeasuredRun) -> Mapping[str, int]:

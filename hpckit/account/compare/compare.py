@@ -334,12 +334,18 @@ def _at_equal_temperature(a: JobSeries, b: JobSeries, *, same_boards: bool) -> C
         _influence(power, strata, common / np.maximum(own, _ROUNDING))
         for (power, strata), own in zip(cells, fractions, strict=True)
     ]
-    one, other = (_weighted(*found, same_boards=same_boards) for found in influences)
-    if one is None or other is None:
+    spreads = [spread_of(influence, same_boards=same_boards) for _, influence in influences]
+    if None in spreads:
         because = why_unknown([matrix for _, matrix in influences], [a.bin_s, b.bin_s])
         return _unknown(EQUAL_TEMPERATURE, None, None, because)
     overlap = f"; at temperatures that both had, {common.sum():.0%} of the time"
     method = _method(a, b, same_boards=same_boards) + overlap
+    one, other = (
+        # A weighted mean varies as the mean of its influence values does.
+        spread._replace(mean=mean)
+        for spread, (mean, _) in zip(spreads, influences, strict=True)
+        if spread is not None
+    )
     return compared(EQUAL_TEMPERATURE, one, other, method)
 
 
@@ -355,12 +361,6 @@ def _influence(power: Floats, strata: np.ndarray, weights: Floats) -> tuple[floa
     given = np.where(strata >= 0, weights[np.maximum(strata, 0)], np.nan)
     mean = float(np.nansum(given * power) / np.nansum(given))
     return mean, mean + given * (power - mean) / float(np.nanmean(given))
-
-
-def _weighted(mean: float, influence: Floats, *, same_boards: bool) -> Spread | None:
-    """A weighted mean and its variance: that of the mean of its influence values."""
-    spread = spread_of(influence, same_boards=same_boards)
-    return None if spread is None else spread._replace(mean=mean)
 
 
 class _OfAccounts(Struct, frozen=True, kw_only=True):

@@ -175,7 +175,7 @@ def _recipe(comparison: Comparison, width: int) -> list[str]:
 def _row(one: ComparedQuantity, title: _Title, width: int) -> tuple[str, bool]:
     if one.a is None and one.b is None:
         return "", False
-    values = [_value(value, title.factor) for value in (one.a, one.b)]
+    values = ["–" if side is None else number(side * title.factor) for side in (one.a, one.b)]
     name = f"{title.name}, {title.unit}"
     line = f" {name:<{_NAME}} {values[0]:>{_VALUE}} {values[1]:>{_VALUE}}"
     if one.difference is not None:
@@ -185,10 +185,6 @@ def _row(one: ComparedQuantity, title: _Title, width: int) -> tuple[str, bool]:
         return whole, True
     is_known = one.verdict is not Verdict.NOT_KNOWN
     return _cut([whole if is_known else f"{line}  not known"], width)[0], is_known
-
-
-def _value(value: float | None, factor: float) -> str:
-    return "–" if value is None else number(value * factor)
 
 
 def _apart(one: ComparedQuantity, factor: float) -> str:
