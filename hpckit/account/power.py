@@ -215,19 +215,6 @@ class Frame(NamedTuple):
         return max(STILL_PERIODS * self.counter_period_s, STILL_S)
 
 
-class Judged(NamedTuple):
-    """Cells and what is wrong with them; a cell without a fault is good."""
-
-    is_reset: NDArray[np.bool_]
-    is_impossible: NDArray[np.bool_]
-    is_frozen: NDArray[np.bool_]
-
-    @property
-    def is_good(self) -> NDArray[np.bool_]:
-        """Whether the counter's difference is the energy."""
-        return ~(self.is_reset | self.is_impossible | self.is_frozen)
-
-
 class Cells:
     """Consecutive cells between `knots` (at least one), and `curve` beside them.
 
@@ -238,8 +225,12 @@ class Cells:
         self.knots, self._curve, self._frame = knots, curve, frame
         self._span_s = np.diff(knots.at_s)
         self._step_j = np.diff(knots.energy_j)
-        self.judged = self._judge()
-        self._is_good = self.judged.is_good
+        self._is_frozen = knots.still_s[1:] > frame.still_s
+        if self._is_frozen.any():
+            at = np.flatnonzero(self._is_frozen)
+            self._is_frozen[at] = self._is_asleep(at)
+        self._is_impossible = self._is_too_much(self._is_frozen)
+        self._is_good = (self._step_j >= 0) & ~self._is_impossible & ~self._is_frozen
         ends = float(knots.at_s[0]), float(knots.at_s[-1])
         is_whole = bool(self._is_good.all()) and not np.isnan(knots.energy_j[0])
         self._is_plain = is_whole and (curve is None or curve.covers(*ends))
@@ -261,18 +252,6 @@ class Cells:
     def _has_power(self) -> NDArray[np.bool_]:
         has: NDArray[np.bool_] = np.diff(self._at_knots.covered_s) > self._span_s / 2
         return has
-
-    def _judge(self) -> Judged:
-        frame, step_j = self._frame, self._step_j
-        is_frozen = self.knots.still_s[1:] > frame.still_s
-        if is_frozen.any():
-            at = np.flatnonzero(is_frozen)
-            is_frozen[at] = self._is_asleep(at)
-        return Judged(
-            is_reset=~(step_j >= 0),
-            is_impossible=self._is_too_much(is_frozen),
-            is_frozen=is_frozen,
-        )
 
     def _is_too_much(self, is_frozen: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Whether no GPU draws what these cells say, alone and together with the cell before.
@@ -501,15 +480,14 @@ class Cells:
 
     def faults(self, *, is_last: bool) -> dict[str, int]:
         """How often what went wrong, by the names of Counts."""
-        knots, judged = self.knots, self.judged
         counts = {
             "resets": np.count_nonzero(self._step_j < 0),
-            "impossible": np.count_nonzero(judged.is_impossible),
-            "frozen": np.count_nonzero(judged.is_frozen),
+            "impossible": np.count_nonzero(self._is_impossible),
+            "frozen": np.count_nonzero(self._is_frozen),
         }
         if self._curve is not None:
             gaps_s = self._curve.gaps_s
             counts["gaps"] = np.count_nonzero(
-                (gaps_s > knots.at_s[0]) & (is_last | (gaps_s <= knots.at_s[-1]))
+                (gaps_s > self.knots.at_s[0]) & (is_last | (gaps_s <= self.knots.at_s[-1]))
             )
         return {name: int(count) for name, count in counts.items()}

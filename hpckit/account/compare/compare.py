@@ -1,7 +1,7 @@
 """Two jobs compared by their samples: what differs, what does not, and what could not be seen.
 
 Each job is one run: intervals are of what its samples tell of it, and no run-to-run spread is in
-them. `measure/spread` says what they are made of.
+them. `spread` says what they are made of.
 """
 
 from __future__ import annotations

@@ -418,7 +418,7 @@ def _picture(picture: NodePicture) -> dict[str, Any]:
     names = [clean(name) for name in picture.nodes[:_MOST_NAMED]]
     more = len(picture.nodes) - len(names)
     text = ", ".join(names) + (f" and {more} more" if more else "")
-    return {"nodes": text, "svg": Markup(picture.svg)}  # noqa: S704  of hpckit.draw, escaped there
+    return {"nodes": text, "svg": Markup(picture.svg)}  # noqa: S704  escaped where it is drawn
 
 
 def _scripts(plots: PlotLibrary, texts: Mapping[str, str]) -> tuple[tuple[str, ...], str]:

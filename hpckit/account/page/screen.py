@@ -383,7 +383,7 @@ def report_lines(
     head = row("", headline(report, now_s), width, most=3, is_head=True)
     tail = row("next", dotted(next_commands), width, most=_COMMAND_LINES)
     blocks = [
-        *(_block(*one, width=width) for one in _rows(report)),
+        *(_block(*row_of, width=width) for row_of in _rows(report)),
         finding_block(report, width, weight=8),
         advice_block(report.advice, width, weight=9),
         outcome_block(report.outcomes, width, weight=4),
