@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from hpckit.account.finding import Clause, Figure, Subject, Unit, count, said, seconds, share
-from hpckit.account.stragglers import Straggler, above, key_of, of_gpu, of_gpus
+from hpckit.account.stragglers import Straggler, above, of_gpu, of_gpus
 from hpckit.account.usage import JUDGED_S, is_judged, known_s
 from hpckit.account.values import GpuAccount, GpuPlace, JobReport, NodeAccount, Window, ranks_by_gpu
 from hpckit.core.findings import Rule
@@ -234,7 +234,7 @@ def power_cap_uneven(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `power-cap-uneven`."""
     for gpus in _alike(job.judged):
         capped = {
-            key_of(gpu): _frac(gpu.throttling.power_cap_s, gpu)
+            gpu.place: _frac(gpu.throttling.power_cap_s, gpu)
             for gpu in gpus
             if gpu.throttling.power_cap_s is not None
         }
@@ -247,7 +247,7 @@ def _uneven(
 ) -> Iterator[Evidence]:
     odd = above(shares, floor)
     for gpu in gpus:
-        key = key_of(gpu)
+        key = gpu.place
         if key in odd:
             own, others = share(shares[key]), share(shares[key] - odd[key])
             yield Evidence(of_gpu(gpu), said(words, own, others))
@@ -263,7 +263,7 @@ def gpu_memory_high(job: MeasuredJob) -> Iterator[Evidence]:
 def gpu_memory_uneven(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `gpu-memory-uneven`."""
     for gpus in _alike(gpu for gpu in job.judged if not is_unused(gpu)):
-        shares = {key_of(gpu): _memory_frac(gpu) for gpu in gpus if _memory_frac(gpu)}
+        shares = {gpu.place: _memory_frac(gpu) for gpu in gpus if _memory_frac(gpu)}
         words = "it had up to {} of its memory in use, the others {}"
         yield from _uneven(gpus, shares, MEMORY_ABOVE_FRAC, words)
 

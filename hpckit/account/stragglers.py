@@ -290,9 +290,7 @@ def _compared(gpus: Iterable[GpuAccount]) -> Iterator[dict[GpuPlace, GpuAccount]
     for group in groups.values():
         usual = statistics.median(map(_at_work_frac, group))
         peers = {
-            key_of(gpu): gpu
-            for gpu in group
-            if abs(_at_work_frac(gpu) - usual) <= PEER_FRAC * usual
+            gpu.place: gpu for gpu in group if abs(_at_work_frac(gpu) - usual) <= PEER_FRAC * usual
         }
         if len(peers) > 1:
             yield peers
@@ -315,11 +313,6 @@ def with_behind(
         frac = max(behind.get(key, 0.0) for key in keys) if is_known else rank.behind_frac
         told.append(replace(rank, behind_frac=frac))
     return tuple(told)
-
-
-def key_of(gpu: GpuAccount) -> GpuPlace:
-    """What tells a GPU's account from all others of the job."""
-    return gpu.restart, gpu.node, gpu.uuid
 
 
 def useful_frac(gpu: GpuAccount) -> float | None:

@@ -105,6 +105,9 @@ REPORT_SCHEMA: Final = "hpckit.report/1"
 ADVICE_SCHEMA: Final = "hpckit.advice/1"
 SPLIT_GPU: Final = "split-gpu"
 
+GpuPlace = tuple[int, str, str]
+"""Restart, node and uuid: two nodes may name one GPU."""
+
 
 class EnergySource(StrEnum):
     """Where a number of joules comes from, the best first."""
@@ -251,6 +254,11 @@ class GpuAccount(Struct, frozen=True, kw_only=True):
     def label(self) -> str:
         """`GPU3`; a GPU that only a ledger names goes by its uuid."""
         return self.uuid if self.index is None else f"GPU{self.index}"
+
+    @property
+    def place(self) -> GpuPlace:
+        """What tells a GPU's account from all others of the job."""
+        return self.restart, self.node, self.uuid
 
 
 class RankAccount(Struct, frozen=True, kw_only=True):
@@ -454,10 +462,6 @@ class JobReport(Struct, frozen=True, kw_only=True):
     advice_options: str = ""
     outcomes: tuple[AdviceOutcome, ...] = ()
     missing: tuple[str, ...] = ()
-
-
-GpuPlace = tuple[int, str, str]
-"""Restart, node and uuid: two nodes may name one GPU."""
 
 
 def ranks_by_gpu(report: JobReport) -> Mapping[GpuPlace, tuple[int, ...]]:

@@ -273,18 +273,18 @@ def outcomes(
     tells nothing yet.
     """
     now = baseline(report, spec)
-    before = _complete(document.get("baseline") or {}, document.get("state"))
+    state = document.get("state")
+    # What the end of the measured run cut off predicts nothing.
+    cut = {quantity for quantity, too_little in _LIMITS.values() if too_little == state}
+    before = {
+        quantity: None if quantity in cut else value
+        for quantity, value in (document.get("baseline") or {}).items()
+    }
     found: list[AdviceOutcome] = []
     for one in document.get("advice") or ():
         if one.get("applied"):
             found += _outcomes(one, before, now, report, str(document.get("job_id")))
     return tuple(found)
-
-
-def _complete(before: Mapping[str, float | None], state: object) -> Mapping[str, float | None]:
-    """The baseline without what the end of the measured run cut off: that predicts nothing."""
-    cut = {quantity for quantity, too_little in _LIMITS.values() if too_little == state}
-    return {quantity: None if quantity in cut else value for quantity, value in before.items()}
 
 
 def _outcomes(
@@ -435,7 +435,10 @@ def _batch(run: MeasuredRun) -> Iterator[ReportFinding]:
     used = [share for share in shares if share > 0]
     if not used or len(shares) < len(run.gpus) or max(used) > GPU_MEMORY_LOW_FRAC:
         return
-    if (lax := _not_saturated_frac(run.gpus)) < NOT_SATURATED_FRAC:
+    lax_s = sum(gpu.waste.idle_gpu_s + gpu.waste.spin_gpu_s for gpu in run.gpus)
+    busy_s = sum(gpu.waste.useful_gpu_s for gpu in run.gpus)
+    lax = lax_s / (lax_s + busy_s) if busy_s > 0 else 0.0
+    if lax < NOT_SATURATED_FRAC:
         return
     factor = GPU_MEMORY_FULL_FRAC / max(used)
     words = "at most {} of it was in use, and the GPUs idled or waited for {} of their time"
@@ -446,12 +449,6 @@ def _batch(run: MeasuredRun) -> Iterator[ReportFinding]:
         said(words, share(max(used)), share(lax)),
         f"a micro-batch up to {factor:.1f} times as large may fit: try it in a short run",
     )
-
-
-def _not_saturated_frac(gpus: tuple[GpuAccount, ...]) -> float:
-    lax = sum(gpu.waste.idle_gpu_s + gpu.waste.spin_gpu_s for gpu in gpus)
-    busy = sum(gpu.waste.useful_gpu_s for gpu in gpus)
-    return lax / (lax + busy) if busy > 0 else 0.0
 
 
 def _own_end(run: MeasuredRun) -> Iterator[ReportFinding]:

@@ -82,7 +82,7 @@ def report_csv(report: JobReport) -> str:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(COLUMNS)
     for gpu in report.gpus:
-        row = _row(report, gpu, ranks.get((gpu.restart, gpu.node, gpu.uuid), ()))
+        row = _row(report, gpu, ranks.get(gpu.place, ()))
         writer.writerow([_field(row[column]) for column in COLUMNS])
     return file.getvalue()
 
@@ -283,7 +283,7 @@ def _job_labels(report: JobReport) -> Labels:
 
 def _gpu_labels(gpu: GpuAccount, ranks: Mapping[GpuPlace, Sequence[int]]) -> Labels:
     """The label of a GPU with several ranks names them all."""
-    its = ranks.get((gpu.restart, gpu.node, gpu.uuid), ())
+    its = ranks.get(gpu.place, ())
     return {
         "node": gpu.node,
         "gpu": "" if gpu.index is None else str(gpu.index),

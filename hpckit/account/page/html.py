@@ -387,7 +387,7 @@ def _gpu_plots(report: JobReport) -> list[PlotGroup]:
     ranks = ranks_by_gpu(report)
     found = []
     for at, (gpu, because) in enumerate(chosen_gpus(report)):
-        of = ranks.get((gpu.restart, gpu.node, gpu.uuid), ())
+        of = ranks.get(gpu.place, ())
         about = f"rank {', '.join(map(str, of[:_MOST_NAMED]))}" if of else "no rank"
         if gpu.restart:
             about += f", run {gpu.restart}"

@@ -435,7 +435,7 @@ def rank_groups(report: JobReport) -> list[PlotGroup]:
 
     One that was started anew on its GPUs is drawn once: their curves are of the whole time.
     """
-    gpus = {(one.restart, one.node, one.uuid): one for one in report.gpus if one.curves}
+    gpus = {gpu.place: gpu for gpu in report.gpus if gpu.curves}
     found = {
         (one.restart, one.node, one.rank, one.gpus): one
         for one in report.ranks
