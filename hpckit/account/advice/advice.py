@@ -209,8 +209,10 @@ def _joined(before: Sequence[str], line: str, after: Sequence[str]) -> str:
 
 
 REPRODUCE = "reproduce:"
-_REPRODUCE_LINE = re.compile(r"^# --- reproduce[^:\n]*: hpckit render(?: (.*))?$", re.MULTILINE)
-"""In the header of a script: templates/base.sbatch.j2."""
+_REPRODUCE_LINE = re.compile(
+    r"^# (?:--- )?reproduce[^:\n]*: hpckit render(?: (.*))?$", re.MULTILINE
+)
+"""In the header of a script: templates/base.sbatch.j2; older ones have the dashes."""
 _MOST_TYPED = 200
 """Characters of a command that is shown whole."""
 
