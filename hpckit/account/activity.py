@@ -167,12 +167,8 @@ class PowerLevels:
         return _NEVER_STILL if self.untold_us(limit_w) else None
 
     def _quiet_below_us(self, still_w: float, limit_w: float) -> int:
-        """The quiet time in which the power was near that at rest."""
         most_w = waiting_w(still_w, limit_w)
         return int(self._quiet_us[: int(most_w) + 1].sum())
-
-
-# --- Stretches in which a GPU was held and did nothing, found while the samples pass by.
 
 
 WINDOW_S: Final = 60.0
@@ -229,7 +225,8 @@ class IdleWindows:
         ends = np.append(starts[1:], len(states)) - 1
         begins, stops = stretch.from_us[starts], stretch.at_us[ends]
         kinds = states[starts]
-        self._close()
+        if self._open is not None and self._is_piece(self._open):
+            self._pieces.append(self._open)
         long = (kinds[:-1] <= IDLE) & (stops[:-1] - begins[:-1] >= self._piece_us)
         for at in np.flatnonzero(long):
             self._pieces.append(IdleRun(int(kinds[at]), int(begins[at]), int(stops[at])))
@@ -245,21 +242,18 @@ class IdleWindows:
             pieces.append(self._open._replace(until_us=self._open.until_us + tail_us))
         if as_idle:
             pieces = [piece._replace(state=IDLE) for piece in pieces]
-        held = [one for one in map(self._inside, pieces) if one.until_us > one.from_us]
+        inside = [
+            run._replace(from_us=max(0, run.from_us), until_us=min(run.until_us, self._held_us))
+            for run in pieces
+        ]
+        held = [run for run in inside if run.until_us > run.from_us]
         long = [run for run in _joined(held) if run.until_us - run.from_us >= self.least_us]
         longest = sorted(long, key=lambda run: run.from_us - run.until_us)[:MOST_WINDOWS]
         in_order = sorted(longest, key=lambda run: run.from_us)
         return tuple(run._replace(is_late=self._is_late(run, tail_us)) for run in in_order)
 
-    def _close(self) -> None:
-        if self._open is not None and self._is_piece(self._open):
-            self._pieces.append(self._open)
-
     def _is_piece(self, run: IdleRun) -> bool:
         return run.state <= IDLE and run.until_us - run.from_us >= self._piece_us
-
-    def _inside(self, run: IdleRun) -> IdleRun:
-        return run._replace(from_us=max(0, run.from_us), until_us=min(run.until_us, self._held_us))
 
     def _is_late(self, run: IdleRun, tail_us: int) -> bool:
         """Whether nothing else came after it, and samples reach to the end."""
@@ -281,9 +275,6 @@ def _joined(pieces: list[IdleRun]) -> list[IdleRun]:
 
 
 KIND_OF_STATE: Final = {NO_PROCESS: "no-process", IDLE: "idle"}
-
-
-# --- What a GPU did in parts of the time that it was held, such as those in which a rank had it.
 
 
 _US: Final = 1e6

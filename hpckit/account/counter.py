@@ -304,7 +304,6 @@ def _put_in_phase(knots: Knots, read_s: Floats, late_s: Floats, clockwork: Clock
 
 
 def _near(at_s: Floats, anchors_s: Floats, reach_s: float) -> NDArray[np.intp]:
-    """The places of moments that have an anchor so near; both are in order."""
     begin = np.searchsorted(at_s, anchors_s - reach_s)
     end = np.searchsorted(at_s, anchors_s + reach_s)
     if bool((begin == end).all()):

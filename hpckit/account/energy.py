@@ -30,6 +30,8 @@ from hpckit.account.power import COLUMNS, MOST_W, Cells, Frame, PowerCurve, sens
 from hpckit.account.rows import Floats, Rows, Times, measured, median
 from hpckit.account.samples import SampledGpu
 from hpckit.account.values import GPUS_ALONE, SPLIT_GPU, Cost, Energy, Share
+from hpckit.core.quantities import J_PER_KWH
+from hpckit.spec.site import EnergySite
 
 _SETTLE_ROWS: Final = 1 << 14
 """So many rows are worked through at once: 128 kB a column, which a core's own cache holds."""
@@ -93,7 +95,9 @@ class GpuEnergyFold:
 
     def add(self, times_ns: Times, rows: Rows, *, boottime_offset_ns: int | None = None) -> None:
         """Take the rows that follow; `boottime_offset_ns` of their chunk shows suspends."""
-        self._note_suspend(boottime_offset_ns)
+        before, self._boottime_offset_ns = self._boottime_offset_ns, boottime_offset_ns
+        if before is not None and boottime_offset_ns is not None:
+            self._count(suspends=int(boottime_offset_ns - before > _SUSPENDED_NS))
         for at in range(0, len(rows), _SETTLE_ROWS):
             self._add(times_ns[at : at + _SETTLE_ROWS], rows[at : at + _SETTLE_ROWS])
 
@@ -138,15 +142,7 @@ class GpuEnergyFold:
         seconds: Floats = (times_ns - (self._origin_ns or 0)) / 1e9
         return seconds
 
-    def _note_suspend(self, offset_ns: int | None) -> None:
-        before, self._boottime_offset_ns = self._boottime_offset_ns, offset_ns
-        if before is None or offset_ns is None:
-            return
-        if offset_ns - before > _SUSPENDED_NS:
-            self._count(suspends=1)
-
     def _rising(self, times_ns: Times, rows: Rows) -> tuple[Times, Rows]:
-        """The rows whose time is after all before them."""
         if not len(rows):
             return times_ns, rows
         last_ns = self._last_ns
@@ -227,7 +223,6 @@ class GpuEnergyFold:
         return PowerCurve(at_s, power_w, self._sensor, period_s=self._period_now_s, limit_w=limit_w)
 
     def _knots(self, readings: Readings) -> Knots:
-        """The knots of the readings; the first is the one that was the last before."""
         if self._clockwork is None and len(readings.at_s):
             self._clockwork = self._first_clockwork(readings)
         carry = self._carry
@@ -274,7 +269,6 @@ class GpuEnergyFold:
         return last_s > float(curve.at_s[-1]) + self._sensor.lag_s + _POWER_OVER_S
 
     def _take(self, cells: Cells, *, is_last: bool) -> None:
-        """Add cells to the sums, and fill in the marks that lie before their end."""
         end_s = float(cells.knots.at_s[-1])
         marks_s = self._seconds(self._marks_ns)
         done = len(marks_s) if is_last else int(np.searchsorted(marks_s, end_s))
@@ -306,7 +300,6 @@ class GpuEnergyFold:
 
 
 def _usual_step(at_s: Floats) -> float | None:
-    """The median of the steps, by some of them; None where there is none."""
     if len(at_s) <= _SOME_STEPS:
         return median(np.diff(at_s)) if len(at_s) > 1 else None
     some = np.linspace(0, len(at_s) - 2, _SOME_STEPS).astype(np.intp)
@@ -332,32 +325,13 @@ def _ledger(
     return ledger
 
 
-# --- What the energy of a job costs by its site's factors, and its GPU-seconds added up.
-
-
-J_PER_KWH = 3.6e6
-
-
 def share_sum(parts: Sequence[Share]) -> Share:
     """GPU-seconds of all parts, by class."""
-    return Share(
-        no_process_gpu_s=math.fsum(one.no_process_gpu_s for one in parts),
-        idle_gpu_s=math.fsum(one.idle_gpu_s for one in parts),
-        spin_gpu_s=math.fsum(one.spin_gpu_s for one in parts),
-        useful_gpu_s=math.fsum(one.useful_gpu_s for one in parts),
-        unknown_gpu_s=math.fsum(one.unknown_gpu_s for one in parts),
-    )
+    classes = Share.__struct_fields__
+    return Share(**{name: math.fsum(getattr(part, name) for part in parts) for name in classes})
 
 
-def cost_of(
-    node: Energy,
-    gpu: Energy,
-    *,
-    pue: float | None,
-    price_per_kwh: float | None,
-    currency: str | None,
-    co2_g_per_kwh: float | None,
-) -> Cost:
+def cost_of(node: Energy, gpu: Energy, site: EnergySite) -> Cost:
     """What the energy costs: of the nodes, or of the GPUs alone where only theirs is known.
 
     PUE counts once, here. Without a factor the sentence names the key of the site file.
@@ -365,6 +339,7 @@ def cost_of(
     base = node if node.value_j is not None else gpu
     if base.value_j is None:
         return Cost()
+    pue, price_per_kwh, co2_g_per_kwh = site.pue, site.price_per_kwh, site.co2_g_per_kwh
     keys = {"pue": pue, "price_per_kwh": price_per_kwh, "co2_g_per_kwh": co2_g_per_kwh}
     absent = tuple(name for name, value in keys.items() if value is None)
     facility_j = None if pue is None else base.value_j * pue
@@ -373,7 +348,7 @@ def cost_of(
         facility_j=facility_j,
         pue=pue,
         price=None if price_per_kwh is None else billed_kwh * price_per_kwh,
-        currency=currency,
+        currency=site.currency,
         co2_g=None if co2_g_per_kwh is None else billed_kwh * co2_g_per_kwh,
         is_of_gpus=base is gpu and len(absent) < len(keys),
         absent=absent,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -12,6 +11,7 @@ from msgspec import Struct, structs
 
 from hpckit.core.findings import Finding, Severity
 from hpckit.core.hostlist import fold_hosts
+from hpckit.core.quantities import whole_sum
 from hpckit.core.units import format_duration, format_indices
 
 _ROUNDED_OFF = 0.05
@@ -192,9 +192,6 @@ def finding(
     )
 
 
-# --- Findings of one rule that are alike on several nodes, as one: `GPU0-7 on c[1-4]`.
-
-
 _MOST_APART: Final = 2.0
 """Of figures that are further apart each says something else."""
 
@@ -224,7 +221,7 @@ def grouped(findings: Iterable[ReportFinding]) -> tuple[ReportFinding, ...]:
             alike.append(group)
         group.findings.append(finding)
         group.nodes.update(finding.about.nodes)
-    return tuple(_as_one(group) for group in groups)
+    return tuple(map(_as_one, groups))
 
 
 def _kind(finding: ReportFinding) -> tuple[object, ...]:
@@ -247,13 +244,11 @@ def _may_join(group: _Group, finding: ReportFinding) -> bool:
     """Whether it is of other nodes, and its figures are near those of the first."""
     if not group.nodes.isdisjoint(finding.about.nodes):
         return False
-    pairs = zip(_figures(group.findings[0]), _figures(finding), strict=True)
-    return all(_is_near(*pair) for pair in pairs)
-
-
-def _is_near(one: Figure, other: Figure) -> bool:
-    least, most = sorted((one.value, other.value))
-    return most <= _MOST_APART * least or str(one) == str(other)
+    for pair in zip(_figures(group.findings[0]), _figures(finding), strict=True):
+        least, most = sorted(figure.value for figure in pair)
+        if most > _MOST_APART * least and str(pair[0]) != str(pair[1]):
+            return False
+    return True
 
 
 def _as_one(group: _Group) -> ReportFinding:
@@ -267,15 +262,13 @@ def _as_one(group: _Group) -> ReportFinding:
         first,
         about=about,
         subject=str(about),
-        because=report_sentence(map(_with_ranges, clauses)),
-        wasted_gpu_s=_sum([one.wasted_gpu_s for one in alike]),
-        wasted_j=_sum([one.wasted_j for one in alike]),
+        because=report_sentence(
+            alike[0].told(map(_range, zip(*(clause.figures for clause in alike), strict=True)))
+            for alike in clauses
+        ),
+        wasted_gpu_s=whole_sum(one.wasted_gpu_s for one in alike),
+        wasted_j=whole_sum(one.wasted_j for one in alike),
     )
-
-
-def _with_ranges(clauses: Sequence[Clause]) -> str:
-    """Clauses of one kind in words."""
-    return clauses[0].told(map(_range, zip(*(one.figures for one in clauses), strict=True)))
 
 
 def _range(figures: Sequence[Figure]) -> str:
@@ -286,9 +279,3 @@ def _range(figures: Sequence[Figure]) -> str:
         return least
     number, _, unit = least.partition(" ")
     return f"{number if most.endswith(f' {unit}') else least}–{most}"
-
-
-def _sum(values: Sequence[float | None]) -> float | None:
-    """None where a part is not known."""
-    known = [one for one in values if one is not None]
-    return math.fsum(known) if len(known) == len(values) else None

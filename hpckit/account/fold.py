@@ -29,7 +29,7 @@ from hpckit.account.host import HostFold, HostUsage
 from hpckit.account.ledger import EnergyReading, RankEnd, RankLedger
 from hpckit.account.rows import Onward, RowBlock, Rows, Times, rows_by_gpu
 from hpckit.account.sample_format import HOST_PERIOD_S
-from hpckit.account.samples import FileCondition, SampleChunk, SampledGpu, SampleMeta, SampleReader
+from hpckit.account.samples import SampleChunk, SampledGpu, SampleMeta, SampleReader
 from hpckit.account.usage import GpuUsage, GpuUsageFold
 from hpckit.account.values import (
     MODEL_KEYS,
@@ -48,6 +48,8 @@ from hpckit.account.values import (
     Throttling,
 )
 from hpckit.core.errors import ParseError, StorageFailed
+from hpckit.core.quantities import whole_sum
+from hpckit.core.text import first_of
 from hpckit.spec.site import EnergySite
 
 _SAME_OFFSET_NS = 1_000_000
@@ -142,7 +144,6 @@ class _Folds(Struct):
         self.usage[uuid].add(times_ns, rows)
 
     def _fold_rest(self) -> None:
-        """Fold what waits, before the clocks are others and at the end."""
         for uuid, waiting in self.waiting.items():
             for block in waiting.rest():
                 self._fold(uuid, *block)
@@ -199,7 +200,6 @@ class _Folds(Struct):
 
 
 def _is_split(lives: Sequence[RankLedger], uuid: str) -> bool:
-    """Whether a rank saw a slice of this GPU."""
     starts = [life.start for life in lives if "MIG-" in (life.start.visible or "")]
     return any(one.uuid == uuid for start in starts for one in start.gpus)
 
@@ -249,10 +249,12 @@ def _fold_file(folds: _Folds, span: SampleSpan) -> Iterator[str]:
     except (StorageFailed, ParseError) as error:
         line = error.message.split("\n", 1)[0]
         yield f"{span.path.name} could be read in part only: {line}"
-    yield from [*lost][:_MOST_TOLD]
-    if len(lost) > _MOST_TOLD:
-        yield f"and {len(lost) - _MOST_TOLD} more GPUs were lost"
-    yield from _damage(reader.condition)
+    yield from first_of([*lost], _MOST_TOLD, "more GPUs were lost")
+    condition = reader.condition
+    if condition.lost_blocks:
+        yield f"blocks of samples that are lost: {condition.lost_blocks}"
+    elif condition.lost_bytes and not condition.is_cut_short:
+        yield f"{condition.lost_bytes:,} bytes of its samples are damaged"
 
 
 def _lost_gpus(chunk: SampleChunk) -> Iterator[str]:
@@ -266,17 +268,9 @@ def _lost_gpus(chunk: SampleChunk) -> Iterator[str]:
             yield f"GPU {which}, as the driver calls it, was not sampled: {event.get('why')}"
 
 
-def _damage(condition: FileCondition) -> Iterator[str]:
-    if condition.lost_blocks:
-        yield f"blocks of samples that are lost: {condition.lost_blocks}"
-    elif condition.lost_bytes and not condition.is_cut_short:
-        yield f"{condition.lost_bytes:,} bytes of its samples are damaged"
-
-
 def _readings(
     evidence: NodeEvidence,
 ) -> tuple[dict[str, list[EnergyReading]], dict[str, list[EnergyReading]]]:
-    """What ranks read of each GPU's counter, and the changes that they saw."""
     readings: dict[str, list[EnergyReading]] = {}
     updates: dict[str, list[EnergyReading]] = {}
     for life in evidence.lives:
@@ -287,9 +281,6 @@ def _readings(
         for one in evidence.readings_of(life, seen):
             updates.setdefault(one.uuid, []).append(one)
     return readings, updates
-
-
-# --- What was folded of each node, put together as the accounts of GPUs, ranks, nodes and runs.
 
 
 _USAGE = frozenset(GpuUsage.__struct_fields__)
@@ -308,10 +299,8 @@ def gpu_accounts(fold: NodeFold) -> list[GpuAccount]:
 
 
 def _gpu(fold: NodeFold, one: GpuFold, held_s: float, idle_j: float | None) -> GpuAccount:
-    usage, gpu = one.usage, one.gpu
+    usage, gpu, energy = one.usage, one.gpu, one.energy.energy
     taken: dict[str, Any] = {} if usage is None else {name: getattr(usage, name) for name in _TAKEN}
-    refused = dict(gpu.refused) | ({} if usage is None else dict(usage.refused))
-    energy = one.energy.energy
     return GpuAccount(
         uuid=gpu.uuid,
         node=fold.evidence.node,
@@ -327,7 +316,7 @@ def _gpu(fold: NodeFold, one: GpuFold, held_s: float, idle_j: float | None) -> G
         integral_j=one.energy.integral_j,
         power_limit_w=gpu.power_limit_w,
         mem_bytes=gpu.memory_bytes,
-        refused=refused,
+        refused={**gpu.refused, **({} if usage is None else usage.refused)},
         **taken,
     )
 
@@ -358,7 +347,6 @@ def _rank(
     busy_frac: float | None,
 ) -> RankAccount:
     start, end = life.start, life.end or RankEnd(at=life.start.at)
-    cpu_s = None if end.cpu_user_s is None else end.cpu_user_s + (end.cpu_system_s or 0.0)
     offset_ns, is_running = evidence.realtime_offset_ns, claim.ended_by == "running"
     return RankAccount(
         rank=start.rank,
@@ -372,7 +360,7 @@ def _rank(
         exit_code=end.exit_code,
         energy=energy,
         busy_frac=busy_frac,
-        cpu_s=cpu_s,
+        cpu_s=_cpu_s_of(end),
         max_rss_bytes=end.max_rss_bytes,
         read_bytes=end.read_bytes,
         write_bytes=end.write_bytes,
@@ -392,29 +380,24 @@ def conservation(folds: Sequence[NodeFold]) -> Conservation:
 def incarnations(folds: Sequence[NodeFold], gpus: Sequence[GpuAccount]) -> list[Incarnation]:
     """The runs of the job, in order; all but the last began again."""
     restarts = sorted({fold.evidence.restart for fold in folds})
-    return [_incarnation(restart, restarts[-1], folds, gpus) for restart in restarts]
-
-
-def _incarnation(
-    restart: int, last: int, folds: Sequence[NodeFold], gpus: Sequence[GpuAccount]
-) -> Incarnation:
-    nodes = [fold.evidence for fold in folds if fold.evidence.restart == restart]
-    held = [one for one in gpus if one.restart == restart]
-    is_lost = restart != last
-    return Incarnation(
-        restart=restart,
-        started_s=min(one.started_s for one in nodes),
-        ended_s=max(one.ended_s for one in nodes),
-        gpu_energy=sum_of_gpus(held),
-        gpu_s=math.fsum(one.held_s for one in held),
-        is_lost=is_lost,
-        because="the job was requeued; what a checkpoint kept of it is not known"
-        if is_lost
-        else "",
-    )
-
-
-# --- One node's account: what its meters say, or what the site's figures make of it.
+    lost = "the job was requeued; what a checkpoint kept of it is not known"
+    runs = []
+    for restart in restarts:
+        nodes = [fold.evidence for fold in folds if fold.evidence.restart == restart]
+        held = [gpu for gpu in gpus if gpu.restart == restart]
+        is_lost = restart != restarts[-1]
+        runs.append(
+            Incarnation(
+                restart=restart,
+                started_s=min(node.started_s for node in nodes),
+                ended_s=max(node.ended_s for node in nodes),
+                gpu_energy=sum_of_gpus(held),
+                gpu_s=math.fsum(gpu.held_s for gpu in held),
+                is_lost=is_lost,
+                because=lost if is_lost else "",
+            )
+        )
+    return runs
 
 
 _WHOLE = ("node", "module")
@@ -456,13 +439,14 @@ def _cpu_s(fold: NodeFold) -> float | None:
     """The job's CPU seconds by its cgroup, else those of its ranks, None where one has no end."""
     if fold.host is not None and fold.host.cpu_s is not None:
         return fold.host.cpu_s
-    ends = [life.end for life in fold.evidence.lives]
-    times = [
-        None if one is None or one.cpu_user_s is None else one.cpu_user_s + (one.cpu_system_s or 0)
-        for one in ends
-    ]
-    known = [one for one in times if one is not None]
-    return math.fsum(known) if known and len(known) == len(times) else None
+    lives = fold.evidence.lives
+    return whole_sum(_cpu_s_of(life.end) for life in lives) if lives else None
+
+
+def _cpu_s_of(end: RankEnd | None) -> float | None:
+    if end is None or end.cpu_user_s is None:
+        return None
+    return end.cpu_user_s + (end.cpu_system_s or 0.0)
 
 
 def _energy(fold: NodeFold, gpu: Energy | None, cpu_s: float | None, site: EnergySite) -> Energy:
@@ -510,7 +494,6 @@ def _gpus(gpu: Energy | None) -> str:
 
 
 def _modelled(fold: NodeFold, gpu: Energy | None, cpu_s: float | None, site: EnergySite) -> Energy:
-    """GPUs as measured, and the site's figures for the rest."""
     evidence = fold.evidence
     held_s = (evidence.end_ns - evidence.begin_ns) / 1e9
     busy_s = 0.0 if cpu_s is None or (gpu is not None and gpu.scope == "module") else cpu_s

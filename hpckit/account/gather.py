@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -23,6 +23,7 @@ from hpckit.account.sample_format import Block as SampleBlock
 from hpckit.account.samples import SampleChunk, SampleMeta, SampleReader
 from hpckit.account.usage import LastUse, Use
 from hpckit.core.errors import ParseError, StorageFailed
+from hpckit.core.text import first_of
 from hpckit.node.capture.snapshot import read_snapshot
 from hpckit.node.topology import NodeTopology
 from hpckit.spec.folder import node_of_topology
@@ -48,20 +49,16 @@ class SampleStore(Protocol):
         """
         ...
 
-    def ledger(self, path: Path) -> bytes:
-        """A ledger. Raises StorageFailed, also for what is no regular file."""
-        ...
-
-    def topology(self, path: Path) -> bytes:
-        """A node's topology, as JSON. Raises as `ledger`."""
+    def text(self, path: Path) -> bytes:
+        """A ledger, or a node's topology. Raises StorageFailed, also for no regular file."""
         ...
 
     def pieces(self, path: Path) -> Iterator[bytes]:
-        """A sample file as it is now, in pieces of some MiB. Raises StorageFailed as `ledger`."""
+        """A sample file as it is now, in pieces of some MiB. Raises StorageFailed as `text`."""
         ...
 
     def ends(self, path: Path) -> tuple[bytes, bytes]:
-        """The first and the last MiB of a sample file, or less. Raises as `ledger`."""
+        """The first and the last MiB of a sample file, or less. Raises as `text`."""
         ...
 
 
@@ -130,15 +127,7 @@ class NodeEvidence(Struct, frozen=True, kw_only=True):
     ) -> list[EnergyReading]:
         """Readings of a rank with their times on this node's clock."""
         shift_ns = self.ns_of(life, life.start.at) - life.start.at.monotonic_ns
-        return [
-            EnergyReading(
-                uuid=one.uuid,
-                monotonic_ns=one.monotonic_ns + shift_ns,
-                energy_mj=one.energy_mj,
-                refused=one.refused,
-            )
-            for one in readings
-        ]
+        return [replace(one, monotonic_ns=one.monotonic_ns + shift_ns) for one in readings]
 
 
 class _Once(Struct, Generic[T]):
@@ -203,22 +192,15 @@ def gather(store: SampleStore, found: FoundAccounts) -> Gathered:
         lives = all_lives.get((restart, node), [])
         spans = all_spans.get((restart, node), [])
         evidence.append(_evidence(restart, node, lives, spans))
-    told = _first_of(gathering.refused, "more files could not be read")
-    told += _first_of(gathering.left_out, "more ends of ledgers are left out")
-    told += _first_of([*_repeated(gathering)], "more files repeat what others have")
+    told = first_of(gathering.refused, _MOST_TOLD, "more files could not be read")
+    told += first_of(gathering.left_out, _MOST_TOLD, "more ends of ledgers are left out")
+    told += first_of([*_repeated(gathering)], _MOST_TOLD, "more files repeat what others have")
     return Gathered(
         found=found,
         evidence=tuple(evidence),
         unread=(*found.missing, *told),
-        empty=tuple(_first_of(gathering.empty, "more ledgers are empty")),
+        empty=tuple(first_of(gathering.empty, _MOST_TOLD, "more ledgers are empty")),
     )
-
-
-def _first_of(sentences: list[str], more: str) -> list[str]:
-    """The first of many sentences, and how many more there are."""
-    told = sentences[:_MOST_TOLD]
-    rest = len(sentences) - len(told)
-    return [*told, f"and {rest} {more}"] if rest else told
 
 
 def _repeated(gathering: _Gathering) -> Iterator[str]:
@@ -237,7 +219,7 @@ def _repeat(path: Path, first: Path, what: str, counts: str) -> str:
 def _take_ledgers(store: SampleStore, files: AccountFiles, gathering: _Gathering) -> None:
     for path in files.ledgers:
         try:
-            text = store.ledger(path).decode("utf-8", "replace")
+            text = store.text(path).decode("utf-8", "replace")
             lives, error = read_ledger(text)
         except StorageFailed as refused:
             gathering.refused.append(refused.message)
@@ -248,20 +230,16 @@ def _take_ledgers(store: SampleStore, files: AccountFiles, gathering: _Gathering
         elif not text:
             gathering.empty.append(f"{path.name} is empty, expected the start of a rank")
         elif not lives:
-            gathering.refused.append(f"{path.name} {_nothing_in(text)}")
+            begin = f"has no whole start of a rank: it begins {text[:_MOST_SHOWN]!r}"
+            zeros = f"is no ledger: it is {len(text):,} bytes of 0"
+            gathering.refused.append(f"{path.name} {begin if text.strip(chr(0)) else zeros}")
         for life in lives:
             _take_life(gathering, files.restart or 0, life, path)
 
 
-def _nothing_in(text: str) -> str:
-    """What a ledger is of which no line is whole."""
-    if not text.strip("\0"):
-        return f"is no ledger: it is {len(text):,} bytes of 0"
-    return f"has no whole start of a rank: it begins {text[:_MOST_SHOWN]!r}"
-
-
 def _take_life(gathering: _Gathering, restart: int, life: RankLedger, path: Path) -> None:
-    if not _can_be(life):
+    moments = _moments(life)
+    if moments[-1].monotonic_ns < moments[0].monotonic_ns:
         gathering.refused.append(f"{path.name} has times that cannot be")
         return
     identity = life.start.identity
@@ -270,11 +248,6 @@ def _take_life(gathering: _Gathering, restart: int, life: RankLedger, path: Path
         gathering.left_out += [f"{path.name}: {one}" for one in life.left_out]
     elif before.end is None and life.end is not None:  # of a copy that was made in between
         gathering.lives.put(identity, life)
-
-
-def _can_be(life: RankLedger) -> bool:
-    moments = [life.start.at] + ([life.end.at] if life.end is not None else [])
-    return moments[-1].monotonic_ns >= moments[0].monotonic_ns
 
 
 def _take_samples(store: SampleStore, files: AccountFiles, gathering: _Gathering) -> None:
@@ -306,16 +279,12 @@ def span_of(store: SampleStore, path: Path) -> SampleSpan | None:
     None for one without samples. Raises StorageFailed, ParseError.
     """
     head, tail = store.ends(path)
-    first = next(_with_times(SampleReader(head)), None)
+    first = next((chunk for chunk in SampleReader(head) if _times(chunk)), None)
     last_ns = None if first is None else _last_ns(tail, first)
     if first is not None and last_ns is not None:
         return _span(path, first, last_ns)
     chunks = [(one, _times(one)) for one in SampleReader(store.pieces(path)) if _times(one)]
     return _span(path, chunks[0][0], max(chunks[-1][1])) if chunks else None
-
-
-def _with_times(chunks: Iterable[SampleChunk]) -> Iterator[SampleChunk]:
-    return (one for one in chunks if _times(one))
 
 
 def _span(path: Path, first: SampleChunk, last_ns: int) -> SampleSpan:
@@ -329,7 +298,6 @@ def _span(path: Path, first: SampleChunk, last_ns: int) -> SampleSpan:
 
 
 def _times(chunk: SampleChunk) -> list[int]:
-    """First and last time of the rows of a chunk, if it has any."""
     return [int(one) for ns in (chunk.gpu_ns, chunk.host_ns) if len(ns) for one in ns[[0, -1]]]
 
 
@@ -378,35 +346,18 @@ def _evidence(
         lives=tuple(sorted(lives, key=lambda life: (life.start.rank, life.start.at.realtime_ns))),
         spans=tuple(spans),
     )
-    times = [ns for span in spans for ns in _span_ns(span, offset_ns, boot_id)]
+    times = []
+    for span in spans:
+        shift_ns = 0 if span.meta.boot_id == boot_id else span.realtime_offset_ns - offset_ns
+        times += [span.first_ns + shift_ns, span.last_ns + shift_ns]
     for life in lives:
         times += [found.ns_of(life, at) for at in _moments(life)]
-    return _between(found, min(times), max(times))
-
-
-def _span_ns(span: SampleSpan, offset_ns: int, boot_id: str | None) -> tuple[int, int]:
-    shift_ns = 0 if span.meta.boot_id == boot_id else span.realtime_offset_ns - offset_ns
-    return span.first_ns + shift_ns, span.last_ns + shift_ns
+    begin_ns = min(times)
+    return replace(found, begin_ns=begin_ns, end_ns=max(*times, begin_ns + 1))
 
 
 def _moments(life: RankLedger) -> list[Moment]:
     return [life.start.at] if life.end is None else [life.start.at, life.end.at]
-
-
-def _between(found: NodeEvidence, begin_ns: int, end_ns: int) -> NodeEvidence:
-    return NodeEvidence(
-        node=found.node,
-        restart=found.restart,
-        begin_ns=begin_ns,
-        end_ns=max(end_ns, begin_ns + 1),
-        realtime_offset_ns=found.realtime_offset_ns,
-        boot_id=found.boot_id,
-        lives=found.lives,
-        spans=found.spans,
-    )
-
-
-# --- From when to when each life of a rank held its GPUs, also where it was killed.
 
 
 Beginnings = Mapping[tuple[int, str], Sequence[int]]
@@ -493,7 +444,6 @@ def _until_gone(claim: RankClaim, uses: Mapping[tuple[str, int, int], Use]) -> R
 def _uses(
     store: SampleStore, evidence: NodeEvidence, claims: Sequence[RankClaim]
 ) -> dict[tuple[str, int, int], Use]:
-    """How the GPUs of some claims were used in them; the files are read only if there are any."""
     stretches: dict[str, list[tuple[int, int]]] = {}
     for claim in claims:
         for uuid in claim.gpus:
@@ -522,12 +472,6 @@ def _rows_of(
         return
 
 
-# --- What a job's nodes look like, from the files that their samplers wrote.
-
-
-_MOST_TOPOLOGIES_TOLD: Final = 4
-
-
 def node_topologies(
     store: SampleStore, found: FoundAccounts, nodes: Collection[str] | None = None
 ) -> tuple[dict[str, NodeTopology], list[str]]:
@@ -543,16 +487,12 @@ def node_topologies(
         if nodes is not None and node not in nodes:
             continue
         try:
-            topology = read_snapshot(store.topology(path))
+            topology = read_snapshot(store.text(path))
         except StorageFailed as error:
             refused.append(error.message)
         except ParseError as error:
-            why = error.message.split("\n", 1)[0]
-            refused.append(f"{path.name} is no topology of a node: {why}")
+            refused.append(f"{path.name} is no topology of a node: {_first_line(error)}")
         else:
             if node is not None:
                 topologies[node] = topology
-    told = refused[:_MOST_TOPOLOGIES_TOLD]
-    if len(refused) > len(told):
-        told.append(f"and {len(refused) - len(told)} more topologies could not be read")
-    return topologies, told
+    return topologies, first_of(refused, _MOST_TOLD, "more topologies could not be read")

@@ -28,29 +28,21 @@ def twice_named(gpus: Sequence[GpuAccount]) -> list[str]:
     for (restart, uuid), names in nodes.items():
         if len(names) > 1:
             alike.setdefault((restart, tuple(names)), []).append(uuid)
-    found = [_sentence(uuids, names, restart) for (restart, names), uuids in alike.items()]
-    rest = sum(len(uuids) for uuids in [*alike.values()][_MOST_TOLD:])
-    return [*found[:_MOST_TOLD], f"and {rest} more GPUs likewise"] if rest else found
+    told = [*alike.items()]
+    sentences = [_sentence(uuids, *where) for where, uuids in told[:_MOST_TOLD]]
+    rest = sum(len(uuids) for _, uuids in told[_MOST_TOLD:])
+    return [*sentences, f"and {rest} more GPUs likewise"] if rest else sentences
 
 
-def _sentence(uuids: Sequence[str], names: Sequence[str], restart: int) -> str:
+def _sentence(uuids: Sequence[str], restart: int, names: Sequence[str]) -> str:
     where = f"named by {len(names)} nodes ({', '.join(names[:_MOST_TOLD])})"
     where += f" of restart {restart}" if restart else ""
+    own = "is one GPU, or its UUID is not its own"
     if len(uuids) == 1:
-        return (
-            f"GPU {uuids[0]} is {where} and counts on each: it is one GPU, or its UUID is not its"
-            " own"
-        )
-    return (
-        f"{len(uuids)} GPUs ({uuids[0]}, …) are {where} and count on each: each is one GPU, or its"
-        " UUID is not its own"
-    )
+        return f"GPU {uuids[0]} is {where} and counts on each: it {own}"
+    return f"{len(uuids)} GPUs ({uuids[0]}, …) are {where} and count on each: each {own}"
 
 
-# --- Why no GPU of a node was measured: what the driver answered to its ranks and its sampler.
-
-
-_MOST_NAMED = 4
 _VENDOR = "nvidia"
 
 
@@ -69,9 +61,13 @@ def refusal_words(refused: dict[str, str]) -> str:
         return ""
     reasons = list(refused.values())
     reason = max(dict.fromkeys(reasons), key=reasons.count)
-    nodes = [node for node, one in refused.items() if one == reason]
-    more = f" and {len(nodes) - _MOST_NAMED} more nodes" if len(nodes) > _MOST_NAMED else ""
-    return f"{reason} on {', '.join(nodes[:_MOST_NAMED])}{more}"
+    return f"{reason} on {named_nodes([node for node in refused if refused[node] == reason])}"
+
+
+def named_nodes(nodes: Sequence[str]) -> str:
+    """`n1, n2, n3, n4 and 2 more nodes`."""
+    more = f" and {len(nodes) - _MOST_TOLD} more nodes" if len(nodes) > _MOST_TOLD else ""
+    return ", ".join(nodes[:_MOST_TOLD]) + more
 
 
 def _reason(fold: NodeFold) -> str | None:
@@ -82,12 +78,6 @@ def _reason(fold: NodeFold) -> str | None:
     if reason is None or fold.gpus:
         return None
     return reason if " " in reason else f"NVML {reason}"
-
-
-# --- The kinds of nodes that a job ran on, each drawn once.
-
-
-_MOST: Final = 4
 
 
 def node_pictures(topologies: Mapping[str, NodeTopology]) -> tuple[NodePicture, ...]:
@@ -101,5 +91,5 @@ def node_pictures(topologies: Mapping[str, NodeTopology]) -> tuple[NodePicture, 
     ]
     return tuple(
         NodePicture(nodes=group.nodes, svg=node_svg(group.topology, group.findings))
-        for group in group_alike(answers)[:_MOST]
+        for group in group_alike(answers)[:_MOST_TOLD]
     )

@@ -24,6 +24,8 @@ from hpckit.account.values import (
     EnergySource,
     GpuAccount,
 )
+from hpckit.core.quantities import whole_sum
+from hpckit.core.text import first_of
 
 _Z95: Final = 1.96
 _T95: Final = 2.09
@@ -107,7 +109,10 @@ class GpuEnergy(Struct, frozen=True, kw_only=True):
         time_s = (b_ns - a_ns) / 1e9
         covered = min(1.0, max(0.0, step["covered_s"]) / time_s) if time_s > 0 else 1.0
         if covered <= 0 and step["energy_j"] <= 0:
-            return Energy(value_j=None, scope=self.scope, because=self._why_nothing())
+            why = "the counter was not seen to move, and there is no sample"
+            if self.counts.rows:
+                why = "no reading of the counter and none of the power lies in this time"
+            return Energy(value_j=None, scope=self.scope, because=why)
         half_j = self._half_width(step, first, last)
         return Energy(
             value_j=max(0.0, step["energy_j"]),
@@ -149,11 +154,6 @@ class GpuEnergy(Struct, frozen=True, kw_only=True):
         step = self._step(0, -1)
         has_any = step["counter_j"] > 0 if name != "integral_j" else step["integral_s"] > 0
         return step[name] if has_any else None
-
-    def _why_nothing(self) -> str:
-        if self.counts.rows:
-            return "no reading of the counter and none of the power lies in this time"
-        return "the counter was not seen to move, and there is no sample"
 
     def _because(self, step: dict[str, float], time_s: float, covered: float) -> str:
         parts = [_made_of(step)]
@@ -212,10 +212,9 @@ def _is_disputed(step: dict[str, float], power_w: float) -> bool:
     return apart_j > DISAGREE_FRAC * max(counter_j, checked_j) + _DISAGREE_S * abs(power_w) / 2
 
 
-# --- Energies put together, and what Slurm's accounting has.
-
-
 _MOST_NOTES: Final = 6
+_WIDEST_FIRST: Final = ("node", "module", SPLIT_GPU, "gpu", "cpu")
+"""The scope of a sum is the widest of its parts': a module holds its GPU."""
 _NUMBER: Final = re.compile(r"\d[\d.,]*")
 
 
@@ -246,14 +245,17 @@ def sum_of_parts(parts: Sequence[Part], *, because: str = "") -> Energy:
     """All that is known of the parts; no ± where one of these has none."""
     energies = [part.energy for part in parts]
     known = [one for one in energies if one.value_j is not None]
-    scope = _one({one.scope for one in energies}, "gpu")
+    scopes = {one.scope for one in energies}
+    scope = next((scope for scope in _WIDEST_FIRST if scope in scopes), "gpu")
     if not known:
         words = list(dict.fromkeys(one.because for one in energies if one.because))
         return Energy(
             value_j=None,
             scope=scope,
             because="; ".join(words) or "nothing to sum",
-            reasons=_reasons(energies),
+            reasons=tuple(dict.fromkeys(reason for one in energies for reason in reasons_of(one)))
+            if any(one.reasons for one in energies)
+            else (),  # parts that have words alone, as those of GPUs do
         )
     words = [because] if because else _notes(known)
     if len(known) < len(parts):
@@ -277,13 +279,6 @@ def reasons_of(energy: Energy) -> tuple[EnergyReason, ...]:
     return (EnergyReason(text=energy.because),)
 
 
-def _reasons(energies: Sequence[Energy]) -> tuple[EnergyReason, ...]:
-    """Those of all, each once; none where the parts have words alone, as those of GPUs do."""
-    if not any(one.reasons for one in energies):
-        return ()
-    return tuple(dict.fromkeys(reason for one in energies for reason in reasons_of(one)))
-
-
 def _half_width(parts: Sequence[Part]) -> float | None:
     by_meter: dict[str, float] = {}
     unseen_j = 0.0
@@ -299,7 +294,6 @@ def _half_width(parts: Sequence[Part]) -> float | None:
 
 
 def _coverage(parts: Sequence[Part]) -> float:
-    """The share of all the time that was measured."""
     time_s = math.fsum(part.time_s for part in parts)
     if time_s <= 0:
         return sum(part.energy.coverage_frac for part in parts) / len(parts)
@@ -316,8 +310,7 @@ def _notes(energies: Iterable[Energy]) -> list[str]:
         next(iter(alike)) + (f" (and {len(alike) - 1} more like it)" if len(alike) > 1 else "")
         for alike in kinds.values()
     ]
-    more = len(told) - _MOST_NOTES
-    return told if more <= 0 else [*told[:_MOST_NOTES], f"and {more} more notes"]
+    return first_of(told, _MOST_NOTES, "more notes")
 
 
 _SLURM_SCOPES: Final = {
@@ -354,18 +347,8 @@ def from_slurm(consumed_j: float, plugin: str, *, is_exclusive: bool | None) -> 
     )  # fmt: skip
 
 
-def _one(scopes: set[str], usual: str) -> str:
-    """The scope of all of them; of several the widest: a module holds its GPU."""
-    widest = ("node", "module", SPLIT_GPU, "gpu", "cpu")
-    return next((scope for scope in widest if scope in scopes), usual)
-
-
-# --- Who used a GPU's energy: the ranks that claimed it while it was drawn, or none.
-#
 # The rule: ranks that hold a GPU at the same time share its energy of that time evenly; what is
-# drawn
-# while no rank holds it is the idle remainder. So ranks and remainder add up to the GPUs.
-
+# drawn while no rank holds it is the idle remainder. So ranks and remainder add up to the GPUs.
 
 _CUT: Final = {
     "sample": "the node's last evidence",
@@ -439,7 +422,6 @@ def attribute(
 
 
 def _places(claims: Sequence[RankClaim]) -> dict[str, list[int]]:
-    """Which claims are of a GPU, by uuid."""
     found: dict[str, list[int]] = {}
     for at, claim in enumerate(claims):
         for uuid in dict.fromkeys(claim.gpus):
@@ -488,7 +470,11 @@ def _share(gpu: GpuEnergy, held: Sequence[_Span]) -> Energy:
     shared = f"an even share among up to {most} ranks on the GPU; " if most > 1 else ""
     return Energy(
         value_j=math.fsum(span.joules / span.holders for span in held),
-        plus_minus_j=_share_half_width(known),
+        plus_minus_j=whole_sum(
+            None if half_j is None else half_j / span.holders
+            for span in known
+            for half_j in [span.whole.plus_minus_j]
+        ),
         unseen_j=math.fsum(span.whole.unseen_j / span.holders for span in known),
         source=sources.pop() if len(sources) == 1 else EnergySource.MIXED,
         coverage_frac=covered_s / time_s,
@@ -497,17 +483,9 @@ def _share(gpu: GpuEnergy, held: Sequence[_Span]) -> Energy:
     )
 
 
-def _share_half_width(spans: Sequence[_Span]) -> float | None:
-    """That of a rank's part of them; None where one has none."""
-    halves = [(span.whole.plus_minus_j, span.holders) for span in spans]
-    known = [half_j / ranks for half_j, ranks in halves if half_j is not None]
-    return math.fsum(known) if len(known) == len(halves) else None
-
-
 def _of_rank(
     claim: RankClaim, shares: Sequence[Energy], joules: Sequence[float], known: set[str]
 ) -> Energy:
-    """A rank's energy over its GPUs; a GPU of which nothing is known is said."""
     if not claim.gpus:
         return Energy(value_j=None, because="it claims no GPU")
     unknown = [uuid for uuid in claim.gpus if uuid not in known]

@@ -15,9 +15,6 @@ from hpckit.account.sample_time import GAP_PERIODS
 from hpckit.account.samples import HostColumn, SampleChunk, SampleMeta
 from hpckit.account.values import Energy, EnergyLack, EnergyReason, EnergySource
 
-# --- How much a host's counter has grown, whatever its size, and a gauge over time.
-
-
 Unsigned = NDArray[np.uint64]
 Times = NDArray[np.int64]
 
@@ -57,7 +54,6 @@ class HostCounter:
         self.counted_ns += max(0, ns)
 
     def _inside(self, values: Unsigned) -> int:
-        """Last less first, and what each of the falls between them hides."""
         falls = np.flatnonzero(values[1:] < values[:-1])
         growth = int(values[-1]) - int(values[0])
         for at in falls.tolist():
@@ -109,11 +105,8 @@ class HostGauge:
         return self._integral if self.counted_ns else None
 
 
-# --- How many CPUs a job's work on a node needs, from how fast its CPU time grew.
-#
 # A mean over the run hides that a twentieth of it kept all CPUs busy; the most of any moment hides
 # that it was one moment. So: the fewest CPUs on which the run would have been hardly longer.
-
 
 WINDOW_NS: Final = 5_000_000_000
 """As often as the host is read in a long job (docs/reference/account-files.md)."""
@@ -184,12 +177,8 @@ def _without_repeats(times_ns: Times, values: Unsigned) -> tuple[Times, Unsigned
     return times_ns[is_kept], values[is_kept]
 
 
-# --- What the names of host columns mean: which of them is the job's CPU time, which a NIC's
-# traffic.
-#
 # The names are those of docs/reference/account-files.md. Two spellings are known: `job_cpu_us` and
 # `cgroup.cpu_usage_us`.
-
 
 CPU: Final = ("job_cpu_us", "cgroup.cpu_usage_us")
 CPU_THROTTLED: Final = ("job_cpu_throttled_us", "cgroup.cpu_throttled_us")
@@ -351,7 +340,11 @@ class HostFold:
             mem_limit_bytes=None if meta is None else meta.memory_limit_bytes,
             oom_kills=self._grown(OOM_KILLS),
             psi_frac=self._psi(),
-            network_bytes=self._network(),
+            network_bytes={
+                name: counter.total
+                for column, counter in self._counters.items()
+                if (name := traffic_of(column)) is not None and counter.total is not None
+            },
             sampler_cpu_s=own_s,
             missing=self._missing(),
         )
@@ -389,10 +382,6 @@ class HostFold:
                 found[of[0]][of[1]] = min(1.0, counter.total * 1000 / counter.counted_ns)
         of_node = {f"node_{what}": frac for what, frac in found["node"].items()}
         return found["job"] or of_node
-
-    def _network(self) -> dict[str, int]:
-        named = ((traffic_of(name), one.total) for name, one in self._counters.items())
-        return {name: total for name, total in named if name is not None and total is not None}
 
     def _energy(self) -> Energy:
         if self._meta is None:

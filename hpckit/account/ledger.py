@@ -105,9 +105,6 @@ class RankLedger(Struct, frozen=True, kw_only=True):
     left_out: tuple[str, ...] = ()
 
 
-# --- A rank's ledger, `hpckit.ledger/1`: lines of JSON, the last of which may be cut short.
-
-
 T = TypeVar("T")
 
 TOOL: Final = "rank ledger"

@@ -104,7 +104,6 @@ class PowerCurve:
 
     @functools.cached_property
     def _others(self) -> tuple[Floats, Floats, Floats]:
-        """Time, variance and bound, cumulated."""
         sensor, span_s, mean_w, is_gap = self._sensor, self._span_s, self._mean_w, self._is_gap
         is_long = sensor.window_s >= 1
         unsure_s = np.minimum(span_s, sensor.update_s) if is_long else span_s
@@ -135,7 +134,6 @@ class PowerCurve:
         )
 
     def _places(self, at_s: Floats) -> tuple[NDArray[np.intp], Floats]:
-        """The segment that each moment is in, and how long after its begin."""
         inside = np.minimum(np.maximum(at_s, self.at_s[0]), self.at_s[-1])
         left = np.searchsorted(self.at_s[:-1], inside, side="right") - 1
         return left, inside - self.at_s[left]
@@ -178,12 +176,8 @@ def _sums(values: Floats) -> Floats:
     return sums
 
 
-# --- The stretches between two knots of a counter, each with the better of its two measurements.
-#
 # A cell is good where the counter grew as it can, else its energy is the integral of the power.
-# Times
-# are seconds since a GPU's origin.
-
+# Times are seconds since a GPU's origin.
 
 STILL_PERIODS: Final = 5.0
 STILL_S: Final = 0.5
@@ -221,19 +215,6 @@ class Frame(NamedTuple):
         return max(STILL_PERIODS * self.counter_period_s, STILL_S)
 
 
-class Judged(NamedTuple):
-    """Cells and what is wrong with them; a cell without a fault is good."""
-
-    is_reset: NDArray[np.bool_]
-    is_impossible: NDArray[np.bool_]
-    is_frozen: NDArray[np.bool_]
-
-    @property
-    def is_good(self) -> NDArray[np.bool_]:
-        """Whether the counter's difference is the energy."""
-        return ~(self.is_reset | self.is_impossible | self.is_frozen)
-
-
 class Cells:
     """Consecutive cells between `knots` (at least one), and `curve` beside them.
 
@@ -244,8 +225,12 @@ class Cells:
         self.knots, self._curve, self._frame = knots, curve, frame
         self._span_s = np.diff(knots.at_s)
         self._step_j = np.diff(knots.energy_j)
-        self.judged = self._judge()
-        self._is_good = self.judged.is_good
+        self._is_frozen = knots.still_s[1:] > frame.still_s
+        if self._is_frozen.any():
+            at = np.flatnonzero(self._is_frozen)
+            self._is_frozen[at] = self._is_asleep(at)
+        self._is_impossible = self._is_too_much(self._is_frozen)
+        self._is_good = (self._step_j >= 0) & ~self._is_impossible & ~self._is_frozen
         ends = float(knots.at_s[0]), float(knots.at_s[-1])
         is_whole = bool(self._is_good.all()) and not np.isnan(knots.energy_j[0])
         self._is_plain = is_whole and (curve is None or curve.covers(*ends))
@@ -267,18 +252,6 @@ class Cells:
     def _has_power(self) -> NDArray[np.bool_]:
         has: NDArray[np.bool_] = np.diff(self._at_knots.covered_s) > self._span_s / 2
         return has
-
-    def _judge(self) -> Judged:
-        frame, step_j = self._frame, self._step_j
-        is_frozen = self.knots.still_s[1:] > frame.still_s
-        if is_frozen.any():
-            at = np.flatnonzero(is_frozen)
-            is_frozen[at] = self._is_asleep(at)
-        return Judged(
-            is_reset=~(step_j >= 0),
-            is_impossible=self._is_too_much(is_frozen),
-            is_frozen=is_frozen,
-        )
 
     def _is_too_much(self, is_frozen: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Whether no GPU draws what these cells say, alone and together with the cell before.
@@ -312,7 +285,6 @@ class Cells:
 
     @functools.cached_property
     def _sums(self) -> NDArray[np.float64]:
-        """The columns up to each knot, a row each."""
         by_power, good = [np.diff(one) for one in self._at_knots], self._is_good
         both = good & self._has_power
         rows = (
@@ -381,7 +353,6 @@ class Cells:
         self, columns: NDArray[np.float64], left: NDArray[np.intp], at_s: Floats,
         is_good: NDArray[np.bool_],
     ) -> None:  # fmt: skip
-        """Add what the power says of the time from the knot on the left to each moment."""
         before = self._totals(self.knots.at_s[left])
         power = [one - two for one, two in zip(self._totals(at_s), before, strict=True)]
         columns[0:5] += np.where(is_good, 0.0, [power[place] for place in (0, 1, 0, 2, 3)])
@@ -413,7 +384,6 @@ class Cells:
 
     @functools.cached_property
     def _unsure_w(self) -> float:
-        """What power may be for part of a period: what it is in any, and half the limit."""
         is_whole = self._is_good & (self._span_s >= _ONE_PERIOD * self._frame.counter_period_s)
         power_w = self._step_j[is_whole] / self._span_s[is_whole]
         return max(float(power_w.max(initial=0.0)), self._frame.limit_w / 2)
@@ -510,15 +480,14 @@ class Cells:
 
     def faults(self, *, is_last: bool) -> dict[str, int]:
         """How often what went wrong, by the names of Counts."""
-        knots, judged = self.knots, self.judged
         counts = {
             "resets": np.count_nonzero(self._step_j < 0),
-            "impossible": np.count_nonzero(judged.is_impossible),
-            "frozen": np.count_nonzero(judged.is_frozen),
+            "impossible": np.count_nonzero(self._is_impossible),
+            "frozen": np.count_nonzero(self._is_frozen),
         }
         if self._curve is not None:
             gaps_s = self._curve.gaps_s
             counts["gaps"] = np.count_nonzero(
-                (gaps_s > knots.at_s[0]) & (is_last | (gaps_s <= knots.at_s[-1]))
+                (gaps_s > self.knots.at_s[0]) & (is_last | (gaps_s <= self.knots.at_s[-1]))
             )
         return {name: int(count) for name, count in counts.items()}

@@ -24,13 +24,12 @@ from hpckit.account.fold import (
     with_slurms,
 )
 from hpckit.account.gather import Gathered, NodeEvidence, SampleStore
-from hpckit.account.gpu_claims import gpus_refused, refusal_words, twice_named
+from hpckit.account.gpu_claims import gpus_refused, named_nodes, refusal_words, twice_named
 from hpckit.account.gpu_energy import Part, sum_of_boards, sum_of_parts
 from hpckit.account.rows import points_for
 from hpckit.account.rules import report_findings
 from hpckit.account.stragglers import Straggler, Surroundings, stragglers, with_behind
 from hpckit.account.values import (
-    Cost,
     Energy,
     EnergyReason,
     GpuAccount,
@@ -43,6 +42,7 @@ from hpckit.account.values import (
     SlurmEnergy,
 )
 from hpckit.core.errors import HpckitError
+from hpckit.core.quantities import whole_sum
 from hpckit.core.units import format_duration, format_indices
 from hpckit.spec.site import EnergySite
 
@@ -50,14 +50,10 @@ if TYPE_CHECKING:
     from hpckit.account.store import FoundAccounts
 
 
-# --- The time and the GPUs that a job held and of which nothing was measured: they are counted
-# too.
-#
 # A node is held for as long as its incarnation: from Slurm's start to Slurm's end where these are
-# of
-# it (those of the last are known), and from the first to the last evidence of any of its nodes.
+# of it (those of the last are known), and from the first to the last evidence of any of its nodes.
 
-
+_NOBODY_WROTE: Final = "neither ranks nor a sampler wrote"
 GRACE_S: Final = 5.0
 """At each end of a node's evidence so much is not counted as held: Slurm starts the script, this
 the sampler and the ranks; Slurm's times are whole seconds, and its clock is another's."""
@@ -86,16 +82,13 @@ class Holding(Struct, frozen=True, kw_only=True):
         before_s = evidence.started_s - self.started_s
         after_s = self.ended_s - evidence.ended_s
         before_s = before_s if before_s > GRACE_S else 0.0
-        return before_s + (after_s if after_s > self._end_grace_s else 0.0)
+        grace_s = RUNNING_GRACE_S if self.is_running else GRACE_S
+        return before_s + (after_s if after_s > grace_s else 0.0)
 
     @property
     def shows_lost(self) -> bool:
         """Whether a node of which there is nothing by now is lost."""
         return not self.is_running or self.held_s > RUNNING_GRACE_S
-
-    @property
-    def _end_grace_s(self) -> float:
-        return RUNNING_GRACE_S if self.is_running else GRACE_S
 
 
 def holdings(evidence: Sequence[NodeEvidence], facts: JobFacts) -> dict[int, Holding]:
@@ -109,7 +102,12 @@ def holdings(evidence: Sequence[NodeEvidence], facts: JobFacts) -> dict[int, Hol
     is_over = later_run_s(found, facts) is not None
     found[last] = replace(found[last], is_running=facts.is_running and not is_over)
     if facts.started_s is not None and facts.started_s < found[last].ended_s:
-        found[last] = _as_slurm_has_it(found[last], facts.started_s, facts)
+        ended_s = None if facts.is_running else facts.ended_s
+        found[last] = replace(
+            found[last],
+            started_s=min(found[last].started_s, facts.started_s),
+            ended_s=max(found[last].ended_s, ended_s or found[last].ended_s),
+        )
     return found
 
 
@@ -121,15 +119,6 @@ def later_run_s(held: Mapping[int, Holding], facts: JobFacts) -> float | None:
     return after_s if after_s > GRACE_S else None
 
 
-def _as_slurm_has_it(found: Holding, started_s: float, facts: JobFacts) -> Holding:
-    is_over = facts.ended_s is not None and not facts.is_running
-    ended_s = facts.ended_s if facts.ended_s is not None and is_over else found.ended_s
-    return replace(
-        found, started_s=min(found.started_s, started_s), ended_s=max(found.ended_s, ended_s)
-    )
-
-
-# --- time of nodes that are there ----------------------------------------------------------------
 def with_unseen_time(
     gpus: Sequence[GpuAccount], node: NodeAccount, fold: NodeFold, holding: Holding
 ) -> tuple[list[GpuAccount], NodeAccount]:
@@ -161,7 +150,6 @@ def _gpu_longer(gpu: GpuAccount, unseen_s: float) -> GpuAccount:
 
 
 def _covered(energy: Energy, seen_frac: float) -> Energy:
-    """An energy of which this part of the time alone was seen."""
     if energy.value_j is None:
         return energy
     seen = f"{100 * seen_frac:.0f} % of the time that it was held lies between the first and the"
@@ -170,7 +158,6 @@ def _covered(energy: Energy, seen_frac: float) -> Energy:
     return replace(energy, coverage_frac=covered, because="; ".join(words))
 
 
-# --- GPUs and nodes that are not there -----------------------------------------------------------
 def with_unseen_gpus(
     nodes: Sequence[NodeAccount], folds: Sequence[NodeFold], facts: JobFacts, holding: Holding
 ) -> tuple[NodeAccount, ...]:
@@ -185,18 +172,14 @@ def with_unseen_gpus(
 def _with_unseen(node: NodeAccount, fold: NodeFold, facts: JobFacts) -> NodeAccount:
     """As the job asked for GPUs by the node: MIG devices of one GPU are asked for one by one."""
     asked, seen = facts.gpus_per_node, len(fold.gpus)
-    is_known = asked is not None and facts.nodes and not facts.is_running and not _is_split(fold)
-    if asked is None or not is_known or asked <= seen:
+    shown = [life.start.visible or "" for life in fold.evidence.lives]
+    is_split = any(one.gpu.mig for one in fold.gpus) or any("MIG" in one for one in shown)
+    if asked is None or asked <= seen or not facts.nodes or facts.is_running or is_split:
         return node
     unseen = asked - seen
     return replace(
         node, unseen_gpus=unseen, missing=(*node.missing, _of_gpus(unseen, facts.gpus_per_node))
     )
-
-
-def _is_split(fold: NodeFold) -> bool:
-    shown = [life.start.visible or "" for life in fold.evidence.lives]
-    return any(one.gpu.mig for one in fold.gpus) or any("MIG" in one for one in shown)
 
 
 def _absent(
@@ -239,7 +222,6 @@ def _of_gpus(unseen: int, asked: int | None) -> str:
     return f"nothing is known of {unseen} of the {asked} GPUs that the job asked for there"
 
 
-# --- sums ----------------------------------------------------------------------------------------
 def unseen_share(nodes: Sequence[NodeAccount], held: Mapping[int, Holding]) -> Share:
     """The GPU-seconds of the GPUs that no account names."""
     seconds = (node.unseen_gpus * held[node.restart].held_s for node in nodes)
@@ -278,7 +260,6 @@ def held_run(
     )
 
 
-_MOST_NAMED = 4
 FoldAll = Callable[[Callable[[FoldRequest], NodeFold], Sequence[FoldRequest]], Iterable[NodeFold]]
 """Gives the folds in the order of the requests, computed here or by other processes."""
 
@@ -330,9 +311,14 @@ def report_of(
 ) -> JobReport:
     """The report. Raises HpckitError where there are no accounts that can be read."""
     evidence = gathered.evidence
-    missing = (*_unread(gathered, facts), *facts.missing)
+    empty = () if facts.is_running else gathered.empty
+    missing = (*gathered.unread, *empty, *facts.missing)
     if not evidence:
-        raise _nothing(missing)
+        raise HpckitError(
+            "; ".join(missing) or "there are no accounts of this job",
+            hint="whole ledgers of ranks or files of samples are expected in account/ of the job "
+            "folder: hpckit report --from FOLDER reads a copy of it",
+        )
     started_s, ended_s = _window(evidence, facts)
     held = holdings(evidence, facts)
     folds = list(_folded(evidence, tools, held, started_s, curves=curves))
@@ -343,7 +329,7 @@ def report_of(
     ranks = [one for fold in folds for one in rank_accounts(fold)]
     ranks.sort(key=lambda one: (one.restart, one.rank, one.started_s))
     runs = [held_run(one, gpus, nodes, held) for one in incarnations(folds, gpus)]
-    job = _with_unseen_nodes(_job(facts, folds, gpus), nodes)
+    job = _job(facts, folds, gpus, nodes)
     gpu = energy_of(gpus, nodes, held) if gpus else _no_gpu(job)
     energy = _with_slurms(_energy(folds, gpu, runs, node_energy(nodes)), facts, tools, folds)
     report = JobReport(
@@ -351,7 +337,7 @@ def report_of(
         started_s=started_s,
         ended_s=ended_s,
         energy=energy,
-        cost=_cost(energy, site),
+        cost=cost_of(energy.node, energy.gpu, site),
         waste=share_sum([*(one.waste for one in gpus), unseen_share(nodes, held)]),
         incarnations=tuple(runs),
         gpus=tuple(gpus),
@@ -360,18 +346,6 @@ def report_of(
         missing=(*missing, *unseen, *_missing(facts, held, folds, nodes), *twice_named(gpus)),
     )
     return replace(report, findings=report_findings(report, found_behind))
-
-
-def _unread(gathered: Gathered, facts: JobFacts) -> tuple[str, ...]:
-    return (*gathered.unread, *(() if facts.is_running else gathered.empty))
-
-
-def _nothing(missing: Collection[str]) -> HpckitError:
-    return HpckitError(
-        "; ".join(missing) or "there are no accounts of this job",
-        hint="whole ledgers of ranks or files of samples are expected in account/ of the job "
-        "folder: hpckit report --from FOLDER reads a copy of it",
-    )
 
 
 def _window(evidence: Sequence[NodeEvidence], facts: JobFacts) -> tuple[float, float]:
@@ -389,7 +363,6 @@ def _window(evidence: Sequence[NodeEvidence], facts: JobFacts) -> tuple[float, f
 def _held(
     folds: Sequence[NodeFold], facts: JobFacts, site: EnergySite, held: Mapping[int, Holding]
 ) -> tuple[list[GpuAccount], tuple[NodeAccount, ...]]:
-    """GPUs and nodes for as long as they were held, and the nodes that left nothing."""
     gpus: list[GpuAccount] = []
     nodes: list[NodeAccount] = []
     for fold in folds:
@@ -431,17 +404,6 @@ def _surroundings(evidence: Sequence[NodeEvidence], nodes: tuple[NodeAccount, ..
     return Surroundings(nodes=nodes, cpus=cpus)
 
 
-def _cost(energy: JobEnergy, site: EnergySite) -> Cost:
-    return cost_of(
-        energy.node,
-        energy.gpu,
-        pue=site.pue,
-        price_per_kwh=site.price_per_kwh,
-        currency=site.currency,
-        co2_g_per_kwh=site.co2_g_per_kwh,
-    )
-
-
 def _folded(
     evidence: Sequence[NodeEvidence],
     tools: ReportTools,
@@ -469,7 +431,6 @@ def _folded(
 
 
 def _no_gpu(job: ReportedJob) -> Energy:
-    """Why no account names a GPU, by what a driver answered or what the job asked for."""
     why = (
         "resources.gpus_per_node asks for none"
         if job.gpus_asked == 0
@@ -481,13 +442,11 @@ def _no_gpu(job: ReportedJob) -> Energy:
 def _energy(
     folds: Sequence[NodeFold], gpu: Energy, runs: Sequence[Incarnation], node: Energy
 ) -> JobEnergy:
-    useful = [one.gpu_energy.value_j for one in runs if not one.is_lost]
-    lost = [one.gpu_energy.value_j for one in runs if one.is_lost]
     return JobEnergy(
         gpu=gpu,
         node=node,
-        useful_gpu_j=_sum(useful),
-        lost_gpu_j=_sum(lost),
+        useful_gpu_j=whole_sum(run.gpu_energy.value_j for run in runs if not run.is_lost),
+        lost_gpu_j=whole_sum(run.gpu_energy.value_j for run in runs if run.is_lost),
         conservation=conservation(folds) if gpu.value_j is not None else None,
     )
 
@@ -495,7 +454,6 @@ def _energy(
 def _with_slurms(
     energy: JobEnergy, facts: JobFacts, tools: ReportTools, folds: Sequence[NodeFold]
 ) -> JobEnergy:
-    """The energies with Slurm's for the nodes of an ended job, where nothing else told it."""
     if facts.is_running or energy.node.value_j is not None or tools.slurm_energy is None:
         return energy
     gpu = energy.gpu if any(fold.gpus for fold in folds) else None
@@ -503,29 +461,28 @@ def _with_slurms(
     return replace(energy, node=with_slurms(energy.node, gpu, tools.slurm_energy(), metas))
 
 
-def _sum(values: Sequence[float | None]) -> float | None:
-    """The sum, None where a part is not known."""
-    known = [one for one in values if one is not None]
-    return math.fsum(known) if len(known) == len(values) else None
-
-
-def _job(facts: JobFacts, folds: Sequence[NodeFold], gpus: Sequence[GpuAccount]) -> ReportedJob:
+def _job(
+    facts: JobFacts,
+    folds: Sequence[NodeFold],
+    gpus: Sequence[GpuAccount],
+    nodes: Sequence[NodeAccount],
+) -> ReportedJob:
     metas = [fold.meta for fold in folds if fold.meta is not None]
     ids = [one.job_id for one in metas]
     ids += [life.start.job_id for fold in folds for life in fold.evidence.lives]
-    tasks = [one.array_task for one in metas]
-    held = [fold.evidence for fold in folds]
+    tasks = [facts.array_task, *(meta.array_task for meta in metas)]
+    last = max(node.restart for node in nodes)
+    seen = {(fold.evidence.restart, fold.evidence.node) for fold in folds}
+    unseen = sum(node.unseen_gpus for node in nodes if node.restart == last)
     return ReportedJob(
         job_id=facts.job_id or next(filter(None, ids), None),
         name=facts.name,
-        array_task=facts.array_task
-        if facts.array_task is not None
-        else next((one for one in tasks if one is not None), None),
+        array_task=next((task for task in tasks if task is not None), None),
         state=facts.state,
         exit_code=facts.exit_code,
         folder=facts.folder,
-        nodes=max(len(set(facts.nodes)), _most({(one.restart, one.node) for one in held})),
-        gpus=_most({(one.restart, (one.node, one.uuid)) for one in gpus}),
+        nodes=max(len(set(facts.nodes)), _most(seen)),
+        gpus=_most({(gpu.restart, (gpu.node, gpu.uuid)) for gpu in gpus}) + unseen,
         gpus_asked=facts.gpus_asked,
         gpus_because=refusal_words(gpus_refused(folds, facts.gpus_asked)),
         time_limit_s=facts.time_limit_s,
@@ -538,52 +495,35 @@ def _most(held: Iterable[tuple[int, Hashable]]) -> int:
     return max(Counter(restart for restart, _ in held).values(), default=0)
 
 
-def _with_unseen_nodes(job: ReportedJob, nodes: Sequence[NodeAccount]) -> ReportedJob:
-    """The job with the GPUs that it asked for and that no account names."""
-    last = max(one.restart for one in nodes)
-    unseen = sum(one.unseen_gpus for one in nodes if one.restart == last)
-    return replace(job, gpus=job.gpus + unseen)
-
-
-def _later_run(held: Mapping[int, Holding], facts: JobFacts) -> Iterator[str]:
-    """That there is nothing of the last run, so that the report is of those before it."""
-    after_s = later_run_s(held, facts)
-    if after_s is not None:
-        yet = "yet" if facts.is_running else "there"
-        yield (
-            f"of the job's run that began {format_duration(after_s)} after this: neither ranks nor"
-            f" a sampler wrote {yet}"
-        )
-
-
 def _missing(
     facts: JobFacts,
     held: Mapping[int, Holding],
     folds: Sequence[NodeFold],
     accounts: Sequence[NodeAccount],
 ) -> Iterator[str]:
-    """What is not in the report of runs and nodes that were there."""
-    yield from _later_run(held, facts)
+    if (after_s := later_run_s(held, facts)) is not None:
+        began, yet = format_duration(after_s), "yet" if facts.is_running else "there"
+        yield f"of the job's run that began {began} after this: {_NOBODY_WROTE} {yet}"
     absent = [node.node for node in accounts if node.started_s is None]
     if absent:
-        yield f"of {_named(absent)} there is nothing: neither ranks nor a sampler wrote there"
+        yield f"of {named_nodes(absent)} there is nothing: {_NOBODY_WROTE} there"
     yield from (sentence for fold in folds for sentence in _cut_short(fold))
     if not absent and not facts.is_running:
         yield from _without_ledger(folds)
     said: dict[str, list[str]] = {}
-    for node, reason in gpus_refused(folds, facts.gpus_asked).items():
-        said.setdefault(f"no GPU was measured: {reason}", []).append(node)
-    for fold in folds:
-        for sentence in fold.missing:
-            said.setdefault(sentence, []).append(fold.evidence.node)
-    for node, sentence in unseen_words(accounts, facts):
+    refused = gpus_refused(folds, facts.gpus_asked)
+    of_nodes = (
+        *((node, f"no GPU was measured: {reason}") for node, reason in refused.items()),
+        *((fold.evidence.node, sentence) for fold in folds for sentence in fold.missing),
+        *unseen_words(accounts, facts),
+    )
+    for node, sentence in of_nodes:
         said.setdefault(sentence, []).append(node)
     for sentence, nodes in said.items():
-        yield f"{_named(list(dict.fromkeys(nodes)))}: {sentence}"
+        yield f"{named_nodes(list(dict.fromkeys(nodes)))}: {sentence}"
 
 
 def _without_ledger(folds: Sequence[NodeFold]) -> Iterator[str]:
-    """Ranks that the others say there were, by incarnation."""
     for restart in sorted({fold.evidence.restart for fold in folds}):
         starts = [
             life.start
@@ -600,7 +540,6 @@ def _without_ledger(folds: Sequence[NodeFold]) -> Iterator[str]:
 
 
 def _cut_short(fold: NodeFold) -> Iterator[str]:
-    """What is not known of ranks that were killed, or whose node was lost."""
     evidence = fold.evidence
     ended = {one.rank for one in fold.claims if one.ended_by in ("processes", "next-life")}
     if ended:
@@ -622,8 +561,3 @@ def _cut_short(fold: NodeFold) -> Iterator[str]:
 
 def _ranks(numbers: Collection[int]) -> str:
     return f"{'rank' if len(numbers) == 1 else 'ranks'} {format_indices(numbers)}"
-
-
-def _named(nodes: Sequence[str]) -> str:
-    more = f" and {len(nodes) - _MOST_NAMED} more nodes" if len(nodes) > _MOST_NAMED else ""
-    return ", ".join(nodes[:_MOST_NAMED]) + more

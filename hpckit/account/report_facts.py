@@ -50,12 +50,10 @@ def facts_of_job(
         state=str(state),
         exit_code=status.exit_code,
         folder=entry.folder,
-        time_limit_s=_time_limit_s(resources),
-        gpus_asked=_gpus_asked(resources),
+        **_asked(resources),
         started_s=status.started_s,
         ended_s=status.ended_s,
         nodes=_nodes(status.nodelist),
-        gpus_per_node=_gpus_per_node(resources),
         is_running=not state.is_final and not state.is_waiting,
         missing=documents.damaged,
     )
@@ -76,12 +74,10 @@ def facts_of_folder(folder: Path, folders: FileJobFolders) -> JobFacts:
         state=_text(result.get("state")),
         exit_code=_whole(result.get("exit_code")),
         folder=str(folder),
-        time_limit_s=_time_limit_s(resources),
-        gpus_asked=_gpus_asked(resources),
+        **_asked(resources),
         started_s=_time_s(result.get("started_s")),
         ended_s=_time_s(result.get("ended_s")),
         nodes=_nodes(_text(result.get("nodelist"))),
-        gpus_per_node=_gpus_per_node(resources),
         missing=documents.damaged,
     )
 
@@ -162,7 +158,6 @@ def no_accounts(
 
 
 def _switched_off(facts: JobFacts, folders: FileJobFolders) -> str | None:
-    """Which key of the job says that nothing is to be measured, whoever set it."""
     documents = JobDocuments(Path(facts.folder or "."), folders)
     effective = documents.read(EFFECTIVE_FILE) if facts.folder else None
     job = (effective or {}).get("job")
@@ -222,7 +217,6 @@ def _result(documents: JobDocuments) -> Mapping[str, Any]:
 
 
 def _resources(documents: JobDocuments) -> Mapping[str, Any] | None:
-    """What the job asked for, None where the folder does not say."""
     effective = documents.read(EFFECTIVE_FILE)
     if not effective:
         return None
@@ -233,6 +227,15 @@ def _resources(documents: JobDocuments) -> Mapping[str, Any] | None:
     if not documents.is_of_other_version(EFFECTIVE_FILE, EFFECTIVE_SCHEMA):
         documents.refuse(EFFECTIVE_FILE, "it has no job.resources, what the job asked for")
     return None
+
+
+def _asked(resources: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the fields of JobFacts that tell what was asked for."""
+    return {
+        "time_limit_s": _time_limit_s(resources),
+        "gpus_asked": _gpus_asked(resources),
+        "gpus_per_node": _gpus_per_node(resources),
+    }
 
 
 def _gpus_asked(resources: Mapping[str, Any] | None) -> int | None:
@@ -274,7 +277,6 @@ def _whole(value: object) -> int | None:
 
 
 def _time_s(value: object) -> float | None:
-    """Return seconds since the epoch."""
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return None
     return float(value)

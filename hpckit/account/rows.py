@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -119,9 +120,6 @@ class RowBlock:
             yield self._times[:count], self._rows[:count].view(GPU_DTYPE)
 
 
-# --- Gauges of a block of samples as a table of numbers, their means and their extremes.
-
-
 Mask = NDArray[np.bool_] | None
 """Which samples measured a column; None: all of them."""
 
@@ -197,10 +195,10 @@ class GaugeTable:
             return float(self._plain_sum[place] / self._plain[place] * unit)
         return None
 
-    def most(self, name: str) -> float | None:
-        """The greatest of what was measured."""
+    def most(self, name: str, unit: float = 1.0) -> float | None:
+        """The greatest of what was measured × `unit`."""
         most = float(self._most[self._places[name]])
-        return None if most == -np.inf else most
+        return None if most == -np.inf else most * unit
 
     def _add(
         self, places: NDArray[np.intp], values: Floats, most: Floats, weight_us: Floats
@@ -224,12 +222,8 @@ def _rows(columns: Mapping[str, Column | None]) -> int:
     return next((len(one) for one in columns.values() if one is not None), 0)
 
 
-# --- Curves for drawing, thinned while the samples pass by: a mean and its envelope a piece of
-# time.
-#
 # A point is the mean of the samples in one of equal pieces of the held time, at the mean of their
 # moments, with the least and the greatest of them: a spike of one sample is in the envelope.
-
 
 MOST_POINTS: Final = 2000
 """As many as a screen has columns of pixels; a series then has 64 kB."""
@@ -294,7 +288,6 @@ class CurveTable:
         self._high[where] = np.maximum(self._high[where], high)
 
     def _starts(self, at_us: Numbers) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Where in a block each piece begins, and which pieces these are."""
         scale = self._pieces / max(1, self._held_us)
         first, last = (self._piece(int(one)) for one in (at_us[0], at_us[-1]))
         borders = np.ceil(np.arange(first + 1, last + 1) / scale)
@@ -329,9 +322,6 @@ def _with_gaps(values: NDArray[Any], breaks: NDArray[np.intp]) -> tuple[float | 
     for place in reversed(breaks.tolist()):
         shown.insert(place, None)
     return tuple(shown)
-
-
-# --- How much a counter of the samples has grown: modulo its size, and across resets.
 
 
 SLACK_US: Final = 2_000_000
@@ -386,7 +376,8 @@ class Counter:
         growth[0] = (int(values[0]) - last[0]) % _SIZE
         np.subtract(values[1:], values[:-1], out=growth[1:])  # modulo 2^32, as they are unsigned
         peak = int(growth.max())
-        if peak and (peak > SLACK_US * self._most_per_us or self._leaves(last[1], at_us)):
+        leaves = last[1] < 0 or int(at_us[-1]) > self._held_us
+        if peak and (peak > SLACK_US * self._most_per_us or leaves):
             growth = self._believed(growth, values, np.diff(at_us, prepend=last[1]), at_us)
             grown = int(growth.sum(dtype=np.int64))
         elif peak * len(growth) < _SIZE:
@@ -395,9 +386,6 @@ class Counter:
             grown = int(growth.sum(dtype=np.int64))
         self.total = (self.total or 0) + grown
         return growth.view(np.int32)
-
-    def _leaves(self, first_us: int, at_us: Numbers) -> bool:
-        return first_us < 0 or int(at_us[-1]) > self._held_us
 
     def _believed(
         self, growth: NDArray[Any], values: Column, apart: Numbers, at_us: Numbers
@@ -410,11 +398,8 @@ class Counter:
         return np.where(inside == apart, believed, believed * part).astype(np.uint32)
 
 
-# --- Samples of one node in the order of time: what goes back in it is left out.
-#
 # A file that was joined twice, or that two samplers wrote at once, repeats times; one to which an
 # older part was joined has them late.
-
 
 _HOST = ""
 
@@ -478,9 +463,6 @@ class Onward(Struct):
         self.last_ns[whose] = max(int(before[0]), int(most[-1]))
         self.left_out += int(np.count_nonzero(~kept))
         return kept
-
-
-# --- For how long a GPU's clocks were held down, and by what.
 
 
 MS_PER_S: Final = 1000
@@ -589,20 +571,10 @@ class ThrottlingFold:
         """For drawing: `slowed` by heat or the power brake, `capped` by the power limit."""
         bits = Bits(rows["event_reasons"])
         shares = {name: cause.add(rows, stretch, bits) for name, cause in self._causes.items()}
-        slowed = _greater(shares["thermal"], shares["power_brake"])
+        known = [one for one in (shares["thermal"], shares["power_brake"]) if one is not None]
+        slowed = functools.reduce(np.fmax, known) if known else None
         return {"slowed": slowed, "capped": shares["power_cap"]}
 
     def throttling(self) -> Throttling:
         """Seconds by cause."""
-        seconds = {name: cause.seconds() for name, cause in self._causes.items()}
-        return Throttling(
-            power_cap_s=seconds["power_cap"],
-            thermal_s=seconds["thermal"],
-            power_brake_s=seconds["power_brake"],
-        )
-
-
-def _greater(one: Percents | None, other: Percents | None) -> Percents | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return np.fmax(one, other)
+        return Throttling(**{f"{name}_s": cause.seconds() for name, cause in self._causes.items()})

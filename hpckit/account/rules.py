@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from hpckit.account import rules_checks as gpu
-from hpckit.account import rules_checks as node
+from hpckit.account import rules_checks as found
 from hpckit.account import stragglers
 from hpckit.account.finding import ReportFinding, finding, share
-from hpckit.account.rule import Evidence, MeasuredJob, ReportRule
+from hpckit.account.rules_checks import MeasuredJob, ReportRule
 from hpckit.account.stragglers import Straggler
 from hpckit.account.values import JobReport
 from hpckit.core.findings import Severity
@@ -20,149 +19,149 @@ _FIELDS: Final = "nvml.h, NVML_FI_DEV_CLOCKS_EVENT_REASON_*"
 
 RULES: Final = (
     ReportRule(
-        name="oom-kill", severity=Severity.ERROR, when=node.oom_kill, threshold="once",
+        name="oom-kill", severity=Severity.ERROR, when=found.oom_kill, threshold="once",
         because="A process of the job used more memory than the job has on a node, and was killed.",
         remedy="ask for more memory: --mem SIZE, or --set resources.mem_per_cpu=SIZE",
         source="Linux Documentation/admin-guide/cgroup-v2.rst, memory.events: oom_kill",
     ),
     ReportRule(
-        name="gpu-never-used", severity=Severity.WARNING, when=gpu.gpu_never_used,
-        threshold=f"{share(1 - gpu.NEVER_FRAC)} of the known time",
+        name="gpu-never-used", severity=Severity.WARNING, when=found.gpu_never_used,
+        threshold=f"{share(1 - found.NEVER_FRAC)} of the known time",
         because="A GPU was held, and no process ever computed on it.",
         remedy="ask for fewer GPUs, or see why ranks did not start on it: hpckit logs",
         source="slurm-job-exporter#65; nvml.h, nvmlDeviceGetComputeRunningProcesses",
     ),
     ReportRule(
-        name="gpu-idle", severity=Severity.WARNING, when=gpu.gpu_idle,
-        threshold=f"kernels in at most {share(gpu.NEVER_FRAC)} of the known time",
+        name="gpu-idle", severity=Severity.WARNING, when=found.gpu_idle,
+        threshold=f"kernels in at most {share(found.NEVER_FRAC)} of the known time",
         because="Processes had a GPU, and no kernel ever ran on it.",
         remedy="see whether the program was told to use it (CUDA_VISIBLE_DEVICES, world size)",
         source="nvml.h, nvmlUtilization_t",
     ),
     ReportRule(
-        name="late-idle", severity=Severity.WARNING, when=gpu.late_idle,
-        threshold=f"{gpu.LATE_S:.0f} s that are {share(gpu.LATE_FRAC)} of the job,"
-            f" {gpu.LATE_SHORT_S:.0f} s that are {share(gpu.LATE_SHORT_FRAC)} of a short one,"
-            f" or {gpu.LATE_LONG_S / 60:.0f} min",
+        name="late-idle", severity=Severity.WARNING, when=found.late_idle,
+        threshold=f"{found.LATE_S:.0f} s that are {share(found.LATE_FRAC)} of the job,"
+            f" {found.LATE_SHORT_S:.0f} s that are {share(found.LATE_SHORT_FRAC)} of a short one,"
+            f" or {found.LATE_LONG_S / 60:.0f} min",
         because="GPUs worked, then did nothing to the end: a rank hung, or the rest needs no GPU.",
         remedy="look at the end of the logs (hpckit logs); end the job when its GPUs are done",
         source="jobstats#28",
     ),
     ReportRule(
-        name="straggler", severity=Severity.WARNING, when=gpu.straggler,
+        name="straggler", severity=Severity.WARNING, when=found.straggler,
         threshold=f"{share(stragglers.BEHIND_FRAC)} more useful time,"
             f" {share(stragglers.ACTIVITY_BEHIND_FRAC)} busier SMs or a clock that is"
             f" {share(stragglers.CLOCK_BEHIND_FRAC)} lower than the others', and beyond 5 robust"
             " standard deviations; without long stretches in which nothing ran, among GPUs that"
             f" were in use for as long as most ± {share(stragglers.PEER_FRAC)}",
         because="The others of the job waited for one GPU.",
-        remedy=f"{gpu.MEND}; without a cause {gpu.BALANCE}",
+        remedy=f"{found.MEND}; without a cause {found.BALANCE}",
         source="median absolute deviation; Sinha et al., arXiv 2208.11035",
     ),
     ReportRule(
-        name="spin", severity=Severity.WARNING, when=gpu.spin,
-        threshold=f"{share(gpu.SPIN_FRAC)} of the known time",
+        name="spin", severity=Severity.WARNING, when=found.spin,
+        threshold=f"{share(found.SPIN_FRAC)} of the known time",
         because="Kernels ran, and did next to nothing: they waited in communication or moved data.",
         remedy="larger batches per GPU, fewer nodes, or communication that overlaps with work",
         source="accounting by GPM or power: hpckit/account/activity.py",
     ),
     ReportRule(
-        name="idle-stretch", severity=Severity.WARNING, when=gpu.idle_stretch,
-        threshold=f"{share(gpu.STRETCH_FRAC)} of the job and {gpu.STRETCH_S:.0f} s",
+        name="idle-stretch", severity=Severity.WARNING, when=found.idle_stretch,
+        threshold=f"{share(found.STRETCH_FRAC)} of the job and {found.STRETCH_S:.0f} s",
         because="GPUs were held and did nothing for long before they worked, or in between.",
         remedy="prepare data and download models in a job without GPUs before this one",
         source="slurm-job-exporter#65, jobstats#28",
     ),
     ReportRule(
-        name="thermal-throttling", severity=Severity.WARNING, when=gpu.thermal_throttling,
-        threshold=f"{share(gpu.HEAT_FRAC)} of the time", because="Heat held a GPU's clocks down.",
+        name="thermal-throttling", severity=Severity.WARNING, when=found.thermal_throttling,
+        threshold=f"{share(found.HEAT_FRAC)} of the time", because="Heat held a GPU's clocks down.",
         remedy="tell your operator: cooling, dust, a fan; --exclude the node until then",
         source=_FIELDS,
     ),
     ReportRule(
-        name="power-brake", severity=Severity.WARNING, when=gpu.power_brake,
-        threshold=f"{share(gpu.BRAKE_FRAC)} of the time",
+        name="power-brake", severity=Severity.WARNING, when=found.power_brake,
+        threshold=f"{share(found.BRAKE_FRAC)} of the time",
         because="The node's power supply held a GPU's clocks down.",
         remedy="tell your operator: a power supply may have failed", source=_FIELDS,
     ),
     ReportRule(
-        name="cpu-starved", severity=Severity.WARNING, when=node.cpu_starved,
-        threshold=f"quota in {share(node.THROTTLED_FRAC)} of its CPUs' time, or threads waiting in"
-            f" {share(node.CPU_PRESSURE_FRAC)} beside idle GPUs",
+        name="cpu-starved", severity=Severity.WARNING, when=found.cpu_starved,
+        threshold=f"quota in {share(found.THROTTLED_FRAC)} of its CPUs' time, or threads waiting in"
+            f" {share(found.CPU_PRESSURE_FRAC)} beside idle GPUs",
         because="The job had too few CPUs on a node.",
         remedy="more CPUs a task (--cpus-per-task), or fewer loader threads", source=_PSI,
     ),
     ReportRule(
-        name="io-wait", severity=Severity.WARNING, when=node.io_wait,
-        threshold=f"{share(node.IO_PRESSURE_FRAC)} of the time",
+        name="io-wait", severity=Severity.WARNING, when=found.io_wait,
+        threshold=f"{share(found.IO_PRESSURE_FRAC)} of the time",
         because="The job waited for files while its GPUs were idle.",
         remedy="fewer and larger files, node-local copies, more loader workers", source=_PSI,
     ),
     ReportRule(
-        name="memory-pressure", severity=Severity.WARNING, when=node.memory_pressure,
-        threshold=f"{share(node.MEMORY_PRESSURE_FRAC)} of the time",
+        name="memory-pressure", severity=Severity.WARNING, when=found.memory_pressure,
+        threshold=f"{share(found.MEMORY_PRESSURE_FRAC)} of the time",
         because="The job waited for its own memory to be freed.",
         remedy="ask for more memory: --mem SIZE", source=_PSI,
     ),
     ReportRule(
-        name="restarts-lost", severity=Severity.NOTE, when=node.restarts_lost,
+        name="restarts-lost", severity=Severity.NOTE, when=found.restarts_lost,
         threshold="each requeue", because="The job was requeued: what no checkpoint kept was lost.",
         remedy="checkpoints bound what a requeue costs", source="sacct(1): Restarts",
     ),
     ReportRule(
-        name="idle-often", severity=Severity.NOTE, when=gpu.idle_often,
-        threshold=f"{share(gpu.OFTEN_FRAC)} of the known time, unless"
-            f" {share(gpu.NEEDED_MEMORY_FRAC)} of the memory is in use",
+        name="idle-often", severity=Severity.NOTE, when=found.idle_often,
+        threshold=f"{share(found.OFTEN_FRAC)} of the known time, unless"
+            f" {share(found.NEEDED_MEMORY_FRAC)} of the memory is in use",
         because="GPUs rested in many short pauses: for input, for the CPU, or for another rank.",
         remedy="more loader workers, or larger batches; see cpu-starved, io-wait and straggler",
         source="nvml.h, nvmlUtilization_t; job_defense_shield#2",
     ),
     ReportRule(
-        name="power-cap-uneven", severity=Severity.NOTE, when=gpu.power_cap_uneven,
-        threshold=f"{share(gpu.CAP_ABOVE_FRAC)} of the time more; by itself it is normal",
+        name="power-cap-uneven", severity=Severity.NOTE, when=found.power_cap_uneven,
+        threshold=f"{share(found.CAP_ABOVE_FRAC)} of the time more; by itself it is normal",
         because="The power limit held one GPU's clocks down far longer than those of its peers.",
         remedy="tell your operator: nvidia-smi -q -d POWER shows each GPU's limit",
         source=f"DCGM#285; {_FIELDS}",
     ),
     ReportRule(
-        name="gpu-memory-high", severity=Severity.NOTE, when=gpu.gpu_memory_high,
-        threshold=str(share(gpu.MEMORY_FRAC)),
+        name="gpu-memory-high", severity=Severity.NOTE, when=found.gpu_memory_high,
+        threshold=str(share(found.MEMORY_FRAC)),
         because="A GPU's memory was nearly full; frameworks may reserve more than they need.",
         remedy="nothing to do if it ran; a longer sequence or larger batch may not fit",
         source="nvml.h, nvmlMemory_v2_t",
     ),
     ReportRule(
-        name="gpu-memory-uneven", severity=Severity.NOTE, when=gpu.gpu_memory_uneven,
-        threshold=f"{share(gpu.MEMORY_ABOVE_FRAC)} of the memory more than the others",
+        name="gpu-memory-uneven", severity=Severity.NOTE, when=found.gpu_memory_uneven,
+        threshold=f"{share(found.MEMORY_ABOVE_FRAC)} of the memory more than the others",
         because="One GPU needed far more memory than its peers, and sets what fits.",
         remedy="balance stages or shards; let one rank not hold what all need",
         source="median absolute deviation",
     ),
     ReportRule(
-        name="host-memory-high", severity=Severity.NOTE, when=node.host_memory_high,
-        threshold=str(share(node.HOST_MEMORY_FRAC)),
+        name="host-memory-high", severity=Severity.NOTE, when=found.host_memory_high,
+        threshold=str(share(found.HOST_MEMORY_FRAC)),
         because="The job's memory on a node was nearly full.",
         remedy="ask for some more: --mem SIZE",
         source="Linux Documentation/admin-guide/cgroup-v2.rst, memory.stat",
     ),
     ReportRule(
-        name="counter-disagrees", severity=Severity.NOTE, when=gpu.counter_disagrees,
-        threshold=f"{share(gpu.DISAGREE_FRAC)} over {gpu.DISAGREE_S:.0f} s or more",
+        name="counter-disagrees", severity=Severity.NOTE, when=found.counter_disagrees,
+        threshold=f"{share(found.DISAGREE_FRAC)} over {found.DISAGREE_S:.0f} s or more",
         because="A GPU's energy counter and its power over time do not agree: one of them is"
             " wrong.",
         remedy="nothing in the job; take this GPU's energy with care",
         source="zeus#181; arXiv 2312.02741",
     ),
     ReportRule(
-        name="samples-missing", severity=Severity.NOTE, when=node.samples_missing,
+        name="samples-missing", severity=Severity.NOTE, when=found.samples_missing,
         threshold="no sample",
         because="Of a node there are no samples though of others there are: nothing is said of it.",
         remedy="nothing in the job; was the node lost, or could the sampler not start there",
         source="docs/reference/account-files.md",
     ),
     ReportRule(
-        name="coverage-low", severity=Severity.NOTE, when=gpu.coverage_low,
-        threshold=f"{share(gpu.UNKNOWN_FRAC)} of the time and {gpu.UNKNOWN_S:.0f} s unknown;"
+        name="coverage-low", severity=Severity.NOTE, when=found.coverage_low,
+        threshold=f"{share(found.UNKNOWN_FRAC)} of the time and {found.UNKNOWN_S:.0f} s unknown;"
             " a GPU that was asked for and that no account names",
         because="Samples cover part of the time only; what is said is of that part.",
         remedy="nothing in the job; a full file system, a node that was lost, or much that the"
@@ -172,28 +171,25 @@ RULES: Final = (
 )  # fmt: skip
 
 
-# --- What is worth knowing of a finished job, by the rules of `finding_rules`.
-
-
 def report_findings(
     report: JobReport, stragglers: Sequence[Straggler] = ()
 ) -> tuple[ReportFinding, ...]:
     """Return what is worth knowing, the worst first: by severity, then by GPU-seconds lost."""
     job = MeasuredJob(report=report, stragglers=tuple(stragglers))
-    told = [_finding(rule, seen) for rule in RULES for seen in rule.when(job)]
+    told = [
+        finding(
+            rule.name,
+            rule.severity,
+            seen.about,
+            seen.evidence,
+            rule.remedy if seen.remedy is None else seen.remedy,
+            wasted_gpu_s=seen.wasted_gpu_s,
+            wasted_j=seen.wasted_j,
+        )
+        for rule in RULES
+        for seen in rule.when(job)
+    ]
     return tuple(sorted(told, key=_place))
-
-
-def _finding(rule: ReportRule, seen: Evidence) -> ReportFinding:
-    return finding(
-        rule.name,
-        rule.severity,
-        seen.about,
-        seen.evidence,
-        rule.remedy if seen.remedy is None else seen.remedy,
-        wasted_gpu_s=seen.wasted_gpu_s,
-        wasted_j=seen.wasted_j,
-    )
 
 
 def _place(told: ReportFinding) -> tuple[object, ...]:

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from hpckit.account.finding import Clause, Figure, Subject, Unit, count, said, seconds, share
-from hpckit.account.rule import Evidence, MeasuredJob, by_node
-from hpckit.account.stragglers import above, key_of, of_gpu, of_gpus
-from hpckit.account.usage import known_s
-from hpckit.account.values import GpuAccount, NodeAccount, Window, ranks_by_gpu
+from hpckit.account.stragglers import Straggler, above, of_gpu, of_gpus
+from hpckit.account.usage import JUDGED_S, is_judged, known_s
+from hpckit.account.values import GpuAccount, GpuPlace, JobReport, NodeAccount, Window, ranks_by_gpu
+from hpckit.core.findings import Rule
+from hpckit.core.quantities import whole_sum
 
 NEVER_FRAC: Final = 0.01
 """What a GPU that "never" did something may have done: a start-up check runs a kernel or two."""
@@ -62,12 +67,59 @@ BALANCE: Final = "balance the work, if its rank has more to do than others"
 """What to do about a straggler that nothing measured explains: no node is to blame then."""
 
 
-# --- held and not used ---------------------------------------------------------------------------
+class Evidence(NamedTuple):
+    """What a rule is about, such as `GPU3 on n013`, what was seen there, and what it cost.
+
+    `remedy` stands for the rule's where what was seen calls for another.
+    """
+
+    about: Subject
+    evidence: tuple[Clause, ...]
+    wasted_gpu_s: float | None = None
+    wasted_j: float | None = None
+    remedy: str | None = None
+
+
+class MeasuredJob(Struct, frozen=True, kw_only=True, dict=True):
+    """A report without findings, and its stragglers."""
+
+    report: JobReport
+    stragglers: tuple[Straggler, ...] = ()
+
+    @cached_property
+    def judged(self) -> tuple[GpuAccount, ...]:
+        """The GPUs of which enough is known to say something about how they were used."""
+        return tuple(gpu for gpu in self.report.gpus if is_judged(gpu))
+
+    @cached_property
+    def judged_on(self) -> Mapping[tuple[int, str], Sequence[GpuAccount]]:
+        """The same by incarnation and node: checks ask for each node."""
+        return {(gpus[0].restart, gpus[0].node): gpus for gpus in by_node(self.judged)}
+
+    @property
+    def long_held(self) -> tuple[GpuAccount, ...]:
+        """The GPUs whose counters, which need no samples between, say something."""
+        return tuple(gpu for gpu in self.report.gpus if gpu.held_s >= JUDGED_S)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportRule(Rule[Callable[[MeasuredJob], Iterable[Evidence]]]):
+    """A rule about a finished job; `threshold` says from when on it finds something, and why."""
+
+    threshold: str
+
+
+def by_node(gpus: Iterable[GpuAccount]) -> list[list[GpuAccount]]:
+    """Return the GPUs of each incarnation and node together."""
+    groups: dict[tuple[int, str], list[GpuAccount]] = {}
+    for gpu in gpus:
+        groups.setdefault((gpu.restart, gpu.node), []).append(gpu)
+    return list(groups.values())
+
+
 def gpu_never_used(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `gpu-never-used`."""
     for gpus in by_node(gpu for gpu in job.judged if is_never_used(gpu)):
-        energies = [gpu.energy.value_j for gpu in gpus]
-        known = [energy for energy in energies if energy is not None]
         yield Evidence(
             of_gpus(gpus),
             said(
@@ -77,7 +129,7 @@ def gpu_never_used(job: MeasuredJob) -> Iterator[Evidence]:
                 _had(job, gpus),
             ),
             math.fsum(gpu.held_s for gpu in gpus),
-            math.fsum(known) if len(known) == len(gpus) else None,
+            whole_sum(gpu.energy.value_j for gpu in gpus),
             remedy=None if _is_job(job) else NOTHING_RAN,
         )
 
@@ -114,11 +166,11 @@ def late_idle(job: MeasuredJob) -> Iterator[Evidence]:
 def idle_stretch(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `idle-stretch`."""
     for gpus in by_node(gpu for gpu in job.judged if _has_stretch(gpu) and not is_unused(gpu)):
-        wasted = math.fsum(_early_s(gpu) for gpu in gpus)
+        early_s = [length_s for gpu in gpus for length_s in _early_s(gpu)]
+        wasted = math.fsum(early_s)
         frac = wasted / math.fsum(gpu.held_s for gpu in gpus)
-        longest = max((_length_s(window) for gpu in gpus for window in _early(gpu)), default=0.0)
         words = "nothing ran for {} of the time before the end, up to {} on end"
-        yield Evidence(of_gpus(gpus), said(words, share(frac), seconds(longest)), wasted)
+        yield Evidence(of_gpus(gpus), said(words, share(frac), seconds(max(early_s))), wasted)
 
 
 def idle_often(job: MeasuredJob) -> Iterator[Evidence]:
@@ -157,19 +209,16 @@ def straggler(job: MeasuredJob) -> Iterator[Evidence]:
         yield Evidence(about, (one.because, *why), one.wasted_gpu_s, remedy=remedy)
 
 
-# --- clocks --------------------------------------------------------------------------------------
 def thermal_throttling(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `thermal-throttling`."""
     for gpu in job.long_held:
         frac = _frac(gpu.throttling.thermal_s, gpu)
         if frac >= HEAT_FRAC:
-            words = said("heat held its clocks down {} of the time", share(frac))
+            words, figures = "heat held its clocks down {} of the time", [share(frac)]
             if gpu.temp_max_c is not None:
-                hottest = Figure(gpu.temp_max_c, Unit.CELSIUS)
-                words = said(
-                    "heat held its clocks down {} of the time, at up to {}", share(frac), hottest
-                )
-            yield Evidence(of_gpu(gpu), words)
+                words += ", at up to {}"
+                figures.append(Figure(gpu.temp_max_c, Unit.CELSIUS))
+            yield Evidence(of_gpu(gpu), said(words, *figures))
 
 
 def power_brake(job: MeasuredJob) -> Iterator[Evidence]:
@@ -185,19 +234,25 @@ def power_cap_uneven(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `power-cap-uneven`."""
     for gpus in _alike(job.judged):
         capped = {
-            key_of(gpu): _frac(gpu.throttling.power_cap_s, gpu)
+            gpu.place: _frac(gpu.throttling.power_cap_s, gpu)
             for gpu in gpus
             if gpu.throttling.power_cap_s is not None
         }
-        odd = above(capped, CAP_ABOVE_FRAC)
-        for gpu in gpus:
-            if key_of(gpu) in odd:
-                own, others = capped[key_of(gpu)], capped[key_of(gpu)] - odd[key_of(gpu)]
-                words = "its power limit held its clocks down {} of the time, the others' {}"
-                yield Evidence(of_gpu(gpu), said(words, share(own), share(others)))
+        words = "its power limit held its clocks down {} of the time, the others' {}"
+        yield from _uneven(gpus, capped, CAP_ABOVE_FRAC, words)
 
 
-# --- memory --------------------------------------------------------------------------------------
+def _uneven(
+    gpus: Iterable[GpuAccount], shares: Mapping[GpuPlace, float], floor: float, words: str
+) -> Iterator[Evidence]:
+    odd = above(shares, floor)
+    for gpu in gpus:
+        key = gpu.place
+        if key in odd:
+            own, others = share(shares[key]), share(shares[key] - odd[key])
+            yield Evidence(of_gpu(gpu), said(words, own, others))
+
+
 def gpu_memory_high(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `gpu-memory-high`."""
     for gpus in by_node(gpu for gpu in job.report.gpus if _memory_frac(gpu) >= MEMORY_FRAC):
@@ -208,16 +263,11 @@ def gpu_memory_high(job: MeasuredJob) -> Iterator[Evidence]:
 def gpu_memory_uneven(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `gpu-memory-uneven`."""
     for gpus in _alike(gpu for gpu in job.judged if not is_unused(gpu)):
-        shares = {key_of(gpu): _memory_frac(gpu) for gpu in gpus if _memory_frac(gpu)}
-        odd = above(shares, MEMORY_ABOVE_FRAC)
-        for gpu in gpus:
-            if key_of(gpu) in odd:
-                own, others = shares[key_of(gpu)], shares[key_of(gpu)] - odd[key_of(gpu)]
-                words = "it had up to {} of its memory in use, the others {}"
-                yield Evidence(of_gpu(gpu), said(words, share(own), share(others)))
+        shares = {gpu.place: _memory_frac(gpu) for gpu in gpus if _memory_frac(gpu)}
+        words = "it had up to {} of its memory in use, the others {}"
+        yield from _uneven(gpus, shares, MEMORY_ABOVE_FRAC, words)
 
 
-# --- how well it was measured --------------------------------------------------------------------
 def counter_disagrees(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `counter-disagrees`."""
     for gpu in job.report.gpus:
@@ -234,7 +284,11 @@ def counter_disagrees(job: MeasuredJob) -> Iterator[Evidence]:
 def coverage_low(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `coverage-low`; nodes without any sample are those of `samples-missing`."""
     for gpus in by_node(gpu for gpu in job.report.gpus if _has_samples(gpu)):
-        unknown = [gpu for gpu in gpus if gpu.waste.unknown_gpu_s > _most_unknown_s(gpu)]
+        unknown = [
+            gpu
+            for gpu in gpus
+            if gpu.waste.unknown_gpu_s > max(UNKNOWN_S, UNKNOWN_FRAC * gpu.held_s)
+        ]
         if unknown:
             frac = statistics.fmean(gpu.waste.unknown_gpu_s / gpu.held_s for gpu in unknown)
             why = next((f": {gpu.refused['spin']}" for gpu in unknown if "spin" in gpu.refused), "")
@@ -248,7 +302,6 @@ def coverage_low(job: MeasuredJob) -> Iterator[Evidence]:
             yield Evidence(where, said(words, count(node.unseen_gpus), many))
 
 
-# --- shares --------------------------------------------------------------------------------------
 def is_never_used(gpu: GpuAccount) -> bool:
     """Whether no process ever computed on it."""
     return gpu.waste.no_process_gpu_s >= (1 - NEVER_FRAC) * known_s(gpu)
@@ -273,16 +326,12 @@ def _late_s(gpu: GpuAccount) -> float:
     return late_s if any(late_s >= long and frac >= part for long, part in kinds) else 0.0
 
 
-def _early(gpu: GpuAccount) -> list[Window]:
-    return [window for window in gpu.windows if not window.is_late]
-
-
-def _early_s(gpu: GpuAccount) -> float:
-    return math.fsum(_length_s(window) for window in _early(gpu))
+def _early_s(gpu: GpuAccount) -> list[float]:
+    return [_length_s(window) for window in gpu.windows if not window.is_late]
 
 
 def _has_stretch(gpu: GpuAccount) -> bool:
-    return _early_s(gpu) >= max(STRETCH_S, STRETCH_FRAC * gpu.held_s)
+    return math.fsum(_early_s(gpu)) >= max(STRETCH_S, STRETCH_FRAC * gpu.held_s)
 
 
 def _pauses_s(gpu: GpuAccount) -> float:
@@ -316,16 +365,10 @@ def _frac(seconds: float | None, gpu: GpuAccount) -> float:
 
 
 def _has_samples(gpu: GpuAccount) -> bool:
-    """Whether there are some, also where they do not tell what ran."""
     return known_s(gpu) > 0 or "spin" in gpu.refused
 
 
-def _most_unknown_s(gpu: GpuAccount) -> float:
-    return max(UNKNOWN_S, UNKNOWN_FRAC * gpu.held_s)
-
-
 def _alike(gpus: Iterable[GpuAccount]) -> list[list[GpuAccount]]:
-    """GPUs of one incarnation and kind, which are peers."""
     groups: dict[tuple[int, str | None], list[GpuAccount]] = {}
     for gpu in gpus:
         groups.setdefault((gpu.restart, gpu.name), []).append(gpu)
@@ -333,7 +376,6 @@ def _alike(gpus: Iterable[GpuAccount]) -> list[list[GpuAccount]]:
 
 
 def _is_job(job: MeasuredJob) -> bool:
-    """Whether a job is known; a machine that was sampled by hand has none."""
     return job.report.job.job_id is not None
 
 
@@ -347,9 +389,6 @@ def _it(gpus: list[GpuAccount]) -> str:
 
 def _longest_held(gpus: list[GpuAccount]) -> float:
     return max(gpu.held_s for gpu in gpus)
-
-
-# --- What is worth knowing of a job's nodes and of its life: CPU, memory, IO, requeues, samplers.
 
 
 THROTTLED_FRAC: Final = 0.05
@@ -370,11 +409,12 @@ def oom_kill(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `oom-kill`."""
     for node in job.report.nodes:
         if node.oom_kills:
-            killed = said("the kernel killed a process of the job once")
-            if node.oom_kills > 1:
-                words = "the kernel killed a process of the job {} times"
-                killed = said(words, count(node.oom_kills))
-            yield Evidence(_of(node), (*killed, *_memory_words(node)))
+            times = "once" if node.oom_kills == 1 else "{} times"
+            kills = [count(node.oom_kills)] if node.oom_kills > 1 else []
+            killed = said(f"the kernel killed a process of the job {times}", *kills)
+            frac = _host_memory_frac(node)
+            used = said("up to {} of its memory was in use", share(frac)) if frac else ()
+            yield Evidence(_of(node), (*killed, *used))
 
 
 def host_memory_high(job: MeasuredJob) -> Iterator[Evidence]:
@@ -395,7 +435,8 @@ def cpu_starved(job: MeasuredJob) -> Iterator[Evidence]:
             yield Evidence(_of(node), said(words, share(throttled)))
         elif pressed >= CPU_PRESSURE_FRAC and waited >= GPUS_WAITED_FRAC:
             words = "threads waited for a CPU {} of the time, and GPUs were idle {}"
-            yield Evidence(_of(node), (*said(words, share(pressed), share(waited)), *_cpus(node)))
+            cpus = said("the job has {} CPUs there", count(node.cpus)) if node.cpus else ()
+            yield Evidence(_of(node), (*said(words, share(pressed), share(waited)), *cpus))
 
 
 def io_wait(job: MeasuredJob) -> Iterator[Evidence]:
@@ -458,12 +499,3 @@ def _host_memory_frac(node: NodeAccount) -> float:
     if node.mem_peak_bytes is None or not node.mem_limit_bytes:
         return 0.0
     return node.mem_peak_bytes / node.mem_limit_bytes
-
-
-def _memory_words(node: NodeAccount) -> tuple[Clause, ...]:
-    frac = _host_memory_frac(node)
-    return said("up to {} of its memory was in use", share(frac)) if frac else ()
-
-
-def _cpus(node: NodeAccount) -> tuple[Clause, ...]:
-    return said("the job has {} CPUs there", count(node.cpus)) if node.cpus else ()

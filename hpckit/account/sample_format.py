@@ -186,7 +186,6 @@ def find_magic(view: memoryview, at: int) -> int:
 
 
 def _claimed_bytes(view: memoryview, at: int) -> int:
-    """The bytes that are read to see whether there is a block."""
     decoded = decode_header(view[at : at + HEADER_BYTES])
     return 0 if decoded is None else min(decoded[0].payload_bytes, len(view) - at)
 

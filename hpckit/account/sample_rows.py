@@ -18,16 +18,10 @@ from numpy.typing import NDArray
 
 from hpckit.account.sample_format import HEADER_BYTES, MAGIC
 
-# --- CRC-32s of many blocks at once, as columns of numbers.
-#
 # A CRC is a register that bytes go through: what so many zero bytes make of it is a linear
-# function
-# of its bits, and other bytes are added to it (zlib.h, crc32_combine). So the CRC of several
-# blocks
-# together follows from those that their headers say, and need not be asked for block by block;
-# only
-# damage of several of them may cancel out, which is missed once in 2^32.
-
+# function of its bits, and other bytes are added to it (zlib.h, crc32_combine). So the CRC of
+# several blocks together follows from those that their headers say, and need not be asked for
+# block by block; only damage of several of them may cancel out, which is missed once in 2^32.
 
 Registers = NDArray[np.uint32]
 """A register for each block: the CRC of what went through it, inverted."""
@@ -73,7 +67,6 @@ def _tables(count: int) -> Registers:
 
 
 def _of_bits(count: int) -> Registers:
-    """What they make of each bit."""
     if count > _DIRECT_BYTES:
         return _through_zeros(_of_bits(count // 2), count - count // 2)
     zeros = bytes(count)

@@ -36,9 +36,6 @@ from hpckit.account.sample_rows import Blocks, run_at
 from hpckit.core.errors import ParseError
 from hpckit.core.excerpt import refusal
 
-# --- What samplers measured, as arrays: the rows of a node's sample file, a piece at a time.
-
-
 _NUMPY_CODES = {"B": "<u1", "H": "<u2", "I": "<u4", "Q": "<u8"}
 GPU_DTYPE = np.dtype([(column.name, _NUMPY_CODES[column.code]) for column in GPU_COLUMNS])
 """A record of `hpckit.account.sample_format.GPU_RECORD` for numpy."""
@@ -127,9 +124,6 @@ class FileCondition(Struct, frozen=True, kw_only=True):
     lost_bytes: int
     lost_blocks: int
     is_cut_short: bool
-
-
-# --- The META block of a sample file: checked, and what this version does not know is kept.
 
 
 TOOL: Final = "sample file"
@@ -290,7 +284,6 @@ class SampleReader:
         walk.rest = bytes(view[at:])
 
     def _take_run(self, view: memoryview, at: int) -> int:
-        """Take blocks of GPU and HOST as long as nothing is odd; where the first other begins."""
         now, walk = self._now, self._walk
         if self._meta is None or now.first is None:
             return at
@@ -330,7 +323,6 @@ class SampleReader:
         return 8 + 8 * len(self._meta.host_columns) if self._meta else 8
 
     def _refuse_other(self) -> None:
-        """Refuse a file whose beginning is none of a sample file."""
         head = self._head
         shown = head.decode("latin-1").split("\n", 1)[0]
         if self._orphans:
@@ -378,7 +370,6 @@ class SampleReader:
                 self._walk.lost_bytes += len(line)
 
     def _chunk(self) -> Iterator[SampleChunk]:
-        """What was gathered since the last, if it is anything."""
         now, meta = self._now, self._meta
         self._now = _Gathered()
         if meta is None or now.first is None:
@@ -410,7 +401,6 @@ def _alone(begin_ns: int, payload: memoryview) -> Blocks:
 
 
 def _arrays(group: _Group, dtype: np.dtype[Any]) -> tuple[NDArray[np.int64], NDArray[np.void]]:
-    """Times and rows of blocks of one kind."""
     whole = np.empty(sum(one.payloads.size for one in group), np.uint8)
     rows: NDArray[np.void] = whole.view(dtype)
     times: NDArray[np.int64] = np.empty(len(rows), np.int64)

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from hpckit.account.values import EnergyLack, EnergyReason, SlurmEnergy
 from hpckit.core.errors import HpckitError, NoSuchFile, StorageFailed
+from hpckit.core.text import first_of
 from hpckit.slurm.ask import SlurmCli, SlurmProbe
 from hpckit.slurm.values import JobId
 from hpckit.spec.folder import (
@@ -75,20 +76,16 @@ class FileSampleStore:
         except OSError as error:
             raise StorageFailed(f"{folder} cannot be read: {error.strerror}") from error
 
-    def ledger(self, path: Path) -> bytes:
-        """A ledger. Raises StorageFailed, also for what is no regular file."""
-        return b"".join(_read(path, self._piece_bytes))
-
-    def topology(self, path: Path) -> bytes:
-        """A node's topology, as JSON. Raises as `ledger`."""
+    def text(self, path: Path) -> bytes:
+        """A ledger, or a node's topology. Raises StorageFailed, also for no regular file."""
         return b"".join(_read(path, self._piece_bytes))
 
     def pieces(self, path: Path) -> Iterator[bytes]:
-        """A sample file as it is now, in pieces of some MiB. Raises StorageFailed as `ledger`."""
+        """A sample file as it is now, in pieces of some MiB. Raises StorageFailed as `text`."""
         return _read(path, self._piece_bytes)
 
     def ends(self, path: Path) -> tuple[bytes, bytes]:
-        """The first and the last MiB of a sample file, or less. Raises as `ledger`."""
+        """The first and the last MiB of a sample file, or less. Raises as `text`."""
         try:
             with _opened(path) as handle:
                 size_bytes = _size_of(handle)
@@ -122,12 +119,10 @@ class _Listing:
 
 
 def _is_files(name: str) -> bool:
-    """Whether a file of accounts has such a name."""
     return any(of(name) is not None for of in (rank_of, node_of, node_of_topology))
 
 
 def _is_folders(name: str) -> bool:
-    """Whether a folder of accounts has such a name."""
     known = (restart_of, array_task_of)
     return name == ACCOUNT_FOLDER or any(of(name) is not None for of in known)
 
@@ -164,10 +159,9 @@ def _odd(listing: _Listing) -> list[str]:
     """Sentences about links, FIFOs, folders and the like under names that accounts have."""
     named = [
         f"{listing.path.name}/{name} is not read: {what}"
-        for name, what in sorted(listing.odd.items())[:_MOST_NAMED]
+        for name, what in sorted(listing.odd.items())
     ]
-    left = len(listing.odd) - len(named)
-    return [*named, f"and {left} more like it in {listing.path.name}"] if left > 0 else named
+    return first_of(named, _MOST_NAMED, f"more like it in {listing.path.name}")
 
 
 def _files(listing: _Listing, restart: int | None) -> AccountFiles:
@@ -183,7 +177,6 @@ def _files(listing: _Listing, restart: int | None) -> AccountFiles:
 
 
 def _read(path: Path, piece_bytes: int) -> Iterator[bytes]:
-    """The bytes that the file has when it is opened. Raises StorageFailed."""
     try:
         with _opened(path) as handle:
             left = _size_of(handle)
@@ -219,9 +212,6 @@ def _size_of(handle: int) -> int:
     return status.st_size
 
 
-# --- The energy of a job's nodes as Slurm's accounting has it, where the cluster gathers any.
-
-
 class SlurmEnergies:
     """Asks sacct, but only where the cluster, as it is remembered, gathers energy."""
 
@@ -237,16 +227,10 @@ class SlurmEnergies:
                 return SlurmEnergy(reasons=(EnergyReason(kind=EnergyLack.SLURM_PLUGIN),))
             value_j = self._slurm.energy_j(JobId(job_id), cluster)
         except HpckitError as error:
-            return SlurmEnergy(reasons=(_other(f"Slurm's was not told: {error.message}"),))
-        reasons = () if value_j else (_other(f"Slurm's {plugin} counted none"),)
+            reason = EnergyReason(text=f"Slurm's was not told: {error.message}")
+            return SlurmEnergy(reasons=(reason,))
+        reasons = () if value_j else (EnergyReason(text=f"Slurm's {plugin} counted none"),)
         return SlurmEnergy(value_j=value_j, plugin=plugin, reasons=reasons)
-
-
-def _other(text: str) -> EnergyReason:
-    return EnergyReason(text=text)
-
-
-# --- The JSON files of a job folder: those that are not there, and those that are damaged.
 
 
 class JobDocuments:

@@ -16,7 +16,8 @@ from __future__ import annotations
 import math
 import statistics
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
@@ -25,15 +26,11 @@ from msgspec.structs import replace
 
 from hpckit.account.finding import Clause, Figure, Subject, Unit, count, said, share
 from hpckit.account.usage import is_judged, known_s
-from hpckit.account.values import GpuAccount, NodeAccount, RankAccount
+from hpckit.account.values import GpuAccount, GpuPlace, NodeAccount, RankAccount
 from hpckit.core.index_list import expand_indices, index_list
 
 if TYPE_CHECKING:
-    from hpckit.node.pci import PciDevice
     from hpckit.node.topology import Gpu, NodeTopology
-
-
-# --- A GPU against the others of its job: robust statistics, so that one odd GPU moves nothing.
 
 
 MAD_SIGMAS: Final = 5.0
@@ -67,7 +64,6 @@ class Ordered:
         return SIGMA_OF_MAD * float(np.median(np.abs(others - middle)))
 
     def _place(self, value: float | None) -> tuple[int, int]:
-        """Where the value is, and how many are left without it."""
         count = len(self._values)
         place = count if value is None else bisect_left(self._values, value)
         is_there = place < count and self._values[place] == value
@@ -91,9 +87,6 @@ def above(values: Mapping[Key, float], floor: float) -> dict[Key, float]:
     return found
 
 
-# --- Why a GPU is behind its peers, as far as throttling, links, CPUs and binding explain it.
-
-
 HEAT_FRAC: Final = 0.02
 """Time above that of the others in which heat or the power brake held the clocks."""
 CAP_FRAC: Final = 0.2
@@ -102,6 +95,8 @@ LIMIT_FRAC: Final = 0.05
 CLOCK_FRAC: Final = 0.05
 CPU_THROTTLED_FRAC: Final = 0.02
 _Measure = Callable[[GpuAccount], float | None]
+_LIMIT_W: Final[_Measure] = attrgetter("power_limit_w")
+_SM_MHZ: Final[_Measure] = attrgetter("sm_mean_mhz")
 
 
 class Surroundings(Struct, frozen=True, kw_only=True):
@@ -153,11 +148,11 @@ def _held_down(gpu: GpuAccount, peers: Peers) -> Iterator[Clause]:
 
 
 def _lower(gpu: GpuAccount, peers: Peers) -> Iterator[Clause]:
-    limit_w = peers.usual(_limit_w, gpu)
+    limit_w = peers.usual(_LIMIT_W, gpu)
     if gpu.power_limit_w and limit_w and gpu.power_limit_w < limit_w * (1 - LIMIT_FRAC):
         watts = Figure(gpu.power_limit_w, Unit.WATTS), Figure(limit_w, Unit.WATTS)
         yield from said("its power limit is {}, the others' {}", *watts)
-    mhz = peers.usual(_sm_mhz, gpu)
+    mhz = peers.usual(_SM_MHZ, gpu)
     if gpu.sm_mean_mhz and mhz and gpu.sm_mean_mhz < mhz * (1 - CLOCK_FRAC):
         clocks = Figure(gpu.sm_mean_mhz, Unit.MHZ), Figure(mhz, Unit.MHZ)
         yield from said("its SM clock was {}, the others' {}", *clocks)
@@ -198,9 +193,9 @@ def _cpu_throttling(gpu: GpuAccount, surroundings: Surroundings) -> Iterator[Cla
 
 
 def _device(topology: NodeTopology, gpu: GpuAccount) -> Gpu | None:
-    by_uuid = (one for one in topology.gpus if one.uuid == gpu.uuid)
-    by_index = (one for one in topology.gpus if one.uuid is None and one.index == gpu.index)
-    return next(by_uuid, None) or next(by_index, None)
+    by_uuid = [device for device in topology.gpus if device.uuid == gpu.uuid]
+    nameless = [device for device in topology.gpus if device.uuid is None]
+    return next(iter([*by_uuid, *(one for one in nameless if one.index == gpu.index)]), None)
 
 
 def _nvlinks(device: Gpu) -> int | None:
@@ -211,11 +206,7 @@ def _nvlinks(device: Gpu) -> int | None:
 
 def _lanes(topology: NodeTopology, device: Gpu) -> int | None:
     found = next((one for one in topology.pci if one.address == device.pci), None)
-    return None if found is None else _width(found)
-
-
-def _width(device: PciDevice) -> int | None:
-    link = device.effective or device.link
+    link = None if found is None else found.effective or found.link
     return None if link is None else link.width
 
 
@@ -226,14 +217,6 @@ def _usual(values: Iterator[float | None]) -> float | None:
 
 def _frac(seconds: float | None, gpu: GpuAccount) -> float | None:
     return None if seconds is None or gpu.held_s <= 0 else seconds / gpu.held_s
-
-
-def _limit_w(gpu: GpuAccount) -> float | None:
-    return gpu.power_limit_w
-
-
-def _sm_mhz(gpu: GpuAccount) -> float | None:
-    return gpu.sm_mean_mhz
 
 
 _THROTTLING: Final[tuple[tuple[str, str, float, _Measure], ...]] = (
@@ -267,9 +250,6 @@ PEER_FRAC: Final = 0.25
 """Peers are in use for as long as half of the GPUs are, but for this part of it: what ran for a
 tenth of the time, or alone for most of it, did not meet the others at every step."""
 
-GpuKey = tuple[int, str, str]
-"""Restart, node and uuid."""
-
 
 class Straggler(Struct, frozen=True, kw_only=True):
     """A GPU behind its peers: `behind_frac` is by how much its work takes longer than theirs.
@@ -302,14 +282,16 @@ def stragglers(
     return tuple(sorted(found, key=lambda one: (-one.behind_frac, one.node, one.name)))
 
 
-def _compared(gpus: Iterable[GpuAccount]) -> Iterator[dict[GpuKey, GpuAccount]]:
-    """Groups of two GPUs or more of which each is measured by the others."""
+def _compared(gpus: Iterable[GpuAccount]) -> Iterator[dict[GpuPlace, GpuAccount]]:
     groups: dict[tuple[int, str | None], list[GpuAccount]] = {}
     for gpu in gpus:
         if is_judged(gpu) and (useful_frac(gpu) or 0.0) >= LEAST_USEFUL_FRAC:
             groups.setdefault((gpu.restart, gpu.name), []).append(gpu)
     for group in groups.values():
-        peers = {key_of(gpu): gpu for gpu in _peers(group)}
+        usual = statistics.median(map(_at_work_frac, group))
+        peers = {
+            gpu.place: gpu for gpu in group if abs(_at_work_frac(gpu) - usual) <= PEER_FRAC * usual
+        }
         if len(peers) > 1:
             yield peers
 
@@ -324,12 +306,13 @@ def with_behind(
     """
     known = {key for peers in _compared(gpus) for key in peers}
     behind = {(one.restart, one.node, one.uuid): one.behind_frac for one in found}
-    return tuple(_with_behind(rank, known, behind) for rank in ranks)
-
-
-def key_of(gpu: GpuAccount) -> GpuKey:
-    """What tells a GPU's account from all others of the job."""
-    return gpu.restart, gpu.node, gpu.uuid
+    told = []
+    for rank in ranks:
+        keys = [(rank.restart, rank.node, uuid) for uuid in rank.gpus]
+        is_known = not known.isdisjoint(keys)
+        frac = max(behind.get(key, 0.0) for key in keys) if is_known else rank.behind_frac
+        told.append(replace(rank, behind_frac=frac))
+    return tuple(told)
 
 
 def useful_frac(gpu: GpuAccount) -> float | None:
@@ -341,17 +324,14 @@ def useful_frac(gpu: GpuAccount) -> float | None:
 def at_work_s(gpu: GpuAccount) -> float:
     """The time in which a process had it, without the long stretches in which nothing ran."""
     waste = gpu.waste
-    rested_s = _rested_s(gpu)
-    return max(0.0, waste.useful_gpu_s + waste.spin_gpu_s + waste.idle_gpu_s - rested_s)
+    return max(0.0, waste.useful_gpu_s + waste.spin_gpu_s + waste.idle_gpu_s - _rested_s(gpu))
 
 
 def _rested_s(gpu: GpuAccount) -> float:
-    """How long it had a process and nothing ran, in windows."""
     return math.fsum(one.ended_s - one.started_s for one in gpu.windows if one.kind == "idle")
 
 
 def _waited_s(gpu: GpuAccount) -> float:
-    """How long it waited in short pauses, or in kernels that do little."""
     return max(0.0, gpu.waste.idle_gpu_s - _rested_s(gpu)) + gpu.waste.spin_gpu_s
 
 
@@ -360,41 +340,20 @@ def _at_work_frac(gpu: GpuAccount) -> float:
     return at_work_s(gpu) / known if known > 0 else 0.0
 
 
-def _useful_at_work(gpu: GpuAccount) -> float:
-    work_s = at_work_s(gpu)
-    return min(1.0, gpu.waste.useful_gpu_s / work_s) if work_s > 0 else 0.0
-
-
-def _peers(gpus: Sequence[GpuAccount]) -> list[GpuAccount]:
-    """Those that were in use for about as long as most."""
-    usual = statistics.median(_at_work_frac(gpu) for gpu in gpus)
-    return [gpu for gpu in gpus if abs(_at_work_frac(gpu) - usual) <= PEER_FRAC * usual]
-
-
-def _with_behind(
-    rank: RankAccount, known: Collection[GpuKey], behind: Mapping[GpuKey, float]
-) -> RankAccount:
-    keys = [(rank.restart, rank.node, uuid) for uuid in rank.gpus]
-    if not any(key in known for key in keys):
-        return rank
-    return replace(rank, behind_frac=max(behind.get(key, 0.0) for key in keys))
-
-
-def _of_group(gpus: Mapping[GpuKey, GpuAccount], surroundings: Surroundings) -> list[Straggler]:
-    seen = _by_waiting(gpus)
-    for key, one in _by_activity(gpus).items():
-        seen.setdefault(key, one)
-    for key, one in _by_clock(gpus).items():
-        seen.setdefault(key, one)
+def _of_group(gpus: Mapping[GpuPlace, GpuAccount], surroundings: Surroundings) -> list[Straggler]:
+    seen = _by_clock(gpus) | _by_activity(gpus) | _by_waiting(gpus)
     peers = Peers(tuple(gpus.values()))
     return [
         replace(one, causes=causes_of(gpus[key], peers, surroundings)) for key, one in seen.items()
     ]
 
 
-def _by_waiting(gpus: Mapping[GpuKey, GpuAccount]) -> dict[GpuKey, Straggler]:
+def _by_waiting(gpus: Mapping[GpuPlace, GpuAccount]) -> dict[GpuPlace, Straggler]:
     """By less waiting. The others wait for the slowest, and for none of them twice."""
-    useful = {key: _useful_at_work(gpu) for key, gpu in gpus.items()}
+    useful = {}
+    for key, gpu in gpus.items():
+        work_s = at_work_s(gpu)
+        useful[key] = min(1.0, gpu.waste.useful_gpu_s / work_s) if work_s > 0 else 0.0
     excesses = above(useful, BEHIND_FRAC)
     most = max(excesses.values(), default=0.0)
     waiting = [gpu for key, gpu in gpus.items() if key not in excesses]
@@ -409,7 +368,7 @@ def _by_waiting(gpus: Mapping[GpuKey, GpuAccount]) -> dict[GpuKey, Straggler]:
     return found
 
 
-def _by_activity(gpus: Mapping[GpuKey, GpuAccount]) -> dict[GpuKey, Straggler]:
+def _by_activity(gpus: Mapping[GpuPlace, GpuAccount]) -> dict[GpuPlace, Straggler]:
     """By busy SMs while in use, relative to those of the others."""
     active = {key: _activity(gpu) for key, gpu in gpus.items()}
     known = {key: frac for key, frac in active.items() if frac is not None and frac > 0}
@@ -430,7 +389,7 @@ def _activity(gpu: GpuAccount) -> float | None:
     return None if gpu.sm_active_frac is None or work <= 0 else min(1.0, gpu.sm_active_frac / work)
 
 
-def _by_clock(gpus: Mapping[GpuKey, GpuAccount]) -> dict[GpuKey, Straggler]:
+def _by_clock(gpus: Mapping[GpuPlace, GpuAccount]) -> dict[GpuPlace, Straggler]:
     """By a lower clock at no less work: a GPU that rests has a low clock as well."""
     useful = {key: useful_frac(gpu) or 0.0 for key, gpu in gpus.items()}
     clocks = {key: gpu.sm_mean_mhz for key, gpu in gpus.items()}
@@ -459,9 +418,6 @@ def _straggler(gpu: GpuAccount, behind_frac: float, words: str, *figures: Figure
         behind_frac=behind_frac,
         because=because,
     )
-
-
-# --- How findings name GPUs.
 
 
 def of_gpu(gpu: GpuAccount) -> Subject:

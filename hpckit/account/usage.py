@@ -23,7 +23,6 @@ from hpckit.account.activity import (
     IdleWindows,
     PowerLevels,
     Span,
-    States,
     StateSpans,
     states_of,
 )
@@ -43,7 +42,7 @@ from hpckit.account.rows import (
     measured_mask,
 )
 from hpckit.account.sample_format import GPU_COLUMNS
-from hpckit.account.sample_time import NS_PER_US, Numbers, SampleTime, Stretch
+from hpckit.account.sample_time import NS_PER_US, SampleTime, Stretch
 from hpckit.account.samples import SampledGpu
 from hpckit.account.values import Curve, GpuAccount, Share, Throttling, Window
 
@@ -171,19 +170,16 @@ class GpuUsageFold:
         state_us = np.bincount(states, stretch.weight_us, STATES)
         self._state_us += state_us
         self._spans.add(states, stretch, state_us)
-        self._weigh(states, rows, stretch.weight_us)
+        if not int(rows["processes"].min()):
+            ran = (rows["processes"] == 0) & (states != NO_PROCESS) & (states != UNKNOWN)
+            self._hidden_us += int(stretch.weight_us[ran].sum())
+        self._levels.add(states, rows["power_mw"], stretch.weight_us)
         drawn = {**rows, **self._throttling.add(rows, stretch), "proxy": _proxy(rows)}
         table = Table(_GAUGES, drawn)
         self._gauges.add(table, stretch.weight_us)
         if self._are_drawn:
             self._curves.add(table, stretch.at_us)
         self._last_state = int(states[-1])
-
-    def _weigh(self, states: States, rows: dict[str, Column], weight_us: Numbers) -> None:
-        if not int(rows["processes"].min()):
-            ran = (rows["processes"] == 0) & (states != NO_PROCESS) & (states != UNKNOWN)
-            self._hidden_us += int(weight_us[ran].sum())
-        self._levels.add(states, rows["power_mw"], weight_us)
 
     def _transfer(self, stretch: Stretch, rows: dict[str, Column]) -> NDArray[np.bool_] | None:
         """Where NVLink or PCIe carried so much that memory is busy with it."""
@@ -204,7 +200,8 @@ class GpuUsageFold:
         if self._last_state is not None:
             state_us[self._last_state] += tail_us
             self._spans.add_tail(self._last_state, max(0, self._time.last_us or 0), tail_us)
-        is_hidden = self._are_processes_hidden(state_us)
+        ran_us = float(state_us[[USEFUL, SPIN, QUIET]].sum())
+        is_hidden = self._hidden_us > DISTRUST_FRAC * ran_us
         mean, most = self._gauges.mean, self._gauges.most
         waste = self._share(state_us, is_hidden=is_hidden)
         return GpuUsage(
@@ -215,7 +212,7 @@ class GpuUsageFold:
             throttling=self._throttling.throttling(),
             util_mean_pct=mean("util_pct"),
             power_mean_w=mean("power_mw", 1e-3),
-            power_max_w=_scaled(most("power_mw"), 1e-3),
+            power_max_w=most("power_mw", 1e-3),
             temp_max_c=most("temp_c"),
             sm_mean_mhz=mean("sm_mhz"),
             mem_peak_bytes=_bytes(most("mem_used_mib")),
@@ -228,7 +225,9 @@ class GpuUsageFold:
             pcie_tx_bytes=_bytes(self._links["pcie_tx_mib"].total),
             pcie_rx_bytes=_bytes(self._links["pcie_rx_mib"].total),
             windows=self._found(tail_us, is_hidden=is_hidden),
-            curves=self._drawn(),
+            curves=self._curves.curves(self._origin_s, self._time.gap_us)
+            if self._are_drawn
+            else (),
             refused=self._refused(is_hidden=is_hidden),
             useful_fracs=self._useful_fracs(state_us, waste),
         )
@@ -258,10 +257,6 @@ class GpuUsageFold:
         proxy = self._gauges.mean("proxy", 1 / largest) if largest else None
         return None if proxy is None or proxy > most else proxy
 
-    def _are_processes_hidden(self, state_us: NDArray[np.float64]) -> bool:
-        ran_us = float(state_us[[USEFUL, SPIN, QUIET]].sum())
-        return self._hidden_us > DISTRUST_FRAC * ran_us
-
     def _share(self, state_us: NDArray[np.float64], *, is_hidden: bool) -> Share:
         spun_us = self._levels.spin_us(self._gpu.power_limit_w)
         none_us, idle_us = int(state_us[NO_PROCESS]), int(state_us[IDLE])
@@ -290,11 +285,6 @@ class GpuUsageFold:
             for run in self._windows.found(tail_us, as_idle=is_hidden)
         )
 
-    def _drawn(self) -> tuple[Curve, ...]:
-        if not self._are_drawn:
-            return ()
-        return self._curves.curves(self._origin_s, self._time.gap_us)
-
 
 def _proxy(rows: dict[str, Column]) -> NDArray[np.float64] | None:
     """Tensor active × SM clock in MHz; None where one of them is measured nowhere."""
@@ -309,15 +299,8 @@ def _proxy(rows: dict[str, Column]) -> NDArray[np.float64] | None:
     return work
 
 
-def _scaled(value: float | None, unit: float) -> float | None:
-    return None if value is None else value * unit
-
-
 def _bytes(mib: float | None) -> int | None:
     return None if mib is None else int(mib) * MIB
-
-
-# --- Of which GPUs enough is known to say something about how they were used.
 
 
 JUDGED_S: Final = 10.0
@@ -336,9 +319,6 @@ def is_judged(gpu: GpuAccount) -> bool:
     """Whether enough is known of it."""
     known = known_s(gpu)
     return known >= JUDGED_S and known >= KNOWN_FRAC * gpu.held_s
-
-
-# --- When a GPU was used last, for ranks that were killed and could not say when they ended.
 
 
 _NONE: Final = 0xFF

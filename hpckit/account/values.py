@@ -14,9 +14,6 @@ from msgspec import Struct, field
 
 from hpckit.account.finding import ReportFinding
 
-# --- What the energy of a job cost.
-
-
 GPUS_ALONE: Final = "of the GPUs alone"
 """What a cost is of where the nodes' energy is not known."""
 
@@ -42,9 +39,6 @@ class Cost(Struct, frozen=True, kw_only=True):
     def lack(self) -> str:
         """Which factors are absent; empty where none is."""
         return f"the site file's [energy] has no {', '.join(self.absent)}" if self.absent else ""
-
-
-# --- Why nothing tells the energy of a job's nodes: kinds of reasons, and the words for them.
 
 
 MODEL_KEYS: Final = ("node_idle_w", "cpu_core_w")
@@ -110,6 +104,9 @@ class SlurmEnergy(Struct, frozen=True, kw_only=True):
 REPORT_SCHEMA: Final = "hpckit.report/1"
 ADVICE_SCHEMA: Final = "hpckit.advice/1"
 SPLIT_GPU: Final = "split-gpu"
+
+GpuPlace = tuple[int, str, str]
+"""Restart, node and uuid: two nodes may name one GPU."""
 
 
 class EnergySource(StrEnum):
@@ -257,6 +254,11 @@ class GpuAccount(Struct, frozen=True, kw_only=True):
     def label(self) -> str:
         """`GPU3`; a GPU that only a ledger names goes by its uuid."""
         return self.uuid if self.index is None else f"GPU{self.index}"
+
+    @property
+    def place(self) -> GpuPlace:
+        """What tells a GPU's account from all others of the job."""
+        return self.restart, self.node, self.uuid
 
 
 class RankAccount(Struct, frozen=True, kw_only=True):
@@ -460,13 +462,6 @@ class JobReport(Struct, frozen=True, kw_only=True):
     advice_options: str = ""
     outcomes: tuple[AdviceOutcome, ...] = ()
     missing: tuple[str, ...] = ()
-
-
-# --- Which ranks had which GPU, by a report.
-
-
-GpuPlace = tuple[int, str, str]
-"""Restart, node and uuid: two nodes may name one GPU."""
 
 
 def ranks_by_gpu(report: JobReport) -> Mapping[GpuPlace, tuple[int, ...]]:

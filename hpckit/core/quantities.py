@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from hpckit.core.units import format_duration
@@ -28,6 +28,13 @@ _SLURM_TIME: Final = re.compile(r"(?<![\d:-])0(\d:[0-5]\d:[0-5]\d)(?![\d:])")
 _G_PER_KG: Final = 1000
 _NEARLY_ALL: Final = 0.99
 _LITTLE: Final = 0.01
+
+
+def whole_sum(values: Iterable[float | None]) -> float | None:
+    """Return the sum; None where a part is not known."""
+    parts = list(values)
+    known = [part for part in parts if part is not None]
+    return math.fsum(known) if len(known) == len(parts) else None
 
 
 def energy_scale(value_j: float) -> tuple[float, str]:

@@ -84,6 +84,17 @@ def names_shown(names: Sequence[str], most: int = 3) -> str:
     return f"{visible(ordered[0], 20)} … {visible(ordered[-1], 20)}"
 
 
+def first_of(sentences: Sequence[str], most: int, more: str) -> list[str]:
+    """Return the first `most` sentences, and how many `more` there are: `and 3 more GPUs`."""
+    rest = len(sentences) - most
+    return [*sentences[:most], f"and {rest} {more}"] if rest > 0 else list(sentences)
+
+
+def dotted(parts: Iterable[str]) -> list[str]:
+    """Return parts of which each but the first is led by the dot that parts them."""
+    return [part if not place else f"· {part}" for place, part in enumerate(parts)]
+
+
 def names_within(names: Sequence[str], room: int) -> str:
     """Names in at most `room` columns: fewer of them, then the first alone, then its beginning."""
     first = min(names, key=natural_order, default="")

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from hpckit.account.energy import share_sum
 from hpckit.account.values import (
     Cost,
     Energy,
@@ -115,14 +116,6 @@ def report(
     **fields: Any,
 ) -> JobReport:
     """A report of a job that took so long and held these GPUs."""
-    shares = [one.waste for one in gpus]
-    total = Share(
-        no_process_gpu_s=sum(one.no_process_gpu_s for one in shares),
-        idle_gpu_s=sum(one.idle_gpu_s for one in shares),
-        spin_gpu_s=sum(one.spin_gpu_s for one in shares),
-        useful_gpu_s=sum(one.useful_gpu_s for one in shares),
-        unknown_gpu_s=sum(one.unknown_gpu_s for one in shares),
-    )
     joules = sum(one.energy.value_j or 0.0 for one in gpus)
     made = JobReport(
         job=ReportedJob(job_id="4242", state=state),
@@ -130,7 +123,7 @@ def report(
         ended_s=STARTED_S + elapsed_s,
         energy=JobEnergy(gpu=energy(joules), node=energy(None)),
         cost=Cost(),
-        waste=total,
+        waste=share_sum([one.waste for one in gpus]),
         gpus=tuple(gpus),
     )
     return replace(made, **fields)

@@ -12,6 +12,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from hpckit.account.energy import share_sum
 from hpckit.account.finding import ReportFinding, Subject, finding, said, seconds, share
 from hpckit.account.values import (
     Advice,
@@ -53,7 +54,7 @@ def training_report(shape: Shape | None = None) -> JobReport:
     """A training with an idle GPU, a hot one, gaps in what one said, and an idle last part."""
     shape = shape or Shape()
     gpus = tuple(_gpu(shape, number) for number in range(shape.gpus))
-    waste = _sum(gpu.waste for gpu in gpus)
+    waste = share_sum([gpu.waste for gpu in gpus])
     total_j = sum(gpu.energy.value_j or 0.0 for gpu in gpus)
     nodes = tuple(_node(shape, number) for number in range(shape.nodes))
     gpu_energy = Energy(
@@ -137,17 +138,6 @@ def _incarnations(shape: Shape, energy: Energy) -> tuple[Incarnation, ...]:
             gpu_s=shape.duration_s * shape.gpus,
             is_lost=False,
         ),
-    )
-
-
-def _sum(shares: object) -> Share:
-    found = list(shares)  # type: ignore[call-overload]
-    return Share(
-        no_process_gpu_s=sum(one.no_process_gpu_s for one in found),
-        idle_gpu_s=sum(one.idle_gpu_s for one in found),
-        spin_gpu_s=sum(one.spin_gpu_s for one in found),
-        useful_gpu_s=sum(one.useful_gpu_s for one in found),
-        unknown_gpu_s=sum(one.unknown_gpu_s for one in found),
     )
 
 

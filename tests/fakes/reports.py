@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from hpckit.account.energy import share_sum
 from hpckit.account.finding import ReportFinding
 from hpckit.account.values import (
     Advice,
@@ -119,7 +120,6 @@ def node_account(number: int) -> NodeAccount:
 def training() -> JobReport:
     """A good training with one straggler, requeued once."""
     gpus = tuple(gpu_account(number, heat_s=540.0 if number == 11 else 0.0) for number in range(16))
-    shares = [one.waste for one in gpus]
     return JobReport(
         job=ReportedJob(
             job_id="4242",
@@ -145,11 +145,7 @@ def training() -> JobReport:
             ),
         ),
         cost=Cost(facility_j=15.6 * KWH_J, pue=1.2, price=4.68, currency="EUR", co2_g=4100.0),
-        waste=Share(
-            useful_gpu_s=sum(one.useful_gpu_s for one in shares),
-            spin_gpu_s=sum(one.spin_gpu_s for one in shares),
-            idle_gpu_s=sum(one.idle_gpu_s for one in shares),
-        ),
+        waste=share_sum([one.waste for one in gpus]),
         incarnations=(
             Incarnation(
                 restart=0,

@@ -16,10 +16,10 @@ import shlex
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import unified_diff
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import structs
 from msgspec.structs import replace
 
 from hpckit.account.advice.outcome import (
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from hpckit.spec.store import FileJobFolders
 
 
-_NUMBERS = frozenset({"nodes", "gpus_per_node", "cpus_per_task"})
-
-
 def advise(report: JobReport, spec: JobSpec) -> tuple[Advice, ...]:
     """The changes to the job file that a report speaks for, in the order of the file's keys.
 
@@ -52,27 +49,22 @@ def advise(report: JobReport, spec: JobSpec) -> tuple[Advice, ...]:
     run = MeasuredRun(report=report, spec=spec)
     found = [*gpu_advice(run)]
     smaller = dataclasses.replace(run, spec=with_advice(spec, found))
-    cpus, time = _one_at_a_time(cpu_advice(smaller), time_advice(run))
+    cpus, time = cpu_advice(smaller), time_advice(run)
+    if time and any(one.now is not None and int(one.proposed) < int(one.now) for one in cpus):
+        # On fewer CPUs the job may take longer than this run.
+        words = "the time limit stays until a run on these has shown its time"
+        cpus = tuple(replace(one, because=f"{one.because}; {words}") for one in cpus)
+        time = ()
     found += cpus
     # Memory per GPU or CPU is per one of those that are left.
     smaller = dataclasses.replace(run, spec=with_advice(spec, found))
     return (*found, *memory_advice(smaller), *time)
 
 
-def _one_at_a_time(
-    cpus: tuple[Advice, ...], time: tuple[Advice, ...]
-) -> tuple[tuple[Advice, ...], tuple[Advice, ...]]:
-    """Both, but no time limit from this run for one on fewer CPUs, which may take longer."""
-    are_fewer = any(one.now is not None and int(one.proposed) < int(one.now) for one in cpus)
-    if not are_fewer or not time:
-        return cpus, time
-    words = "the time limit stays until a run on these has shown its time"
-    return tuple(structs.replace(one, because=f"{one.because}; {words}") for one in cpus), ()
-
-
 def values_of(advice: Sequence[Advice]) -> Mapping[str, str | int]:
     """Each key that is advised about and its new value, typed as the job file types it."""
-    return {one.key: _value(one) for one in advice}
+    numbers = {f"resources.{name}" for name in ("nodes", "gpus_per_node", "cpus_per_task")}
+    return {one.key: int(one.proposed) if one.key in numbers else one.proposed for one in advice}
 
 
 def with_advice(spec: JobSpec, advice: Sequence[Advice]) -> JobSpec:
@@ -83,18 +75,9 @@ def with_advice(spec: JobSpec, advice: Sequence[Advice]) -> JobSpec:
     return dataclasses.replace(spec, resources=dataclasses.replace(spec.resources, **changes))
 
 
-def _value(advice: Advice) -> str | int:
-    is_number = advice.key.removeprefix("resources.") in _NUMBERS
-    return int(advice.proposed) if is_number else advice.proposed
-
-
-# --- Advice as a change of the job file's text: the lines that it concerns, and no other.
-#
 # The text is edited, not written anew, so that comments, order and spelling stay. Every edit that
 # could be right is tried and the first that TOML reads as the intended change is taken: what a
-# line
-# looks like (in a string of many lines, say) is no proof of what it is.
-
+# line looks like (in a string of many lines, say) is no proof of what it is.
 
 OPTION_OF: Final[Mapping[str, str]] = {
     "resources.nodes": "--nodes",
@@ -116,8 +99,7 @@ def patch_text(advice: Sequence[Advice], toml_text: str, name: str = "job.toml")
     None where the file cannot be edited by lines: it has stages, or spells the key in a way that
     only a person should change. `options_text` then says the same.
     """
-    changed = patched(advice, toml_text)
-    if changed is None:
+    if (changed := patched(advice, toml_text)) is None:
         return None
     diff = unified_diff(
         _lines(toml_text), _lines(changed), fromfile=name, tofile=f"{name} (advised)"
@@ -130,13 +112,11 @@ def patch_text(advice: Sequence[Advice], toml_text: str, name: str = "job.toml")
 
 def options_text(advice: Sequence[Advice]) -> str:
     """The advice as options of `hpckit submit`."""
-    words = []
-    for one in advice:
-        option = OPTION_OF.get(one.key)
-        words.append(
-            f"--set {one.key}={one.proposed}" if option is None else f"{option} {one.proposed}"
-        )
-    return " ".join(words)
+    options = ((OPTION_OF.get(one.key), one) for one in advice)
+    return " ".join(
+        f"{option} {one.proposed}" if option else f"--set {one.key}={one.proposed}"
+        for option, one in options
+    )
 
 
 def patched(advice: Sequence[Advice], toml_text: str) -> str | None:
@@ -160,12 +140,9 @@ def _with_value(text: str, key: str, value: str | int) -> str | None:
     if wanted == before:
         return text
     spelled = f'"{value}"' if isinstance(value, str) else str(value)
-    for tried, edit in enumerate(_edits(text, table, name, spelled)):
-        if tried > _MOST_TRIES:
-            return None
-        if _read(edit) == wanted:
-            return edit
-    return None
+    lines = _lines(text)
+    edits = chain(_replaced(lines, name, spelled), _added(lines, table, name, spelled))
+    return next((edit for edit in islice(edits, _MOST_TRIES) if _read(edit) == wanted), None)
 
 
 def _read(text: str) -> dict[str, Any] | None:
@@ -180,15 +157,7 @@ def _lines(text: str) -> list[str]:
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
-def _edits(text: str, table: str, name: str, spelled: str) -> Iterator[str]:
-    """Texts that may be the intended one, the likeliest first."""
-    lines = _lines(text)
-    yield from _replaced(lines, name, spelled)
-    yield from _added(lines, table, name, spelled)
-
-
 def _replaced(lines: Sequence[str], name: str, spelled: str) -> Iterator[str]:
-    """Another value for the key, wherever a line seems to give it one."""
     given = re.compile(rf"(?<![A-Za-z0-9_-])[\"']?{name}[\"']?[ \t]*=[ \t]*({_VALUE})", re.ASCII)
     for at, line in enumerate(lines):
         for match in given.finditer(line):
@@ -198,7 +167,7 @@ def _replaced(lines: Sequence[str], name: str, spelled: str) -> Iterator[str]:
 
 def _added(lines: Sequence[str], table: str, name: str, spelled: str) -> Iterator[str]:
     """The key where its table is: under its header, beside its dotted keys, in its braces."""
-    end = _line_end(lines)
+    end = "\r\n" if lines and lines[0].endswith("\r\n") else "\n"
     for at, line in enumerate(lines):
         header = _TABLE.fullmatch(line.rstrip("\r\n"))
         if header is not None and header[1].strip("\"'") == table:
@@ -230,26 +199,20 @@ def _last_of_table(lines: Sequence[str], header: int) -> int:
 
 
 def _closed(lines: Sequence[str], end: str) -> list[str]:
-    """The lines, the last of them with an end."""
     if not lines or lines[-1].endswith("\n"):
         return list(lines)
     return [*lines[:-1], lines[-1] + end]
-
-
-def _line_end(lines: Sequence[str]) -> str:
-    return "\r\n" if lines and lines[0].endswith("\r\n") else "\n"
 
 
 def _joined(before: Sequence[str], line: str, after: Sequence[str]) -> str:
     return "".join((*before, line, *after))
 
 
-# --- The closed loop: a report's advice, its way into the next job, and what became of it.
-
-
 REPRODUCE = "reproduce:"
-_REPRODUCE_LINE = re.compile(r"^# --- reproduce[^:\n]*: hpckit render(?: (.*))?$", re.MULTILINE)
-"""In the header of a script: templates/base.sbatch.j2."""
+_REPRODUCE_LINE = re.compile(
+    r"^# (?:--- )?reproduce[^:\n]*: hpckit render(?: (.*))?$", re.MULTILINE
+)
+"""In the header of a script: templates/base.sbatch.j2; older ones have the dashes."""
 _MOST_TYPED = 200
 """Characters of a command that is shown whole."""
 
@@ -326,7 +289,6 @@ def next_submission(
 
 
 def _without(options: Sequence[str], keys: Collection[str]) -> list[str]:
-    """Options as hpckit writes them in a script, less those that set one of these keys."""
     names = {OPTION_OF.get(key) for key in keys}
     left, words = [], iter(options)
     for word in words:
@@ -341,7 +303,6 @@ def _without(options: Sequence[str], keys: Collection[str]) -> list[str]:
 
 
 def _reproduced(folder: Path, folders: FileJobFolders) -> tuple[list[str], list[str]] | None:
-    """What was typed after `hpckit submit`: job file and options, and the command."""
     try:
         lines = _REPRODUCE_LINE.findall(folders.read(folder, SCRIPT_FILE))
         file = folders.read_json(folder, INTENT_FILE).get("file")
@@ -401,7 +362,6 @@ def _outcomes(
 
 
 def _patch(advice: tuple[Advice, ...], folder: Path, folders: FileJobFolders) -> str | None:
-    """The advice as a diff of the job file, None without one."""
     if not advice:
         return None
     try:

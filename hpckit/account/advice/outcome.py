@@ -28,8 +28,6 @@ from hpckit.script.plan import LaunchPlan
 from hpckit.spec.files import EffectiveJob, Layer, OriginKind, effective_job
 from hpckit.spec.job import JobSpec
 
-# --- Advice of a report on its way into a new job: `hpckit.advice/1` as a value.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvisedJob:
@@ -42,9 +40,6 @@ class AdvisedJob:
     report_id: str
     values: Mapping[str, str | int]
     document: Mapping[str, Any]
-
-
-# --- A report's advice inside a job that is being prepared: does it fit, and what of it applies.
 
 
 OPTION = "--from-report"
@@ -78,7 +73,6 @@ def check_advised(advised: AdvisedJob, layers: Sequence[Layer]) -> None:
 
 
 def _word(value: object) -> str:
-    """A value of the job file as a person writes it."""
     if value is None or value == {}:
         return "not set"
     if isinstance(value, Mapping):
@@ -129,12 +123,8 @@ def applied_document(advised: AdvisedJob, effective: EffectiveJob) -> dict[str, 
 
 
 def _option(key: str) -> str:
-    """The option of sbatch that says a key of `[resources]`."""
     name = key.removeprefix("resources.")
     return "time" if name == "time_limit" else name.replace("_", "-")
-
-
-# --- The measured run that advice is about: what its rules ask of a report, once.
 
 
 LEAST_SAVING_FRAC = 0.2
@@ -283,18 +273,18 @@ def outcomes(
     tells nothing yet.
     """
     now = baseline(report, spec)
-    before = _complete(document.get("baseline") or {}, document.get("state"))
+    state = document.get("state")
+    # What the end of the measured run cut off predicts nothing.
+    cut = {quantity for quantity, too_little in _LIMITS.values() if too_little == state}
+    before = {
+        quantity: None if quantity in cut else value
+        for quantity, value in (document.get("baseline") or {}).items()
+    }
     found: list[AdviceOutcome] = []
     for one in document.get("advice") or ():
         if one.get("applied"):
             found += _outcomes(one, before, now, report, str(document.get("job_id")))
     return tuple(found)
-
-
-def _complete(before: Mapping[str, float | None], state: object) -> Mapping[str, float | None]:
-    """The baseline without what the end of the measured run cut off: that predicts nothing."""
-    cut = {quantity for quantity, too_little in _LIMITS.values() if too_little == state}
-    return {quantity: None if quantity in cut else value for quantity, value in before.items()}
 
 
 def _outcomes(
@@ -345,7 +335,6 @@ _LIMITS: Mapping[str, tuple[str, str]] = {
 
 
 def _enough(report: JobReport, too_little: str, proposed: str) -> tuple[bool | None, str]:
-    """Whether a limit that was advised was enough."""
     state = report.job.state
     killed = sum(node.oom_kills or 0 for node in report.nodes)
     if state == too_little or (too_little == "OUT_OF_MEMORY" and killed):
@@ -414,9 +403,6 @@ def _unchanged(runs: _Runs, one: Mapping[str, Any]) -> str:
     return ""
 
 
-# --- What a measured job suggests that no key of the job file says, or that a person must decide.
-
-
 GPU_MEMORY_LOW_FRAC = 0.5
 """Frameworks reserve more than they need, so what is free by the driver is free indeed."""
 GPU_MEMORY_FULL_FRAC = 0.9
@@ -449,7 +435,10 @@ def _batch(run: MeasuredRun) -> Iterator[ReportFinding]:
     used = [share for share in shares if share > 0]
     if not used or len(shares) < len(run.gpus) or max(used) > GPU_MEMORY_LOW_FRAC:
         return
-    if (lax := _not_saturated_frac(run.gpus)) < NOT_SATURATED_FRAC:
+    lax_s = sum(gpu.waste.idle_gpu_s + gpu.waste.spin_gpu_s for gpu in run.gpus)
+    busy_s = sum(gpu.waste.useful_gpu_s for gpu in run.gpus)
+    lax = lax_s / (lax_s + busy_s) if busy_s > 0 else 0.0
+    if lax < NOT_SATURATED_FRAC:
         return
     factor = GPU_MEMORY_FULL_FRAC / max(used)
     words = "at most {} of it was in use, and the GPUs idled or waited for {} of their time"
@@ -460,12 +449,6 @@ def _batch(run: MeasuredRun) -> Iterator[ReportFinding]:
         said(words, share(max(used)), share(lax)),
         f"a micro-batch up to {factor:.1f} times as large may fit: try it in a short run",
     )
-
-
-def _not_saturated_frac(gpus: tuple[GpuAccount, ...]) -> float:
-    lax = sum(gpu.waste.idle_gpu_s + gpu.waste.spin_gpu_s for gpu in gpus)
-    busy = sum(gpu.waste.useful_gpu_s for gpu in gpus)
-    return lax / (lax + busy) if busy > 0 else 0.0
 
 
 def _own_end(run: MeasuredRun) -> Iterator[ReportFinding]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 
 from hpckit.account.advice.outcome import MeasuredRun, is_worth_it, most_memory_bytes
-from hpckit.account.values import Advice, GpuAccount, Share
+from hpckit.account.values import Advice, GpuAccount
 from hpckit.core.units import (
     format_duration,
     format_slurm_mem,
@@ -19,12 +19,8 @@ from hpckit.core.units import (
 )
 from hpckit.spec.job import PLAIN, ResourceRequest
 
-# --- CPUs of each rank: those that its work needs and a margin, or more where they were held back.
-#
 # Fewer are never advised from a mean over the run: what keeps all of them busy for a twentieth of
-# it
-# would take many times as long.
-
+# it would take many times as long.
 
 CPUS_KEY = "resources.cpus_per_task"
 CPU_MARGIN = 1.5
@@ -42,7 +38,8 @@ def cpu_advice(run: MeasuredRun) -> tuple[Advice, ...]:
     used = _used_of_a_rank(run)
     if held is None:
         return ()
-    if throttled := _throttled_frac(run):
+    throttled = max((node.cpu_throttled_frac or 0.0 for node in run.nodes), default=0.0)
+    if throttled >= THROTTLED_FRAC:
         return (_more_cpus(run, held, throttled),)
     resources = run.spec.resources
     # With memory by CPU, fewer CPUs are less memory.
@@ -58,15 +55,9 @@ def cpu_advice(run: MeasuredRun) -> tuple[Advice, ...]:
         f"on {used:.1f} of its {held} CPUs a rank would have taken 1 % longer at most, by means of "
         f"5 s; this is {CPU_MARGIN:g} times that, for shorter bursts"
     )
-    return (
-        Advice(
-            key=CPUS_KEY,
-            now=str(held),
-            proposed=str(proposed),
-            because=because,
-            saving={"cpu_s": saved},
-        ),
-    )
+    saving = {"cpu_s": saved}
+    now, then = str(held), str(proposed)
+    return (Advice(key=CPUS_KEY, now=now, proposed=then, because=because, saving=saving),)
 
 
 def _more_cpus(run: MeasuredRun, held: int, throttled_frac: float) -> Advice:
@@ -84,7 +75,6 @@ def _more_cpus(run: MeasuredRun, held: int, throttled_frac: float) -> Advice:
 
 
 def _held(run: MeasuredRun) -> int | None:
-    """CPUs of each rank, as said or as the nodes had them."""
     if run.spec.resources.cpus_per_task is not None:
         return run.spec.resources.cpus_per_task
     cpus = [node.cpus for node in run.nodes if node.cpus]
@@ -104,7 +94,6 @@ def _used_of_a_rank(run: MeasuredRun) -> float | None:
 
 
 def _rates(run: MeasuredRun) -> Mapping[str, Mapping[int, float]]:
-    """CPUs that ranks kept busy on average, of those that say it, by node and rank."""
     rates: dict[str, dict[int, float]] = {}
     last = run.last_restart
     for rank in run.report.ranks:
@@ -126,19 +115,10 @@ def _share(enough: float, rates: Sequence[float], ranks: int) -> float:
     return max(even, enough - (sum(rates) - max(rates)))
 
 
-def _throttled_frac(run: MeasuredRun) -> float | None:
-    """The largest share of its CPU time for which a node was throttled, None below the limit."""
-    worst = max((node.cpu_throttled_frac or 0.0 for node in run.nodes), default=0.0)
-    return worst if worst >= THROTTLED_FRAC else None
-
-
-# --- Memory: the peak and a margin, or more after the kernel killed for want of it.
-#
 # Less is advised from the kernel's own peak of the job's control group alone. It counts the page
 # cache, which is no need: it is an upper bound, from which never follows that the job is short of
 # memory. The working set, which is sampled, is a lower one: a peak between two samples is not in
 # it.
-
 
 MEM_MARGIN = 1.25
 """Peaks differ by run: sizes of batches, of caches, of what libraries keep."""
@@ -168,7 +148,9 @@ def memory_advice(run: MeasuredRun) -> tuple[Advice, ...]:
         not now_bytes
         or not run.has_all_nodes
         or len(known) < len(peaks)
-        or _is_exceeded(run, known)
+        # One process had more than these peaks: then they are not of all of the job.
+        or max((rank.max_rss_bytes or 0 for rank in run.report.ranks), default=0)
+        > max(known, default=0)
     ):
         return ()
     each = _rounded(max(known) * MEM_MARGIN / parts)
@@ -188,12 +170,6 @@ def memory_advice(run: MeasuredRun) -> tuple[Advice, ...]:
             saving={"mem_bytes": float(saved * run.spec.resources.nodes)},
         ),
     )
-
-
-def _is_exceeded(run: MeasuredRun, peaks_bytes: Sequence[int]) -> bool:
-    """Whether one process had more than these peaks: then they are not of all of the job."""
-    processes = (one.max_rss_bytes or 0 for one in run.report.ranks)
-    return max(processes, default=0) > max(peaks_bytes, default=0)
 
 
 def _more_memory(run: MeasuredRun, killed: int) -> tuple[Advice, ...]:
@@ -271,7 +247,9 @@ def unused_gpus(run: MeasuredRun) -> tuple[GpuAccount, ...]:
     asked = (run.spec.resources.gpus_per_node or 0) * run.spec.resources.nodes
     if not asked or len(run.gpus) != asked or not all(map(_is_known, run.gpus)):
         return ()
-    return tuple(gpu for gpu in run.gpus if _is_unused(gpu.waste))
+    return tuple(
+        gpu for gpu in run.gpus if gpu.waste.no_process_gpu_s >= NEVER_FRAC * gpu.waste.total_gpu_s
+    )
 
 
 def _is_known(gpu: GpuAccount) -> bool:
@@ -279,10 +257,6 @@ def _is_known(gpu: GpuAccount) -> bool:
     total = gpu.waste.total_gpu_s
     looked = "processes" not in gpu.refused
     return looked and total > 0 and gpu.waste.unknown_gpu_s <= (1 - NEVER_FRAC) * total
-
-
-def _is_unused(waste: Share) -> bool:
-    return waste.no_process_gpu_s >= NEVER_FRAC * waste.total_gpu_s
 
 
 def _used_by_node(run: MeasuredRun) -> Mapping[str, int]:
@@ -371,7 +345,6 @@ def _fewer_nodes(run: MeasuredRun, nodes: tuple[str, ...]) -> Advice:
 
 
 def _saving(gpus: tuple[GpuAccount, ...] | list[GpuAccount], share: float) -> dict[str, float]:
-    """GPU-seconds and joules of these GPUs; joules only where all were measured."""
     saving = {"gpu_s": sum(gpu.held_s for gpu in gpus) * share}
     energies = [gpu.energy.value_j for gpu in gpus]
     known = [value for value in energies if value is not None]
@@ -384,9 +357,6 @@ def _names(gpus: tuple[GpuAccount, ...]) -> str:
     shown = [f"GPU{'?' if gpu.index is None else gpu.index} on {gpu.node}" for gpu in gpus[:4]]
     more = len(gpus) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
-
-
-# --- The time limit: what the run took and a margin, or more after a timeout.
 
 
 TIME_KEY = "resources.time_limit"

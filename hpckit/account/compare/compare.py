@@ -1,7 +1,7 @@
 """Two jobs compared by their samples: what differs, what does not, and what could not be seen.
 
 Each job is one run: intervals are of what its samples tell of it, and no run-to-run spread is in
-them. `measure/spread` says what they are made of.
+them. `spread` says what they are made of.
 """
 
 from __future__ import annotations
@@ -41,9 +41,6 @@ from hpckit.spec.job_folder import EFFECTIVE_FILE
 
 if TYPE_CHECKING:
     from hpckit.spec.store import FileJobFolders
-
-
-# --- Why a quantity of two jobs has no interval, and how much more of them would give one.
 
 
 _MINUTE_S: Final = 60.0
@@ -112,9 +109,6 @@ def _rough(seconds: float) -> str:
     if seconds <= 2 * _HOUR_S:
         return f"{ceil(seconds / _MINUTE_S)} min"
     return f"{ceil(seconds / _HOUR_S)} h"
-
-
-# --- What the ranks of a job used, as a comparison has it: all of them, or it is not known.
 
 
 RANKS_ALONE: Final = "neither job has a GPU that was measured: what its ranks used is compared"
@@ -319,7 +313,6 @@ def _unknown(name: str, a: float | None, b: float | None, because: str) -> Compa
     return ComparedQuantity(name=name, a=a, b=b, because=because)
 
 
-# --- power at equal temperature ------------------------------------------------------------------
 def _at_equal_temperature(a: JobSeries, b: JobSeries, *, same_boards: bool) -> ComparedQuantity:
     """Power where each temperature weighs as it does in both: warm silicon takes more."""
     sides = [(one.matrices.get("power_w"), one.matrices.get("temperature_c")) for one in (a, b)]
@@ -341,17 +334,22 @@ def _at_equal_temperature(a: JobSeries, b: JobSeries, *, same_boards: bool) -> C
         _influence(power, strata, common / np.maximum(own, _ROUNDING))
         for (power, strata), own in zip(cells, fractions, strict=True)
     ]
-    one, other = (_weighted(*found, same_boards=same_boards) for found in influences)
-    if one is None or other is None:
+    spreads = [spread_of(influence, same_boards=same_boards) for _, influence in influences]
+    if None in spreads:
         because = why_unknown([matrix for _, matrix in influences], [a.bin_s, b.bin_s])
         return _unknown(EQUAL_TEMPERATURE, None, None, because)
     overlap = f"; at temperatures that both had, {common.sum():.0%} of the time"
     method = _method(a, b, same_boards=same_boards) + overlap
+    one, other = (
+        # A weighted mean varies as the mean of its influence values does.
+        spread._replace(mean=mean)
+        for spread, (mean, _) in zip(spreads, influences, strict=True)
+        if spread is not None
+    )
     return compared(EQUAL_TEMPERATURE, one, other, method)
 
 
 def _strata(power: Floats, heat: Floats) -> tuple[Floats, np.ndarray]:
-    """Power and the stratum of its temperature, −1 where either is not known."""
     known = np.isfinite(power) & np.isfinite(heat)
     strata = np.full(power.shape, -1, np.int64)
     strata[known] = (np.maximum(heat[known], 0) / _STRATUM_C).astype(np.int64)
@@ -365,13 +363,6 @@ def _influence(power: Floats, strata: np.ndarray, weights: Floats) -> tuple[floa
     return mean, mean + given * (power - mean) / float(np.nanmean(given))
 
 
-def _weighted(mean: float, influence: Floats, *, same_boards: bool) -> Spread | None:
-    """A weighted mean and its variance: that of the mean of its influence values."""
-    spread = spread_of(influence, same_boards=same_boards)
-    return None if spread is None else spread._replace(mean=mean)
-
-
-# --- what the accounts say -----------------------------------------------------------------------
 class _OfAccounts(Struct, frozen=True, kw_only=True):
     """A quantity of which accounts have one number a GPU: `of_gpu`; None is not known.
 
@@ -386,7 +377,6 @@ class _OfAccounts(Struct, frozen=True, kw_only=True):
 
 
 def _energy_rate(gpu: GpuAccount) -> float | None:
-    """Joules for each hour of a GPU in which they were measured."""
     measured_s = _measured_s(gpu)
     if gpu.energy.value_j is None or measured_s <= 0:
         return None
@@ -466,7 +456,6 @@ def _mean_of(values: Sequence[float | None]) -> float | None:
 
 
 def _duration(a: ComparedSide, b: ComparedSide) -> ComparedQuantity:
-    """How long each ran."""
     first, second = (end_s - begin_s for begin_s, end_s in map(_span, (a.report, b.report)))
     return _of_one_run("elapsed_s", first, second)
 
@@ -487,7 +476,6 @@ def _of_one_run(
     )
 
 
-# --- words ---------------------------------------------------------------------------------------
 def _job(report: JobReport) -> ComparedJob:
     begin_s, end_s = _span(report)
     return ComparedJob(
@@ -524,9 +512,6 @@ def _notes(a: JobSeries, b: JobSeries, *, same_boards: bool) -> Iterable[str]:
 def _split(*sides: ComparedSide) -> Iterable[str]:
     if any(gpu.energy.scope == SPLIT_GPU for side in sides for gpu in _last(side.report)):
         yield "energy is of whole GPUs, which MIG splits: that of other jobs' slices is in it"
-
-
-# --- `hpckit report --compare`: two jobs, their samples, and what they were asked to be.
 
 
 _NOT_THE_RECIPE = frozenset({"name", "schema"})

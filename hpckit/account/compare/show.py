@@ -13,10 +13,7 @@ from hpckit.core.quantities import number, plural
 from hpckit.core.text import wrapped
 from hpckit.core.units import format_duration
 
-# --- Two measured jobs side by side, with what their samples can and cannot tell: a value.
-#
 # `hpckit.comparison/1`. Differences are B less A, ratios B by A; every interval is of 95 %.
-
 
 COMPARISON_SCHEMA: Final = "hpckit.comparison/1"
 
@@ -176,10 +173,9 @@ def _recipe(comparison: Comparison, width: int) -> list[str]:
 
 
 def _row(one: ComparedQuantity, title: _Title, width: int) -> tuple[str, bool]:
-    """The line of a quantity, none where neither has it; and whether it says all."""
     if one.a is None and one.b is None:
         return "", False
-    values = [_value(value, title.factor) for value in (one.a, one.b)]
+    values = ["–" if side is None else number(side * title.factor) for side in (one.a, one.b)]
     name = f"{title.name}, {title.unit}"
     line = f" {name:<{_NAME}} {values[0]:>{_VALUE}} {values[1]:>{_VALUE}}"
     if one.difference is not None:
@@ -189,10 +185,6 @@ def _row(one: ComparedQuantity, title: _Title, width: int) -> tuple[str, bool]:
         return whole, True
     is_known = one.verdict is not Verdict.NOT_KNOWN
     return _cut([whole if is_known else f"{line}  not known"], width)[0], is_known
-
-
-def _value(value: float | None, factor: float) -> str:
-    return "–" if value is None else number(value * factor)
 
 
 def _apart(one: ComparedQuantity, factor: float) -> str:

@@ -28,7 +28,6 @@ from hpckit.account.activity import (
     TRANSFER_MIB_PER_S,
     UNKNOWN,
     USEFUL,
-    States,
     states_of,
     waiting_w,
 )
@@ -219,9 +218,6 @@ def _by_df(df: float, quantiles: tuple[float, ...]) -> float:
     return float(np.interp(1 / max(df, 1.0), inverse[::-1], np.asarray(quantiles)[::-1]))
 
 
-# --- The useful share of GPUs' time as a series: what the report's classes are, moment by moment.
-
-
 _COLUMNS: Final = (
     "util_pct", "mem_util_pct", "processes", "power_mw", "sm_active_pct100",
     "tensor_active_pct100", "dram_active_pct100",
@@ -229,54 +225,7 @@ _COLUMNS: Final = (
 _LINKS: Final = ("nvlink_tx_mib", "nvlink_rx_mib", "pcie_tx_mib", "pcie_rx_mib")
 
 
-class WaitingPower:
-    """Up to which power a GPU whose memory is quiet waits; by the least that it had when still."""
-
-    def __init__(self) -> None:
-        self._still_w: dict[str, float] = {}
-        self._limit_w: dict[str, float] = {}
-
-    def add(self, gpu: SampledGpu, states: States, power_w: Floats) -> None:
-        """More samples of a GPU."""
-        if gpu.power_limit_w is not None:
-            self._limit_w[gpu.uuid] = gpu.power_limit_w
-        still_w = power_w[(states <= IDLE) & np.isfinite(power_w)]
-        if len(still_w):
-            before_w = self._still_w.get(gpu.uuid, np.inf)
-            self._still_w[gpu.uuid] = min(before_w, float(still_w.min()))
-
-    def of(self, uuid: str) -> float:
-        """In W; below any power where nothing tells."""
-        if uuid not in self._still_w or uuid not in self._limit_w:
-            return -np.inf
-        return waiting_w(self._still_w[uuid], self._limit_w[uuid])
-
-
-def states_in(times: Times, rows: Rows) -> States:
-    """The state of each row of a GPU."""
-    columns = {name: np.ascontiguousarray(rows[name]) for name in _COLUMNS}
-    return states_of(columns, _transfer(times, rows))
-
-
-def shares_of(states: States) -> tuple[Floats, Floats]:
-    """Of each row whether it is useful, and whether its power has to tell; NaN is not known."""
-    known = states != UNKNOWN
-    useful: Floats = np.where(known, states == USEFUL, np.nan)
-    quiet: Floats = np.where(known, states == QUIET, np.nan)
-    return useful, quiet
-
-
-def useful_shares(useful: Floats, quiet: Floats, power_w: Floats | None, waiting: Floats) -> Floats:
-    """The useful share of each GPU's (row's) moments; `waiting` is WaitingPower of each."""
-    if power_w is None or not np.nansum(quiet):
-        return useful
-    works = ~(power_w <= waiting[:, None])
-    shares: Floats = useful + quiet * works
-    return shares
-
-
 def _transfer(times: Times, rows: Rows) -> NDArray[np.bool_] | None:
-    """Where NVLink or PCIe carried so much that memory is busy with it."""
     if len(rows) <= 1:
         return None
     grown = np.stack([counter_steps(rows, name) for name in _LINKS])
@@ -284,9 +233,6 @@ def _transfer(times: Times, rows: Rows) -> NDArray[np.bool_] | None:
     busy = np.zeros(len(rows), np.bool_)
     busy[1:] = (np.where(np.isfinite(grown), grown, 0.0) >= np.maximum(least_mib, 1.0)).any(axis=0)
     return busy
-
-
-# --- Samples of one incarnation as series of equal moments, a row a GPU: what a comparison is of.
 
 
 WARM_UP_S: Final = 10.0
@@ -338,7 +284,8 @@ class SeriesFold:
         self._bin_ns = 0
         self._bins = 0
         self._sums: dict[str, dict[str, tuple[Floats, Floats]]] = {}
-        self._waiting = WaitingPower()
+        self._still_w: dict[str, float] = {}
+        self._limit_w: dict[str, float] = {}
 
     def add(self, chunk: SampleChunk) -> None:
         """The next chunk; those of a file in their order."""
@@ -353,11 +300,16 @@ class SeriesFold:
                 self._add(chunk.meta.gpus[place], at, times, rows)
 
     def _add(self, gpu: SampledGpu, at: Times, times: Times, rows: Rows) -> None:
-        uuid = gpu.uuid
-        states = states_in(times, rows)
-        self._waiting.add(gpu, states, measured(rows, "power_mw") * 1e-3)
-        for name, shares in zip((USEFUL_FRAC, _QUIET_FRAC), shares_of(states), strict=True):
-            self._put(uuid, name, at, shares)
+        uuid, power_w = gpu.uuid, measured(rows, "power_mw") * 1e-3
+        columns = {name: np.ascontiguousarray(rows[name]) for name in _COLUMNS}
+        states = states_of(columns, _transfer(times, rows))
+        still_w = power_w[(states <= IDLE) & np.isfinite(power_w)]
+        if len(still_w):
+            self._still_w[uuid] = min(self._still_w.get(uuid, np.inf), float(still_w.min()))
+        if gpu.power_limit_w is not None:
+            self._limit_w[uuid] = gpu.power_limit_w
+        for name, state in ((USEFUL_FRAC, USEFUL), (_QUIET_FRAC, QUIET)):
+            self._put(uuid, name, at, np.where(states != UNKNOWN, states == state, np.nan))
         for name, (column, unit) in _GAUGES.items():
             self._put(uuid, name, at, measured(rows, column) * unit)
         for name, (counters, bits) in _SHARES.items():
@@ -378,16 +330,22 @@ class SeriesFold:
         """The series; a quantity that was never measured has no matrix."""
         uuids = sorted({uuid for one in self._sums.values() for uuid in one})
         found = {name: _matrix(one, uuids, self._bins) for name, one in self._sums.items()}
-        if (quiet := found.pop(_QUIET_FRAC, None)) is not None:
-            waiting = np.array([self._waiting.of(uuid) for uuid in uuids])
-            power_w = found.get("power_w")
-            found[USEFUL_FRAC] = useful_shares(found[USEFUL_FRAC], quiet, power_w, waiting)
+        quiet, power_w = found.pop(_QUIET_FRAC, None), found.get("power_w")
+        if quiet is not None and power_w is not None and np.nansum(quiet):
+            most_w = np.array([self._waiting_w(uuid) for uuid in uuids])
+            found[USEFUL_FRAC] = found[USEFUL_FRAC] + quiet * ~(power_w <= most_w[:, None])
         return JobSeries(
             uuids=tuple(uuids),
             matrices=found,
             bin_s=self._bin_ns / 1e9,
             skipped_s=self.skipped_s,
         )
+
+    def _waiting_w(self, uuid: str) -> float:
+        """Up to which power a GPU waits whose memory is quiet; below any where nothing tells."""
+        if uuid not in self._still_w or uuid not in self._limit_w:
+            return -np.inf
+        return waiting_w(self._still_w[uuid], self._limit_w[uuid])
 
 
 def series_of(chunks: Iterable[SampleChunk], begin_s: float, end_s: float, gpus: int) -> JobSeries:

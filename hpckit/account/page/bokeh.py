@@ -28,7 +28,8 @@ def bokeh_plots(package: str = "bokeh") -> PlotLibrary:
         found = version(package)
     except PackageNotFoundError:
         return _without(f"the package {package} has no version: {pip_line(_WANTED)}")
-    if not _suits(found):
+    numbers = tuple(int(part) for part in found.split(".")[:2] if part.isdecimal())
+    if len(numbers) < len(_OLDEST) or not _OLDEST <= numbers < (_NEXT, 0):
         return _without(
             f"bokeh {found} is installed, and 3.6 to 3.x is needed: {pip_line(_WANTED)}"
         )
@@ -42,8 +43,3 @@ def bokeh_plots(package: str = "bokeh") -> PlotLibrary:
 
 def _without(because: str) -> PlotLibrary:
     return PlotLibrary(name="bokeh", because=because)
-
-
-def _suits(found: str) -> bool:
-    numbers = [int(part) for part in found.split(".")[:2] if part.isdecimal()]
-    return len(numbers) == len(_OLDEST) and _OLDEST <= tuple(numbers) < (_NEXT, 0)

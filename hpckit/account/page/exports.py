@@ -9,8 +9,8 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -23,14 +23,10 @@ from hpckit.account.values import (
     JobReport,
     NodeAccount,
     RankAccount,
-    Share,
     ranks_by_gpu,
 )
 from hpckit.core.fields import to_tree
 from hpckit.core.text import without_steering
-
-# --- A job's report as CSV: a row for each GPU in each incarnation of the job.
-
 
 COLUMNS: Final = (
     "job_id",
@@ -86,7 +82,7 @@ def report_csv(report: JobReport) -> str:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(COLUMNS)
     for gpu in report.gpus:
-        row = _row(report, gpu, ranks.get((gpu.restart, gpu.node, gpu.uuid), ()))
+        row = _row(report, gpu, ranks.get(gpu.place, ()))
         writer.writerow([_field(row[column]) for column in COLUMNS])
     return file.getvalue()
 
@@ -131,9 +127,6 @@ def _field(value: object) -> object:
     return value
 
 
-# --- A job's report as the document `hpckit.report/1`.
-
-
 def report_document(report: JobReport, version: str, *, curves: bool = False) -> dict[str, Any]:
     """The document, as docs/reference/report.md describes it; curves only where they are wanted.
 
@@ -155,83 +148,85 @@ def _finite(value: Any) -> Any:
     return value
 
 
+T = TypeVar("T")
 Labels = dict[str, str]
 Sample = tuple[Mapping[str, str], float | None]
 _METRIC_CLASSES: Final = ("no_process", "idle", "spin", "useful", "unknown")
 
 
-class _Gpu(NamedTuple):
+class _Metric(NamedTuple, Generic[T]):
     name: str
     unit: str
     help: str
-    value: Callable[[GpuAccount], float | None]
+    value: Callable[[T], float | None]
 
 
-class _Rank(NamedTuple):
-    name: str
-    unit: str
-    help: str
-    value: Callable[[RankAccount], float | None]
-    of_lives: Callable[[Sequence[float]], float]
-
-
-class _Node(NamedTuple):
-    name: str
-    unit: str
-    help: str
-    value: Callable[[NodeAccount], float | None]
-
-
-_GPU: Final = (
-    _Gpu("gpu_energy", "joules", "Energy of the GPU.", lambda g: g.energy.value_j),
-    _Gpu(
+_GPU: Final[tuple[_Metric[GpuAccount], ...]] = (
+    _Metric("gpu_energy", "joules", "Energy of the GPU.", lambda g: g.energy.value_j),
+    _Metric(
         "gpu_energy_uncertainty", "joules", "Half of its 95 % interval.",
         lambda g: g.energy.plus_minus_j,
     ),
-    _Gpu(
+    _Metric(
         "gpu_energy_coverage", "ratio", "Share of the time that was measured.",
         lambda g: g.energy.coverage_frac,
     ),
-    _Gpu("gpu_held", "seconds", "How long the job held the GPU.", lambda g: g.held_s),
-    _Gpu(
+    _Metric("gpu_held", "seconds", "How long the job held the GPU.", lambda g: g.held_s),
+    _Metric(
         "gpu_utilization", "ratio", "Time in which a kernel ran.",
         lambda g: None if g.util_mean_pct is None else g.util_mean_pct / 100,
     ),
-    _Gpu("gpu_power_mean", "watts", "Mean power.", lambda g: g.power_mean_w),
-    _Gpu("gpu_temperature_max", "celsius", "Highest temperature.", lambda g: g.temp_max_c),
-    _Gpu("gpu_memory_peak", "bytes", "Most memory in use.", lambda g: g.mem_peak_bytes),
-    _Gpu(
+    _Metric("gpu_power_mean", "watts", "Mean power.", lambda g: g.power_mean_w),
+    _Metric("gpu_temperature_max", "celsius", "Highest temperature.", lambda g: g.temp_max_c),
+    _Metric("gpu_memory_peak", "bytes", "Most memory in use.", lambda g: g.mem_peak_bytes),
+    _Metric(
         "gpu_tensor_active", "ratio", "Time in which the tensor pipes were active.",
         lambda g: g.tensor_active_frac,
     ),
-    _Gpu(
+    _Metric(
         "gpu_slowed_by_heat", "seconds", "Time in which heat held the clocks down.",
         lambda g: g.throttling.thermal_s,
     ),
-    _Gpu(
+    _Metric(
         "gpu_slowed_by_power_cap", "seconds", "Time at the power limit.",
         lambda g: g.throttling.power_cap_s,
     ),
 )  # fmt: skip
-_RANK: Final = (
-    _Rank(
-        "rank_energy", "joules", "Energy of the rank's GPUs in all of its lives.",
-        lambda r: r.energy.value_j, math.fsum,
+_OfLives = Callable[[Sequence[float]], float]
+_RANK: Final[tuple[tuple[_OfLives, _Metric[RankAccount]], ...]] = (
+    (
+        math.fsum,
+        _Metric(
+            "rank_energy", "joules", "Energy of the rank's GPUs in all of its lives.",
+            lambda r: r.energy.value_j,
+        ),
     ),
-    _Rank("rank_cpu", "seconds", "CPU time of the rank's lives.", lambda r: r.cpu_s, math.fsum),
-    _Rank(
-        "rank_memory_peak", "bytes", "Largest resident set of its processes.",
-        lambda r: r.max_rss_bytes, max,
+    (
+        math.fsum,
+        _Metric("rank_cpu", "seconds", "CPU time of the rank's lives.", lambda r: r.cpu_s),
     ),
-    _Rank(
-        "rank_behind", "ratio", "By how much it is behind the others.",
-        lambda r: r.behind_frac, max,
+    (
+        max,
+        _Metric(
+            "rank_memory_peak", "bytes", "Largest resident set of its processes.",
+            lambda r: r.max_rss_bytes,
+        ),
+    ),
+    (
+        max,
+        _Metric(
+            "rank_behind", "ratio", "By how much it is behind the others.",
+            lambda r: r.behind_frac,
+        ),
     ),
 )  # fmt: skip
-_NODE: Final = (
-    _Node("node_energy", "joules", "Energy of the node.", lambda n: n.energy.value_j),
-    _Node("node_cpu", "seconds", "CPU time of the job on the node.", lambda n: n.cpu_s),
-    _Node("node_memory_peak", "bytes", "Most memory of the job there.", lambda n: n.mem_peak_bytes),
+"""With what makes one number of those of a rank's lives."""
+_NODE: Final[tuple[_Metric[NodeAccount], ...]] = (
+    _Metric("node_energy", "joules", "Energy of the node.", lambda n: n.energy.value_j),
+    _Metric("node_cpu", "seconds", "CPU time of the job on the node.", lambda n: n.cpu_s),
+    _Metric(
+        "node_memory_peak", "bytes", "Most memory of the job there.", lambda n: n.mem_peak_bytes
+    ),
 )
 
 
@@ -239,55 +234,44 @@ def report_openmetrics(report: JobReport) -> str:
     """The text, with `# EOF` at its end; what was not measured has no sample."""
     lines: list[str] = []
     for name, unit, told, samples in _families(report):
-        known = {_labels(labels): value for labels, value in samples if _is_number(value)}
+        known = {
+            _labels(labels): value
+            for labels, value in samples
+            if value is not None and math.isfinite(value)
+        }
         if not known:
             continue
         full = f"hpckit_{name}_{unit}"
         lines += [f"# TYPE {full} gauge", f"# UNIT {full} {unit}", f"# HELP {full} {_text(told)}"]
-        lines += [f"{full}{labels} {float(value or 0.0)!r}" for labels, value in known.items()]
+        lines += [f"{full}{labels} {float(value)!r}" for labels, value in known.items()]
     return "\n".join([*lines, "# EOF", ""])
 
 
-def _families(report: JobReport) -> Iterator[tuple[str, str, str, Iterator[Sample]]]:
+def _families(report: JobReport) -> Iterator[tuple[str, str, str, Iterable[Sample]]]:
     job = _job_labels(report)
     ranks = ranks_by_gpu(report)
-    yield (
-        "job_duration",
-        "seconds",
-        "From its first to its last moment.",
-        iter([(job, report.ended_s - report.started_s)]),
+    duration_s = report.ended_s - report.started_s
+    yield "job_duration", "seconds", "From its first to its last moment.", [(job, duration_s)]
+    energy = (
+        (job | {"scope": "gpu"} | _mig(report.energy.gpu), report.energy.gpu.value_j),
+        (job | {"scope": "node"}, report.energy.node.value_j),
+        (job | {"scope": "facility"}, report.cost.facility_j),
     )
-    yield "job_energy", "joules", "Energy of all incarnations, by scope.", _job_energy(report, job)
-    yield (
-        "job_gpu_time",
-        "seconds",
-        "GPU-seconds by what they were spent on.",
-        _shares(report.waste, job),
-    )
-    for gpu in _GPU:
-        yield (
-            gpu.name,
-            gpu.unit,
-            gpu.help,
-            ((job | _gpu_labels(one, ranks), gpu.value(one)) for one in report.gpus),
-        )
-    for rank in _RANK:
-        yield (
-            rank.name,
-            rank.unit,
-            rank.help,
-            _rank_samples(report, rank, job),
-        )
-    for node in _NODE:
-        yield (
-            node.name,
-            node.unit,
-            node.help,
-            (
-                (job | {"node": one.node, "restart": str(one.restart)}, node.value(one))
-                for one in report.nodes
-            ),
-        )
+    yield "job_energy", "joules", "Energy of all incarnations, by scope.", energy
+    told = _METRIC_CLASSES if report.waste.is_measured else ("unknown",)
+    spent = ((job | {"class": word}, getattr(report.waste, f"{word}_gpu_s")) for word in told)
+    yield "job_gpu_time", "seconds", "GPU-seconds by what they were spent on.", spent
+    for name, unit, what, of_gpu in _GPU:
+        samples = [(job | _gpu_labels(gpu, ranks), of_gpu(gpu)) for gpu in report.gpus]
+        yield name, unit, what, samples
+    for of_lives, (name, unit, what, of_rank) in _RANK:
+        yield name, unit, what, _rank_samples(report, of_rank, of_lives, job)
+    for name, unit, what, of_node in _NODE:
+        samples = [
+            (job | {"node": node.node, "restart": str(node.restart)}, of_node(node))
+            for node in report.nodes
+        ]
+        yield name, unit, what, samples
 
 
 def _job_labels(report: JobReport) -> Labels:
@@ -297,21 +281,9 @@ def _job_labels(report: JobReport) -> Labels:
     return labels | ({"synthetic": "true"} if job.synthetic else {})
 
 
-def _job_energy(report: JobReport, job: Labels) -> Iterator[Sample]:
-    yield job | {"scope": "gpu"} | _mig(report.energy.gpu), report.energy.gpu.value_j
-    yield job | {"scope": "node"}, report.energy.node.value_j
-    yield job | {"scope": "facility"}, report.cost.facility_j
-
-
-def _shares(share: Share, job: Labels) -> Iterator[Sample]:
-    for word in _METRIC_CLASSES:
-        is_told = share.is_measured or word == "unknown"
-        yield job | {"class": word}, getattr(share, f"{word}_gpu_s") if is_told else None
-
-
 def _gpu_labels(gpu: GpuAccount, ranks: Mapping[GpuPlace, Sequence[int]]) -> Labels:
     """The label of a GPU with several ranks names them all."""
-    its = ranks.get((gpu.restart, gpu.node, gpu.uuid), ())
+    its = ranks.get(gpu.place, ())
     return {
         "node": gpu.node,
         "gpu": "" if gpu.index is None else str(gpu.index),
@@ -322,34 +294,30 @@ def _gpu_labels(gpu: GpuAccount, ranks: Mapping[GpuPlace, Sequence[int]]) -> Lab
     }
 
 
-def _rank_labels(rank: RankAccount) -> Labels:
-    labels = {"rank": str(rank.rank), "node": rank.node, "restart": str(rank.restart)}
-    return labels | _mig(rank.energy)
-
-
 def _mig(energy: Energy) -> Labels:
     """What marks the energy of a whole GPU that MIG splits."""
     return {"mig": "true"} if energy.scope == SPLIT_GPU else {}
 
 
-def _rank_samples(report: JobReport, rank: _Rank, job: Labels) -> Iterator[Sample]:
+def _rank_samples(
+    report: JobReport,
+    of_rank: Callable[[RankAccount], float | None],
+    of_lives: _OfLives,
+    job: Labels,
+) -> Iterator[Sample]:
     """One sample of all lives of a rank in an incarnation; none where one of them is not known."""
     lives: dict[tuple[int, str, int], list[RankAccount]] = {}
-    for one in report.ranks:
-        lives.setdefault((one.restart, one.node, one.rank), []).append(one)
-    for mine in lives.values():
-        values = [rank.value(one) for one in mine]
+    for rank in report.ranks:
+        lives.setdefault((rank.restart, rank.node, rank.rank), []).append(rank)
+    for (restart, node, number), mine in lives.items():
+        values = [of_rank(rank) for rank in mine]
         known = [value for value in values if value is not None]
-        whole = rank.of_lives(known) if len(known) == len(values) else None
-        yield job | _rank_labels(mine[0]), whole
-
-
-def _is_number(value: float | None) -> bool:
-    return value is not None and math.isfinite(value)
+        labels = {"rank": str(number), "node": node, "restart": str(restart)}
+        whole = of_lives(known) if len(known) == len(values) else None
+        yield job | labels | _mig(mine[0].energy), whole
 
 
 def _labels(labels: Mapping[str, str]) -> str:
-    """Labels between braces; an empty one is the same as none."""
     told = [f'{name}="{_text(value, quoted=True)}"' for name, value in labels.items() if value]
     return f"{{{','.join(told)}}}" if told else ""
 

@@ -77,7 +77,6 @@ def addends(*values_j: float) -> tuple[str, ...]:
 
 
 def _scale(value_j: float) -> tuple[float, str]:
-    """The unit in which such an energy is written, and how many Wh that is."""
     wh = abs(value_j) / _WH_J
     return next((one for one in _ENERGY_UNITS if wh >= one[0]), (1 / _WH_J, "J"))
 

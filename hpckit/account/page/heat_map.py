@@ -224,9 +224,6 @@ def _row_labels(rows: list[_Row], height: float) -> Iterator[str]:
         yield f'<text class="tick y" x="{_LEFT - 6:.0f}" y="{y:.1f}">{escape(name)}</text>'
 
 
-# --- Which GPUs of many are worth a plot of their own: those of findings, and the extremes.
-
-
 FEW: Final = 16
 _MOST: Final = 12
 

@@ -55,8 +55,6 @@ from hpckit.core.errors import RenderError
 from hpckit.core.quantities import clocks, mass
 from hpckit.core.units import format_time_limit
 
-# --- What the report's page is made of besides the report: pictures of nodes, a plotting library.
-
 
 class NodePicture(Struct, frozen=True, kw_only=True):
     """A kind of node as an SVG file in itself, and the nodes of the job that are of that kind."""
@@ -88,9 +86,6 @@ class PageParts(Struct, frozen=True, kw_only=True):
     pictures: tuple[NodePicture, ...] = ()
     plots: PlotLibrary = field(default_factory=lambda: PlotLibrary(name="none"))
     hpckit: str = ""
-
-
-# --- What the report's page says, as the plain texts that its template lays out.
 
 
 NO_JOB: Final = "samples"
@@ -166,18 +161,11 @@ def state(report: JobReport) -> tuple[str, str]:
     return (f"{word}, exit code {job.exit_code}" if job.exit_code else word), look
 
 
-def facts(report: JobReport) -> tuple[Fact, ...]:
-    """The answers that stand first."""
-    return tuple(_facts(report))
-
-
-def _facts(report: JobReport) -> Iterator[Fact]:
+def facts(report: JobReport) -> Iterator[Fact]:
+    """Return the answers that stand first."""
     job, energy, waste = report.job, report.energy, report.waste
-    limit = (
-        ""
-        if job.time_limit_s is None
-        else f"of at most {format_time_limit(round(job.time_limit_s))}"
-    )
+    limit_s = job.time_limit_s
+    limit = "" if limit_s is None else f"of at most {format_time_limit(round(limit_s))}"
     yield Fact(name="took", value=duration(report.ended_s - report.started_s), about=limit)
     has_gpus = is_about_gpus(report)
     if has_gpus:
@@ -256,19 +244,15 @@ def findings(found: Sequence[ReportFinding]) -> tuple[Remark, ...]:
             subject=clean(one.subject),
             because=clean(one.because),
             remedy=clean(one.remedy),
-            cost=_wasted(one),
+            cost=", ".join(
+                [
+                    *([] if one.wasted_gpu_s is None else [gpu_hours(one.wasted_gpu_s)]),
+                    *([] if one.wasted_j is None else [joules(one.wasted_j)]),
+                ]
+            ),
         )
         for one in found[:_MOST_FINDINGS]
     )
-
-
-def _wasted(finding: ReportFinding) -> str:
-    parts = []
-    if finding.wasted_gpu_s is not None:
-        parts.append(gpu_hours(finding.wasted_gpu_s))
-    if finding.wasted_j is not None:
-        parts.append(joules(finding.wasted_j))
-    return ", ".join(parts)
 
 
 def advice(found: Sequence[Advice]) -> tuple[Remark, ...]:
@@ -363,22 +347,14 @@ def report_html(
     return _rendered(parts.texts[PAGE], values, cache)
 
 
-class _Drawn(Struct, frozen=True, kw_only=True):
-    key: str
-    title: str
-    about: str
-    svg: Markup
-    shades: tuple[str, ...]
-
-
-def _drawn(group: PlotGroup) -> _Drawn:
-    return _Drawn(
-        key=group.key,
-        title=group.title,
-        about=group.about,
-        svg=Markup(group_svg(group)),  # noqa: S704  escaped where it is drawn
-        shades=tuple(sorted({shade.kind for shade in group.shades})),
-    )
+def _drawn(group: PlotGroup) -> dict[str, Any]:
+    return {
+        "key": group.key,
+        "title": group.title,
+        "about": group.about,
+        "svg": Markup(group_svg(group)),  # noqa: S704  escaped where it is drawn
+        "shades": sorted({shade.kind for shade in group.shades}),
+    }
 
 
 def _texts(report: JobReport) -> dict[str, Any]:
@@ -411,7 +387,7 @@ def _gpu_plots(report: JobReport) -> list[PlotGroup]:
     ranks = ranks_by_gpu(report)
     found = []
     for at, (gpu, because) in enumerate(chosen_gpus(report)):
-        of = ranks.get((gpu.restart, gpu.node, gpu.uuid), ())
+        of = ranks.get(gpu.place, ())
         about = f"rank {', '.join(map(str, of[:_MOST_NAMED]))}" if of else "no rank"
         if gpu.restart:
             about += f", run {gpu.restart}"
@@ -442,11 +418,10 @@ def _picture(picture: NodePicture) -> dict[str, Any]:
     names = [clean(name) for name in picture.nodes[:_MOST_NAMED]]
     more = len(picture.nodes) - len(names)
     text = ", ".join(names) + (f" and {more} more" if more else "")
-    return {"nodes": text, "svg": Markup(picture.svg)}  # noqa: S704  of hpckit.draw, escaped there
+    return {"nodes": text, "svg": Markup(picture.svg)}  # noqa: S704  escaped where it is drawn
 
 
 def _scripts(plots: PlotLibrary, texts: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
-    """The scripts of the page, and why there are none."""
     if plots.script is None:
         return (), f"Plots cannot be zoomed: {plots.because}" if plots.because else ""
     before, after = (texts[name] for name in SCRIPTS)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from hpckit.account.values import GpuAccount, JobReport, RankAccount, Share
 from hpckit.core.quantities import duration, gpu_time, number, percent, plural
+from hpckit.core.text import dotted
 from hpckit.core.units import format_indices
 
 _CLASSES: Final = (
@@ -29,7 +30,6 @@ _LEAST_S: Final = 1e-3
 _SIGNALLED: Final = 128
 
 
-# --- GPUs ----------------------------------------------------------------------------------------
 def gpu_parts(report: JobReport) -> list[str]:
     """How the GPU-seconds were spent, and the GPUs that did otherwise than most."""
     total_s = report.waste.total_gpu_s
@@ -38,8 +38,12 @@ def gpu_parts(report: JobReport) -> list[str]:
     known = total_s - report.waste.unknown_gpu_s
     if known <= 0:
         return [f"what they did is not known: {why_unknown(report.gpus, gpu_time(total_s))}"]
-    shares = [_share(report.waste, key, word) for key, word in _CLASSES]
-    parts = [part if not at else f"· {part}" for at, part in enumerate(filter(None, shares))]
+    spent = [(getattr(report.waste, key), key, word) for key, word in _CLASSES]
+    parts = dotted(
+        f"{word} {percent(spent_s / total_s)}"
+        for spent_s, key, word in spent
+        if spent_s > 0 or key not in ("unknown_gpu_s", "no_process_gpu_s")
+    )
     parts.append(f"of {gpu_time(total_s)}")
     boards = _boards(report.gpus)
     blind = sum("spin" in one.refused for one in boards)
@@ -59,13 +63,14 @@ def _boards(gpus: Sequence[GpuAccount]) -> list[GpuAccount]:
     found: dict[tuple[str, str], GpuAccount] = {}
     for gpu in gpus:
         before = found.get((gpu.node, gpu.uuid))
-        found[gpu.node, gpu.uuid] = gpu if before is None else _together(before, gpu)
+        if before is not None:
+            old, new = before.waste, gpu.waste
+            spent = {key: getattr(old, key) + getattr(new, key) for key, _ in _CLASSES}
+            refused = {**before.refused, **gpu.refused}
+            found[gpu.node, gpu.uuid] = replace(gpu, waste=Share(**spent), refused=refused)
+        else:
+            found[gpu.node, gpu.uuid] = gpu
     return list(found.values())
-
-
-def _together(one: GpuAccount, other: GpuAccount) -> GpuAccount:
-    spent = {key: getattr(one.waste, key) + getattr(other.waste, key) for key, _ in _CLASSES}
-    return replace(other, waste=Share(**spent), refused={**one.refused, **other.refused})
 
 
 def why_unknown(gpus: Sequence[GpuAccount], held: str) -> str:
@@ -74,15 +79,7 @@ def why_unknown(gpus: Sequence[GpuAccount], held: str) -> str:
     return f"samples of {held} do not tell a spin from work" if unseen else f"no samples of {held}"
 
 
-def _share(share: Share, key: str, word: str) -> str:
-    spent_s: float = getattr(share, key)
-    if spent_s <= 0 and key in ("unknown_gpu_s", "no_process_gpu_s"):
-        return ""
-    return f"{word} {percent(spent_s / share.total_gpu_s)}"
-
-
 def _main_classes(share: Share) -> str:
-    """The classes of a GPU that count, the largest first."""
     spent = sorted(((getattr(share, key), word) for key, word in _CLASSES), reverse=True)
     total_s = share.total_gpu_s
     told = [f"{word} {percent(spent_s / total_s)}" for spent_s, word in spent[:2] if spent_s > 0]
@@ -108,16 +105,18 @@ def _gpu_name(gpu: GpuAccount) -> str:
     return f"{gpu.label} on {gpu.node}"
 
 
-# --- ranks ---------------------------------------------------------------------------------------
 def rank_parts(report: JobReport) -> list[str]:
     """How ranks ended and which are behind."""
     if not report.ranks:
         return []
     lives = _lives(report.ranks)
-    ended = [part for ranks, said in lives[:_MOST_NAMED] for part in _how_they_ended(ranks, said)]
+    ended = []
+    for ranks, said in lives[:_MOST_NAMED]:
+        first, *others = _ends(ranks)
+        ended += [f"{said}{first}", *others]
     if len(lives) > _MOST_NAMED:
         ended.append(f"{plural(len(lives) - _MOST_NAMED, 'restart')} before them")
-    parts = [part if not at else f"· {part}" for at, part in enumerate(ended)]
+    parts = dotted(ended)
     slow = [one for one in report.ranks if (one.behind_frac or 0.0) >= _BEHIND_FRAC]
     slow.sort(key=lambda one: one.behind_frac or 0.0)
     behind = list({(one.rank, one.node): one for one in slow}.values())[::-1]
@@ -142,15 +141,10 @@ def _lives(ranks: Sequence[RankAccount]) -> list[tuple[list[RankAccount], str]]:
     ]
 
 
-def _how_they_ended(ranks: Sequence[RankAccount], life: str) -> list[str]:
-    """Who failed first, then all others by how they ended; `life` stands before the first."""
-    first, *others = _ends(ranks)
-    return [f"{life}{first}", *others]
-
-
 def _ends(ranks: Sequence[RankAccount]) -> list[str]:
     """Who failed first, then all others by how they ended, the most of one kind first."""
-    failed = _failed(ranks)
+    failed = [one for one in ranks if one.exit_code]
+    failed.sort(key=lambda one: (one.ended_s is None, one.ended_s, one.rank))
     groups: dict[str, list[int]] = {}
     for one in ranks:
         groups.setdefault(_end_of(one), []).append(one.rank)
@@ -168,12 +162,6 @@ def _ends(ranks: Sequence[RankAccount]) -> list[str]:
         groups[end].remove(failed[0].rank)
     by_size = sorted(groups.items(), key=lambda group: -len(group[1]))
     return parts + [f"{_ranks(numbers)} {end}" for end, numbers in by_size if numbers]
-
-
-def _failed(ranks: Sequence[RankAccount]) -> list[RankAccount]:
-    """Those that ended badly, the first of them first."""
-    failed = [one for one in ranks if one.exit_code]
-    return sorted(failed, key=lambda one: (one.ended_s is None, one.ended_s, one.rank))
 
 
 def _ranks(numbers: Iterable[int]) -> str:
@@ -211,7 +199,6 @@ def _end_of(one: RankAccount) -> str:
     return f"ended with {one.exit_code}"
 
 
-# --- CPUs and clocks ----------------------------------------------------------------------------
 def cpu_parts(report: JobReport) -> list[str]:
     """What a job without GPUs computed with: CPU time of its ranks, and of which the most."""
     known = [one for one in report.ranks if one.cpu_s is not None]
@@ -230,7 +217,6 @@ def cpu_parts(report: JobReport) -> list[str]:
 
 
 def _cpus(report: JobReport, restarts: set[int]) -> tuple[int, float]:
-    """How many CPUs the job had at once, and for how long, in these incarnations."""
     held = [
         sum(one.cpus or 0 for one in report.nodes if one.restart == restart) for restart in restarts
     ]
@@ -256,7 +242,7 @@ def throttling_parts(report: JobReport) -> list[str]:
     held_s = sum(one.held_s for one in capped)
     if held_s > 0 and cap_s / held_s >= _HELD_DOWN_FRAC:
         parts.append(f"at the power limit {percent(cap_s / held_s)} of the time (as is usual)")
-    return [part if not at else f"· {part}" for at, part in enumerate(parts)]
+    return dotted(parts)
 
 
 def _as_far_as_known(report: JobReport, known: Sequence[GpuAccount]) -> str:

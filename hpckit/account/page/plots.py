@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final
 from xml.sax.saxutils import escape, quoteattr
 
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from hpckit.account.page.figures import clean, duration
-from hpckit.account.values import Curve, GpuAccount, GpuPlace, JobReport, RankAccount, Window
+from hpckit.account.values import Curve, GpuAccount, GpuPlace, JobReport, RankAccount
 from hpckit.core.text import figure
 
 Numbers = NDArray[np.float64]
@@ -101,7 +102,14 @@ class PlotGroup(Struct, frozen=True, kw_only=True):
 
 def gpu_group(gpu: GpuAccount, key: str, started_s: float, words: tuple[str, str]) -> PlotGroup:
     """The panels of a GPU; `words` are its title and what is said beside it."""
-    shades = tuple(_shade(window, started_s) for window in gpu.windows)
+    shades = tuple(
+        Shade(
+            kind="no-process" if window.kind == "no-process" else "idle",
+            first_s=window.started_s - started_s,
+            last_s=window.ended_s - started_s,
+        )
+        for window in gpu.windows
+    )
     return group_of(key, words, gpu_panels(gpu), shades)
 
 
@@ -147,16 +155,14 @@ def _nothing_done(shades: Sequence[Shade]) -> list[str]:
     return [f"{kind.replace('-', ' ')} {duration(seconds)}" for kind, seconds in spent.items()]
 
 
-def _shade(window: Window, started_s: float) -> Shade:
-    kind = "no-process" if window.kind == "no-process" else "idle"
-    return Shade(kind=kind, first_s=window.started_s - started_s, last_s=window.ended_s - started_s)
-
-
 def _panel(curve: Curve, *, limit: float | None = None, top: float | None = None) -> Panel:
     title, look = _title(curve.name)
     unit, scale = _UNITS.get(curve.unit.lower(), (clean(curve.unit), 1.0))
     values = numbers(curve.values) * scale
-    lows, highs = (_band(one, values, scale) for one in (curve.lows, curve.highs))
+    lows, highs = (
+        numbers(side) * scale if len(side) == values.size else values
+        for side in (curve.lows, curve.highs)
+    )
     return Panel(
         title=title,
         unit=unit,
@@ -174,10 +180,6 @@ def numbers(values: Sequence[float | None]) -> Numbers:
     """Values as an array in which None, and whatever is not finite, is not-a-number."""
     found = np.asarray(values, dtype=np.float64)
     return np.where(np.isfinite(found), found, np.nan)
-
-
-def _band(side: Sequence[float | None], values: Numbers, scale: float) -> Numbers:
-    return numbers(side) * scale if len(side) == values.size else values
 
 
 def _title(name: str) -> tuple[str, str]:
@@ -206,9 +208,6 @@ def rounded_up(value: float) -> float:
 
 def _short(value: float) -> str:
     return figure(value, 0 if abs(value) >= 100 else 1)  # noqa: PLR2004  three digits tell
-
-
-# --- Panels as SVG inside a page: colours come from the page's style sheet, by class.
 
 
 WIDTH: Final = 560.0
@@ -266,18 +265,16 @@ def _svg_panel(panel: Panel, group: PlotGroup, y: float) -> Iterator[str]:
         yield f'<text class="tick y" x="{_n(LEFT - 5)}" y="{_n(line + 4)}">{tick}</text>'
     thin = thinned(panel)
     x = _x(thin.at_s, group)
-    ys = [_y(one, panel.top, bottom) for one in (thin.values, thin.lows, thin.highs)]
+    ys: list[Numbers] = [
+        bottom - np.clip(values / panel.top, 0, 1) * PANEL
+        for values in (thin.values, thin.lows, thin.highs)
+    ]
     if not np.array_equal(thin.lows, thin.highs, equal_nan=True):
         yield f'<path class="band {panel.look}" d="{_svg_band(x, ys[1], ys[2])}"/>'
     yield f'<path class="line {panel.look}" d="{_line(x, ys[0])}"/>'
     if panel.limit is not None:
         at = bottom - min(panel.limit / panel.top, 1.0) * PANEL
         yield f'<path class="limit" d="M{_n(LEFT)} {_n(at)}H{_n(right)}"/>'
-
-
-def _y(values: Numbers, top: float, bottom: float) -> Numbers:
-    found: Numbers = bottom - np.clip(values / top, 0, 1) * PANEL
-    return found
 
 
 def _svg_shade(shade: Shade, group: PlotGroup, ends: tuple[float, float]) -> str:
@@ -358,11 +355,8 @@ def _n(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-# --- Panels as JSON for the script of the page: numbers as base64, 16 bits each.
-#
 # A value v is stored as round((v - low) / (high - low) * 65534), 65535 is a gap. Times are 32-bit
 # floats, seconds. Both are little-endian.
-
 
 _MOST: Final = 65534
 _GAP: Final = 65535
@@ -429,10 +423,7 @@ def packed(values: Numbers, low: float, high: float) -> str:
     return base64.b64encode(codes.tobytes()).decode()
 
 
-# --- Ranks of several GPUs as plots: what their GPUs did together.
-#
 # A rank of one GPU has that GPU's plot, which names it.
-
 
 _MOST_RANKS: Final = 8
 _ADDED: Final = ("Power", "Memory")
@@ -444,7 +435,7 @@ def rank_groups(report: JobReport) -> list[PlotGroup]:
 
     One that was started anew on its GPUs is drawn once: their curves are of the whole time.
     """
-    gpus = {(one.restart, one.node, one.uuid): one for one in report.gpus if one.curves}
+    gpus = {gpu.place: gpu for gpu in report.gpus if gpu.curves}
     found = {
         (one.restart, one.node, one.rank, one.gpus): one
         for one in report.ranks
@@ -477,8 +468,9 @@ def _together(panels: Sequence[Panel]) -> Panel:
     is_added = first.title in _ADDED
     values, lows, highs = (
         _joined([(one.at_s, side(one)) for one in panels], first.at_s, is_added=is_added)
-        for side in (_values, _lows, _highs)
+        for side in map(attrgetter, ("values", "lows", "highs"))
     )
+    tops = [one.top for one in panels]
     limits = [one.limit for one in panels if one.limit is not None]
     has_limit = is_added and len(limits) == len(panels)
     return Panel(
@@ -489,25 +481,9 @@ def _together(panels: Sequence[Panel]) -> Panel:
         values=values,
         lows=lows,
         highs=highs,
-        top=rounded_up(sum(one.top for one in panels)) if is_added else _highest(panels),
+        top=rounded_up(sum(tops)) if is_added else max(tops),
         limit=sum(limits) if has_limit else None,
     )
-
-
-def _values(panel: Panel) -> Numbers:
-    return panel.values
-
-
-def _lows(panel: Panel) -> Numbers:
-    return panel.lows
-
-
-def _highs(panel: Panel) -> Numbers:
-    return panel.highs
-
-
-def _highest(panels: Iterable[Panel]) -> float:
-    return max(one.top for one in panels)
 
 
 def _joined(curves: Sequence[tuple[Numbers, Numbers]], at_s: Numbers, *, is_added: bool) -> Numbers:

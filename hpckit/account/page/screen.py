@@ -31,12 +31,10 @@ from hpckit.core.quantities import (
     percent,
     plural,
     quantity,
+    whole_sum,
 )
-from hpckit.core.text import Block, fitted, labelled, row
+from hpckit.core.text import Block, dotted, fitted, labelled, row
 from hpckit.core.units import format_duration
-
-# --- Energy of a job with its provenance, and what it costs, as a row of its report.
-
 
 _SCOPES: Final = {
     "module": " module (CPU and memory with it)",
@@ -57,8 +55,7 @@ def energy_parts(report: JobReport) -> list[str]:
     """Energy of the GPUs and nodes with its provenance, then what it costs."""
     gpu, node = report.energy.gpu, report.energy.node
     if not is_about_gpus(report):
-        first, *rest = _node_and_cost(node, report.cost)
-        return [first, *(f"· {part}" for part in rest)]
+        return dotted(_node_and_cost(node, report.cost))
     parts = [_provenance(gpu, "GPU"), *_held_by_ranks(report)]
     return [*parts, *(f"· {part}" for part in _node_and_cost(node, report.cost))]
 
@@ -130,9 +127,6 @@ def _energy_cost(cost: Cost) -> list[str]:
     return [*parts, cost.lack] if cost.lack else parts
 
 
-# --- Memory of GPUs, nodes and processes as a row of a job's report.
-
-
 _Least = tuple[int, str]
 
 
@@ -142,16 +136,15 @@ def memory_parts(report: JobReport) -> list[str]:
     used = [one for one in report.gpus if one.mem_peak_bytes is not None]
     if used:
         top = max(used, key=lambda one: one.mem_peak_bytes or 0)
-        which = top.label
         of = _of(top.mem_peak_bytes or 0, top.mem_bytes)
-        parts.append(f"GPU {of} ({which} on {top.node})")
+        parts.append(f"GPU {of} ({top.label} on {top.node})")
     known = [*_sampled(report), *_processes(report)]
     if known:
         parts.append(max(known, key=lambda one: one[0])[1])
     kills = sum(one.oom_kills or 0 for one in report.nodes)
     if kills:
         parts.append(f"{'1 process' if kills == 1 else f'{kills:,} processes'} killed for memory")
-    return [part if not at else f"· {part}" for at, part in enumerate(parts)]
+    return dotted(parts)
 
 
 def _sampled(report: JobReport) -> Iterator[_Least]:
@@ -209,7 +202,6 @@ _QUANTITIES: Final = {
 _MORE: Final = "and {} more in --json"
 
 
-# --- findings ------------------------------------------------------------------------------------
 def finding_block(report: JobReport, width: int, weight: int) -> Block:
     """The findings, the worst first: ever more of them, then ever more of their evidence.
 
@@ -217,7 +209,10 @@ def finding_block(report: JobReport, width: int, weight: int) -> Block:
     """
     ordered = gravest_first(report.findings)
     ordered = list(grouped([_without_repeats(one, ordered) for one in ordered]))
-    shown = [_with_short_subject(one) for one in ordered[:_MOST_FINDINGS]]
+    shown = [
+        replace(one, subject=one.about.told(_LONG_LIST) or one.subject)
+        for one in ordered[:_MOST_FINDINGS]
+    ]
     evidence = [tuple(_ever_less(one.because, _cost(one, report))) for one in shown]
     in_lines = {
         (at, most): _finding(one, evidence[at], width, most)
@@ -253,11 +248,6 @@ def _without_repeats(finding: ReportFinding, findings: Sequence[ReportFinding]) 
     return replace(finding, because=report_sentence(kept), evidence=kept)
 
 
-def _with_short_subject(finding: ReportFinding) -> ReportFinding:
-    """The finding with the number of its nodes or ranks where their list takes a line or more."""
-    return replace(finding, subject=finding.about.told(_LONG_LIST) or finding.subject)
-
-
 def _finding(finding: ReportFinding, evidence: Sequence[str], width: int, most: int) -> list[str]:
     """In so many lines with as much of the evidence as they hold; in more for a long remedy."""
     subject = f"{finding.subject}: " if finding.subject else ""
@@ -286,20 +276,18 @@ def _begun(words: Sequence[str]) -> str:
 
 
 def _cost(finding: ReportFinding, report: JobReport) -> str:
-    """What it cost, in the units that the job's own GPU time and energy have."""
     gpu_s, spent_j = finding.wasted_gpu_s, finding.wasted_j
     cost = [gpu_time(gpu_s, like_s=report.waste.total_gpu_s)] if gpu_s else []
     cost += [energy(spent_j, like_j=report.energy.gpu.value_j or 0.0)] if spent_j else []
     return f" ({', '.join(cost)})" if cost else ""
 
 
-# --- advice --------------------------------------------------------------------------------------
 def advice_block(advice: Sequence[Advice], width: int, weight: int) -> Block:
     """What to change, all of it on a line or two; with the reasons where there is room."""
     if not advice:
         return Block(forms=[[]], good=0, weight=weight)
     changes = [_change(one) for one in advice]
-    short = [text if not at else f"· {text}" for at, text in enumerate(changes[:_MOST_ADVICE])]
+    short = dotted(changes[:_MOST_ADVICE])
     left = len(advice) - len(short)
     short += [f"· {_MORE.format(left)}"] if left else []
     forms = [row("advice", short, width, most=2)]
@@ -321,13 +309,13 @@ def _change(advice: Advice) -> str:
 
 def outcome_block(outcomes: Sequence[AdviceOutcome], width: int, weight: int) -> Block:
     """Whether what an earlier report predicted came true."""
-    return _sentences("advised", [_outcome(one) for one in outcomes], width, weight)
-
-
-def _outcome(outcome: AdviceOutcome) -> str:
-    words = {True: "held", False: "broken", None: "cannot tell"}[outcome.held]
-    said = f"by report {outcome.report}: {outcome.key} {outcome.proposed}: {words}"
-    return clocks(f"{said}, {_course(outcome)}{outcome.because}")
+    words = {True: "held", False: "broken", None: "cannot tell"}
+    told = [
+        f"by report {one.report}: {one.key} {one.proposed}: {words[one.held]}, "
+        f"{_course(one)}{one.because}"
+        for one in outcomes
+    ]
+    return _sentences("advised", [clocks(text) for text in told], width, weight)
 
 
 def _course(outcome: AdviceOutcome) -> str:
@@ -365,9 +353,6 @@ def _sentences(label: str, texts: Sequence[str], width: int, weight: int) -> Blo
     return Block(forms=forms or [[]], good=1, weight=weight, spare=frozenset(spare))
 
 
-# --- A job's report on one screen: the answer first, the reason beside it, the next command last.
-
-
 SCREEN_LINES: Final = 24
 _COMMAND_LINES: Final = 6
 """A command is to be typed, and is cut for the sake of the screen alone."""
@@ -396,9 +381,9 @@ def report_lines(
     What there is no room for is counted at the end of its row; --json has it.
     """
     head = row("", headline(report, now_s), width, most=3, is_head=True)
-    tail = row("next", _joined(next_commands), width, most=_COMMAND_LINES)
+    tail = row("next", dotted(next_commands), width, most=_COMMAND_LINES)
     blocks = [
-        *(_block(*one, width=width) for one in _rows(report)),
+        *(_block(*row_of, width=width) for row_of in _rows(report)),
         finding_block(report, width, weight=8),
         advice_block(report.advice, width, weight=9),
         outcome_block(report.outcomes, width, weight=4),
@@ -412,7 +397,6 @@ def report_lines(
 
 
 def _rows(report: JobReport) -> list[tuple[str, list[str], int, int]]:
-    """What the job used: label, parts, lines at most, and the weight in getting them."""
     return [
         ("energy", energy_parts(report), 4, 5),
         ("GPUs", gpu_parts(report), 3, 6),
@@ -439,7 +423,7 @@ def headline(report: JobReport, now_s: float | None = None) -> list[str]:
     parts = [name or "samples", *_state(report, now_s), *_size(report), *_requeues(report)]
     if job.synthetic and report.gpus:
         parts.append("synthetic: a made-up driver measured")
-    return _joined([part for part in parts if part])
+    return dotted([part for part in parts if part])
 
 
 def _size(report: JobReport) -> list[str]:
@@ -472,12 +456,6 @@ def _requeues(report: JobReport) -> list[str]:
         return []
     lost_s = format_duration(sum(one.ended_s - one.started_s for one in lost))
     times = "once" if len(lost) == 1 else f"{len(lost)} times"
-    lost_j = [one.gpu_energy.value_j for one in lost]
-    known_j = [value_j for value_j in lost_j if value_j is not None]
-    joules = f" and {energy(sum(known_j))}" if len(known_j) == len(lost_j) else ""
+    lost_j = whole_sum(one.gpu_energy.value_j for one in lost)
+    joules = "" if lost_j is None else f" and {energy(lost_j)}"
     return [f"requeued {times} (at most {lost_s}{joules} lost)"]
-
-
-def _joined(parts: Sequence[str]) -> list[str]:
-    """Parts of which each but the first is led by the dot that parts them."""
-    return [part if not place else f"· {part}" for place, part in enumerate(parts)]

@@ -23,6 +23,7 @@ from hpckit.account.page.figures import (
     transferred,
 )
 from hpckit.account.values import (
+    Energy,
     GpuAccount,
     Incarnation,
     JobReport,
@@ -62,9 +63,14 @@ class Table(Struct, frozen=True, kw_only=True):
 
 def tables(report: JobReport) -> tuple[Table, ...]:
     """The tables that have rows."""
+    not_measured = (
+        f"{clean(name)} was not measured: {clean(why)}"
+        for gpu in report.gpus
+        for name, why in gpu.refused.items()
+    )
     found = (
-        _table("gpus", "GPUs", _GPU, report.gpus, _gpu_notes(report.gpus)),
-        _table("ranks", "Ranks", _RANK, report.ranks, _rank_notes(report.ranks)),
+        _table("gpus", "GPUs", _GPU, report.gpus, _counted(not_measured)),
+        _table("ranks", "Ranks", _RANK, report.ranks, _without_energy("rank", report.ranks)),
         _table("nodes", "Nodes", _NODE, report.nodes, _node_notes(report.nodes)),
         _table("incarnations", "Incarnations", _INCARNATION, report.incarnations, ()),
     )
@@ -93,6 +99,14 @@ def _word(text: object) -> Cell:
     return Cell(text=clean(text), is_number=False)
 
 
+def _energy(energy: Energy) -> Cell:
+    return Cell(text=energy_words(energy), about=source_words(energy))
+
+
+def _count(number: int | None, unknown: str = "unknown") -> Cell:
+    return Cell(text=unknown if number is None else str(number))
+
+
 def _useful(waste: Share) -> Cell:
     is_told = waste.is_measured
     return Cell(text=percent(waste.useful_gpu_s / waste.total_gpu_s if is_told else None))
@@ -115,7 +129,7 @@ _GPU: Final[tuple[tuple[str, Callable[[GpuAccount], Cell]], ...]] = (
     ("run", lambda one: Cell(text=str(one.restart))),
     ("model", lambda one: _word(gpu_model(one.name) if one.name else "unknown")),
     ("held", lambda one: Cell(text=duration(one.held_s))),
-    ("energy", lambda one: Cell(text=energy_words(one.energy), about=source_words(one.energy))),
+    ("energy", lambda one: _energy(one.energy)),
     ("source", lambda one: _word(source_words(one.energy))),
     ("useful", lambda one: _useful(one.waste)),
     (
@@ -156,23 +170,19 @@ def _behind(frac: float | None) -> Cell:
     return Cell(text=behind_words(frac), about=why)
 
 
-def _exit(rank: RankAccount) -> Cell:
-    return Cell(text="unknown" if rank.exit_code is None else str(rank.exit_code))
-
-
 _RANK: Final[tuple[tuple[str, Callable[[RankAccount], Cell]], ...]] = (
     ("rank", lambda one: Cell(text=str(one.rank))),
     ("node", lambda one: _word(one.node)),
     ("run", lambda one: Cell(text=str(one.restart))),
     ("GPUs", lambda one: Cell(text=str(len(one.gpus)))),
-    ("energy", lambda one: Cell(text=energy_words(one.energy), about=source_words(one.energy))),
+    ("energy", lambda one: _energy(one.energy)),
     ("busy", lambda one: Cell(text=percent(one.busy_frac))),
     ("behind", lambda one: _behind(one.behind_frac)),
     ("CPU time", lambda one: Cell(text=duration(one.cpu_s))),
     ("largest process", lambda one: Cell(text=gib(one.max_rss_bytes))),
     ("read", lambda one: Cell(text=transferred(one.read_bytes))),
     ("written", lambda one: Cell(text=transferred(one.write_bytes))),
-    ("exit code", _exit),
+    ("exit code", lambda one: _count(one.exit_code)),
     ("end known from", lambda one: _word(_ENDS.get(one.ended_by, one.ended_by))),
 )
 
@@ -186,23 +196,14 @@ def _of_limit(used: int | None, limit: int | None) -> Cell:
 _NODE: Final[tuple[tuple[str, Callable[[NodeAccount], Cell]], ...]] = (
     ("node", lambda one: _word(one.node)),
     ("run", lambda one: Cell(text=str(one.restart))),
-    (
-        "GPU energy",
-        lambda one: Cell(text=energy_words(one.gpu_energy), about=source_words(one.gpu_energy)),
-    ),
-    (
-        "node energy",
-        lambda one: Cell(text=energy_words(one.energy), about=source_words(one.energy)),
-    ),
+    ("GPU energy", lambda one: _energy(one.gpu_energy)),
+    ("node energy", lambda one: _energy(one.energy)),
     ("CPU time", lambda one: Cell(text=duration(one.cpu_s))),
-    ("CPUs", lambda one: Cell(text="unknown" if one.cpus is None else str(one.cpus))),
+    ("CPUs", lambda one: _count(one.cpus)),
     ("CPU held down", lambda one: Cell(text=duration(one.cpu_throttled_s))),
     ("memory, sampled", lambda one: _of_limit(one.mem_peak_bytes, one.mem_limit_bytes)),
     ("with page cache", lambda one: Cell(text=gib(one.mem_kernel_peak_bytes))),
-    (
-        "OOM kills",
-        lambda one: Cell(text=NOT_MEASURED if one.oom_kills is None else str(one.oom_kills)),
-    ),
+    ("OOM kills", lambda one: _count(one.oom_kills, NOT_MEASURED)),
     ("samples", lambda one: Cell(text=str(one.samples))),
     ("sampler's CPU", lambda one: Cell(text=duration(one.sampler_cpu_s))),
 )
@@ -211,10 +212,7 @@ _INCARNATION: Final[tuple[tuple[str, Callable[[Incarnation], Cell]], ...]] = (
     ("run", lambda one: Cell(text=str(one.restart))),
     ("started", lambda one: _word(clock_time(one.started_s))),
     ("took", lambda one: Cell(text=duration(one.ended_s - one.started_s))),
-    (
-        "GPU energy",
-        lambda one: Cell(text=energy_words(one.gpu_energy), about=source_words(one.gpu_energy)),
-    ),
+    ("GPU energy", lambda one: _energy(one.gpu_energy)),
     ("GPU-hours", lambda one: Cell(text=f"{one.gpu_s / 3600:.2f}")),
     ("counts as", lambda one: _word("lost at most" if one.is_lost else "kept")),
     ("because", lambda one: _word(one.because)),
@@ -222,35 +220,23 @@ _INCARNATION: Final[tuple[tuple[str, Callable[[Incarnation], Cell]], ...]] = (
 
 
 def _counted(sentences: Iterable[str]) -> tuple[str, ...]:
-    found = [
+    return tuple(
         sentence if times == 1 else f"{sentence} ({times} times)"
         for sentence, times in Counter(sentences).most_common(_MOST_NOTES)
-    ]
-    return tuple(found)
-
-
-def _gpu_notes(gpus: Sequence[GpuAccount]) -> tuple[str, ...]:
-    return _counted(
-        f"{clean(name)} was not measured: {clean(why)}"
-        for gpu in gpus
-        for name, why in gpu.refused.items()
     )
 
 
-def _rank_notes(ranks: Sequence[RankAccount]) -> tuple[str, ...]:
+def _without_energy(
+    what: str, accounts: Sequence[RankAccount] | Sequence[NodeAccount]
+) -> tuple[str, ...]:
     return _counted(
-        f"energy of a rank was not measured: {source_words(rank.energy)}"
-        for rank in ranks
-        if rank.energy.value_j is None
+        f"energy of a {what} was not measured: {source_words(one.energy)}"
+        for one in accounts
+        if one.energy.value_j is None
     )
 
 
 def _node_notes(nodes: Sequence[NodeAccount]) -> tuple[str, ...]:
-    energy = (
-        f"energy of a node was not measured: {source_words(node.energy)}"
-        for node in nodes
-        if node.energy.value_j is None
-    )
     pressure = (
         f"{clean(node.node)}: "
         + ", ".join(pressure_words(name, frac) for name, frac in node.psi_frac.items())
@@ -267,4 +253,4 @@ def _node_notes(nodes: Sequence[NodeAccount]) -> tuple[str, ...]:
         if node.network_bytes
     )
     missing = _counted(clean(sentence) for node in nodes for sentence in node.missing)
-    return (*_counted(energy), *pressure, *network, *missing)
+    return (*_without_energy("node", nodes), *pressure, *network, *missing)

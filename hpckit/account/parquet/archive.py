@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,9 +23,6 @@ from hpckit.core.errors import ParseError, StorageFailed, ToolMissing
 from hpckit.core.fields import to_tree
 from hpckit.core.files import pip_line, whole_file
 from hpckit.spec.folder import account_folder
-
-# --- How samples lie in a Parquet file: which column holds what, and how it is encoded.
-
 
 ARCHIVE_SCHEMA: Final = "hpckit.archive/1"
 METADATA_KEY: Final = "hpckit"
@@ -57,88 +55,8 @@ def arrow() -> tuple[Any, Any]:
     return pa, pq
 
 
-def schema_of(pa: Any, host_columns: tuple[str, ...]) -> Any:
-    """The columns of a file. Times are CLOCK_REALTIME, what was not measured is null."""
-    words = pa.dictionary(pa.int32(), pa.string())
-    kinds: list[tuple[str, Any]] = [
-        ("segment", pa.int32()),
-        ("node", words),
-        ("gpu_index", pa.uint8()),
-        ("gpu_uuid", words),
-        ("time_ns", pa.timestamp("ns", tz="UTC")),
-    ]
-    kinds += [(name, pa.from_numpy_dtype(GPU_DTYPE[name])) for name in KEPT]
-    kinds += [(HOST_PREFIX + name, pa.uint64()) for name in host_columns]
-    return pa.schema(kinds)
-
-
-def encodings(host_columns: tuple[str, ...]) -> dict[str, Any]:
-    """Options of the writer: differences, then zstd; words by number."""
-    deltas = ["time_ns", *KEPT, *(HOST_PREFIX + name for name in host_columns)]
-    return {
-        "compression": "zstd",
-        "compression_level": 3,
-        "use_dictionary": ["segment", "node", "gpu_index", "gpu_uuid"],
-        "column_encoding": dict.fromkeys(deltas, "DELTA_BINARY_PACKED"),
-        "write_statistics": ["segment", "time_ns"],
-    }
-
-
-def gpu_table(
-    pa: Any, schema: Any, segment: int, meta: SampleMeta, *, times: Times, rows: NDArray[np.void]
-) -> Any:
-    """Rows of GPUs, sorted by GPU and time; `times` are CLOCK_REALTIME."""
-    order = np.lexsort((times, rows["gpu"]))
-    times, rows = times[order], rows[order]
-    uuids = pa.DictionaryArray.from_arrays(
-        pa.array(rows["gpu"].astype(np.int32)), pa.array([one.uuid for one in meta.gpus])
-    )
-    columns = _keys(pa, segment, meta, places=rows["gpu"], uuids=uuids, times=times)
-    for name in KEPT:
-        values = np.ascontiguousarray(rows[name])
-        columns[name] = pa.array(values, mask=values == MISSING[values.itemsize])
-    return _table(pa, schema, columns, len(rows))
-
-
-def host_table(
-    pa: Any, schema: Any, segment: int, meta: SampleMeta, *, times: Times, rows: NDArray[np.uint64]
-) -> Any:
-    """Rows of a host."""
-    places = np.full(len(times), HOST_GPU, np.uint8)
-    uuids = pa.nulls(len(times), pa.dictionary(pa.int32(), pa.string()))
-    columns = _keys(pa, segment, meta, places=places, uuids=uuids, times=times)
-    for place, column in enumerate(meta.host_columns):
-        values = np.ascontiguousarray(rows[:, place])
-        columns[HOST_PREFIX + column.name] = pa.array(values, mask=values == MISSING[8])
-    return _table(pa, schema, columns, len(times))
-
-
-def _keys(
-    pa: Any, segment: int, meta: SampleMeta, *, places: Any, uuids: Any, times: Times
-) -> dict[str, Any]:
-    nothing = np.zeros(len(times), np.int32)
-    return {
-        "segment": pa.array(nothing + segment),
-        "node": pa.DictionaryArray.from_arrays(pa.array(nothing), pa.array([meta.node])),
-        "gpu_index": pa.array(places),
-        "gpu_uuid": uuids,
-        "time_ns": pa.array(times).cast(pa.timestamp("ns", tz="UTC")),
-    }
-
-
-def _table(pa: Any, schema: Any, columns: dict[str, Any], rows: int) -> Any:
-    """A table of the whole schema: a column that these rows do not have is null."""
-    arrays = [
-        columns[one.name] if one.name in columns else pa.nulls(rows, one.type) for one in schema
-    ]
-    return pa.Table.from_arrays(arrays, schema=schema)
-
-
-# --- The accounts of a job in one Parquet file, which other tools read, and `report --from` too.
-#
 # A row is one GPU at one moment, or one host at one moment. `segment` names the META block that
-# holds
-# for a row; these blocks, the events and the ledgers are in the file's metadata.
+# holds for a row; these blocks, the events and the ledgers are in the file's metadata.
 
 
 class ArchivedFile(Struct, frozen=True, kw_only=True):
@@ -211,9 +129,30 @@ class _Writer:
     """A Parquet file while it is written, a segment after the other."""
 
     def __init__(self, file: IO[bytes], host_columns: tuple[str, ...]) -> None:
-        self._pa, pq = arrow()
-        self._schema = schema_of(self._pa, host_columns)
-        self._writer = pq.ParquetWriter(file, self._schema, **encodings(host_columns))
+        pa, pq = arrow()
+        self._pa = pa
+        words = pa.dictionary(pa.int32(), pa.string())
+        host = [HOST_PREFIX + name for name in host_columns]
+        self._schema = pa.schema(
+            [
+                ("segment", pa.int32()),
+                ("node", words),
+                ("gpu_index", pa.uint8()),
+                ("gpu_uuid", words),
+                ("time_ns", pa.timestamp("ns", tz="UTC")),
+                *((name, pa.from_numpy_dtype(GPU_DTYPE[name])) for name in KEPT),
+                *((name, pa.uint64()) for name in host),
+            ]
+        )
+        self._writer = pq.ParquetWriter(
+            file,
+            self._schema,
+            compression="zstd",
+            compression_level=3,
+            use_dictionary=["segment", "node", "gpu_index", "gpu_uuid"],
+            column_encoding=dict.fromkeys(["time_ns", *KEPT, *host], "DELTA_BINARY_PACKED"),
+            write_statistics=["segment", "time_ns"],
+        )
         self.segments: list[_Segment] = []
         self.samples = 0
 
@@ -244,19 +183,53 @@ class _Writer:
         if now is None or not now.waiting:
             return
         chunks, now.waiting, now.rows = now.waiting, [], 0
-        what = (self._pa, self._schema, now.number, now.meta)
         times = np.concatenate([one.gpu_ns for one in chunks]) + now.realtime_offset_ns
         if len(times):
-            rows = np.concatenate([one.gpu for one in chunks])
-            self._writer.write_table(
-                gpu_table(*what, times=times, rows=rows), row_group_size=len(rows)
-            )
+            self._write_gpus(now, times, np.concatenate([one.gpu for one in chunks]))
         times = np.concatenate([one.host_ns for one in chunks]) + now.realtime_offset_ns
         if len(times) and now.meta.host_columns:
-            host = np.concatenate([one.host for one in chunks])
-            self._writer.write_table(
-                host_table(*what, times=times, rows=host), row_group_size=len(host)
-            )
+            self._write_host(now, times, np.concatenate([one.host for one in chunks]))
+
+    def _write_gpus(self, now: _Segment, times: Times, rows: NDArray[np.void]) -> None:
+        """Write rows of GPUs, sorted by GPU and time."""
+        pa, order = self._pa, np.lexsort((times, rows["gpu"]))
+        times, rows = times[order], rows[order]
+        columns = {}
+        for name in KEPT:
+            values = np.ascontiguousarray(rows[name])
+            columns[name] = pa.array(values, mask=values == MISSING[values.itemsize])
+        columns["gpu_uuid"] = pa.DictionaryArray.from_arrays(
+            pa.array(rows["gpu"].astype(np.int32)), pa.array([one.uuid for one in now.meta.gpus])
+        )
+        self._write(now, times, rows["gpu"], columns)
+
+    def _write_host(self, now: _Segment, times: Times, rows: NDArray[np.uint64]) -> None:
+        columns = {}
+        for place, column in enumerate(now.meta.host_columns):
+            values = np.ascontiguousarray(rows[:, place])
+            columns[HOST_PREFIX + column.name] = self._pa.array(values, mask=values == MISSING[8])
+        self._write(now, times, np.full(len(times), HOST_GPU, np.uint8), columns)
+
+    def _write(
+        self, now: _Segment, times: Times, places: NDArray[np.uint8], columns: dict[str, Any]
+    ) -> None:
+        """Write a table of the whole schema: a column that these rows do not have is null.
+
+        Times are CLOCK_REALTIME, what was not measured is null.
+        """
+        pa, rows, nothing = self._pa, len(times), np.zeros(len(times), np.int32)
+        columns["segment"] = pa.array(nothing + now.number)
+        columns["node"] = pa.DictionaryArray.from_arrays(
+            pa.array(nothing), pa.array([now.meta.node])
+        )
+        columns["gpu_index"] = pa.array(places)
+        columns["time_ns"] = pa.array(times).cast(pa.timestamp("ns", tz="UTC"))
+        arrays = [
+            columns[kind.name] if kind.name in columns else pa.nulls(rows, kind.type)
+            for kind in self._schema
+        ]
+        table = pa.Table.from_arrays(arrays, schema=self._schema)
+        self._writer.write_table(table, row_group_size=rows)
 
     def close(self, texts: Mapping[str, Mapping[str, str]]) -> None:
         """Write what is left, and the description."""
@@ -287,14 +260,12 @@ def _readable(source: ArchivedFile) -> Iterator[SampleChunk]:
     """What a report counts of a file: rows that go back in time are left out."""
     onward = Onward()
     first: SampleChunk | None = None
-    try:
+    with contextlib.suppress(ParseError):
         for chunk in SampleReader(source.pieces()):
             first = first or chunk
             is_same_boot = chunk.meta.boot_id == first.meta.boot_id
             behind_ns = chunk.realtime_offset_ns - first.realtime_offset_ns
             yield onward.of(chunk, 0 if is_same_boot else behind_ns)
-    except ParseError:
-        return
 
 
 def archive(
@@ -314,8 +285,8 @@ def archive(
     incarnations = gathered.found.incarnations
     for files in incarnations:
         folder = account_folder(str(files.restart or 0)).rpartition("/")[2]
-        ledgers |= _texts(store.ledger, files.ledgers, folder)
-        topologies |= _texts(store.topology, files.topologies, folder)
+        ledgers |= _texts(store, files.ledgers, folder)
+        topologies |= _texts(store, files.topologies, folder)
     kept = {span.path for one in gathered.evidence for span in one.spans}
     named = [(files.restart, one) for files in incarnations for one in files.samples if one in kept]
     if not named:
@@ -324,38 +295,22 @@ def archive(
         ArchivedFile(
             name=one.name if restart is None else f"restart-{restart}/{one.name}",
             restart=restart,
-            pieces=partial(_pieces, store, one),
+            pieces=partial(_pieces, store, one, partial(progress, place, len(named))),
         )
-        for restart, one in named
+        for place, (restart, one) in enumerate(named)
     ]
-    return writer.write(path, ledgers, _told(sources, progress), topologies)
+    return writer.write(path, ledgers, sources, topologies)
 
 
-def _texts(read: Callable[[Path], bytes], paths: Sequence[Path], folder: str) -> dict[str, str]:
+def _texts(store: SampleStore, paths: Sequence[Path], folder: str) -> dict[str, str]:
     texts = {}
     for one in paths:
-        try:
-            texts[f"{folder}/{one.name}"] = read(one).decode("utf-8", "replace")
-        except StorageFailed:
-            continue
+        with contextlib.suppress(StorageFailed):
+            texts[f"{folder}/{one.name}"] = store.text(one).decode("utf-8", "replace")
     return texts
 
 
-def _pieces(store: SampleStore, path: Path) -> Iterator[bytes]:
-    try:
+def _pieces(store: SampleStore, path: Path, begun: Callable[[], None]) -> Iterator[bytes]:
+    begun()
+    with contextlib.suppress(StorageFailed):
         yield from store.pieces(path)
-    except StorageFailed:
-        return
-
-
-def _told(sources: list[ArchivedFile], progress: Callable[[int, int], None]) -> list[ArchivedFile]:
-    """The files, which say when they are begun."""
-
-    def pieces(place: int, one: ArchivedFile) -> Iterator[bytes]:
-        progress(place, len(sources))
-        yield from one.pieces()
-
-    return [
-        ArchivedFile(name=one.name, restart=one.restart, pieces=partial(pieces, place, one))
-        for place, one in enumerate(sources)
-    ]

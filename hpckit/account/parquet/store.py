@@ -62,7 +62,8 @@ class ParquetStore:
         _, document = self._file()
         try:
             samples = [
-                (_restart(one["restart"]), Path(str(one["file"]))) for one in document["segments"]
+                (None if one["restart"] is None else int(one["restart"]), Path(str(one["file"])))
+                for one in document["segments"]
             ]
             ledgers = _named(document["ledgers"], rank_of)
             topologies = _named(document.get("topologies", {}), node_of_topology)
@@ -80,19 +81,12 @@ class ParquetStore:
         found.sort(key=lambda one: -1 if one.restart is None else one.restart)
         return FoundAccounts(incarnations=tuple(found))
 
-    def ledger(self, path: Path) -> bytes:
-        """A ledger. Raises StorageFailed."""
+    def text(self, path: Path) -> bytes:
+        """A ledger, or a node's topology. Raises StorageFailed."""
         _, document = self._file()
+        kind = "ledgers" if node_of_topology(path.name) is None else "topologies"
         try:
-            return str(document["ledgers"][str(path)]).encode()
-        except _FAULTS as error:
-            raise self._damaged(error) from error
-
-    def topology(self, path: Path) -> bytes:
-        """A node's topology, as JSON. Raises StorageFailed."""
-        _, document = self._file()
-        try:
-            return str(document["topologies"][str(path)]).encode()
+            return str(document[kind][str(path)]).encode()
         except _FAULTS as error:
             raise self._damaged(error) from error
 
@@ -122,7 +116,6 @@ class ParquetStore:
             raise self._damaged(error) from error
 
     def _groups(self, path: Path) -> list[tuple[int, int]]:
-        """Segment and number of each row group of a sample file."""
         file, document = self._file()
         groups = []
         for group in range(file.metadata.num_row_groups):
@@ -163,7 +156,7 @@ def archive(path: Path) -> ParquetStore:
     One that cannot be read is taken: what reads it says why.
     """
     with contextlib.suppress(OSError):
-        if not path.is_file() or _first_bytes(path) != _MAGIC:
+        if not path.is_file() or not _is_parquet(path):
             raise HpckitError(
                 f"got the file {path}, expected a folder, or a file of --parquet",
                 hint=f"hpckit report --from {shlex.quote(str(_folder_of(path)))}",
@@ -171,32 +164,21 @@ def archive(path: Path) -> ParquetStore:
     return ParquetStore(path)
 
 
-def _first_bytes(path: Path) -> bytes:
+def _is_parquet(path: Path) -> bool:
     with open_regular(path) as file:
-        return file.read(len(_MAGIC))
+        return file.read(len(_MAGIC)) == _MAGIC
 
 
 def _folder_of(path: Path) -> Path:
-    """The job folder in which a file lies, or else the one that it is in."""
     above = path.absolute().parents
     with contextlib.suppress(OSError):
         return next((one for one in above[:_MOST_ABOVE] if (one / INTENT_FILE).is_file()), above[0])
     return above[0]
 
 
-def _restart(value: Any) -> int | None:
-    return None if value is None else int(value)
-
-
-def _read(file: Any, group: int, columns: Sequence[str]) -> Any:
-    """Return these columns of a row group."""
-    return file.read_row_group(group, columns=list(columns))
-
-
 def _named(
     texts: Mapping[str, Any], of: Callable[[str], int | str | None]
 ) -> list[tuple[int | None, Path]]:
-    """Incarnation and path of the texts whose names are such."""
     paths = [Path(name) for name in texts]
     return [(restart_of(one.parent.name), one) for one in paths if of(one.name) is not None]
 
@@ -214,11 +196,11 @@ def _head(segment: Tree) -> bytes:
 
 
 def _blocks(file: Any, group: int, segment: Tree) -> bytes:
-    """A row group as blocks in the order of time."""
-    index = _read(file, group, ["gpu_index"])["gpu_index"]
+    index = file.read_row_group(group, columns=["gpu_index"])["gpu_index"]
     is_host = len(index) > 0 and not index.null_count and bool(np.all(index.to_numpy() == HOST_GPU))
     names = [HOST_PREFIX + str(one["name"]) for one in segment["meta"]["host_columns"]]
-    table = _read(file, group, ["time_ns", *(names if is_host else ("gpu_index", *KEPT))])
+    columns = ["time_ns", *(names if is_host else ("gpu_index", *KEPT))]
+    table = file.read_row_group(group, columns=columns)
     times = table["time_ns"].cast("int64").to_numpy() - int(segment["realtime_offset_ns"])
     order = np.argsort(times, kind="stable")
     rows = _host_rows(table, names) if is_host else _gpu_rows(table)

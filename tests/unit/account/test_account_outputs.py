@@ -85,15 +85,11 @@ def test_csv_has_a_row_for_each_gpu_and_incarnation() -> None:
 
 
 def test_csv_tells_zero_from_missing() -> None:
-    """A measured zero is 0, what was not measured is empty."""
+    """A measured zero is 0, what was not measured is empty, as is all of which nothing is known."""
     gpu = replace(gpu_account(0), energy=unknown("no counter"), idle_remainder_j=0.0)
     (row,) = rows(replace(clean(), gpus=(gpu,)))
     assert (row["energy_j"], row["energy_plus_minus_j"]) == ("", "")
     assert (row["idle_remainder_j"], row["no_process_gpu_s"]) == ("0.0", "0.0")
-
-
-def test_csv_has_no_class_of_a_gpu_without_a_sample() -> None:
-    """What a GPU was used for is empty, not 0, where all of its time is unknown."""
     gpu = replace(gpu_account(0), waste=Share(unknown_gpu_s=60.0))
     (row,) = rows(replace(training(), gpus=(gpu,)))
     told = [row[f"{word}_gpu_s"] for word in ("no_process", "idle", "spin", "useful", "unknown")]
@@ -116,7 +112,16 @@ def test_csv_survives_any_name(name: str) -> None:
 
 
 def test_openmetrics_keeps_the_rules_of_its_text_format() -> None:
-    """Every line is what the specification allows, and the energy of the job is in it."""
+    """Every line is what the specification allows, and the energy of the job is in it.
+
+    A name stays one label, and a rank that was started again does not repeat a sample.
+    """
+    report = clean()
+    odd = replace(report.job, name='a"b\\c\nd')
+    again = metrics(
+        report_openmetrics(replace(report, job=odd, ranks=(*report.ranks, report.ranks[0])))
+    )
+    assert any(("name", 'a"b\\c\nd') in labels for _, labels in again)
     found = metrics(report_openmetrics(training()))
     assert len(found) > 200
     job = {("job", "4242"), ("name", "train"), ("synthetic", "true"), ("scope", "gpu")}
@@ -130,20 +135,6 @@ def test_openmetrics_has_no_sample_of_what_was_not_measured() -> None:
     names = {name for name, _ in found}
     assert "hpckit_gpu_energy_joules" not in names
     assert "hpckit_gpu_held_seconds" in names
-
-
-def test_openmetrics_escapes_labels() -> None:
-    """A job's name with quotes, backslashes and lines stays one label."""
-    report = clean()
-    report = replace(report, job=replace(report.job, name='a"b\\c\nd'))
-    found = metrics(report_openmetrics(report))
-    assert any(("name", 'a"b\\c\nd') in labels for _, labels in found)
-
-
-def test_openmetrics_has_each_sample_once() -> None:
-    """A rank that torchrun started again in one incarnation does not repeat a sample."""
-    report = clean()
-    metrics(report_openmetrics(replace(report, ranks=(*report.ranks, report.ranks[0]))))
 
 
 def test_a_split_gpu_is_marked_in_every_output() -> None:

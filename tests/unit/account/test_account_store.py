@@ -116,7 +116,7 @@ def test_what_took_a_files_place_is_refused(tmp_path: Path, what: str) -> None:
     elif what == "folder":
         path.mkdir()
     store = FileSampleStore()
-    for read in (store.ledger, store.topology, store.ends, lambda one: list(store.pieces(one))):
+    for read in (store.text, store.ends, lambda one: list(store.pieces(one))):
         with pytest.raises(StorageFailed, match=r"node-n1\.samples cannot be read"):
             read(path)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -14,6 +15,7 @@ from hpckit.account.values import (
     MODEL_KEYS,
     SPLIT_GPU,
     Advice,
+    Conservation,
     Cost,
     Energy,
     EnergyLack,
@@ -89,26 +91,179 @@ def test_the_screen_never_scrolls(width: int) -> None:
     assert "hpckit report 4242" in lines[-1] + lines[-2]
 
 
-def test_gpus_alike_are_summed() -> None:
-    """Of many GPUs only those that differ are named."""
-    gpus = tuple(gpu_account(number, useful=0.2 if number == 5 else 0.8) for number in range(1024))
-    assert "GPU5 on n012: spinning 60 %, useful 20 % · … 1,023 alike" in said(
-        replace(training(), gpus=gpus)
-    )
+def blind(share: Share) -> JobReport:
+    """A GPU of which samples do not tell a spin from work."""
+    gpu = replace(gpu_account(0), waste=share, refused={"spin": "without GPM"})
+    return replace(clean(), gpus=(gpu,), waste=share)
 
 
-def test_a_clean_job_has_no_findings_row() -> None:
-    """Where nothing was found the screen does not say so."""
-    assert "found" not in said(clean())
-    assert "advice" not in said(clean())
+def with_energy(**changes: Any) -> JobReport:
+    """A clean job whose energies are others."""
+    return replace(clean(), energy=replace(clean().energy, **changes))
 
 
-def test_a_running_job_is_reported_so_far() -> None:
-    """During the job the duration is said to be that until now."""
-    report = clean()
-    assert "RUNNING for 41:07 so far" in said(
-        replace(report, job=replace(report.job, state="RUNNING"))
-    )
+def with_job(**changes: Any) -> JobReport:
+    """A clean job of which something else is known."""
+    return replace(clean(), job=replace(clean().job, **changes))
+
+
+NO_GPUS = {"gpus": (), "waste": Share()}
+GPU0, RANKS = gpu_account(0), clean().ranks
+BRAKED = replace(GPU0, held_s=100.0, throttling=Throttling(thermal_s=0.0, power_brake_s=5.0))
+COOL = tuple(replace(one, throttling=Throttling(thermal_s=0.0)) for one in clean().gpus[:8])
+KILLED = replace(rank_account(3), ended_by="sample", exit_code=None)
+ONCE = (
+    *clean().gpus[:3],
+    replace(
+        gpu_account(3),
+        waste=Share(idle_gpu_s=2467.0),
+        refused={"spin": "why"},
+        throttling=Throttling(thermal_s=300.0),
+    ),
+    *clean().gpus[4:],
+)
+
+
+@pytest.mark.parametrize(
+    ("report", "words", "absent"),
+    [
+        # Of many GPUs only those that differ are named.
+        (
+            replace(
+                training(),
+                gpus=tuple(gpu_account(at, useful=0.2 if at == 5 else 0.8) for at in range(1024)),
+            ),
+            ["GPU5 on n012: spinning 60 %, useful 20 % · … 1,023 alike"],
+            [],
+        ),
+        (clean(), ["synthetic"], ["found", "advice"]),
+        (with_job(synthetic=False), [], ["synthetic"]),
+        # Where no GPU's figures are shown nothing on the screen is the made-up driver's.
+        (replace(with_job(gpus=0, gpus_asked=0), **NO_GPUS), [], ["synthetic"]),
+        (with_job(state="RUNNING"), ["RUNNING for 41:07 so far"], []),
+        # An unknown energy is never 0, and says why.
+        (
+            with_energy(gpu=unknown("the driver has no counter, and no sampler ran")),
+            ["GPU not known: the driver has no counter, and no sampler ran"],
+            [" 0 J GPU"],
+        ),
+        (
+            replace(with_energy(gpu=unknown("no rank and no sampler names one")), gpus=()),
+            ["GPU not known: no rank and no sampler names one"],
+            [],
+        ),
+        (
+            with_energy(node=unknown("nothing to sum", "node")),
+            ["node not known: nothing to sum"],
+            [],
+        ),
+        (
+            with_energy(gpu=replace(clean().energy.gpu, scope=SPLIT_GPU)),
+            ["whole GPUs though MIG splits them"],
+            [],
+        ),
+        (
+            with_energy(conservation=Conservation(ranks_j=1.0, idle_remainder_j=1.0, gpus_j=9e6)),
+            ["which differs by"],
+            [],
+        ),
+        (
+            replace(
+                clean(),
+                ranks=(*RANKS[:3], KILLED, replace(rank_account(4), exit_code=137), *RANKS[5:]),
+            ),
+            [
+                "ranks rank 4 failed, by signal 9 · ranks 0-2,5-15 ended with 0",
+                "rank 3 cut off (counted to its node's last evidence)",
+            ],
+            [],
+        ),
+        # Of a job that was requeued often the last runs are told, and how many came before them.
+        (
+            replace(clean(), ranks=tuple(replace(RANKS[0], restart=at) for at in range(9))),
+            [
+                "restart 8: 1 rank ended with 0",
+                "restart 6: 1 rank ended with 0 · 6 restarts before them",
+            ],
+            [],
+        ),
+        # A list of numbers that would fill the row is their count.
+        (
+            replace(
+                clean(),
+                ranks=tuple(
+                    replace(one, ended_by="sample" if one.rank % 2 else "ledger") for one in RANKS
+                ),
+            ),
+            ["8 ranks ended with 0 · 8 ranks cut off"],
+            [],
+        ),
+        (
+            replace(clean(), waste=Share(useful_gpu_s=300.0, unknown_gpu_s=100.0)),
+            ["not known 25 %"],
+            [],
+        ),
+        (
+            replace(clean(), waste=Share(unknown_gpu_s=100.0)),
+            ["what they did is not known: no samples of 100 GPU-seconds"],
+            [],
+        ),
+        (blind(Share(useful_gpu_s=100.0)), ["on 1 GPU a spin cannot be seen"], []),
+        (blind(Share(unknown_gpu_s=100.0)), ["do not tell a spin from work"], []),
+        (
+            replace(clean(), gpus=(BRAKED,)),
+            ["clocks GPU0 on n012 slowed by the power brake 5 % of the time"],
+            [],
+        ),
+        # GPUs of a node that left nothing are not said to be cool.
+        (
+            replace(clean(), gpus=COOL),
+            ["not slowed by heat, as far as is known of 8 of 16 GPUs"],
+            [],
+        ),
+        (
+            replace(
+                with_job(gpus=0, gpus_asked=8, gpus_because="NVML DriverNotLoaded on vm"), **NO_GPUS
+            ),
+            ["GPUs not measured: NVML DriverNotLoaded on vm (8 asked for)"],
+            ["0 GPUs", "no GPU was held"],
+        ),
+        # What samples missed and the kernel counted of a process its node had at least.
+        (
+            replace(
+                clean(),
+                nodes=(
+                    replace(clean().nodes[0], mem_peak_bytes=53 << 20, mem_limit_bytes=2 << 30),
+                ),
+                ranks=(replace(RANKS[1], max_rss_bytes=309_000_000),),
+            ),
+            ["node at least 295 MiB of 2.00 GiB (a process of rank 1, n012)"],
+            ["53.0 MiB"],
+        ),
+        (
+            replace(clean(), gpus=(replace(GPU0, mem_peak_bytes=445 << 20, mem_bytes=64 << 30),)),
+            ["GPU 445 MiB of 64 GiB (GPU0 on n012)"],
+            [],
+        ),
+        # A GPU that the job had in two runs is one, and told once.
+        (
+            replace(clean(), gpus=(*ONCE, *(replace(one, restart=1) for one in ONCE))),
+            ["· on 1 GPU a spin cannot be seen · GPU3 on n012: idle 100 % · … 15 alike"],
+            ["slowed by heat 12 % of the time · GPU3"],
+        ),
+        # Of a rank of which there is its start alone no GPU time is said.
+        (
+            replace(clean(), gpus=(GPU0,), waste=Share(unknown_gpu_s=1e-9)),
+            ["GPUs held for no measurable time"],
+            [],
+        ),
+    ],
+)
+def test_what_the_screen_says(report: JobReport, words: list[str], absent: list[str]) -> None:
+    """Each row has what differs, in as few words as tell it, and nothing that was not measured."""
+    text = said(report)
+    assert [one for one in words if one not in text] == []
+    assert [one for one in absent if one in text] == []
 
 
 def test_a_running_job_is_as_old_as_it_is_now() -> None:
@@ -120,30 +275,6 @@ def test_a_running_job_is_as_old_as_it_is_now() -> None:
     now = " ".join(report_lines(running, now_s=report.ended_s + 0.5))
     assert "measured until" not in now
     assert "41:07 " in " ".join(report_lines(report, now_s=report.ended_s + 40))
-
-
-def test_made_up_measurements_are_called_synthetic() -> None:
-    """A fake driver's figures say that they are."""
-    report = clean()
-    assert "synthetic" in said(report)
-    assert "synthetic" not in said(replace(report, job=replace(report.job, synthetic=False)))
-
-
-def test_what_no_driver_measured_is_not_called_synthetic() -> None:
-    """Where no GPU's figures are shown nothing on the screen is the made-up driver's."""
-    report = clean()
-    job = replace(report.job, gpus=0, gpus_asked=0)
-    assert job.synthetic
-    assert "synthetic" not in said(replace(report, job=job, gpus=(), waste=Share()))
-
-
-def test_energy_that_nobody_measured_says_why() -> None:
-    """An unknown energy is never 0."""
-    report = clean()
-    gpu = unknown("the driver has no counter, and no sampler ran")
-    text = said(replace(report, energy=replace(report.energy, gpu=gpu)))
-    assert "GPU not known: the driver has no counter, and no sampler ran" in text
-    assert " 0 J GPU" not in text
 
 
 NO_FACTORS = Cost(absent=("pue", "price_per_kwh", "co2_g_per_kwh"))
@@ -196,13 +327,6 @@ def test_a_site_file_is_no_remedy_for_a_shared_node() -> None:
     assert told in text
 
 
-def test_words_alone_say_why_a_nodes_energy_is_not_known() -> None:
-    """Where no reason has a kind."""
-    report = clean()
-    energy = replace(report.energy, node=unknown("nothing to sum", "node"))
-    assert "node not known: nothing to sum" in said(replace(report, energy=energy))
-
-
 @pytest.mark.parametrize("width", [40, 60, 80, 100])
 def test_a_cost_of_the_gpus_alone_is_called_so_first(width: int) -> None:
     """What it is the cost of stands before it, and is never cut from it."""
@@ -210,34 +334,6 @@ def test_a_cost_of_the_gpus_alone_is_called_so_first(width: int) -> None:
     report = of_node((of_kind(EnergyLack.OWN_METER),), cost)
     text = " ".join(screen(report, width).split())
     assert "· of the GPUs alone: 15.6 kWh at PUE 1.2 · 4.10 kg CO2e" in text
-
-
-def test_a_split_gpu_is_counted_whole_and_said_so() -> None:
-    """The screen names energy that other jobs' slices have a part in."""
-    report = clean()
-    gpu = replace(report.energy.gpu, scope=SPLIT_GPU)
-    assert "whole GPUs though MIG splits them" in said(
-        replace(report, energy=replace(report.energy, gpu=gpu))
-    )
-
-
-def test_ranks_that_do_not_add_up_are_told() -> None:
-    """A difference beyond rounding between ranks and GPUs is on the screen."""
-    report = clean()
-    assert report.energy.conservation is not None
-    held = replace(report.energy.conservation, ranks_j=1.0)
-    text = said(replace(report, energy=replace(report.energy, conservation=held)))
-    assert "which differs by" in text
-
-
-def test_a_killed_rank_is_named() -> None:
-    """Ranks that ended otherwise than most are named with how."""
-    killed = replace(rank_account(3), ended_by="sample", exit_code=None)
-    signalled = replace(rank_account(4), exit_code=137)
-    ranks = (*clean().ranks[:3], killed, signalled, *clean().ranks[5:])
-    text = said(replace(clean(), ranks=ranks))
-    assert "ranks rank 4 failed, by signal 9 · ranks 0-2,5-15 ended with 0" in text
-    assert "rank 3 cut off (counted to its node's last evidence)" in text
 
 
 def test_the_rank_that_failed_first_comes_first() -> None:
@@ -279,30 +375,6 @@ def test_gpus_that_differ_beyond_three_are_counted(count: int, words: str) -> No
     assert f"· {words}" in said(replace(clean(), gpus=gpus))
 
 
-def test_many_restarts_are_counted() -> None:
-    """Of a job that was requeued often the last runs are told, and how many came before them."""
-    ranks = tuple(replace(rank_account(0), restart=restart) for restart in range(9))
-    text = said(replace(clean(), ranks=ranks))
-    assert "restart 8: 1 rank ended with 0" in text
-    assert "restart 6: 1 rank ended with 0 · 6 restarts before them" in text
-
-
-def test_ranks_that_differ_in_many_ways_are_counted() -> None:
-    """A list of numbers that would fill the row is their count."""
-    ranks = tuple(
-        replace(one, ended_by="sample" if one.rank % 2 else "ledger") for one in clean().ranks
-    )
-    assert "8 ranks ended with 0 · 8 ranks cut off" in said(replace(clean(), ranks=ranks))
-
-
-def test_time_without_a_measurement_is_told() -> None:
-    """GPU-seconds of which nothing is known are a share of their own."""
-    report = replace(clean(), waste=Share(useful_gpu_s=300.0, unknown_gpu_s=100.0))
-    assert "not known 25 %" in said(report)
-    nothing = replace(clean(), waste=Share(unknown_gpu_s=100.0))
-    assert "what they did is not known: no samples of 100 GPU-seconds" in said(nothing)
-
-
 def slowed(*heat_s: float | None, unknown_s: float = 0.0) -> str:
     """The screen of GPUs that were slowed by heat for so long; None where it is not known."""
     share = Share(useful_gpu_s=100.0 - unknown_s, unknown_gpu_s=unknown_s)
@@ -315,27 +387,10 @@ def slowed(*heat_s: float | None, unknown_s: float = 0.0) -> str:
     return said(replace(clean(), job=replace(clean().job, gpus=len(gpus)), gpus=tuple(gpus)))
 
 
-def test_heat_is_denied_of_no_gpu_that_no_account_names() -> None:
-    """GPUs of a node that left nothing are not said to be cool."""
-    report = clean()
-    seen = tuple(replace(one, throttling=Throttling(thermal_s=0.0)) for one in report.gpus[:8])
-    text = said(replace(report, gpus=seen))
-    assert "not slowed by heat, as far as is known of 8 of 16 GPUs" in text
-
-
 def test_heat_is_denied_of_what_is_known() -> None:
     """GPUs of which nobody knows are not said to be cool."""
     assert "clocks not slowed by heat next" in slowed(0.0, 0.0)
     assert "not slowed by heat, as far as is known of 1 of 3 GPUs" in slowed(0.0, None, None)
-
-
-def test_the_power_brake_slows_as_heat_does() -> None:
-    """The sentence stands by itself where there is no heat."""
-    braked = replace(
-        gpu_account(0), held_s=100.0, throttling=Throttling(thermal_s=0.0, power_brake_s=5.0)
-    )
-    text = said(replace(clean(), gpus=(braked,)))
-    assert "clocks GPU0 on n012 slowed by the power brake 5 % of the time" in text
 
 
 def test_heat_is_denied_for_the_time_that_was_sampled() -> None:
@@ -343,22 +398,6 @@ def test_heat_is_denied_for_the_time_that_was_sampled() -> None:
     assert "not slowed by heat in the 1 % of the time that was sampled" in slowed(
         0.0, unknown_s=99.0
     )
-
-
-def blind(share: Share) -> JobReport:
-    """A GPU of which samples do not tell a spin from work."""
-    gpu = replace(gpu_account(0), waste=share, refused={"spin": "without GPM"})
-    return replace(clean(), gpus=(gpu,), waste=share)
-
-
-def test_a_spin_that_cannot_be_seen_is_told() -> None:
-    """Where there is no way to see one, no spinning is not a measured zero."""
-    assert "on 1 GPU a spin cannot be seen" in said(blind(Share(useful_gpu_s=100.0)))
-
-
-def test_samples_that_tell_nothing_are_not_called_missing() -> None:
-    """It is said why what the GPUs did is not known."""
-    assert "do not tell a spin from work" in said(blind(Share(unknown_gpu_s=100.0)))
 
 
 def test_errors_come_before_notes() -> None:
@@ -401,15 +440,6 @@ def test_all_is_not_nearly_all(share: float, text: str) -> None:
     assert percent(share) == text
 
 
-def test_gpus_that_were_not_measured_are_not_0() -> None:
-    """Where GPUs were asked for and none was seen, the first line says so, with the reason."""
-    job = replace(clean().job, gpus=0, gpus_asked=8, gpus_because="NVML DriverNotLoaded on vm")
-    text = said(replace(clean(), job=job, gpus=(), waste=Share()))
-    assert "GPUs not measured: NVML DriverNotLoaded on vm (8 asked for)" in text
-    assert "0 GPUs" not in text
-    assert "no GPU was held" not in text
-
-
 def test_a_job_without_gpus_is_told_by_its_ranks() -> None:
     """No row is about GPUs that nobody asked for; CPU time and memory of the ranks are there."""
     job = replace(clean().job, gpus=0, gpus_asked=0, nodes=1)
@@ -426,21 +456,6 @@ def test_a_job_without_gpus_is_told_by_its_ranks() -> None:
     assert "memory node at least 10.3 MiB of 477 GiB (a process of rank 0, n012)" in text
     report = replace(report, nodes=())
     assert "memory largest process 10.3 MiB (rank 0)" in said(report)
-
-
-def test_a_node_never_had_less_memory_than_a_process_on_it() -> None:
-    """What samples missed and the kernel counted is what is said of a job with GPUs, too."""
-    nodes = (replace(clean().nodes[0], mem_peak_bytes=53 << 20, mem_limit_bytes=2 << 30),)
-    ranks = (replace(clean().ranks[1], max_rss_bytes=309_000_000),)
-    text = said(replace(clean(), nodes=nodes, ranks=ranks))
-    assert "node at least 295 MiB of 2.00 GiB (a process of rank 1, n012)" in text
-    assert "53.0 MiB" not in text
-
-
-def test_memory_has_one_unit_where_it_has_one() -> None:
-    """Less than a GiB is in MiB, and is not `0.435 of 64 GiB`."""
-    gpu = replace(gpu_account(0), mem_peak_bytes=445 << 20, mem_bytes=64 << 30)
-    assert "GPU 445 MiB of 64 GiB (GPU0 on n012)" in said(replace(clean(), gpus=(gpu,)))
 
 
 def test_a_requeue_doubles_no_cpus() -> None:
@@ -461,16 +476,6 @@ def test_a_requeue_doubles_no_cpus() -> None:
     assert "2.00 of 4 CPUs busy in the mean" in text
 
 
-def test_a_requeue_doubles_no_gpus() -> None:
-    """A GPU that the job had in two runs is one, and told once."""
-    idle = replace(gpu_account(3), waste=Share(idle_gpu_s=2467.0), refused={"spin": "why"},
-                   throttling=Throttling(thermal_s=300.0))  # fmt: skip
-    once = [*clean().gpus[:3], idle, *clean().gpus[4:]]
-    text = said(replace(clean(), gpus=(*once, *(replace(one, restart=1) for one in once))))
-    assert "· on 1 GPU a spin cannot be seen · GPU3 on n012: idle 100 % · … 15 alike" in text
-    assert text.count("slowed by heat") == 1
-
-
 def test_a_rank_that_was_started_anew_is_one() -> None:
     """Starts are counted as such, and a rank is behind once, by the most."""
     ranks = clean().ranks
@@ -482,20 +487,6 @@ def test_a_rank_that_was_started_anew_is_one() -> None:
     cut = replace(ranks[0], ended_by="sample", exit_code=None)
     text = said(replace(clean(), ranks=(cut, cut, *ranks[1:])))
     assert "ranks 1-15 ended with 0 · rank 0 cut off" in text
-
-
-def test_gpus_that_no_account_names_have_an_energy_that_is_not_known() -> None:
-    """Where GPUs were asked for and no account names any, their energy is said to be missing."""
-    none = replace(clean().energy, gpu=unknown("no rank and no sampler names one"))
-    text = said(replace(clean(), gpus=(), energy=none))
-    assert "GPU not known: no rank and no sampler names one" in text
-
-
-def test_a_moment_is_no_time() -> None:
-    """Of a rank of which there is its start alone no GPU time is said."""
-    gpus = tuple(replace(one, waste=Share(unknown_gpu_s=1e-9)) for one in clean().gpus)
-    text = said(replace(clean(), gpus=gpus, waste=Share(unknown_gpu_s=1.6e-8)))
-    assert "GPUs held for no measurable time" in text
 
 
 def test_the_parts_of_a_sum_have_one_unit() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from hpckit.account.advice.advice import advise, with_advice
@@ -53,22 +54,6 @@ def test_a_run_of_another_length_neither_holds_nor_breaks_a_saving() -> None:
             assert f"it took {word}" in one.because
 
 
-def test_a_saving_by_less_work_on_as_many_gpus_is_broken() -> None:
-    """A tenth of the time on all four GPUs is no saving that the advice made."""
-    gpus = [gpu(index=at, held_s=360.0) for at in range(4)]
-    found = became(report(elapsed_s=360.0, gpus=gpus))
-    assert {found["gpus_per_node", one].held for one in ("gpu_s", "energy_j")} == {False}
-    assert "held 4 GPUs, which were to be 2" in found["gpus_per_node", "gpu_s"].because
-
-
-def test_a_total_that_did_not_fall_is_broken() -> None:
-    """Half the GPUs for the same time, and as many joules."""
-    gpus = [gpu(index=at, energy=energy(2e6)) for at in range(2)]
-    found = became(report(gpus=gpus))["gpus_per_node", "energy_j"]
-    assert found.held is False
-    assert "against the run that the advice is from" in found.because
-
-
 def test_a_run_whose_length_is_not_known_tells_nothing() -> None:
     """Advice of a document without a length has no baseline to hold."""
     document = {**DOCUMENT, "baseline": {**DOCUMENT["baseline"], "elapsed_s": None}}
@@ -76,28 +61,52 @@ def test_a_run_whose_length_is_not_known_tells_nothing() -> None:
     assert {one.held for one in found if one.quantity == "gpu_s"} == {None}
 
 
-def test_a_limit_that_was_too_little_is_broken() -> None:
-    """A timeout and a kill each break the advice that caused it."""
-    assert (
-        became(replace(GOOD, job=replace(GOOD.job, state="TIMEOUT")))[
-            "time_limit", "elapsed_s"
-        ].held
-        is False
-    )
-    killed = replace(GOOD, nodes=(node(mem_peak_bytes=13 * GIB, oom_kills=1),))
-    assert became(killed)["mem", "mem_peak_bytes"].held is False
+CPU_J = replace(GOOD.energy, gpu=replace(GOOD.energy.gpu, value_j=None))
+SHORT = report(elapsed_s=360.0, gpus=[gpu(index=at, held_s=360.0) for at in range(4)])
 
 
-def test_a_run_that_did_not_complete_tells_nothing() -> None:
-    """A cancelled job neither holds nor breaks."""
-    cancelled = replace(GOOD, job=replace(GOOD.job, state="CANCELLED"))
-    assert {one.held for one in became(cancelled).values()} == {None}
-
-
-def test_what_was_not_measured_tells_nothing() -> None:
-    """Without joules nothing is said of joules."""
-    blind = replace(GOOD, energy=replace(GOOD.energy, gpu=replace(GOOD.energy.gpu, value_j=None)))
-    assert became(blind)["gpus_per_node", "energy_j"].held is None
+@pytest.mark.parametrize(
+    ("after", "key", "quantity", "held", "because"),
+    [
+        # Half the GPUs for the same time, and as many joules.
+        (
+            report(gpus=[gpu(index=at, energy=energy(2e6)) for at in range(2)]),
+            "gpus_per_node",
+            "energy_j",
+            False,
+            "against the run that the advice is from",
+        ),
+        # A tenth of the time on all four GPUs is no saving that the advice made.
+        (SHORT, "gpus_per_node", "gpu_s", False, "held 4 GPUs, which were to be 2"),
+        (SHORT, "gpus_per_node", "energy_j", False, "held 4 GPUs"),
+        (
+            replace(GOOD, job=replace(GOOD.job, state="TIMEOUT")),
+            "time_limit",
+            "elapsed_s",
+            False,
+            "was too little: TIMEOUT",
+        ),
+        (
+            replace(GOOD, nodes=(node(mem_peak_bytes=13 * GIB, oom_kills=1),)),
+            "mem",
+            "mem_peak_bytes",
+            False,
+            "was too little",
+        ),
+        (replace(GOOD, energy=CPU_J), "gpus_per_node", "energy_j", None, "not measured"),
+        *(
+            (replace(GOOD, job=replace(GOOD.job, state="CANCELLED")), *one, None, "CANCELLED")
+            for one in became(GOOD)
+        ),
+    ],
+)
+def test_what_became_of_it(
+    after: JobReport, key: str, quantity: str, held: bool | None, because: str
+) -> None:
+    """A total that did not fall and a limit that was too little break it; else nothing tells."""
+    one = became(after)[key, quantity]
+    assert one.held is held
+    assert because in one.because
 
 
 def test_only_advice_that_was_taken_has_an_outcome() -> None:

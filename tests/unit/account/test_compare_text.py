@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from msgspec.structs import replace
 
 from hpckit.account.compare.show import (
@@ -68,35 +69,25 @@ def row(lines: list[str], title: str) -> str:
     return " ".join(found.split())
 
 
-def test_a_difference_has_its_size_and_interval() -> None:
-    """Both values, the difference with half of its interval, the ratio."""
-    assert row(comparison_lines(made()), "power") == "power, W 500 530 +30.0 ± 3.00 differs +6.00 %"
+LONG = ComparedQuantity(name="cpu_s", a=0.00133, b=0.00121, difference=Interval(value=-0.00012))
+USEFUL = ComparedQuantity(name="useful_frac", a=0.75, b=0.5)
 
 
-def test_long_numbers_are_apart() -> None:
-    """Two of seven characters are not one."""
-    used = ComparedQuantity(name="cpu_s", a=0.00133, b=0.00121, difference=Interval(value=-0.00012))
-    shown = comparison_lines(replace(made(), quantities=(used,)))
-    assert any("0.00133 0.00121" in line for line in shown)
-
-
-def test_the_useful_share_says_what_it_is_of() -> None:
-    """A report's screen has the share of all of the time, a comparison that of the known time."""
-    useful = ComparedQuantity(name="useful_frac", a=0.75, b=0.5)
-    lines = comparison_lines(replace(made(), quantities=(useful,)))
-    assert row(lines, "useful").startswith("useful of known, % 75.0 50.0")
-
-
-def test_no_difference_says_what_would_have_shown() -> None:
-    """The smallest difference that such samples show."""
-    lines = comparison_lines(made())
-    assert row(lines, "SM clock") == "SM clock, MHz 1980 1981 +1.00 ± 3.00 none seen (4.30)"
-
-
-def test_what_neither_has_is_one_line() -> None:
-    """Not a row of nothing, but with the reason."""
-    line = row(comparison_lines(made()), "not known")
-    assert line == "not known tensor active: not measured in A"
+@pytest.mark.parametrize(
+    ("quantity", "title", "told"),
+    [
+        (POWER, "power", "power, W 500 530 +30.0 ± 3.00 differs +6.00 %"),
+        (LONG, "CPU time", "CPU time, s 0.00133 0.00121 −0.00012"),  # two numbers, apart
+        (USEFUL, "useful", "useful of known, % 75.0 50.0"),  # as a report's is of all the time
+        # No difference has the smallest that such samples show.
+        (CLOCK, "SM clock", "SM clock, MHz 1980 1981 +1.00 ± 3.00 none seen (4.30)"),
+        (TENSOR, "not known", "not known tensor active: not measured in A"),
+    ],
+)
+def test_a_row(quantity: ComparedQuantity, title: str, told: str) -> None:
+    """Both values, the difference with half of its interval, the ratio, or why there is none."""
+    lines = comparison_lines(replace(made(), quantities=(quantity,)))
+    assert row(lines, title).startswith(told)
 
 
 def test_long_reasons_stand_below_the_rows_once() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from hpckit.account.energy import cost_of
 from hpckit.account.values import Cost, Energy
+from hpckit.spec.site import EnergySite
 
 KWH_J: Final = 3.6e6
 UNKNOWN: Final = Energy(value_j=None, because="no meter")
@@ -16,7 +17,7 @@ UNKNOWN: Final = Energy(value_j=None, because="no meter")
 def cost(node: Energy, price: float | None, pue: float | None = None) -> Cost:
     """What a node and its GPUs, which took 1 kWh, cost without a figure for carbon."""
     gpu = Energy(value_j=KWH_J)
-    return cost_of(node, gpu, pue=pue, price_per_kwh=price, currency="EUR", co2_g_per_kwh=None)
+    return cost_of(node, gpu, EnergySite(pue=pue, price_per_kwh=price, currency="EUR"))
 
 
 def test_pue_is_in_the_price() -> None:
@@ -41,7 +42,4 @@ def test_a_cost_of_the_gpus_alone_says_so() -> None:
 
 def test_what_nobody_measured_has_no_cost() -> None:
     """Nor is a key of the site file to blame for that."""
-    assert (
-        cost_of(UNKNOWN, UNKNOWN, pue=1.1, price_per_kwh=None, currency=None, co2_g_per_kwh=None)
-        == Cost()
-    )
+    assert cost_of(UNKNOWN, UNKNOWN, EnergySite(pue=1.1)) == Cost()

@@ -27,26 +27,21 @@ def enough(at_s: Sequence[float], values: Sequence[int], pieces: int = 1) -> flo
     return need.enough()
 
 
-def test_steady_work_needs_what_it_keeps_busy() -> None:
-    """Four CPUs busy all the time are the need, but for the 1 % that it may take longer."""
-    assert enough(*readings([4.0] * 100)) == pytest.approx(4 / 1.01)
-
-
-def test_bursts_need_their_cpus() -> None:
-    """All of 32 CPUs for a twentieth of the time are needed, although 2 are busy on average."""
-    found = enough(*readings([32.0] * 36 + [0.5] * 684))
-    assert found == pytest.approx(32 * 0.05 / 0.06)
-
-
-def test_a_moment_needs_nothing() -> None:
-    """Five seconds on 32 CPUs in a day may take a minute."""
-    assert enough(*readings([32.0] + [1.0] * 17_279)) == pytest.approx(1.0, rel=0.2)
-
-
-def test_readings_of_each_second_are_means_of_five() -> None:
-    """In the first minute the host is read more often, which makes no bursts of it."""
-    busy = [5.0 if at % 5 == 0 else 0.0 for at in range(60)]
-    assert enough(*readings(busy, 1.0)) == pytest.approx(1 / 1.01, rel=0.02)
+@pytest.mark.parametrize(
+    ("busy", "every_s", "cpus", "within"),
+    [
+        ([4.0] * 100, 5.0, 4 / 1.01, 1e-6),
+        # All of 32 CPUs for a twentieth of the time are needed, although 2 are busy on average.
+        ([32.0] * 36 + [0.5] * 684, 5.0, 32 * 0.05 / 0.06, 1e-6),
+        # Five seconds on 32 CPUs in a day may take a minute.
+        ([32.0] + [1.0] * 17_279, 5.0, 1.0, 0.2),
+        # In the first minute the host is read more often, which makes no bursts of it.
+        ([5.0 if at % 5 == 0 else 0.0 for at in range(60)], 1.0, 1 / 1.01, 0.02),
+    ],
+)
+def test_what_is_enough(busy: list[float], every_s: float, cpus: float, within: float) -> None:
+    """What is kept busy all the time, but for the 1 % that it may take longer."""
+    assert enough(*readings(busy, every_s)) == pytest.approx(cpus, rel=within)
 
 
 def test_chunks_change_nothing() -> None:

@@ -45,11 +45,6 @@ def test_a_limit_far_above_the_run_is_lowered() -> None:
     assert advice.because.startswith("it took 41:07 of 1:00:00; ")
 
 
-def test_a_limit_near_the_run_stays() -> None:
-    """A run of 46 minutes under an hour changes nothing."""
-    assert advise(report(elapsed_s=46 * 60), job(time_limit="1:00:00")) == ()
-
-
 @pytest.mark.parametrize("state", ["FAILED", "CANCELLED", "NODE_FAIL", "RUNNING", None])
 def test_only_a_completed_run_lowers_anything(state: str | None) -> None:
     """What ended otherwise, or still runs, does not show what a whole run needs."""
@@ -60,26 +55,52 @@ def test_only_a_completed_run_lowers_anything(state: str | None) -> None:
     assert advise(measured, spec) == ()
 
 
-def test_a_requeued_run_needs_the_time_of_all_its_parts() -> None:
-    """Three hours lost and one hour to the end ask for the margin over four."""
-    measured = report(
-        elapsed_s=3600,
-        incarnations=(incarnation(0, 3 * 3600, is_lost=True), incarnation(1, 3600)),
-    )
-    assert only(measured, job(time_limit="12:00:00")).proposed == "5:00:00"
+REQUEUED = (incarnation(0, 3600, is_lost=True), incarnation(1, 3600))
 
 
-def test_the_jobs_time_counts_and_not_the_samplers() -> None:
-    """Of 70 minutes the accounts have the last ten: an hour of staging came before them."""
-    measured = report(elapsed_s=4200, incarnations=(incarnation(0, 600),))
-    assert only(measured, job(time_limit="4:00:00")).proposed == "1:30:00"
+@pytest.mark.parametrize(
+    ("measured", "limit", "proposed"),
+    [
+        # Three hours lost and one to the end ask for the margin over four.
+        (
+            report(
+                elapsed_s=3600,
+                incarnations=(incarnation(0, 3 * 3600, is_lost=True), incarnation(1, 3600)),
+            ),
+            "12:00:00",
+            "5:00:00",
+        ),
+        # Of 70 minutes the accounts have the last ten: an hour of staging came before them.
+        (report(elapsed_s=4200, incarnations=(incarnation(0, 600),)), "4:00:00", "1:30:00"),
+        # A requeued job that copied results for an hour after its last rank needs that hour too.
+        (report(elapsed_s=7200, incarnations=REQUEUED), "12:00:00", "3:45:00"),
+    ],
+)
+def test_all_of_a_jobs_time_counts(measured: JobReport, limit: str, proposed: str) -> None:
+    """That of all its runs, and what came before the first account and after the last."""
+    assert only(measured, job(time_limit=limit)).proposed == proposed
 
 
-def test_what_came_after_the_last_account_counts() -> None:
-    """A requeued job that copied results for an hour after its last rank needs that hour too."""
-    runs = (incarnation(0, 3600, is_lost=True), incarnation(1, 3600))
-    measured = report(elapsed_s=7200, incarnations=runs)
-    assert only(measured, job(time_limit="12:00:00")).proposed == "3:45:00"
+@pytest.mark.parametrize(
+    ("measured", "spec"),
+    [
+        (report(elapsed_s=46 * 60), job(time_limit="1:00:00")),
+        (report(elapsed_s=60), job()),  # a limit that nobody knows
+        # With --signal a timeout is the way to the next checkpoint.
+        (
+            report("TIMEOUT", elapsed_s=3600),
+            job(time_limit="1:00:00", more={"slurm": SlurmOptions(signal="USR1@120")}),
+        ),
+        # Other tasks of an array may need more than the measured one.
+        (
+            report(elapsed_s=60),
+            job(time_limit="8:00:00", more={"slurm": SlurmOptions(array="0-9")}),
+        ),
+    ],
+)
+def test_a_limit_stays(measured: JobReport, spec: JobSpec) -> None:
+    """Where the run is near it, or does not speak for the next."""
+    assert advise(measured, spec) == ()
 
 
 def test_a_timeout_asks_for_more() -> None:
@@ -95,29 +116,12 @@ def test_a_short_limit_is_not_called_half_as_much_again() -> None:
     assert "at least half as much again, rounded up" in advice.because
 
 
-def test_a_job_that_asks_for_a_signal_runs_into_its_limit_on_purpose() -> None:
-    """With --signal a timeout is the way to the next checkpoint."""
-    spec = job(time_limit="1:00:00", more={"slurm": SlurmOptions(signal="USR1@120")})
-    assert advise(report("TIMEOUT", elapsed_s=3600), spec) == ()
-
-
-def test_one_task_does_not_speak_for_an_array() -> None:
-    """Other tasks may need more than the measured one."""
-    spec = job(time_limit="8:00:00", more={"slurm": SlurmOptions(array="0-9")})
-    assert advise(report(elapsed_s=60), spec) == ()
-
-
 def test_the_partitions_limit_counts_where_none_was_said() -> None:
     """A limit that Slurm reports is the one that was held."""
     measured = report(
         elapsed_s=60, job=ReportedJob(job_id="1", state="COMPLETED", time_limit_s=86400.0)
     )
     assert only(measured, job()).now is None
-
-
-def test_no_limit_known_is_no_advice() -> None:
-    """A limit that nobody knows is not compared with anything."""
-    assert advise(report(elapsed_s=60), job()) == ()
 
 
 @pytest.mark.parametrize(
@@ -154,50 +158,38 @@ def test_memory_keeps_the_key_that_the_job_has() -> None:
     assert (advice.key, advice.proposed) == ("resources.mem_per_gpu", "3328M")
 
 
+TEN = report(nodes=(node(mem_kernel_peak_bytes=10 * GIB),))
+
+
 @pytest.mark.parametrize(
-    "resources",
+    ("measured", "resources"),
     [
-        {"mem": "0"},
-        {"mem": "64G", "exclusive": True},
-        {"exclusive": True},
-        {"mem": "13G"},
-        {},
+        *((TEN, one) for one in ({"mem": "0"}, {"mem": "64G", "exclusive": True})),
+        *((TEN, one) for one in ({"exclusive": True}, {"mem": "13G"}, {})),
+        # A node whose peak nobody read, or that left nothing, may have been the one that needs it.
+        (
+            report(nodes=(node("n1", mem_kernel_peak_bytes=GIB), node("n2"))),
+            {"nodes": 2, "mem": "64G"},
+        ),
+        (report(nodes=(node("n1", mem_kernel_peak_bytes=GIB),)), {"nodes": 2, "mem": "64G"}),
+        # What comes and goes between two samples is not in them.
+        (report(nodes=(node(mem_peak_bytes=40 * GIB),)), {"mem": "200G"}),
+        (
+            report(nodes=(node(mem_peak_bytes=40 * GIB, mem_kernel_peak_bytes=190 * GIB),)),
+            {"mem": "200G"},
+        ),
+        # A process that had more than the peak of the group: the peak is not the job's.
+        (replace(TEN, ranks=(replace(rank(), max_rss_bytes=30 * GIB),)), {"mem": "64G"}),
+        # Page cache fills what there is: without a kill nothing more is asked.
+        (
+            report("FAILED", nodes=(node(mem_kernel_peak_bytes=16 * GIB, oom_kills=0),)),
+            {"mem": "16G"},
+        ),
     ],
 )
-def test_memory_that_is_forced_or_fits_stays(resources: dict[str, Any]) -> None:
-    """A whole node's memory is no waste, nor is a request near the peak, nor a default."""
-    assert advise(report(nodes=(node(mem_kernel_peak_bytes=10 * GIB),)), job(**resources)) == ()
-
-
-def test_memory_needs_the_peak_of_every_node() -> None:
-    """A node whose peak nobody read may have been the one that needs it."""
-    some = report(nodes=(node("n1", mem_kernel_peak_bytes=GIB), node("n2")))
-    lost = report(nodes=(node("n1", mem_kernel_peak_bytes=GIB),))
-    assert advise(some, job(nodes=2, mem="64G")) == ()
-    assert advise(lost, job(nodes=2, mem="64G")) == ()
-
-
-def test_samples_alone_lower_no_memory() -> None:
-    """What comes and goes between two samples is not in them: 40 GiB seen may be 190 needed."""
-    measured = report(nodes=(node(mem_peak_bytes=40 * GIB),))
-    assert advise(measured, job(mem="200G")) == ()
-
-
-def test_the_kernels_peak_is_what_must_fit() -> None:
-    """A peak that no sample saw keeps its memory."""
-    seen = node(mem_peak_bytes=40 * GIB, mem_kernel_peak_bytes=190 * GIB)
-    assert advise(report(nodes=(seen,)), job(mem="200G")) == ()
-    seen = node(mem_peak_bytes=40 * GIB, mem_kernel_peak_bytes=80 * GIB)
-    assert only(report(nodes=(seen,)), job(mem="200G")).proposed == "100G"
-
-
-def test_a_peak_below_that_of_a_process_is_not_the_jobs() -> None:
-    """Where one process had more than the kernel's peak of the group no less memory is advised."""
-    measured = report(
-        nodes=(node(mem_kernel_peak_bytes=10 * GIB),),
-        ranks=(replace(rank(), max_rss_bytes=30 * GIB),),
-    )
-    assert advise(measured, job(mem="64G")) == ()
+def test_memory_stays(measured: JobReport, resources: dict[str, Any]) -> None:
+    """Where it is forced, fits, or its need is not known of the whole job."""
+    assert advise(measured, job(**resources)) == ()
 
 
 @pytest.mark.parametrize("state", ["OUT_OF_MEMORY", "FAILED", "COMPLETED"])
@@ -205,12 +197,6 @@ def test_a_killed_process_asks_for_more_memory(state: str) -> None:
     """Whatever the job made of it, what the kernel killed lacked memory."""
     measured = report(state, nodes=(node(mem_kernel_peak_bytes=16 * GIB, oom_kills=1),))
     assert only(measured, job(mem="16G")).proposed == "24G"
-
-
-def test_a_peak_at_the_limit_alone_is_no_lack() -> None:
-    """Page cache fills what there is: without a kill nothing more is asked."""
-    measured = report("FAILED", nodes=(node(mem_kernel_peak_bytes=16 * GIB, oom_kills=0),))
-    assert advise(measured, job(mem="16G")) == ()
 
 
 def test_more_than_a_default_is_asked_by_name() -> None:
@@ -231,35 +217,48 @@ def test_idle_cpus_are_given_back() -> None:
     assert advice.saving == {"cpu_s": 13 * 2 * 3600.0}
 
 
-def test_a_mean_gives_no_cpus_back() -> None:
-    """What kept all CPUs busy for a twentieth of the time has a mean of 2, and needs them."""
-    mean_s = 3600 * (0.05 * 32 + 0.95 * 0.5)
-    measured = report(nodes=(node(cpu_s=mean_s, cpus=32, cpus_enough=26.7),))
-    assert advise(measured, job(cpus_per_task=32)) == ()
-    unknown = report(nodes=(node(cpu_s=mean_s, cpus=32),))
-    assert advise(unknown, job(cpus_per_task=32)) == ()
+MEAN_S = 3600 * (0.05 * 32 + 0.95 * 0.5)
+BURSTS = report(nodes=(node(cpu_s=MEAN_S, cpus=32, cpus_enough=26.7),))
+LITTLE = report(nodes=(node(cpus_enough=0.01, cpus=8),))
 
 
-def test_the_busiest_rank_counts() -> None:
-    """One rank that keeps 10 CPUs busy keeps 15 for all."""
-    measured = report(
-        nodes=(node(cpus_enough=11.0, cpus=32),), ranks=(rank(0, cpu_s=10 * 3600.0), rank(1))
+def throttled(throttled_s: float) -> JobReport:
+    """Four CPUs that were held back for so long in an hour."""
+    made = node(cpu_s=4 * 3600.0, cpus=4, cpu_throttled_s=throttled_s)
+    return report("FAILED", nodes=(made,))
+
+
+def of_ranks(enough: float, cpus: int, *busy: float) -> JobReport:
+    """Ranks that kept so many CPUs busy on average."""
+    ranks = tuple(rank(number, cpu_s=rate * 3600.0) for number, rate in enumerate(busy))
+    return report(nodes=(node(cpus_enough=enough, cpus=cpus),), ranks=ranks)
+
+
+@pytest.mark.parametrize(
+    ("measured", "resources", "proposed"),
+    [
+        # What kept all CPUs busy for a twentieth of the time has a mean of 2, and needs them.
+        (BURSTS, {"cpus_per_task": 32}, None),
+        (report(nodes=(node(cpu_s=MEAN_S, cpus=32),)), {"cpus_per_task": 32}, None),
+        # The busiest rank counts, be it by its mean or by bursts that may be its alone.
+        (of_ranks(11.0, 32, 10.0, 0.0), {"ntasks_per_node": 2, "cpus_per_task": 16}, None),
+        (of_ranks(8.0, 64, 1.0, 1.05, 1.1, 1.15), {"ntasks_per_node": 4, "cpus_per_task": 16}, "3"),
+        (of_ranks(8.0, 64, 2.0, 0.5, 0.5, 0.5), {"ntasks_per_node": 4, "cpus_per_task": 16}, "10"),
+        (LITTLE, {"cpus_per_task": 8}, "1"),
+        # Whole nodes have all CPUs, and memory by CPU would shrink with them.
+        (LITTLE, {"cpus_per_task": 8, "exclusive": True}, None),
+        (LITTLE, {"cpus_per_task": 8, "mem_per_cpu": "2G"}, None),
+        (throttled(1440.0), {"cpus_per_task": 4}, "6"),
+        (throttled(100.0), {"cpus_per_task": 4}, None),
+    ],
+)
+def test_cpus_of_a_rank(
+    measured: JobReport, resources: dict[str, Any], proposed: str | None
+) -> None:
+    """Those that the busiest needs with a margin, more where a quota held it back; None: as is."""
+    assert [one.proposed for one in advise(measured, job(**resources))] == (
+        [] if proposed is None else [proposed]
     )
-    assert advise(measured, job(ntasks_per_node=2, cpus_per_task=16)) == ()
-
-
-def test_ranks_that_are_alike_share_the_need() -> None:
-    """Four ranks of the same CPU time for which 8 CPUs are enough ask for 3 each."""
-    ranks = tuple(rank(number, cpu_s=(1.0 + number / 20) * 3600) for number in range(4))
-    measured = report(nodes=(node(cpus_enough=8.0, cpus=64),), ranks=ranks)
-    assert only(measured, job(ntasks_per_node=4, cpus_per_task=16)).proposed == "3"
-
-
-def test_bursts_may_be_of_one_rank() -> None:
-    """Where one rank did more than the others, all that these did not use may be its need."""
-    ranks = tuple(rank(number, cpu_s=(2.0 if number == 0 else 0.5) * 3600) for number in range(4))
-    measured = report(nodes=(node(cpus_enough=8.0, cpus=64),), ranks=ranks)
-    assert only(measured, job(ntasks_per_node=4, cpus_per_task=16)).proposed == "10"
 
 
 def test_fewer_cpus_come_without_a_shorter_time() -> None:
@@ -269,31 +268,6 @@ def test_fewer_cpus_come_without_a_shorter_time() -> None:
     assert advice.key == "resources.cpus_per_task"
     assert advice.because.endswith("the time limit stays until a run on these has shown its time")
     assert only(measured, job(cpus_per_task=3, time_limit="8:00:00")).key == "resources.time_limit"
-
-
-def test_a_rank_keeps_one_cpu() -> None:
-    """However little it did, a rank runs on a CPU."""
-    measured = report(nodes=(node(cpus_enough=0.01, cpus=8),))
-    assert only(measured, job(cpus_per_task=8)).proposed == "1"
-
-
-@pytest.mark.parametrize("resources", [{"exclusive": True}, {"mem_per_cpu": "2G"}])
-def test_cpus_that_carry_something_stay(resources: dict[str, Any]) -> None:
-    """Whole nodes have all CPUs, and memory by CPU would shrink with them."""
-    measured = report(nodes=(node(cpus_enough=0.01, cpus=8),))
-    assert advise(measured, job(cpus_per_task=8, **resources)) == ()
-
-
-def test_throttled_cpus_are_too_few() -> None:
-    """A tenth of the CPU time held back asks for half as many again."""
-    measured = report("FAILED", nodes=(node(cpu_s=4 * 3600.0, cpus=4, cpu_throttled_s=1440.0),))
-    assert only(measured, job(cpus_per_task=4)).proposed == "6"
-
-
-def test_a_moment_of_throttling_is_nothing() -> None:
-    """Below 5 % of the CPU time nothing is asked."""
-    measured = report(nodes=(node(cpu_s=4 * 3600.0, cpus=4, cpu_throttled_s=100.0),))
-    assert advise(measured, job(cpus_per_task=4)) == ()
 
 
 # --- GPUs ----------------------------------------------------------------------------------------
@@ -308,55 +282,41 @@ def test_gpus_without_a_process_are_dropped() -> None:
     assert advice.saving == {"gpu_s": 7200.0, "energy_j": 2000.0}
 
 
-def test_ranks_as_many_as_gpus_keep_them() -> None:
-    """Fewer GPUs would leave a rank without one."""
-    spec = job("torchrun", gpus_per_node=4)
-    assert advise(report(gpus=_HALF_USED), spec) == ()
+BLIND = [gpu(index=0), unused(index=1, refused={"processes": "NVML_ERROR_NO_PERMISSION"})]
+GAPPY = gpu(index=1, waste=Share(no_process_gpu_s=3000.0, unknown_gpu_s=600.0))
+BRIEF = gpu(index=1, waste=Share(no_process_gpu_s=3528.0, useful_gpu_s=72.0))
+ONE_NODE = report(gpus=[gpu("n1"), unused("n2")], ranks=(rank(node="n1"),))
 
 
-def test_the_busiest_node_decides() -> None:
-    """A node that uses all of its GPUs keeps them for all nodes."""
-    gpus = [*_HALF_USED, *(gpu("n2", index=i) for i in range(4))]
-    assert advise(report(gpus=gpus), job(nodes=2, gpus_per_node=4)) == ()
-
-
-def test_processes_that_nobody_looked_for_are_not_missing() -> None:
-    """Where processes could not be read, or a GPU has no account, nothing is dropped."""
-    blind = [gpu(index=0), unused(index=1, refused={"processes": "NVML_ERROR_NO_PERMISSION"})]
-    gappy = [gpu(index=0), gpu(index=1, waste=Share(no_process_gpu_s=3000.0, unknown_gpu_s=600.0))]
-    for gpus in (blind, gappy, _HALF_USED[:3]):
-        assert advise(report(gpus=gpus), job(gpus_per_node=4 if len(gpus) > 2 else 2)) == ()
-
-
-def test_a_short_look_at_a_gpu_is_a_use() -> None:
-    """A GPU that had a process for 2 % of the time was needed."""
-    brief = gpu(index=1, waste=Share(no_process_gpu_s=3528.0, useful_gpu_s=72.0))
-    assert advise(report(gpus=[gpu(index=0), brief]), job(gpus_per_node=2)) == ()
-
-
-def test_all_gpus_unused_is_for_a_person() -> None:
-    """A job none of whose GPUs had a process is not changed without one."""
-    assert advise(report(gpus=[unused(index=0)]), job(gpus_per_node=1)) == ()
+@pytest.mark.parametrize(
+    ("measured", "spec"),
+    [
+        # Fewer GPUs would leave a rank without one; a node that uses all keeps them for all.
+        (report(gpus=_HALF_USED), job("torchrun", gpus_per_node=4)),
+        (
+            report(gpus=[*_HALF_USED, *(gpu("n2", index=i) for i in range(4))]),
+            job(nodes=2, gpus_per_node=4),
+        ),
+        # Processes could not be read, a part is not known, or a GPU has no account.
+        (report(gpus=BLIND), job(gpus_per_node=2)),
+        (report(gpus=[gpu(index=0), GAPPY]), job(gpus_per_node=2)),
+        (report(gpus=_HALF_USED[:3]), job(gpus_per_node=4)),
+        (report(gpus=[gpu(index=0), BRIEF]), job(gpus_per_node=2)),  # a look of 2 % is a use
+        (report(gpus=[unused(index=0)]), job(gpus_per_node=1)),  # none used: for a person
+        # A world size or a mesh over all nodes.
+        (ONE_NODE, job("torchrun", nodes=2, gpus_per_node=1)),
+        (ONE_NODE, job(nodes=2, gpus_per_node=1, more={"parallel": {MeshAxis.DATA: 2}})),
+    ],
+)
+def test_gpus_and_nodes_stay(measured: JobReport, spec: JobSpec) -> None:
+    """Where the launch counts on them, or nobody knows that they were not used."""
+    assert advise(measured, spec) == ()
 
 
 def test_a_node_without_ranks_is_dropped() -> None:
     """Of two nodes one had neither a rank nor a process."""
-    measured = report(gpus=[gpu("n1"), unused("n2")], ranks=(rank(node="n1"),))
-    advice = only(measured, job(nodes=2, gpus_per_node=1))
+    advice = only(ONE_NODE, job(nodes=2, gpus_per_node=1))
     assert (advice.key, advice.proposed) == ("resources.nodes", "1")
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        job("torchrun", nodes=2, gpus_per_node=1),
-        job(nodes=2, gpus_per_node=1, more={"parallel": {MeshAxis.DATA: 2}}),
-    ],
-)
-def test_nodes_that_the_launch_counts_on_stay(spec: JobSpec) -> None:
-    """A world size or a mesh over all nodes is not changed."""
-    measured = report(gpus=[gpu("n1"), unused("n2")], ranks=(rank(node="n1"),))
-    assert advise(measured, spec) == ()
 
 
 def test_memory_by_gpu_must_hold_the_peak() -> None:

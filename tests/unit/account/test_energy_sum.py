@@ -16,39 +16,38 @@ def energy(value_j: float | None, half_j: float | None = None, **more: object) -
     return Energy(value_j=value_j, plus_minus_j=half_j, **fields)  # type: ignore[arg-type]
 
 
-def test_boards_are_independent() -> None:
-    """The ± of different boards add as squares."""
-    total = sum_of_boards([energy(10, 3), energy(20, 4)])
-    assert [total.value_j, total.plus_minus_j] == pytest.approx([30, 5])
+@pytest.mark.parametrize(
+    ("parts", "half_j", "unseen_j"),
+    [
+        ([Part(energy(10, 3), "a"), Part(energy(20, 4), "b")], 5, 0),
+        # The ± of one board's times add up, those of boards as squares.
+        ([Part(energy(10, 1), "a"), Part(energy(10, 2), "a"), Part(energy(20, 4), "b")], 5, 0),
+        # Boards that step together hide the same: that part does not shrink in a sum.
+        (
+            [Part(energy(10, 5, unseen_j=2), "a"), Part(energy(20, 5, unseen_j=1), "b")],
+            5 + 3,
+            3,
+        ),
+        ([Part(energy(10, 3), "a"), Part(energy(20), "b")], None, 0),
+    ],
+)
+def test_how_far_a_sum_may_be_off(parts: list[Part], half_j: float | None, unseen_j: float) -> None:
+    """By less than its parts together; not known where one's ± is not."""
+    total = sum_of_parts(parts)
+    assert (total.plus_minus_j, total.unseen_j) == pytest.approx((half_j, unseen_j))
+    assert total.value_j == sum(part.energy.value_j or 0 for part in parts)
 
 
-def test_a_board_that_comes_again_is_off_by_the_same() -> None:
-    """The ± of one board's times add up, those of boards as squares."""
-    parts = [Part(energy(10, 1), "a"), Part(energy(10, 2), "a"), Part(energy(20, 4), "b")]
-    assert sum_of_parts(parts).plus_minus_j == pytest.approx(5)
-
-
-def test_what_no_sensor_sees_adds_up_over_boards() -> None:
-    """Boards that step together hide the same: that part of ± does not shrink in a sum."""
-    total = sum_of_boards([energy(10, 3 + 2, unseen_j=2), energy(20, 4 + 1, unseen_j=1)])
-    assert (total.plus_minus_j, total.unseen_j) == pytest.approx((5 + 3, 3))
-
-
-def test_a_sum_of_what_is_not_known_how_well_has_no_interval() -> None:
-    """A part that has a value and no ± leaves the sum without one."""
-    assert sum_of_boards([energy(10, 3), energy(20)]).plus_minus_j is None
-
-
-def test_coverage_is_of_the_time() -> None:
+@pytest.mark.parametrize(
+    ("times_s", "frac"),
+    [((60.0, 180.0), 0.25), ((0.0, 0.0), 0.5)],  # where no part lasted, they count alike
+)
+def test_coverage_is_of_the_time(times_s: tuple[float, float], frac: float) -> None:
     """A minute that was measured beside three that were not is a quarter, not a half."""
-    total = sum_of_parts([Part(energy(10, 3), "a", 60.0), Part(energy(None), "a", 180.0)])
-    assert total.coverage_frac == pytest.approx(0.25)
-
-
-def test_coverage_of_no_time_is_that_of_the_parts() -> None:
-    """Where no part lasted, they count alike."""
-    total = sum_of_parts([Part(energy(10, 3), "a", 0.0), Part(energy(None), "b", 0.0)])
-    assert total.coverage_frac == 0.5
+    total = sum_of_parts(
+        [Part(energy(10, 3), "a", times_s[0]), Part(energy(None), "b", times_s[1])]
+    )
+    assert total.coverage_frac == pytest.approx(frac)
 
 
 def test_notes_of_all_parts_are_kept() -> None:
@@ -96,14 +95,10 @@ def test_sources_that_differ_are_mixed() -> None:
 
 
 def test_slurm_counts_whole_nodes() -> None:
-    """A BMC's figure in Slurm's accounts is the nodes', by the plugin that it names, without ±."""
+    """A BMC's figure in Slurm's accounts is the nodes', without ±; RAPL's is the CPUs alone."""
     total = from_slurm(500.0, "acct_gather_energy/ipmi", is_exclusive=True)
     assert (total.value_j, total.plus_minus_j, total.scope) == (500.0, None, "node")
     assert "ipmi" in total.because
-
-
-def test_slurms_rapl_is_the_cpus_alone() -> None:
-    """RAPL's figure in Slurm's accounts has no GPU in it."""
     assert from_slurm(500.0, "acct_gather_energy/rapl", is_exclusive=True).scope == "cpu"
 
 

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from hpckit.account.finding import ReportFinding
-from hpckit.account.rule import ReportRule
 from hpckit.account.rules import RULES, report_findings
+from hpckit.account.rules_checks import ReportRule
 from hpckit.account.stragglers import stragglers
 from hpckit.account.values import GpuAccount, JobReport, Share, Throttling, Window
 from tests.fakes.measured import GIB, HELD_S, gpu, gpus, node, rank, report, run, shares

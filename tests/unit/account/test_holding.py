@@ -62,11 +62,6 @@ def test_time_before_the_first_evidence_is_not_known(tmp_path: Path) -> None:
     assert report.waste.total_gpu_s == pytest.approx(2 * 3660)
     assert report.energy.gpu.coverage_frac == pytest.approx(60 / 3660)
     assert rules(report) == [("coverage-low", "GPU0-1 on n000")]
-
-
-def test_time_that_is_not_known_is_said(tmp_path: Path) -> None:
-    """The report and the node say of how much of the time there is nothing."""
-    report = made(tmp_path, started_s=BEGAN_S - 3600, ended_s=ENDED_S)
     words = "nothing is known of 1:00:00 of the 1:01:00 that it was held"
     assert report.missing == (f"n000: {words}",)
     assert report.nodes[0].missing[-1] == words
@@ -84,38 +79,27 @@ def test_the_start_of_a_script_is_no_gap(tmp_path: Path, length_s: float) -> Non
 
 
 def test_a_sampler_that_is_lost_leaves_time_that_is_not_known(tmp_path: Path) -> None:
-    """A node is held until the last evidence of any: what no sampler saw is not known."""
-    report = lost_sampler(tmp_path)
+    """A node is held until the last evidence of any: that belongs to no rank and is not known."""
+    report = lost_sampler(tmp_path / "over")
     held = [(one.node, round(one.held_s)) for one in report.gpus]
     assert held == [("n000", 600), ("n000", 600), ("n001", 600), ("n001", 600)]
     assert report.waste.unknown_gpu_s == pytest.approx(2 * 540, abs=3)
     assert report.energy.gpu.coverage_frac == pytest.approx(0.55, abs=0.01)
     assert rules(report) == [("coverage-low", "GPU0-1 on n001")]
-
-
-def test_a_rank_ends_with_its_nodes_evidence(tmp_path: Path) -> None:
-    """Time that is not known belongs to no rank."""
-    ended_s = {one.rank: one.ended_s for one in lost_sampler(tmp_path).ranks}
-    assert ended_s[2] == pytest.approx(BEGAN_S + 60.0)
+    assert report.ranks[2].ended_s == pytest.approx(BEGAN_S + 60.0)
+    assert [round(one.unseen_s) for one in report.nodes] == [0, 540]
+    # While a job runs a node of which nothing has come for minutes is lost, too.
+    running = lost_sampler(tmp_path / "running", is_running=True)
+    assert running.waste.unknown_gpu_s == pytest.approx(2 * 540, abs=3)
 
 
 def test_an_energy_of_a_node_is_covered_as_its_time(tmp_path: Path) -> None:
-    """What of a node was measured for a tenth of the time is covered for a tenth."""
-    nodes = lost_sampler(tmp_path, site=FIGURES).nodes
+    """What was measured for a tenth of the time; a node weighs by how long it was held."""
+    report = lost_sampler(tmp_path, site=FIGURES)
+    assert report.energy.node.coverage_frac == pytest.approx(0.55, abs=0.01)
+    nodes = report.nodes
     for energies in ([one.gpu_energy for one in nodes], [one.energy for one in nodes]):
         assert [round(one.coverage_frac, 2) for one in energies] == [1.0, 0.1]
-
-
-def test_the_nodes_energy_is_covered_as_all_of_their_time(tmp_path: Path) -> None:
-    """A node weighs by how long it was held, not by how long it was seen."""
-    energy = lost_sampler(tmp_path, site=FIGURES).energy
-    assert energy.node.coverage_frac == pytest.approx(0.55, abs=0.01)
-
-
-def test_a_node_says_how_much_longer_it_was_held(tmp_path: Path) -> None:
-    """The time before its first evidence and after its last, 0 where there is none."""
-    nodes = lost_sampler(tmp_path).nodes
-    assert [round(one.unseen_s) for one in nodes] == [0, 540]
 
 
 def test_the_times_of_slurm_are_those_of_the_last_run(tmp_path: Path) -> None:
@@ -169,39 +153,22 @@ def test_ranks_of_a_run_before_a_requeue_do_not_run(tmp_path: Path) -> None:
     assert {one.ended_by for one in report.ranks} == {"sample"}
 
 
-def test_a_sampler_that_is_lost_is_seen_while_the_job_runs(tmp_path: Path) -> None:
-    """… but a node of which nothing has come for minutes is."""
-    report = lost_sampler(tmp_path, is_running=True)
-    assert report.waste.unknown_gpu_s == pytest.approx(2 * 540, abs=3)
-
-
 # --- GPUs ----------------------------------------------------------------------------------------
 
 FOUR_NODES = {"nodes": ("n000", "n001", "n002", "n003"), "gpus_per_node": 8, "ended_s": ENDED_S}
 
 
 def test_nodes_that_left_nothing_are_held_all_the_same(tmp_path: Path) -> None:
-    """Their GPU-seconds are unknown, and the energy is covered for the share of the others."""
+    """Their GPU-seconds are unknown, the energy is covered for the others, a finding names them."""
     report = made(tmp_path, MadeJob(gpus=8, duration_s=LENGTH_S), started_s=BEGAN_S, **FOUR_NODES)
     assert report.waste.unknown_gpu_s == pytest.approx(24 * LENGTH_S, rel=0.01)
     assert report.waste.total_gpu_s == pytest.approx(32 * LENGTH_S)
     assert report.energy.gpu.coverage_frac == pytest.approx(0.25)
     assert report.energy.gpu.because.endswith("24 of 32 are not measured")
     assert (report.job.gpus, report.job.nodes) == (32, 4)
-
-
-def test_a_run_has_the_gpus_that_left_nothing(tmp_path: Path) -> None:
-    """GPU-seconds and coverage of an incarnation are those of all that it held."""
-    job = MadeJob(gpus=8, duration_s=LENGTH_S)
-    report = made(tmp_path, job, started_s=BEGAN_S, **FOUR_NODES)
     (run,) = report.incarnations
-    assert run.gpu_s == pytest.approx(report.waste.total_gpu_s) == pytest.approx(32 * LENGTH_S)
+    assert run.gpu_s == pytest.approx(32 * LENGTH_S)
     assert run.gpu_energy.coverage_frac == pytest.approx(0.25)
-
-
-def test_nodes_that_left_nothing_are_found(tmp_path: Path) -> None:
-    """One finding names them all; none is said to be measured."""
-    report = made(tmp_path, MadeJob(gpus=8, duration_s=LENGTH_S), started_s=BEGAN_S, **FOUR_NODES)
     assert rules(report) == [("samples-missing", "n[001-003]")]
     lost = [(one.node, one.started_s, one.unseen_gpus) for one in report.nodes[1:]]
     assert lost == [("n001", None, 8), ("n002", None, 8), ("n003", None, 8)]

@@ -18,9 +18,11 @@ Columns = Mapping[str, Sequence[int]]
 
 
 def chunk(columns: Columns, *, start_s: float = 0.0, **meta: Any) -> SampleChunk:
-    """Host samples a second apart; gauges are those that are not counters by their name."""
+    """Host samples a second apart; power and memory are gauges."""
     made = [
-        HostColumn(name=name, kind="gauge" if name.endswith(("_bytes_g", "_uw")) else "counter")
+        HostColumn(
+            name=name, kind="gauge" if name.startswith("job_memory") or "_uw" in name else "counter"
+        )
         for name in columns
     ]
     return chunk_of(made, list(columns.values()), start_s=start_s, **meta)
@@ -54,169 +56,116 @@ def usage(*chunks: SampleChunk, held_s: float = 10.0) -> HostUsage:
     return fold.result()
 
 
-def gauge(name: str, values: Sequence[int], **meta: Any) -> SampleChunk:
-    """One gauge."""
-    return chunk_of([HostColumn(name=name, kind="gauge")], [values], **meta)
+@pytest.mark.parametrize(
+    ("columns", "found"),
+    [
+        ({"job_cpu_us": [5_000_000, 6_000_000, 9_500_000]}, {"cpu_s": 4.5}),
+        ({"cgroup.cpu_usage_us": [5_000_000, 6_000_000, 9_500_000]}, {"cpu_s": 4.5}),
+        # The sampler's own CPU time is not the job's.
+        (
+            {"job_cpu_us": [0, 4_000_000], "sampler_step_cpu_us": [0, 500_000]},
+            {"cpu_s": 3.5, "sampler_cpu_s": 0.5},
+        ),
+        ({"job_cpu_us": [NONE, NONE, 10**6, 2 * 10**6]}, {"cpu_s": 1}),
+        (
+            {"job_cpu_us": [NONE, NONE], "job_oom_kills": [NONE, NONE]},
+            {"cpu_s": None, "cpus_enough": None, "oom_kills": None},
+        ),
+        ({"job_oom_kills": [0, 0]}, {"oom_kills": 0}),
+        (
+            {"job_cpu_us": [at * 3_000_000 for at in range(11)]},
+            {"cpus_enough": pytest.approx(3 / 1.01)},
+        ),
+        ({"job_cpu_throttled_us": [0, 250_000]}, {"cpu_throttled_s": 0.25}),
+        (
+            {"job_memory_bytes": [10, 70, 30], "job_memory_peak_bytes": [500, 500, 500]},
+            {"mem_peak_bytes": 70, "mem_kernel_peak_bytes": 500},
+        ),
+        # A peak with page cache says nothing of memory without it.
+        (
+            {"job_memory_peak_bytes": [500, 600]},
+            {"mem_peak_bytes": None, "mem_kernel_peak_bytes": 600},
+        ),
+        ({"job_psi_memory_full_us": [0, 100_000, 500_000]}, {"psi_frac": {"memory_full": 0.25}}),
+        ({"node_psi_io_full_us": [0, 500_000]}, {"psi_frac": {"node_io_full": 0.5}}),
+        ({"ib_mlx5_0_1_tx_bytes": [100, 350]}, {"network_bytes": {"mlx5_0.1.tx_bytes": 250}}),
+        ({"ib.mlx5_0.1.tx_bytes": [100, 350]}, {"network_bytes": {"mlx5_0.1.tx_bytes": 250}}),
+    ],
+)
+def test_what_columns_say(columns: Columns, found: dict[str, Any]) -> None:
+    """What grew, was the most, or held the job back; what was never measured is None, not 0."""
+    made = usage(chunk(columns))
+    assert {name: getattr(made, name) for name in found} == found
 
 
-@pytest.mark.parametrize("name", ["job_cpu_us", "cgroup.cpu_usage_us"])
-def test_cpu_seconds(name: str) -> None:
-    """CPU seconds are by how much the counter grew, in either spelling of its name."""
-    assert usage(chunk({name: [5_000_000, 6_000_000, 9_500_000]})).cpu_s == 4.5
-
-
-def test_the_sampler_is_left_out() -> None:
-    """The sampler's own CPU time is not the job's."""
-    found = usage(chunk({"job_cpu_us": [0, 4_000_000], "sampler_step_cpu_us": [0, 500_000]}))
-    assert (found.cpu_s, found.sampler_cpu_s) == (3.5, 0.5)
-
-
-def test_a_counter_over_chunks() -> None:
-    """Growth between two chunks counts."""
+def test_samples_are_of_the_time_that_was_held() -> None:
+    """Growth between two chunks counts, that after the job for nobody."""
     first, second = chunk({"job_cpu_us": [0, 10**6]}), chunk({"job_cpu_us": [3 * 10**6]}, start_s=2)
     assert usage(first, second).cpu_s == 3
+    grown = [at * 1_000_000 for at in range(20)]
+    assert usage(chunk({"job_cpu_us": grown}), held_s=5).cpu_s == 5
 
 
-def test_a_column_that_is_not_measured_yet() -> None:
-    """Samples before a column was there are left out."""
-    assert usage(chunk({"job_cpu_us": [NONE, NONE, 10**6, 2 * 10**6]})).cpu_s == 1
+RAPL = {"rapl_0_package_0_uj": [0, 9_000_000]}
 
 
-def test_enough_cpus() -> None:
-    """How many CPUs are enough comes from how fast the counter grew."""
-    found = usage(chunk({"job_cpu_us": [at * 3_000_000 for at in range(11)]}))
-    assert found.cpus_enough == pytest.approx(3 / 1.01)
-
-
-def test_never_measured() -> None:
-    """A column that was never measured is None, not 0."""
-    found = usage(chunk({"job_cpu_us": [NONE, NONE], "job_oom_kills": [NONE, NONE]}))
-    assert (found.cpu_s, found.cpus_enough, found.oom_kills) == (None, None, None)
-
-
-def test_no_kill_is_zero() -> None:
-    """A counter of kills that stands still is 0."""
-    assert usage(chunk({"job_oom_kills": [0, 0]})).oom_kills == 0
-
-
-def test_throttled() -> None:
-    """Throttled seconds are those of the control group."""
-    assert usage(chunk({"job_cpu_throttled_us": [0, 250_000]})).cpu_throttled_s == 0.25
-
-
-def test_memory_with_and_without_page_cache() -> None:
-    """The most of the working set's samples and the kernel's own peak are told apart."""
-    columns = [
-        HostColumn(name="job_memory_bytes", kind="gauge"),
-        HostColumn(name="job_memory_peak_bytes", kind="gauge"),
-    ]
-    found = usage(chunk_of(columns, [[10, 70, 30], [500, 500, 500]]))
-    assert (found.mem_peak_bytes, found.mem_kernel_peak_bytes) == (70, 500)
-
-
-def test_a_peak_is_no_working_set() -> None:
-    """Where only the peak is there nothing is said of memory without page cache."""
-    found = usage(gauge("job_memory_peak_bytes", [500, 600]))
-    assert (found.mem_peak_bytes, found.mem_kernel_peak_bytes) == (None, 600)
-
-
-def test_pressure() -> None:
-    """Pressure is the part of the time in which the total grew."""
-    found = usage(chunk({"job_psi_memory_full_us": [0, 100_000, 500_000]}))
-    assert found.psi_frac == {"memory_full": 0.25}
-
-
-def test_pressure_of_the_node() -> None:
-    """The node's pressure stands in for the job's under its own name."""
-    found = usage(chunk({"node_psi_io_full_us": [0, 500_000]}))
-    assert found.psi_frac == {"node_io_full": 0.5}
-
-
-@pytest.mark.parametrize("name", ["ib_mlx5_0_1_tx_bytes", "ib.mlx5_0.1.tx_bytes"])
-def test_network(name: str) -> None:
-    """A NIC's traffic is named by device, port and direction."""
-    assert usage(chunk({name: [100, 350]})).network_bytes == {"mlx5_0.1.tx_bytes": 250}
-
-
-def test_rapl() -> None:
-    """Packages and DRAM add up; cores are in the packages."""
-    columns = {
-        "rapl_0_package_0_uj": [0, 9_000_000],
-        "rapl_0_0_core_uj": [0, 5_000_000],
-        "rapl_0_1_dram_uj": [0, 1_000_000],
-    }
+@pytest.mark.parametrize(
+    ("columns", "value_j", "scope"),
+    [
+        # Packages and DRAM add up; cores are in the packages.
+        (
+            {**RAPL, "rapl_0_0_core_uj": [0, 5_000_000], "rapl_0_1_dram_uj": [0, 1_000_000]},
+            10,
+            "cpu",
+        ),
+        ({"node_energy_j": [100, 700], **RAPL}, 600, "node"),  # Cray's is the whole node
+        ({"hwmon_grace_power_socket_0_uw": [100_000_000, 200_000_000]}, 150, "cpu"),
+    ],
+)
+def test_the_best_meter_is_taken(columns: Columns, value_j: float, scope: str) -> None:
+    """Its counter's growth, or its power over time, with what that includes."""
     energy = usage(chunk(columns, exclusive=True)).energy
-    assert (energy.value_j, energy.scope) == (10, "cpu")
+    assert (energy.value_j, energy.scope) == (value_j, scope)
+    is_gauge = next(iter(columns)).endswith("_uw")
+    assert energy.source is (EnergySource.INTEGRATED if is_gauge else EnergySource.COUNTER)
 
 
-def test_rapl_wraps() -> None:
-    """A counter that begins again at its range has grown."""
+@pytest.mark.parametrize(("first_uj", "joules"), [(999_000_000, 3), (400_000_000, 2)])
+def test_a_counter_that_shows_less_than_before(first_uj: int, joules: float) -> None:
+    """It began again at its range; of one that was set back what it shows since counts."""
     column = HostColumn(name="rapl.package-0.energy_uj", kind="counter", wraps_at=1000_000_000)
-    made = chunk_of([column], [[999_000_000, 2_000_000]], exclusive=True)
-    assert usage(made).energy.value_j == 3
+    made = chunk_of([column], [[first_uj, 2_000_000]], exclusive=True)
+    assert usage(made).energy.value_j == joules
 
 
-def test_a_counter_that_was_set_back() -> None:
-    """Of a counter that was set back what it shows since counts."""
-    column = HostColumn(name="rapl.package-0.energy_uj", kind="counter", wraps_at=1000_000_000)
-    made = chunk_of([column], [[400_000_000, 2_000_000]], exclusive=True)
-    assert usage(made).energy.value_j == 2
-
-
-def test_cray() -> None:
-    """Cray's counter is the whole node, and is preferred."""
-    columns = {"node_energy_j": [100, 700], "rapl_0_package_0_uj": [0, 9_000_000]}
-    energy = usage(chunk(columns, exclusive=True)).energy
-    assert (energy.value_j, energy.scope) == (600, "node")
-
-
-def test_hwmon_is_integrated() -> None:
-    """Power of a Grace socket over time is its energy."""
-    made = gauge("hwmon_grace_power_socket_0_uw", [100_000_000, 200_000_000], exclusive=True)
-    energy = usage(made).energy
-    assert (energy.value_j, energy.source) == (150, EnergySource.INTEGRATED)
+@pytest.mark.parametrize(
+    ("columns", "exclusive", "because"),
+    [
+        ({"node_energy_j": [100, 700]}, False, "other jobs"),
+        ({"job_cpu_us": [0, 1]}, True, "no readable meter"),
+    ],
+)
+def test_no_energy_of_the_job(columns: Columns, exclusive: bool, because: str) -> None:
+    """Of a node that others use too, and of one without a meter, with the reason."""
+    energy = usage(chunk(columns, exclusive=exclusive)).energy
+    assert (energy.value_j, because in energy.because) == (None, True)
 
 
 def test_a_gap_in_a_gauge_is_not_covered() -> None:
     """Energy is of the time that was measured, and coverage says how much that is."""
     power = "hwmon_module_power_socket_0_uw"
-    parts = [gauge(power, [100_000_000] * 2, start_s=at, exclusive=True) for at in (0.0, 9.0)]
+    parts = [chunk({power: [100_000_000] * 2}, start_s=at, exclusive=True) for at in (0.0, 9.0)]
     energy = usage(*parts).energy
     assert (energy.value_j, energy.coverage_frac) == (200, 0.2)
 
 
-def test_a_shared_node_has_no_energy_of_the_job() -> None:
-    """On a node that others use too no energy is given, with the reason."""
-    energy = usage(chunk({"node_energy_j": [100, 700]}, exclusive=False)).energy
-    assert (energy.value_j, "other jobs" in energy.because) == (None, True)
-
-
-def test_no_meter() -> None:
-    """Without a meter there is no energy, and it is said why."""
-    energy = usage(chunk({"job_cpu_us": [0, 1]})).energy
-    assert (energy.value_j, energy.because) == (
-        None,
-        "no readable meter",
-    )
-
-
 def test_no_samples() -> None:
-    """Without samples of the host nothing is known, and that is said."""
+    """Nothing is known then, and that is said; so is why a source is not there."""
+    made = chunk({"job_cpu_us": [0, 1]}, host_refused={"rapl": "energy_uj is root's alone"})
+    assert usage(made).missing == ("rapl: energy_uj is root's alone",)
     found = usage()
     assert (found.cpu_s, found.energy.value_j, found.missing) == (
         None,
         None,
         ("there are no samples of the host",),
     )
-
-
-def test_refused_sources_are_told() -> None:
-    """Why a source is not there is passed on."""
-    made = chunk({"job_cpu_us": [0, 1]}, host_refused={"rapl": "energy_uj is root's alone"})
-    assert usage(made).missing == ("rapl: energy_uj is root's alone",)
-
-
-def test_samples_outside_are_left_out() -> None:
-    """What a counter grew after the job counts for nobody."""
-    grown = [at * 1_000_000 for at in range(20)]
-    assert usage(chunk({"job_cpu_us": grown}), held_s=5).cpu_s == 5

@@ -83,15 +83,6 @@ def test_a_cost_of_the_gpus_alone_is_called_so() -> None:
     assert Page(made(replace(REPORT, cost=cost))).text.count(GPUS_ALONE) == 3
 
 
-def test_time_limits_have_one_spelling() -> None:
-    """A limit is `0:10:00` wherever it stands, however the job file spells it."""
-    one = Advice(key="resources.time_limit", now="01:00:00", proposed="0:10:00", because="it ran")
-    job = replace(REPORT.job, time_limit_s=600.0)
-    text = Page(made(replace(REPORT, job=job, advice=(one,)))).text
-    assert "of at most 0:10:00" in text
-    assert "resources.time_limit: 1:00:00 → 0:10:00" in text
-
-
 def test_synthetic_is_said_at_the_top() -> None:
     """A page of made-up measurements says so before anything else, one of real ones does not."""
     synthetic = made()
@@ -184,27 +175,12 @@ def test_not_measured_is_said() -> None:
     assert "not measured: there are no samples of the GPUs" in text
 
 
-def test_samples_of_no_job_are_called_so() -> None:
-    """A page of samples without a job says `samples`, as the screen does, and no state."""
-    page = Page(made(replace(REPORT, job=ReportedJob(gpus=8, nodes=1))))
-
-    assert "state unknown" not in page.text
-    assert "job without a name" not in page.text
-    assert "samples" in page.text
-
-
 def test_a_job_without_gpus_lacks_none() -> None:
     """Nothing of GPUs is called not measured of a job that had and wanted none."""
     job = replace(REPORT.job, gpus=0, gpus_asked=0)
     bare = replace(REPORT, job=job, gpus=(), ranks=(), waste=Share(), findings=(), advice=())
     assert not [one.name for one in facts(bare) if one.name in ("GPU energy", "useful")]
     assert "What the GPU-hours went into" not in Page(made(bare)).text
-
-
-def test_a_job_whose_gpus_nobody_saw_lacks_them() -> None:
-    """Of GPUs that no account names the page says that they were not measured."""
-    bare = replace(REPORT, gpus=(), ranks=(), waste=Share(unknown_gpu_s=7200.0))
-    assert "no samples of 2 GPU-hours" in Page(made(bare)).text
 
 
 @pytest.mark.parametrize(
@@ -223,9 +199,45 @@ def test_samples_that_tell_nothing_are_there() -> None:
     assert useful.about == "samples of 2 GPU-hours do not tell a spin from work"
 
 
-def test_job_whose_state_nobody_knows() -> None:
-    """Of a job whose state Slurm did not tell that is said."""
-    assert "state unknown" in Page(made(replace(REPORT, job=ReportedJob(job_id="4242")))).text
+LIMIT = Advice(key="resources.time_limit", now="01:00:00", proposed="0:10:00", because="it ran")
+
+
+@pytest.mark.parametrize(
+    ("report", "words", "absent"),
+    [
+        # Samples of no job are called so, as on the screen, and have no state.
+        (
+            replace(REPORT, job=ReportedJob(gpus=8, nodes=1)),
+            ["samples"],
+            ["state unknown", "job without a name"],
+        ),
+        (replace(REPORT, job=ReportedJob(job_id="4242")), ["state unknown"], []),
+        (
+            replace(REPORT, job=replace(REPORT.job, state="FAILED", exit_code=2, array_task=7)),
+            ["FAILED, exit code 2", "llama-8b 4242_7"],
+            [],
+        ),
+        # Of GPUs that no account names the page says that they were not measured.
+        (
+            replace(REPORT, gpus=(), ranks=(), waste=Share(unknown_gpu_s=7200.0)),
+            ["no samples of 2 GPU-hours"],
+            [],
+        ),
+        # A limit has one spelling wherever it stands, however the job file spells it.
+        (
+            replace(REPORT, job=replace(REPORT.job, time_limit_s=600.0), advice=(LIMIT,)),
+            ["of at most 0:10:00", "resources.time_limit: 1:00:00 → 0:10:00"],
+            [],
+        ),
+        # A rank of which nothing is known has a line that says so, and no bar.
+        (REPORT, ["busy not measured · behind 1 %", "busy 77 % · behind 9 %"], []),
+    ],
+)
+def test_what_the_page_says(report: JobReport, words: list[str], absent: list[str]) -> None:
+    """Of the job, its state, its limit and its ranks."""
+    text = Page(made(report)).text
+    assert [one for one in words if one not in text] == []
+    assert [one for one in absent if one in text] == []
 
 
 def test_refused_quantity_has_its_reason() -> None:
@@ -234,16 +246,6 @@ def test_refused_quantity_has_its_reason() -> None:
 
     assert 'title="NVML: Not Supported">not measured</td>' in page
     assert "pcie_tx_mib was not measured: NVML: Not Supported (8 times)" in page
-
-
-def test_failed_job() -> None:
-    """A job that failed shows Slurm's word and its exit code."""
-    job = replace(REPORT.job, state="FAILED", exit_code=2, array_task=7)
-
-    text = Page(made(replace(REPORT, job=job))).text
-
-    assert "FAILED, exit code 2" in text
-    assert "llama-8b 4242_7" in text
 
 
 def test_topology_is_beside() -> None:
@@ -309,14 +311,6 @@ def test_template_missing() -> None:
     """A template that is not there is named."""
     with pytest.raises(RenderError, match=r"report/plots\.js"):
         made(texts={name: text for name, text in TEXTS.items() if name != "report/plots.js"})
-
-
-def test_bars_of_ranks() -> None:
-    """A rank of which nothing is known has a line that says so, and no bar."""
-    page = Page(made()).text
-
-    assert "busy not measured · behind 1 %" in page
-    assert "busy 77 % · behind 9 %" in page
 
 
 def test_bars_of_a_requeued_job_say_of_which_run_they_are() -> None:

@@ -24,34 +24,21 @@ def use(processes: list[int], util: list[int], stretch: tuple[int, int] = (0, 99
     return at_once.found()[0]
 
 
-def test_it_is_gone_with_its_last_process_and_kernel() -> None:
-    """The first row without both, behind the last use, is when it was gone."""
-    assert use([0, 1, 1, 0, 0, 0], [0, 90, 0, 40, 0, 0]) == Use(was_used=True, gone_ns=4)
-
-
-def test_a_process_that_comes_back_was_not_gone() -> None:
-    """Only what is gone for good counts."""
-    assert use([1, 0, 0, 1, 0], [9, 0, 0, 9, 0]).gone_ns == 4
-
-
 @pytest.mark.parametrize(
-    ("processes", "why"),
+    ("processes", "util", "stretch", "gone_ns"),
     [
-        ([1, 1, 1, 1], "used to the end"),
-        ([0, 0, 0, 0], "hidden: kernels without a process"),
-        ([1, 1, NOT_MEASURED, NOT_MEASURED], "not counted"),
+        ([0, 1, 1, 0, 0, 0], [0, 90, 0, 40, 0, 0], (0, 99), 4),  # the first row without both
+        ([1, 0, 0, 1, 0], [9, 0, 0, 9, 0], (0, 99), 4),  # what is gone for good
+        ([1, 1, 1, 1], [90, 90, 0, 0], (0, 99), None),  # used to the end
+        ([0, 0, 0, 0], [90, 90, 0, 0], (0, 99), None),  # hidden: kernels without a process
+        ([1, 1, NOT_MEASURED, NOT_MEASURED], [90, 90, 0, 0], (0, 99), None),  # not counted
+        ([0, 0], [0, 0], (0, 99), None),
+        ([1, 1, 0, 0, 1], [9, 9, 0, 0, 9], (1, 3), 2),  # not what others did before and behind
     ],
 )
-def test_what_does_not_tell(processes: list[int], why: str) -> None:
-    """Nothing is said to be gone without a row that shows it."""
-    assert use(processes, [90, 90, 0, 0]).gone_ns is None, why
-
-
-def test_a_gpu_that_nobody_came_to() -> None:
-    """Nothing is gone that was never there."""
-    assert use([0, 0], [0, 0]) == Use(was_used=False, gone_ns=None)
-
-
-def test_only_the_stretch_counts() -> None:
-    """What another rank did before and behind it is not its use."""
-    assert use([1, 1, 0, 0, 1], [9, 9, 0, 0, 9], (1, 3)) == Use(was_used=True, gone_ns=2)
+def test_when_a_gpu_was_left(
+    processes: list[int], util: list[int], stretch: tuple[int, int], gone_ns: int | None
+) -> None:
+    """With its last process and kernel in a stretch; nothing is gone without a row showing it."""
+    was_used = any(processes) or any(util)
+    assert use(processes, util, stretch) == Use(was_used=was_used, gone_ns=gone_ns)

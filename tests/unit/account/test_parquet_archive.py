@@ -79,7 +79,7 @@ def test_topologies_come_back_as_they_were(tmp_path: Path) -> None:
     )
     again = ParquetStore(path)
     (files,) = again.find(path).incarnations
-    assert (files.restart, [again.topology(one) for one in files.topologies]) == (0, [before])
+    assert (files.restart, [again.text(one) for one in files.topologies]) == (0, [before])
 
 
 def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_incarnations_stay_apart(tmp_path: Path) -> None:
         (0, 1, 1),
         (1, 1, 1),
     ]
-    text = ParquetStore(path).ledger(found.incarnations[1].ledgers[0])
+    text = ParquetStore(path).text(found.incarnations[1].ledgers[0])
     assert json.loads(text.split(b"\n")[0])["rank"] == 0
 
 

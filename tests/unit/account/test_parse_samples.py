@@ -27,35 +27,19 @@ def read(data: bytes, piece: int = 1 << 20) -> tuple[list[SampleChunk], FileCond
 
 
 def test_times_are_those_of_the_monotonic_clock() -> None:
-    """A row's time is its block's clock and its microseconds."""
-    chunks, _ = read(sample_file(10, gpus=1))
+    """A row's time is its block's clock and its microseconds; the other clocks are offsets."""
+    data = sample_file(10, gpus=1)
+    chunks, condition = read(data)
+    assert condition == FileCondition(
+        bytes_read=len(data), lost_bytes=0, lost_blocks=0, is_cut_short=False
+    )
     seconds = [MONOTONIC_NS + one * 1_000_000_000 for one in range(10)]
     assert chunks[0].gpu_ns.tolist() == seconds
     assert chunks[0].host_ns.tolist() == seconds
     assert chunks[0].gpu_ns.dtype == np.int64
-
-
-def test_host_columns_are_a_table() -> None:
-    """Host values have a column for each of META's."""
-    chunks, _ = read(sample_file(10))
-    assert chunks[0].host.shape == (10, 1)
-    assert chunks[0].host[:, 0].tolist() == list(range(10))
-
-
-def test_the_other_clocks_are_offsets() -> None:
-    """A chunk knows what the other two clocks are ahead of the monotonic one."""
-    chunks, _ = read(sample_file(5))
+    assert chunks[0].host.tolist() == [[at] for at in range(10)]
     assert chunks[0].realtime_offset_ns == REALTIME_NS - MONOTONIC_NS
     assert chunks[0].boottime_offset_ns == 5
-
-
-def test_a_whole_file_is_whole() -> None:
-    """Nothing is lost of what a sampler wrote."""
-    data = sample_file()
-    _, condition = read(data)
-    assert condition == FileCondition(
-        bytes_read=len(data), lost_bytes=0, lost_blocks=0, is_cut_short=False
-    )
 
 
 @pytest.mark.parametrize("piece", [1, 7, 43, 44, 45, 1000])

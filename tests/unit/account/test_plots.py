@@ -25,10 +25,8 @@ from hpckit.account.page.plots import (
     plot_data,
     rank_groups,
     rounded_up,
-    runs_of,
     thinned,
     time_ticks,
-    time_unit,
 )
 from hpckit.account.values import Curve, GpuAccount, Window
 from hpckit.core.findings import Severity
@@ -77,19 +75,20 @@ def test_units(name: str, unit: str, value: float, shown: tuple[str, str, float]
     assert (panel.title, panel.unit, round(float(panel.values[0]), 9)) == shown
 
 
-def test_caption_says_not_measured() -> None:
-    """A curve without any value is not measured, and is no zero."""
-    (panel,) = gpu_panels(gpu(curves=(curve(values=(None, None)),)))
-
-    assert panel.caption == "Power, W · not measured"
-
-
-def test_caption_has_the_extreme() -> None:
-    """The highest of a caption is that of what the points stand for."""
-    one = replace(curve(values=(1.0, 3.0)), lows=(0.0, 2.0), highs=(2.0, 9.0))
-    (panel,) = gpu_panels(gpu(curves=(one,)))
-
-    assert panel.caption == "Power, W · mean 2 · max 9"
+@pytest.mark.parametrize(
+    ("drawn", "caption"),
+    [
+        (curve(values=(None, None)), "Power, W · not measured"),
+        (
+            replace(curve(values=(1.0, 3.0)), lows=(0.0, 2.0), highs=(2.0, 9.0)),
+            "Power, W · mean 2 · max 9",
+        ),
+    ],
+)
+def test_caption(drawn: Curve, caption: str) -> None:
+    """Nothing measured is no zero; the highest is that of what the points stand for."""
+    (panel,) = gpu_panels(gpu(curves=(drawn,)))
+    assert panel.caption == caption
 
 
 def test_axis_holds_the_limit() -> None:
@@ -118,19 +117,13 @@ def test_windows_are_shaded() -> None:
 
 
 def test_svg_has_a_gap() -> None:
-    """What was not measured leaves a gap in the line, not a way to 0."""
+    """What was not measured leaves a gap in the line; a value between two gaps is a dash."""
     found = group(gpu(curves=(curve(values=(1.0, 1.0, None, 1.0, 1.0)),)))
 
     line = ET.fromstring(group_svg(found)).find(".//path[@class='line power']")  # noqa: S314
     assert line is not None
     assert line.attrib["d"].count("M") == 2
-
-
-def test_single_value_is_drawn() -> None:
-    """A value between two gaps is a dash."""
-    found = group(gpu(curves=(curve(values=(None, 1.0, None)),)))
-
-    assert "h1" in group_svg(found)
+    assert "h1" in group_svg(group(gpu(curves=(curve(values=(None, 1.0, None)),))))
 
 
 def test_svg_is_told_in_words() -> None:
@@ -158,28 +151,13 @@ def test_thinned_keeps_extremes() -> None:
     assert thin.values.mean() == pytest.approx(499.5)
 
 
-def test_runs_of() -> None:
-    """Stretches without a gap."""
-    assert runs_of(np.array([True, True, False, True])) == [(0, 2), (3, 4)]
-    assert runs_of(np.array([False])) == []
-
-
-@pytest.mark.parametrize(
-    ("seconds", "unit"), [(60, "seconds"), (3600, "minutes"), (86400, "hours")]
-)
-def test_time_unit(seconds: float, unit: str) -> None:
-    """Time is drawn in the unit that gives short figures."""
-    assert time_unit(seconds)[0] == unit
-
-
 def test_time_ticks() -> None:
-    """An axis of an hour is marked every ten minutes."""
+    """An axis of an hour is marked every ten minutes, one of months has few marks too."""
     assert time_ticks(0, 3600) == ([0, 600, 1200, 1800, 2400, 3000, 3600], "minutes", 60.0)
-
-
-def test_time_ticks_of_a_long_job() -> None:
-    """A job of months has few marks too."""
-    assert len(time_ticks(0, 9e7)[0]) <= 8
+    assert time_ticks(0, 60)[1] == "seconds"
+    months = time_ticks(0, 9e7)
+    assert len(months[0]) <= 8
+    assert months[1] == "hours"
 
 
 def test_plot_data_round_trip() -> None:
@@ -197,24 +175,12 @@ def test_plot_data_round_trip() -> None:
     assert "lows" not in panel
 
 
-def test_plot_data_shares_times() -> None:
-    """Curves over the same times hold them once."""
+def test_plots_of_nothing() -> None:
+    """Times are held once, a curve of gaps alone is gaps, one without a point has an axis."""
     assert len(json.loads(plot_data([group(gpu())]))["axes"]) == 1
-
-
-def test_plot_data_of_nothing() -> None:
-    """A curve of gaps alone is packed as gaps."""
-    (panel,) = json.loads(plot_data([group(gpu(curves=(curve(values=(None,)),)))]))["groups"][0][
-        "panels"
-    ]
-
-    assert base64.b64decode(panel["values"]) == b"\xff\xff"
-
-
-def test_group_without_points() -> None:
-    """A curve without a point has an axis all the same."""
+    tree = json.loads(plot_data([group(gpu(curves=(curve(values=(None,)),)))]))
+    assert base64.b64decode(tree["groups"][0]["panels"][0]["values"]) == b"\xff\xff"
     found = group(gpu(curves=(curve(values=()),), windows=()))
-
     assert found.last_s > found.first_s
     assert "not measured" in group_svg(found)
 
@@ -231,34 +197,26 @@ def test_png_is_a_png() -> None:
     assert zlib.decompress(data[at + 4 : at + 4 + size]) == b"\0\x00\xfe\0\xff\x07"
 
 
-def test_heat_map_of_all() -> None:
-    """The heat map has a row a GPU, named."""
-    found = heat_map(REPORT.gpus)
-
+@pytest.mark.parametrize(
+    ("gpus", "title", "names"),
+    [
+        (REPORT.gpus, "Utilization of all GPUs", [f">GPU{at}<" for at in range(8)]),
+        # Where nothing says how busy GPUs were, power is mapped.
+        ([replace(one, curves=one.curves[:1]) for one in REPORT.gpus], "Power of all GPUs", []),
+        # The runs of one GPU are one row.
+        ([replace(REPORT.gpus[0], restart=0), REPORT.gpus[0]], "Utilization of all GPUs", ["of 1"]),
+    ],
+)
+def test_heat_map(gpus: Sequence[GpuAccount], title: str, names: list[str]) -> None:
+    """It has a row a GPU, named."""
+    found = heat_map(gpus)
     assert found is not None
-    assert found.title == "Utilization of all GPUs"
-    assert [f">GPU{at}<" in found.svg for at in range(8)] == [True] * 8
+    assert (found.title, [name in found.svg for name in names]) == (title, [True] * len(names))
 
 
-def test_heat_map_without_utilization() -> None:
-    """Where nothing says how busy GPUs were, power is mapped; without both there is no map."""
-    power = [replace(one, curves=one.curves[:1]) for one in REPORT.gpus]
-
-    found = heat_map(power)
-
-    assert found is not None
-    assert found.title == "Power of all GPUs"
+def test_no_heat_map_without_curves() -> None:
+    """Without utilization and power there is no map."""
     assert heat_map([replace(one, curves=()) for one in REPORT.gpus]) is None
-
-
-def test_heat_map_joins_runs() -> None:
-    """The runs of one GPU are one row."""
-    first = replace(REPORT.gpus[0], restart=0)
-
-    found = heat_map([first, REPORT.gpus[0]])
-
-    assert found is not None
-    assert "of 1 GPUs" in found.svg
 
 
 def cells_of(*gpus: GpuAccount) -> NDArray[np.uint8]:
@@ -278,16 +236,14 @@ def mapped(at_s: Sequence[float], values: Sequence[float | None]) -> GpuAccount:
     return gpu(curves=(Curve(name="util", unit="%", at_s=tuple(at_s), values=tuple(values)),))
 
 
-def test_heat_map_has_no_holes_in_measured_time() -> None:
-    """20 s at 10 Hz, each sample up to 45 ms late or early, fill every column."""
-    rng = np.random.default_rng(4)
-    at_s = np.arange(200) * 0.1 + rng.uniform(-0.045, 0.045, 200)
-    assert (cells_of(mapped(at_s.tolist(), [50.0] * 200)) != 255).all()
+UNEVEN_S = np.arange(200) * 0.1 + np.random.default_rng(4).uniform(-0.045, 0.045, 200)
 
 
-def test_heat_map_holds_a_value_until_the_next() -> None:
-    """A late sample leaves no hole: what was measured before it holds until then."""
-    at_s = [*np.arange(0, 6, 0.1), *np.arange(8, 20, 0.1)]
+@pytest.mark.parametrize(
+    "at_s", [UNEVEN_S.tolist(), [*np.arange(0, 6, 0.1), *np.arange(8, 20, 0.1)], [3.0]]
+)
+def test_heat_map_has_no_holes_in_measured_time(at_s: list[float]) -> None:
+    """Uneven samples, a late one and a lone one: what was measured holds until the next."""
     assert (cells_of(mapped(at_s, [50.0] * len(at_s))) != 255).all()
 
 
@@ -299,11 +255,6 @@ def test_heat_map_keeps_what_was_not_measured() -> None:
     assert np.flatnonzero(row).tolist() == list(range(92, 180))
 
 
-def test_heat_map_of_one_moment() -> None:
-    """One sample alone is a row of one colour."""
-    assert (cells_of(mapped([3.0], [50.0])) != 255).all()
-
-
 def test_heat_map_of_many_is_bounded() -> None:
     """A map of 1,024 GPUs is no larger than a picture, and names nodes."""
     found = heat_map(training_report(Shape(gpus=1024, nodes=128, points=20)).gpus)
@@ -313,13 +264,9 @@ def test_heat_map_of_many_is_bounded() -> None:
     assert ">n001<" in found.svg
 
 
-def test_all_of_few_gpus() -> None:
-    """Of few GPUs all are drawn, and none needs a reason."""
-    assert [reason for _, reason in chosen_gpus(REPORT)] == [""] * 8
-
-
 def test_few_of_many_gpus() -> None:
-    """Of many GPUs those of findings and the extremes are drawn, each with the reason."""
+    """Of few GPUs all are drawn; of many those of findings and the extremes, with the reason."""
+    assert [reason for _, reason in chosen_gpus(REPORT)] == [""] * 8
     many = training_report(Shape(gpus=64, nodes=8, points=20))
 
     chosen = {f"{one.node} {one.index}": reason for one, reason in chosen_gpus(many)}
@@ -382,13 +329,9 @@ def test_rank_of_gpus_sampled_at_other_times() -> None:
     assert found.panels[0].values == pytest.approx([11.0, 17.0, 23.0])
 
 
-def test_ranks_of_one_gpu_have_its_plot() -> None:
-    """A rank of one GPU has no plot but that of its GPU."""
-    assert rank_groups(REPORT) == []
-
-
 def test_few_of_many_ranks() -> None:
-    """Of many ranks of several GPUs those that are the farthest behind are drawn."""
+    """A rank of one GPU has that GPU's plot; of many others the farthest behind are drawn."""
+    assert rank_groups(REPORT) == []
     many = training_report(Shape(gpus=40, nodes=5, points=20))
     pairs = zip(many.gpus[::2], many.gpus[1::2], strict=True)
     ranks = tuple(

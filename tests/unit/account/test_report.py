@@ -69,7 +69,9 @@ def made(folder: Path, **changes: Any) -> JobReport:
 
 def test_a_jobs_energy_is_that_of_its_counters(tmp_path: Path) -> None:
     """The joules of the counters come out, with their source, coverage and ±."""
-    energy = made(tmp_path).energy.gpu
+    report = made(tmp_path)
+    assert (report.job.synthetic, report.findings) == (True, ())
+    energy = report.energy.gpu
     assert energy.value_j == pytest.approx(RUN_J, rel=0.1)
     assert (energy.source, energy.coverage_frac) == (EnergySource.COUNTER, 1.0)
     assert energy.plus_minus_j is not None
@@ -96,11 +98,6 @@ def test_nothing_adds_up_to_nothing(tmp_path: Path) -> None:
     assert (energy.gpu.value_j, energy.conservation) == (None, None)
 
 
-def test_a_job_is_called_synthetic_where_its_driver_was(tmp_path: Path) -> None:
-    """What a fake driver made up is marked."""
-    assert made(tmp_path).job.synthetic
-
-
 def test_ledgers_alone_make_a_report(tmp_path: Path) -> None:
     """Without a sampler the energy is exact all the same, and the rest is not known."""
     report = made(tmp_path, samples=False)
@@ -110,12 +107,6 @@ def test_ledgers_alone_make_a_report(tmp_path: Path) -> None:
     assert report.missing == (
         "n000: no samples: only what its ranks wrote when they began and ended",
     )
-
-
-def test_a_job_of_two_seconds_has_its_energy(tmp_path: Path) -> None:
-    """The counters at both ends are enough."""
-    report = made(tmp_path, duration_s=2.0, samples=False)
-    assert report.energy.gpu.value_j == pytest.approx(2 * 550 * 2.0, rel=0.15)
 
 
 def test_samples_alone_make_a_report(tmp_path: Path) -> None:
@@ -277,28 +268,6 @@ def test_a_node_is_modelled_from_the_sites_figures(tmp_path: Path) -> None:
     assert report.cost.because == "the site file's [energy] has no co2_g_per_kwh"
 
 
-def test_a_node_says_that_its_split_gpus_are_whole(tmp_path: Path) -> None:
-    """What is modelled of a node holds the whole of GPUs that MIG splits."""
-    write_accounts(tmp_path, MadeJob(gpus=1, gpu_meta={"mig": True}))
-    report = reported(tmp_path, site=EnergySite(node_idle_w=300.0, cpu_core_w=4.0))
-    assert "those that MIG splits whole" in report.energy.node.because
-
-
-def test_a_node_without_a_meter_and_without_figures_is_not_known(tmp_path: Path) -> None:
-    """The keys that would give its energy are named."""
-    node = made(tmp_path).energy.node
-    assert node.value_j is None
-    assert node.because.endswith("; set energy.node_idle_w and energy.cpu_core_w in the site file")
-
-
-def test_a_share_of_a_node_is_not_promised(tmp_path: Path) -> None:
-    """On a node that others use figures of the site file would not give it, and nobody says so."""
-    write_accounts(tmp_path, MadeJob(gpus=1, meta={"exclusive": False}))
-    node = reported(tmp_path).energy.node
-    assert "site file" not in node.because
-    assert node.because.endswith("; a share of the node is not modelled")
-
-
 @pytest.mark.parametrize(
     ("plugin", "with_gpus"), [("acct_gather_energy/ipmi", False), ("acct_gather_energy/rapl", True)]
 )
@@ -314,22 +283,34 @@ def test_slurms_accounts_have_the_nodes_energy(
     assert energy.node.source is (EnergySource.MIXED if with_gpus else EnergySource.SLURM)
 
 
-def test_slurm_is_not_asked_for_what_is_known(tmp_path: Path) -> None:
-    """With the site's figures the node's energy is modelled, as it is where Slurm says nothing."""
-    write_accounts(tmp_path, SMALL)
-    site = EnergySite(node_idle_w=500.0, cpu_core_w=3.0)
-    told = SlurmEnergy(value_j=90_000.0, plugin="acct_gather_energy/ipmi")
-    energy = reported(tmp_path, site=site, slurm=told).energy
-    assert energy.node.source is EnergySource.MODELLED
+FIGURES = EnergySite(node_idle_w=500.0, cpu_core_w=3.0)
+NO_PLUGIN = SlurmEnergy(reasons=(EnergyReason(kind=EnergyLack.SLURM_PLUGIN),))
 
 
-def test_why_slurm_has_no_energy_is_said(tmp_path: Path) -> None:
-    """Slurm's reason stands behind hpckit's own."""
-    write_accounts(tmp_path, SMALL)
-    reason = EnergyReason(kind=EnergyLack.SLURM_PLUGIN)
-    energy = reported(tmp_path, slurm=SlurmEnergy(reasons=(reason,))).energy
-    assert energy.node.because.endswith("; Slurm gathers none here")
-    assert energy.node.reasons[-1] == reason
+@pytest.mark.parametrize(
+    ("changes", "site", "slurm", "words"),
+    [
+        ({}, None, None, "; set energy.node_idle_w and energy.cpu_core_w in the site file"),
+        # On a node that others use figures of the site file would not give it.
+        ({"meta": {"exclusive": False}}, None, None, "; a share of the node is not modelled"),
+        ({}, None, NO_PLUGIN, "; Slurm gathers none here"),
+        ({"gpu_meta": {"mig": True}}, FIGURES, None, "GPUs, those that MIG splits whole"),
+        # Slurm is not asked for what is known.
+        ({}, FIGURES, NO_PLUGIN, "cpu_core_w × CPU seconds + GPUs"),
+    ],
+)
+def test_what_a_nodes_energy_is_of(
+    tmp_path: Path,
+    changes: dict[str, Any],
+    site: EnergySite | None,
+    slurm: SlurmEnergy | None,
+    words: str,
+) -> None:
+    """Why nothing tells it, Slurm's reason last, or what it was modelled from."""
+    write_accounts(tmp_path, MadeJob(**{"gpus": 1, "duration_s": 60.0, **changes}))
+    node = reported(tmp_path, site=site, slurm=slurm).energy.node
+    assert node.because.endswith(words)
+    assert node.source is (None if site is None else EnergySource.MODELLED)
 
 
 def test_a_gpu_that_nobody_used_is_found(tmp_path: Path) -> None:
@@ -343,11 +324,6 @@ def test_a_gpu_that_nobody_used_is_found(tmp_path: Path) -> None:
     report = made(tmp_path, duration_s=1200.0, shape=shape)
     assert report.waste.no_process_gpu_s == pytest.approx(1200.0, rel=0.01)
     assert any(uuid_of("n000", 1) in str(one) or "GPU1" in str(one) for one in report.findings)
-
-
-def test_a_clean_job_has_no_findings(tmp_path: Path) -> None:
-    """Nothing is wrong with GPUs that compute all the time."""
-    assert made(tmp_path, duration_s=1200.0).findings == ()
 
 
 def test_a_damaged_block_costs_that_block(tmp_path: Path) -> None:
@@ -503,25 +479,8 @@ def test_lost_gpus_are_told_once_and_not_all(tmp_path: Path) -> None:
 
 
 def test_a_gpu_of_two_nodes_is_told(tmp_path: Path) -> None:
-    """One UUID under two names counts twice, and the report says so."""
-    report = made(tmp_path, nodes=2, gpus=1, gpu_meta={"uuid": "GPU-same"}, ledgers=False)
+    """One UUID under two names counts twice, and the report says so; two have GPUs of their own."""
+    assert made(tmp_path / "own", nodes=2, gpus=1).missing == ()
+    same = {"uuid": "GPU-same"}
+    report = made(tmp_path / "same", nodes=2, gpus=1, gpu_meta=same, ledgers=False)
     assert report.missing[-1].startswith("GPU GPU-same is named by 2 nodes (n000, n001)")
-
-
-def test_gpus_of_their_own_nodes_are_not_told(tmp_path: Path) -> None:
-    """Two nodes have two GPUs, and one that is begun again has the same."""
-    assert made(tmp_path, nodes=2, gpus=1).missing == ()
-
-
-def test_more_updates_than_an_entry_writes_are_read(tmp_path: Path) -> None:
-    """Of a ledger's changes of a counter those at both ends are used."""
-    place = write_accounts(tmp_path, SMALL)
-    path = place / "rank-0.ledger"
-    start, end = (json.loads(line) for line in path.read_text().splitlines())
-    first = start["gpus"][0]
-    end["updates"] = [
-        {**first, "monotonic_ns": first["monotonic_ns"] + 1_000 * at, "energy_mj": at}
-        for at in range(150_000)
-    ]
-    path.write_text(f"{json.dumps(start)}\n{json.dumps(end)}\n")
-    assert reported(tmp_path).gpus

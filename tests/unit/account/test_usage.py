@@ -37,30 +37,35 @@ def usage(rows: Iterable[Row], *, gpu: SampledGpu = H100, held_s: float | None =
     return fold.result()
 
 
-def counted(name: str, values: Iterable[int]) -> list[Row]:
-    """Busy rows in which a counter has these values."""
-    return [{**BUSY, **STANDING, name: value} for value in values]
+UNCOUNTED = {name: value for name, value in EMPTY.items() if name != "processes"}
+MOVING = {**SPIN, **STANDING, "dram_active_pct100": 2000}
 
 
-def test_a_training_step_is_useful() -> None:
-    """The seconds of a GPU whose tensor cores and memory are at work are useful."""
-    assert usage([BUSY] * 10).waste.useful_gpu_s == 10
-
-
-def test_no_process() -> None:
-    """The seconds without a process and without a kernel are those of no process."""
-    assert usage([EMPTY] * 4 + [BUSY] * 6).waste.no_process_gpu_s == 4
-
-
-def test_idle() -> None:
-    """The seconds with a process and without a kernel are idle."""
-    assert usage([IDLE] * 4 + [BUSY] * 6).waste.idle_gpu_s == 4
-
-
-def test_idle_without_a_count_of_processes() -> None:
-    """Where processes are not counted a GPU without a kernel is idle."""
-    row = {name: value for name, value in EMPTY.items() if name != "processes"}
-    assert usage([row] * 4).waste.idle_gpu_s == 4
+@pytest.mark.parametrize(
+    ("rows", "kind", "seconds"),
+    [
+        ([BUSY] * 10, "useful", 10),
+        ([EMPTY] * 4 + [BUSY] * 6, "no_process", 4),
+        ([IDLE] * 4 + [BUSY] * 6, "idle", 4),
+        ([UNCOUNTED] * 4, "idle", 4),
+        ([SPIN] * 3 + [BUSY] * 7, "spin", 3),
+        # A kernel that fills the SMs works, though it uses neither tensor cores nor memory.
+        ([{**SPIN, "sm_active_pct100": 9000}] * 3, "useful", 3),
+        ([{**SPIN, "util_pct": 89}] * 3, "useful", 3),
+        ([MOVING] * 3, "useful", 3),
+        # … but memory that is busy while NVLink carries 10 GiB/s serves communication.
+        ([{**MOVING, "nvlink_tx_mib": at * 10 * 1024} for at in range(4)], "spin", 3),
+        # Without GPM: a power near that of the same GPU at rest.
+        ([{**row, **NO_GPM} for row in [EMPTY] * 3 + [SPIN] * 4 + [BUSY] * 3], "spin", 4),
+        # MIG: SM activity tells whether a kernel ran.
+        ([{**row, "util_pct": 255} for row in [IDLE] * 2 + [BUSY] * 3], "idle", 2),
+        ([{}] * 5, "unknown", 5),
+    ],
+)
+def test_what_a_second_was_spent_on(rows: list[Row], kind: str, seconds: int) -> None:
+    """Each second is of one class; time of which nothing is measured is unknown, not idle."""
+    waste = usage(rows).waste
+    assert (getattr(waste, f"{kind}_gpu_s"), waste.total_gpu_s) == (seconds, len(rows))
 
 
 def test_hidden_processes() -> None:
@@ -73,40 +78,6 @@ def test_a_process_that_has_just_ended() -> None:
     """One sample of kernels without a process, as after a process has ended, changes nothing."""
     found = usage([BUSY] * 20 + [{**BUSY, "processes": 0}] + [EMPTY] * 9)
     assert (found.waste.no_process_gpu_s, found.refused) == (9, {})
-
-
-def test_spin_by_gpm() -> None:
-    """High utilization with idle tensor cores and memory and few busy SMs is a spin."""
-    assert usage([SPIN] * 3 + [BUSY] * 7).waste.spin_gpu_s == 3
-
-
-def test_a_kernel_without_tensor_cores_is_no_spin() -> None:
-    """A kernel that fills the SMs is useful, though it uses neither tensor cores nor memory."""
-    assert usage([{**SPIN, "sm_active_pct100": 9000}] * 3).waste.useful_gpu_s == 3
-
-
-def test_low_utilization_is_no_spin() -> None:
-    """Below 90 % utilization nothing is a spin, and what ran is useful."""
-    assert usage([{**SPIN, "util_pct": 89}] * 3).waste.useful_gpu_s == 3
-
-
-def test_memory_at_work_is_no_spin() -> None:
-    """A kernel that reads memory is useful when the links are silent."""
-    row = {**SPIN, **STANDING, "dram_active_pct100": 2000}
-    assert usage([row] * 3).waste.useful_gpu_s == 3
-
-
-def test_memory_at_work_for_a_transfer_is_communication() -> None:
-    """Memory that is busy while NVLink carries 10 GiB/s serves communication."""
-    row = {**SPIN, **STANDING, "dram_active_pct100": 2000}
-    rows = [{**row, "nvlink_tx_mib": at * 10 * 1024} for at in range(4)]
-    assert usage(rows).waste.spin_gpu_s == 3
-
-
-def test_spin_by_power() -> None:
-    """Without GPM, kernels at a power near that of the same GPU at rest are a spin."""
-    rows = [EMPTY] * 3 + [SPIN] * 4 + [BUSY] * 3
-    assert usage([{**row, **NO_GPM} for row in rows]).waste.spin_gpu_s == 4
 
 
 def test_a_spin_that_cannot_be_seen_is_no_work() -> None:
@@ -129,19 +100,6 @@ def test_without_a_limit_no_power_is_low() -> None:
     assert "without a power limit" in found.refused["spin"]
 
 
-def test_mig_by_gpm() -> None:
-    """Where utilization is not measured SM activity tells whether a kernel ran."""
-    rows = [{**row, "util_pct": 255} for row in [IDLE] * 2 + [BUSY] * 3]
-    waste = usage(rows).waste
-    assert (waste.idle_gpu_s, waste.useful_gpu_s) == (2, 3)
-
-
-def test_nothing_measured_is_unknown() -> None:
-    """Rows of which nothing is measured are unknown time, not idle time."""
-    found = usage([{}] * 5)
-    assert (found.waste.unknown_gpu_s, found.waste.total_gpu_s) == (5, 5)
-
-
 def test_nothing_measured_is_none() -> None:
     """A column that was never measured is None, not 0."""
     found = usage([{}] * 5)
@@ -159,11 +117,6 @@ def test_measured_zero_is_zero() -> None:
     """A counter that stands still is 0, not None."""
     found = usage([{**BUSY, **STANDING}] * 5)
     assert (found.nvlink_tx_bytes, found.throttling.thermal_s) == (0, 0.0)
-
-
-def test_no_samples() -> None:
-    """Without a sample all of the held time is unknown."""
-    assert usage([], held_s=30).waste.unknown_gpu_s == 30
 
 
 def test_a_gap_is_unknown() -> None:
@@ -197,12 +150,6 @@ def test_a_lone_sample_has_a_mean() -> None:
     assert fold.result().util_mean_pct == 98
 
 
-def test_missing_values_are_left_out_of_a_mean() -> None:
-    """A mean is that of the samples that measured the column."""
-    rows = [BUSY, {**BUSY, "util_pct": 255}, {**BUSY, "util_pct": 50}]
-    assert usage(rows).util_mean_pct == 74
-
-
 def test_memory_peak() -> None:
     """The memory peak is the largest sample, in bytes."""
     rows = [{**BUSY, "mem_used_mib": value} for value in (10, 70_000, 20)]
@@ -215,11 +162,6 @@ def test_mfu_proxy() -> None:
     assert usage(rows).mfu_proxy_frac == pytest.approx(0.25)
 
 
-def test_mfu_proxy_without_the_largest_clock() -> None:
-    """Where the largest clock is not known there is no proxy."""
-    assert usage([BUSY] * 3, gpu=replace(H100, max_sm_mhz=None)).mfu_proxy_frac is None
-
-
 def test_mfu_proxy_above_one_is_withheld() -> None:
     """A largest clock below the clocks that were seen is none, and nothing is divided by it."""
     found = usage([BUSY] * 3, gpu=replace(H100, max_sm_mhz=1))
@@ -227,116 +169,89 @@ def test_mfu_proxy_above_one_is_withheld() -> None:
     assert "largest SM clock is not 1 MHz" in found.refused["mfu_proxy_frac"]
 
 
-def test_traffic() -> None:
-    """Traffic is by how much the counter grew."""
-    assert usage(counted("nvlink_tx_mib", [5, 10, 25])).nvlink_tx_bytes == 20 * MIB
-
-
-def test_traffic_over_the_largest_number() -> None:
-    """A counter that passes its largest number has grown."""
-    rows = counted("pcie_rx_mib", [2**32 - 6, 2**32 - 2, 3])
-    assert usage(rows).pcie_rx_bytes == 9 * MIB
-
-
-def test_traffic_across_a_reset() -> None:
-    """Of a counter that begins again what it shows since counts."""
-    assert usage(counted("pcie_rx_mib", [1000, 1500, 7, 10])).pcie_rx_bytes == 510 * MIB
+@pytest.mark.parametrize(
+    ("name", "values", "mib"),
+    [
+        ("nvlink_tx_mib", [5, 10, 25], 20),
+        ("pcie_rx_mib", [2**32 - 6, 2**32 - 2, 3], 9),
+        ("pcie_rx_mib", [1000, 1500, 7, 10], 510),
+        ("nvlink_tx_mib", [5, 0xFFFF_FFFF, 25], 20),
+    ],
+)
+def test_traffic(name: str, values: list[int], mib: int) -> None:
+    """By how much the counter grew: over its largest number, from a reset on, across a hole."""
+    found = usage([{**BUSY, **STANDING, name: value} for value in values])
+    assert getattr(found, name.replace("_mib", "_bytes")) == mib * MIB
 
 
 def test_traffic_before_the_job() -> None:
     """What a counter grew before the GPU was taken is not the job's."""
-    rows = rows_of(counted("nvlink_tx_mib", [0, 100, 200, 300]))
+    row = {**BUSY, **STANDING}
+    rows = rows_of([{**row, "nvlink_tx_mib": 100 * at} for at in range(4)])
     fold = GpuUsageFold(H100, 1.0, int(2.5 * SECOND_NS), 4 * SECOND_NS)
     fold.add(times_of(4), rows)
     assert fold.result().nvlink_tx_bytes == 150 * MIB
 
 
-def test_traffic_through_a_hole() -> None:
-    """A sample that missed the counter takes nothing away: the next one has it all."""
-    rows = counted("nvlink_tx_mib", [5, 0xFFFF_FFFF, 25])
-    assert usage(rows).nvlink_tx_bytes == 20 * MIB
-
-
-def test_throttling_by_counters() -> None:
-    """Throttled seconds are those of the cumulative counter, whatever the bits say."""
-    rows = counted("sw_thermal_ms", [0, 250, 500, 1500])
-    rows = [{**row, "event_reasons": 0x20} for row in rows]
-    assert usage(rows).throttling.thermal_s == 1.5
+@pytest.mark.parametrize(
+    ("columns", "bits", "cause", "seconds"),
+    [
+        ({"sw_thermal_ms": (0, 250, 500, 1500)}, (0x20,) * 4, "thermal", 1.5),
+        # Of heat that both counters count the time counts once.
+        (
+            {"sw_thermal_ms": (0, 400, 800, 1200), "hw_thermal_ms": (0, 300, 600, 900)},
+            (0,) * 4,
+            "thermal",
+            1.2,
+        ),
+        # One that begins again never gives more than what it shows.
+        ({"sw_power_cap_ms": (90_000, 90_100, 40, 90)}, (0,) * 4, "power_cap", 0.19),
+        ({}, (0, 0x4, 0x44, 0x80), "power_cap", 2),
+        ({}, (0, 0x4, 0x44, 0x80), "thermal", 1),
+        ({}, (0, 0x4, 0x44, 0x80), "power_brake", 1),
+    ],
+)
+def test_throttling(
+    columns: dict[str, tuple[int, ...]], bits: tuple[int, ...], cause: str, seconds: float
+) -> None:
+    """Seconds are those of the counters whatever the bits say; of the bits where there are none."""
+    still = STANDING if columns else {}
+    rows = [
+        {**BUSY, **still, "event_reasons": on, **{name: of[at] for name, of in columns.items()}}
+        for at, on in enumerate(bits)
+    ]
+    assert getattr(usage(rows).throttling, f"{cause}_s") == pytest.approx(seconds)
 
 
 def test_the_first_sample_of_a_counter_is_no_share_of_time() -> None:
     """What held the clocks at that moment says nothing of the time before it."""
-    rows = counted("sw_power_cap_ms", [at * 250 for at in range(30)])
-    found = usage([{**row, "event_reasons": 0x4} for row in rows])
+    row = {**BUSY, **STANDING, "event_reasons": 0x4}
+    found = usage([{**row, "sw_power_cap_ms": at * 250} for at in range(30)])
     (capped,) = [one for one in found.curves if one.name == "throttled_by_power_cap"]
     assert set(power_of(capped.highs)) == {25.0}
 
 
-def test_throttling_of_software_and_hardware() -> None:
-    """Of heat that both counters count the time counts once."""
-    rows = [
-        {**BUSY, **STANDING, "sw_thermal_ms": 400 * at, "hw_thermal_ms": 300 * at}
-        for at in range(4)
-    ]
-    assert usage(rows).throttling.thermal_s == pytest.approx(1.2)
-
-
-def test_throttling_across_a_reset() -> None:
-    """A counter of throttling that begins again never gives more than what it shows."""
-    assert (
-        usage(counted("sw_power_cap_ms", [90_000, 90_100, 40, 90])).throttling.power_cap_s == 0.19
-    )
-
-
-def test_throttling_by_bits() -> None:
-    """Where the GPU has no such counters the bits at each sample tell."""
-    rows = [{**BUSY, "event_reasons": bits} for bits in (0, 0x4, 0x44, 0x80)]
-    found = usage(rows).throttling
-    assert (found.power_cap_s, found.thermal_s, found.power_brake_s) == (2, 1, 1)
-
-
-def test_a_late_window() -> None:
-    """A stretch of ten idle minutes that reaches to the end is a window, and late."""
-    (window,) = usage([BUSY] * 100 + [IDLE] * 600).windows
-    assert (window.kind, window.started_s, window.ended_s, window.is_late) == (
-        "idle",
-        100,
-        700,
-        True,
-    )
-
-
-def test_an_early_window() -> None:
-    """A stretch after which the GPU worked again is not late."""
-    (window,) = usage([EMPTY] * 100 + [BUSY] * 600).windows
-    assert (window.kind, window.is_late) == ("no-process", False)
-
-
-def test_a_short_stretch_is_no_window() -> None:
-    """Half a minute of a long job is not worth naming."""
-    assert usage([BUSY] * 3600 + [IDLE] * 30 + [BUSY] * 3600).windows == ()
-
-
-def test_a_blip_does_not_cut_a_window() -> None:
-    """One busy second within ten idle minutes leaves them one window."""
-    (window,) = usage([IDLE] * 300 + [BUSY] + [IDLE] * 300).windows
-    assert window.ended_s - window.started_s == 601
-
-
-def test_half_a_minute_of_work_cuts_a_window() -> None:
-    """Work that is a seventh of the idle stretch before it parts two windows."""
-    assert len(usage([IDLE] * 200 + [BUSY] * 30 + [IDLE] * 200).windows) == 2
-
-
-def test_alternation_is_no_window() -> None:
-    """A GPU that works every other second has no idle window."""
-    assert usage([IDLE, BUSY] * 400).windows == ()
-
-
-def test_idle_then_left_is_late() -> None:
-    """An idle stretch after which the process ended is late as well, however short the rest."""
-    (window,) = usage([BUSY] * 100 + [IDLE] * 600 + [EMPTY] * 20).windows
-    assert (window.kind, window.is_late) == ("idle", True)
+@pytest.mark.parametrize(
+    ("rows", "windows"),
+    [
+        ([BUSY] * 100 + [IDLE] * 600, [("idle", 100, 700, True)]),
+        ([EMPTY] * 100 + [BUSY] * 600, [("no-process", 0, 100, False)]),
+        ([BUSY] * 3600 + [IDLE] * 30 + [BUSY] * 3600, []),
+        ([IDLE] * 300 + [BUSY] + [IDLE] * 300, [("idle", 0, 601, True)]),
+        # Work that is a seventh of the idle stretch before it parts two windows.
+        (
+            [IDLE] * 200 + [BUSY] * 30 + [IDLE] * 200,
+            [("idle", 0, 200, False), ("idle", 230, 430, True)],
+        ),
+        ([IDLE, BUSY] * 400, []),
+        # An idle stretch after which the process ended is late, however short the rest.
+        ([BUSY] * 100 + [IDLE] * 600 + [EMPTY] * 20, [("idle", 100, 700, True)]),
+    ],
+)
+def test_windows(rows: list[Row], windows: list[tuple[str, float, float, bool]]) -> None:
+    """A long stretch in which nothing ran has a kind, its ends, and is late or not."""
+    found = usage(rows).windows
+    assert [(one.kind, one.started_s, one.ended_s, one.is_late) for one in found] == windows
 
 
 def test_windows_are_on_the_wall_clock() -> None:
@@ -373,10 +288,3 @@ def test_a_gap_in_a_curve_is_none() -> None:
     fold = GpuUsageFold(H100, 1.0, 0, 50 * SECOND_NS)
     fold.add(times, rows_of([BUSY] * 20))
     assert fold.result().curves[0].values.count(None) == 1
-
-
-def test_no_curves() -> None:
-    """With 0 points there are no curves."""
-    fold = GpuUsageFold(H100, 1.0, 0, 9 * SECOND_NS, points=0)
-    fold.add(times_of(9), rows_of([BUSY] * 9))
-    assert fold.result().curves == ()
