@@ -516,7 +516,7 @@ def test_truth_says_the_joules(
     path = tmp_path / "truth.toml"
     path.write_text(f"{HEAD}gpus = 1\n[gpu]\n{keys}")
     start = (EPOCH_S + YEARS_S) * NS_PER_S
-    argv = [library / "truth", path, "0", str(start), str(start + 10_250_000_001), *words]
+    argv = [str(library / "truth"), str(path), "0", str(start), str(start + 10_250_000_001), *words]
     assert subprocess.run(argv, capture_output=True, check=True).stdout.decode() == f"{joules}\n"
 
 
