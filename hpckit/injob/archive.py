@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-# --- The packed in-job code between two submissions: packing it compiles two hundred files.
-
-
 MOST_BYTES: Final = 8 * 1024**2
 """More than an archive has."""
 MOST_KEPT: Final = 8
@@ -31,7 +28,9 @@ MOST_KEPT: Final = 8
 
 
 class AgentCache:
-    """One archive in a folder of the user's; a folder that cannot be used costs only time.
+    """One archive in a folder of the user's, as packing compiles two hundred files.
+
+    A folder that cannot be used costs only time.
 
     The file is the archive behind a digest of its key and its bytes. It is run in the user's jobs:
     it is taken only if it is the user's, and nobody else may write it.
@@ -60,16 +59,12 @@ class AgentCache:
         with contextlib.suppress(OSError):
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_private(self._path, self._digest(data) + data)
-            self._forget()
+            kept = sorted(self._folder.glob("injob-*.pyz"), key=lambda path: path.lstat().st_mtime)
+            for path in kept[:-MOST_KEPT]:
+                path.unlink(missing_ok=True)
 
     def _digest(self, data: bytes) -> bytes:
         return hashlib.sha256(self._key + data).digest()
-
-    def _forget(self) -> None:
-        """Remove the oldest of many."""
-        kept = sorted(self._folder.glob("injob-*.pyz"), key=lambda one: one.lstat().st_mtime)
-        for path in kept[:-MOST_KEPT]:
-            path.unlink(missing_ok=True)
 
 
 def _is_ours(found: os.stat_result) -> bool:

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
         def energy_mj(self) -> int:
             """Millijoules of the counter."""
-            ...
 else:
     import _signal as signal  # the module signal loads enum: 2 ms of each rank
 
@@ -166,16 +165,16 @@ class GpuWatch:
         gpus += [_reading(gpu.uuid, now_ns, None, "late") for gpu in self._mine[len(gpus) :]]
         after = [] if is_late else self._after
         # Each asked once: a thread that is late may still find more.
-        seen = [one.changes() for one in self._tracks] + [one.changes() for one in after]
+        seen = [track.changes() for track in self._tracks] + [end.changes() for end in after]
         readings = [
             *(self._first if self._is_late else []),
-            *(one for changes in seen for one in readings_of(changes)),
-            *(one for part in after for one in part.still()),
+            *(reading for changes in seen for reading in readings_of(changes)),
+            *(reading for track in after for reading in track.still()),
         ]
         return {
             "gpus": gpus,
-            "updates": [one for changes in seen for one in updates_of(changes)],
-            "readings": [one for one in readings if one not in gpus],
+            "updates": [reading for changes in seen for reading in updates_of(changes)],
+            "readings": [reading for reading in readings if reading not in gpus],
         }
 
     def _run(self) -> None:
@@ -213,7 +212,7 @@ class GpuWatch:
         begun_ns, used_ns = time.monotonic_ns(), time.thread_time_ns()
         while True:
             # One at a time: the end is not to wait for as many answers as there are GPUs.
-            track = min(self._tracks, key=_due_ns, default=None)
+            track = min(self._tracks, key=lambda track: track.due_ns, default=None)
             due_ns = NEVER_NS if track is None else track.due_ns
             now_ns = time.monotonic_ns()
             spent_ns = time.thread_time_ns() - used_ns
@@ -228,20 +227,16 @@ class GpuWatch:
         """Where it is not clear how old the last readings are: wait for the next change."""
         asked = [
             AfterEnd(_asking(gpu), last)
-            for gpu, track, last in zip(self._mine, self._tracks, self._last, strict=True)
-            if not track.knows(last["monotonic_ns"])
+            for gpu, known, last in zip(self._mine, self._tracks, self._last, strict=True)
+            if not known.knows(last["monotonic_ns"])
         ]
         until_ns = time.monotonic_ns() + AFTER_NS - AFTER_STEP_NS
-        while not all(one.is_done for one in asked) and time.monotonic_ns() < until_ns:
+        while not all(track.is_done for track in asked) and time.monotonic_ns() < until_ns:
             time.sleep(AFTER_STEP_NS / _NS_A_S)
-            for one in asked:
-                if not one.is_done and time.monotonic_ns() < until_ns:
-                    one.poll()
+            for track in asked:
+                if not track.is_done and time.monotonic_ns() < until_ns:
+                    track.poll()
         self._after = asked
-
-
-def _due_ns(track: CounterTrack) -> int:
-    return track.due_ns
 
 
 def _asking(gpu: Gpu) -> Ask:
@@ -270,7 +265,6 @@ def _reading(uuid: str, at_ns: int, energy_mj: int | None, refused: str | None) 
     return {"uuid": uuid, "monotonic_ns": at_ns, "energy_mj": energy_mj, "refused": refused}
 
 
-# --- which GPUs are a rank's own ------------------------------------------------------------------
 class Claim:
     """The GPUs of a rank, by their places in the list of those it may open, and why these."""
 
@@ -284,10 +278,7 @@ class Claim:
 
 def visible_devices(env: dict[str, str]) -> str | None:
     """What narrows down the GPUs that a rank sees, as it stands; None where nothing does."""
-    for name in _VARIABLES:
-        if name in env:
-            return env[name]
-    return None
+    return next((env[name] for name in _VARIABLES if name in env), None)
 
 
 def may_have_gpus(env: dict[str, str]) -> bool:
@@ -354,7 +345,6 @@ def _place(uuids: list[str], word: str) -> int | None:
     return matching[0] if len(matching) == 1 else None
 
 
-# --- when a counter changes -----------------------------------------------------------------------
 class Lives:
     """How long numbers of a counter lived: a number that was seen lives one period.
 
@@ -362,7 +352,6 @@ class Lives:
     """
 
     def __init__(self) -> None:
-        """Nothing is known yet."""
         self.most_ns = NEVER_NS
         self.best: list[Change] = []
         self._born: Change | None = None
@@ -390,7 +379,6 @@ class Kept:
     """The changes that a ledger has: the first and the last that were seen in time, or nearly."""
 
     def __init__(self) -> None:
-        """None yet."""
         self._tight: list[Change] = []
         self._loose: list[Change] = []
 
@@ -406,9 +394,9 @@ class Kept:
 
     def with_also(self, more: list[Change]) -> list[Change]:
         """These and others, in order of time."""
-        found = [*self._tight, *self._loose]
-        found += [one for one in more if one not in found]
-        return sorted(found, key=_seen_ns)
+        kept = [*self._tight, *self._loose]
+        kept += [change for change in more if change not in kept]
+        return sorted(kept, key=lambda change: change[1]["monotonic_ns"])
 
 
 class CounterTrack:
@@ -587,9 +575,5 @@ def readings_of(changes: list[Change]) -> list[Reading]:
     """The ledger's `readings` of some changes; none is there twice."""
     updates, found = updates_of(changes), []
     for change in changes:
-        found += [one for one in change if one not in updates and one not in found]
+        found += [read for read in change if read not in updates and read not in found]
     return found
-
-
-def _seen_ns(change: Change) -> int:
-    return change[1]["monotonic_ns"]

@@ -50,8 +50,12 @@ def rank(words: list[str], env: dict[str, str]) -> int | None:
     ledger = None if log is None else _ledger(env, identity)
     if not identity.local_rank:
         _warn_of_missing_workdir(env.get("HPCKIT_WORKDIR", ""), log)
+    from hpckit.injob.supervise import replace, supervise
+
     try:
-        return _run(command, env, log, failed, ledger)
+        if log is None:
+            replace(command, env)
+        return supervise(command, env, log, failed, ledger)
     except OSError as error:
         code = not_started(command[0], identity.rank, error, log)
         failed(code)
@@ -92,7 +96,7 @@ def _own_steps(env: dict[str, str], source: str, identity: Identity) -> dict[str
     if source != "slurm" or not env.get("HPCKIT_RANK_MAP"):
         return kept
     numbers = {"SLURM_PROCID": identity.rank, "SLURM_NODEID": identity.node_rank}
-    return {**kept, **{name: str(one) for name, one in numbers.items() if one is not None}}
+    return {**kept, **{name: str(at) for name, at in numbers.items() if at is not None}}
 
 
 def _warn_of_missing_workdir(workdir: str, log: int | None) -> None:
@@ -175,23 +179,9 @@ def _ledger(env: dict[str, str], identity: Identity) -> Ledger | None:
     if identity.rank is None or env.get("HPCKIT_LEDGER") != "1":
         return None
     # Loaded where it is wanted alone: the start of a rank is on the job's clock.
-    from hpckit.injob.ledger import begin_ledger
+    from hpckit.injob.ledger import Ledger
 
-    return begin_ledger(env, identity.rank, identity)
-
-
-def _run(
-    command: list[str],
-    env: dict[str, str],
-    log: int | None,
-    failed: Callable[[int], None],
-    ledger: Ledger | None,
-) -> int:
-    from hpckit.injob.supervise import replace, supervise
-
-    if log is None:
-        replace(command, env)
-    return supervise(command, env, log, failed, ledger)
+    return Ledger(env, identity.rank, identity)
 
 
 def not_started(name: str, rank: int | None, error: OSError, log: int | None) -> int:

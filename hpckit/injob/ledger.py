@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import resource
 
     from hpckit.core.identity import Identity
-    from hpckit.injob.counter import Find, Gpu
+    from hpckit.injob.counter import Gpu
     from hpckit.sampler.nvml_calls import NvmlCalls, NvmlHandle
 
 
@@ -34,14 +34,8 @@ _PROC_BYTES = 1 << 14
 class Ledger:
     """One rank's file; given up with one warning where it cannot be written."""
 
-    def __init__(
-        self,
-        env: dict[str, str],
-        rank: int,
-        identity: Identity,
-        find: Find,
-    ) -> None:
-        """Take `env` as the command has it, and begin to ask for its GPUs with `find`."""
+    def __init__(self, env: dict[str, str], rank: int, identity: Identity) -> None:
+        """Take `env` as the command has it, and begin to ask for its GPUs."""
         self._env = env
         self._rank = rank
         self._identity = identity
@@ -49,7 +43,7 @@ class Ledger:
             env.get("SLURM_RESTART_COUNT", ""), env.get("SLURM_ARRAY_TASK_ID", "")
         )
         self._path = f"{folder}/{ledger_file(rank)}"
-        self._watch = GpuWatch(find, env, identity)
+        self._watch = GpuWatch(find_gpus, env, identity)
         self._fd: int | None = None
         self._io: dict[str, int] = {}
         self._io_before: dict[str, int] = {}
@@ -126,10 +120,21 @@ class Ledger:
         done.acquire(timeout=WRITE_LIMIT_S)
 
     def _opened(self) -> int:
-        folder, name = os.path.split(self._path)
-        return _open(self._env.get("HPCKIT_JOB_FOLDER", ""), folder, name)
+        job_folder = self._env.get("HPCKIT_JOB_FOLDER", "")
+        path = os.path.join(job_folder, self._path)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        try:
+            return os.open(path, flags, 0o600)
+        except FileNotFoundError:
+            # The first rank of an incarnation makes its folder; one that another has made will do.
+            for part in self._path.split("/")[:-1]:
+                job_folder = os.path.join(job_folder, part)
+                _make_folder(job_folder)
+            return os.open(path, flags, 0o600)
 
     def _first_line(self, found: dict[str, object]) -> bytes:
+        status = _text("/proc/self/status").partition("\nCpus_allowed_list:")[2]
+        cpus = status.partition("\n")[0].strip()
         return _line(
             {
                 "schema": LEDGER_SCHEMA,
@@ -141,7 +146,7 @@ class Ledger:
                 "pid": os.getpid(),
                 "boot_id": _text("/proc/sys/kernel/random/boot_id").strip() or None,
                 "job_id": self._env.get("SLURM_JOB_ID"),
-                "cpus": _status("Cpus_allowed_list"),
+                "cpus": cpus or None,
                 "at": _moment(),
                 "visible": visible_devices(self._env),
                 **found,
@@ -166,24 +171,6 @@ class Ledger:
                 "write_bytes": self._io.get("write_bytes"),
             }
         )
-
-
-def begin_ledger(env: dict[str, str], rank: int, identity: Identity) -> Ledger:
-    """A rank's ledger; the GPUs are asked from here on."""
-    return Ledger(env, rank, identity, find_gpus)
-
-
-def _open(job_folder: str, folder: str, name: str) -> int:
-    path = os.path.join(job_folder, folder, name)
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-    try:
-        return os.open(path, flags, 0o600)
-    except FileNotFoundError:
-        # The first rank of an incarnation makes its folder; one that another has made will do.
-        for part in folder.split("/"):
-            job_folder = os.path.join(job_folder, part)
-            _make_folder(job_folder)
-        return os.open(path, flags, 0o600)
 
 
 def _make_folder(path: str) -> None:
@@ -232,19 +219,8 @@ def _io_of_children() -> dict[str, int]:
 
 
 def _io_counters(path: str) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for line in _text(path).splitlines():
-        name, _, number = line.partition(":")
-        if number.strip().isdigit():
-            found[name] = int(number)
-    return found
-
-
-def _status(name: str) -> str | None:
-    for line in _text("/proc/self/status").splitlines():
-        if line.startswith(f"{name}:"):
-            return line.partition(":")[2].strip()
-    return None
+    fields = (line.partition(": ") for line in _text(path).splitlines())
+    return {name: int(number) for name, _, number in fields if number.isdigit()}
 
 
 def _text(path: str) -> str:
@@ -261,19 +237,18 @@ def _text(path: str) -> str:
         os.close(fd)
 
 
-# --- the GPUs that this process may open ----------------------------------------------------------
 class _NvidiaGpu:
-    __slots__ = ("_handle", "uuid")
+    __slots__ = ("handle", "uuid")
 
     def __init__(self, handle: NvmlHandle) -> None:
-        self._handle = handle
+        self.handle = handle
         self.uuid = handle.text("nvmlDeviceGetUUID")
 
     def energy_mj(self) -> int:
         from hpckit.sampler.nvml_calls import NvmlRefused
 
         try:
-            return self._handle.energy_mj()
+            return self.handle.energy_mj()
         except NvmlRefused as error:
             raise Refused(error.reason) from error
 
@@ -324,36 +299,34 @@ def _openable(nvml: NvmlCalls, count: int, dev: str) -> list[Gpu]:
     # The count includes GPUs that a job without them may not open: nvml.h.
     from hpckit.sampler.nvml_calls import NvmlRefused
 
-    found: list[Gpu] = []
-    answering, lost = [], []
+    gpus: list[_NvidiaGpu | _LostGpu] = []
     for index in range(count):
         try:
-            handle = nvml.gpu(index)
-            found.append(_NvidiaGpu(handle))
-            answering.append(handle)
+            gpus.append(_NvidiaGpu(nvml.gpu(index)))
         except NvmlRefused as error:
             if error.reason != "NoPermission":
-                lost.append(_LostGpu(index, error.reason))
-                found.append(lost[-1])
-    if lost and not _opens_others(answering, dev):
-        return [gpu for gpu in found if gpu not in lost]
-    return found
+                gpus.append(_LostGpu(index, error.reason))
+    answering = [gpu for gpu in gpus if isinstance(gpu, _NvidiaGpu)]
+    if len(answering) < len(gpus) and not _opens_others(answering, dev):
+        return [*answering]
+    return [*gpus]
 
 
-def _opens_others(answering: list[NvmlHandle], dev: str) -> bool:
+def _opens_others(answering: list[_NvidiaGpu], dev: str) -> bool:
     from hpckit.sampler.nvml_calls import NvmlRefused
     from hpckit.sampler.nvml_devices import opens_others
 
     try:
-        known = {handle.number("nvmlDeviceGetMinorNumber") for handle in answering}
+        return opens_others(
+            {gpu.handle.number("nvmlDeviceGetMinorNumber") for gpu in answering}, dev
+        )
     except NvmlRefused:
         return True
-    return opens_others(known, dev)
 
 
 def _without_slices(nvml: NvmlCalls, visible: str | None) -> str | None:
-    if visible is None or "MIG-" not in visible:
-        return visible
+    if visible is None:
+        return None
     return ",".join(_whole(nvml, word) for word in visible.split(","))
 
 

@@ -11,8 +11,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
-if TYPE_CHECKING:
     Write = Callable[[dict[str, object]], None]
 
 LOOKS_AFTER_S = (20, 60, 240, 960)

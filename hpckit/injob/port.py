@@ -9,9 +9,6 @@ import zlib
 
 from hpckit.core.talk import say
 
-# --- The ports at which the ranks of one job may meet, the same on every host of the job.
-
-
 LAST_PORT = 65535
 FIRST_FREE_PORT = 1024
 FIRST_QUIET_PORT = 10000
@@ -21,13 +18,18 @@ ENOUGH_PORTS = 1024
 # Both below ENOUGH_PORTS, so that neither stride is a multiple of any pool's size.
 _ARRAY_STRIDE = 337
 _STEP_STRIDE = 613
-_PORT_DIGITS = 18
+_ID_DIGITS = 18
+_ORDINAL_DIGITS = 10
+_RANGE_FILE = "/proc/sys/net/ipv4/ip_local_port_range"
+# What the kernel starts with: Documentation/networking/ip-sysctl.rst, ip_local_port_range.
+_DEFAULT_RANGE = (32768, 60999)
+_OPTIONS = ("--job-id", "--array-task", "--step")
 
 
 def port_candidates(
     job_id: int, *, array_task: int | None, step: int, ephemeral: tuple[int, int]
 ) -> tuple[int, int, int]:
-    """Give three distinct TCP ports for a job, its first choice first.
+    """Return three distinct TCP ports at which a job's ranks may meet, its first choice first.
 
     They lie outside `ephemeral`, the closed range from which the kernel hands out ports itself:
     above it where 1024 ports are left there, else below it from 10000 on, else below it from 1024
@@ -40,12 +42,8 @@ def port_candidates(
     offset = job_id + step * _STEP_STRIDE
     if array_task is not None:
         offset += (array_task + 1) * _ARRAY_STRIDE
-    third = size // 3
-    return (
-        first + offset % size,
-        first + (offset + third) % size,
-        first + (offset + 2 * third) % size,
-    )
+    at, second, third = (first + (offset + n * (size // 3)) % size for n in range(3))
+    return at, second, third
 
 
 def job_number(text: str) -> int:
@@ -53,7 +51,7 @@ def job_number(text: str) -> int:
 
     Text of more than 18 digits counts as other text: no scheduler gives such ids.
     """
-    if text.isascii() and text.isdigit() and len(text) <= _PORT_DIGITS:
+    if text.isascii() and text.isdigit() and len(text) <= _ID_DIGITS:
         return int(text)
     return zlib.crc32(text.encode("utf-8", "surrogateescape"))
 
@@ -68,13 +66,6 @@ def _pool(low: int, high: int) -> tuple[int, int]:
         if last - first + 1 >= ENOUGH_PORTS:
             return first, last - first + 1
     return FALLBACK_FIRST_PORT, LAST_PORT - FALLBACK_FIRST_PORT + 1
-
-
-_RANGE_FILE = "/proc/sys/net/ipv4/ip_local_port_range"
-# What the kernel starts with: Documentation/networking/ip-sysctl.rst, ip_local_port_range.
-_DEFAULT_RANGE = (32768, 60999)
-_OPTIONS = ("--job-id", "--array-task", "--step")
-_MAX_DIGITS = 10
 
 
 def port(words: list[str]) -> int | None:
@@ -142,4 +133,4 @@ def is_free(number: int) -> bool:
 
 
 def _is_ordinal(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
+    return text.isascii() and text.isdigit() and len(text) <= _ORDINAL_DIGITS

@@ -61,7 +61,7 @@ def supervise(
         wake = _catch_signals()
         if ledger is not None:
             ledger.begin()
-        early = _arrived(wake)
+        early = os.read(wake, 512) if _wait(wake, [], limit_ms=0) else b""
         pid, tees = _start(command, env, RankLog(log))
         gc.freeze()
         gc.enable()
@@ -75,7 +75,8 @@ def supervise(
     if ledger is not None:
         ledger.watch(pid)
     status, asked_to_end = _relay(process, wake, tees, early)
-    code = _shell_code(status)
+    code = os.waitstatus_to_exitcode(status)
+    code = code if code >= 0 else _SHELL_SIGNAL_BASE - code
     # First of all: which rank failed first is told by which file is there first.
     if status and not asked_to_end:
         failed(code)
@@ -91,7 +92,7 @@ def _start(command: list[str], env: dict[str, str], log: RankLog) -> tuple[int, 
     tees = [Tee(out_read, 1, log)]
     err_write = out_write
     # Two pipes would lose the order of the streams where they end in one file.
-    if not same_file(1, 2):
+    if not _is_one_file():
         err_read, err_write = os.pipe()
         tees.append(Tee(err_read, 2, log))
     pid = spawn(command, env, out_write, err_write)
@@ -110,8 +111,14 @@ class _Command:
         self.usage: resource.struct_rusage | None = None
         self._ledger = ledger
 
-    def reap(self) -> int | None:
-        """The wait status of a command that has ended; for a ledger also what it used."""
+    def hear(self, arrived: bytes) -> int | None:
+        """Forward signals; return the wait status of a command that has ended.
+
+        For a ledger also what it used is kept.
+        """
+        for number in arrived:
+            if number != signal.SIGCHLD and self.needs_signals:
+                _forward(self.pid, number)
         if self._ledger is None:
             ended, status = os.waitpid(self.pid, os.WNOHANG)
             return status if ended else None
@@ -121,11 +128,6 @@ class _Command:
         self.usage = usage
         self._ledger.note_io()
         return status
-
-
-def _shell_code(status: int) -> int:
-    code = os.waitstatus_to_exitcode(status)
-    return code if code >= 0 else _SHELL_SIGNAL_BASE - code
 
 
 def _relay(command: _Command, wake: int, tees: list[Tee], early: bytes) -> tuple[int, bool]:
@@ -142,7 +144,7 @@ def _relay(command: _Command, wake: int, tees: list[Tee], early: bytes) -> tuple
         if wake in ready:
             arrived = os.read(wake, 512)
             asked_to_end = asked_to_end or any(number in _ENDING for number in arrived)
-            status = _on_signals(command, arrived)
+            status = command.hear(arrived)
             if status is not None:
                 return status, asked_to_end
         for tee in tees:
@@ -170,7 +172,7 @@ def drain(tee: Tee, wake: int) -> None:
             tee.write()
 
 
-def _wait(wake: int, tees: list[Tee]) -> set[int]:
+def _wait(wake: int, tees: list[Tee], limit_ms: int | None = None) -> set[int]:
     poll = select.poll()
     poll.register(wake, select.POLLIN)
     for tee in tees:
@@ -179,23 +181,7 @@ def _wait(wake: int, tees: list[Tee]) -> set[int]:
             poll.register(target, select.POLLOUT)
         elif source is not None:
             poll.register(source, select.POLLIN)
-    return {fd for fd, _ in poll.poll()}
-
-
-def _arrived(wake: int) -> bytes:
-    """The signals that have come so far."""
-    try:
-        return os.read(wake, 512)
-    except BlockingIOError:
-        return b""
-
-
-def _on_signals(command: _Command, arrived: bytes) -> int | None:
-    """Forward what has arrived; return the command's wait status if it has ended."""
-    for number in arrived:
-        if number != signal.SIGCHLD and command.needs_signals:
-            _forward(command.pid, number)
-    return command.reap()
+    return {fd for fd, _ in poll.poll(limit_ms)}
 
 
 def _forward(pid: int, number: int) -> None:
@@ -228,7 +214,6 @@ def _reserve_standard_descriptors() -> None:
         pass
 
 
-# --- how the command starts and ends --------------------------------------------------------------
 def replace(command: list[str], env: dict[str, str]) -> NoReturn:
     """Become the command, with default signal dispositions; raise OSError when it cannot run."""
     for number in _resettable_signals():
@@ -238,30 +223,28 @@ def replace(command: list[str], env: dict[str, str]) -> NoReturn:
 
 
 def spawn(command: list[str], env: dict[str, str], out: int, err: int) -> int:
-    """Start the command with `out` and `err` as its output and return its process id.
-
-    It starts with default dispositions and an empty mask: a shell that runs this process in the
-    background has INT and QUIT ignored, and Python ignores PIPE. Raises OSError.
-    """
-    return os.posix_spawnp(
-        command[0],
-        command,
-        env,
-        file_actions=[(os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, err, 2)],
-        setsigdef=_resettable_signals(),
-        setsigmask=(),
-    )
+    """Start the command with `out` and `err` as its output; return its process id."""
+    return _spawned(command, env, (os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, err, 2))
 
 
 def spawn_quietly(command: list[str], env: dict[str, str], out: int | None = None) -> int:
     """Start the command without input, with both outputs to `out` or as they are; raise OSError."""
     quiet = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
     outputs = () if out is None else tuple((os.POSIX_SPAWN_DUP2, out, fd) for fd in (1, 2))
+    return _spawned(command, env, quiet, *outputs)
+
+
+def _spawned(command: list[str], env: dict[str, str], *actions: tuple[object, ...]) -> int:
+    """Start a command with default dispositions and an empty mask. Raises OSError.
+
+    A shell that runs this process in the background has INT and QUIT ignored, and Python ignores
+    PIPE.
+    """
     return os.posix_spawnp(
         command[0],
         command,
         env,
-        file_actions=[quiet, *outputs],
+        file_actions=actions,
         setsigdef=_resettable_signals(),
         setsigmask=(),
     )
@@ -310,7 +293,6 @@ def _resettable_signals() -> set[int]:
     return {int(number) for number in signal.valid_signals()} - {signal.SIGKILL, signal.SIGSTOP}
 
 
-# --- its output -----------------------------------------------------------------------------------
 class RankLog:
     """An open rank log, given up with one warning at the first write that fails."""
 
@@ -353,11 +335,11 @@ class Tee:
         self.pending = memoryview(b"")
 
     def source(self) -> int | None:
-        """Give the descriptor to read from, None while bytes wait to be written."""
+        """Return the descriptor to read from, None while bytes wait to be written."""
         return None if self.pending else self._source
 
     def target(self) -> int | None:
-        """Give the descriptor to write to, None while nothing waits."""
+        """Return the descriptor to write to, None while nothing waits."""
         return self._target if self.pending else None
 
     def read(self) -> int:
@@ -389,13 +371,12 @@ class Tee:
         self.pending = self.pending[written:]
 
 
-def same_file(first: int, second: int) -> bool:
-    """Say whether two descriptors are one file, pipe or terminal; a closed one is no file."""
+def _is_one_file() -> bool:
+    """Whether both outputs are one file, pipe or terminal; a closed one is no file."""
     try:
-        a, b = os.fstat(first), os.fstat(second)
+        return os.path.sameopenfile(1, 2)
     except OSError:
         return False
-    return (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
 
 
 def _is_file(fd: int) -> bool:

@@ -12,9 +12,9 @@ import time
 
 from hpckit.account.sample_format import GPU_RECORD, MISSING
 from hpckit.core.files_in_job import HeldFile, hold
-from hpckit.sampler.amd_energy import may_open
-from hpckit.sampler.gpus import ShownGpu
+from hpckit.sampler.amd_energy import uuid_of
 from hpckit.sampler.host import number_of
+from hpckit.sampler.job_processes import read_bytes
 
 TYPE_CHECKING = False
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-_VENDOR = b"0x1002"
 _U8, _U16, _U32, _U64 = (MISSING[size] for size in (1, 2, 4, 8))
 _UW_PER_MW = _UJ_PER_MJ = _M_PER_C = 1000
 _HZ_PER_MHZ = 1_000_000
@@ -45,17 +44,18 @@ _ABSENT = (
     "dram_active_pct100",
     "processes",
 )
-_NEVER = (_U32,) * 9, (_U16,) * 3
+_NEVER = (*(_U32,) * 9, *(_U16,) * 3)
+_NAME_BYTES = 4096
 
 
 class AmdGpu:
     """The files of one GPU's device folder."""
 
     def __init__(self, device: str, index: int, place: int) -> None:
-        self.device = device
-        self.index = index
-        self.place = place
-        self.refused = dict.fromkeys(_ABSENT, _NO_SUCH)
+        self._device = device
+        self._index = index
+        self._place = place
+        self._refused = dict.fromkeys(_ABSENT, _NO_SUCH)
         sensors = next(iter(sorted(glob.glob(f"{device}/hwmon/hwmon*"))), f"{device}/hwmon/none")
         self._busy = self._held("util_pct", f"{device}/gpu_busy_percent")
         self._memory_busy = self._held("mem_util_pct", f"{device}/mem_busy_percent")
@@ -63,9 +63,6 @@ class AmdGpu:
         self._temp = self._held("temp_c", f"{sensors}/temp1_input", f"{sensors}/temp2_input")
         average, instant = f"{sensors}/power1_average", f"{sensors}/power1_input"
         self._power = self._held("power_mw", average, instant)
-        self.power = None
-        if self._power is not None:
-            self.power = "average" if self._power.path == average else "instant"
         self._energy = self._held("energy_mj", f"{sensors}/energy1_input")
         self._sm = self._held("sm_mhz", f"{sensors}/freq1_input")
         self._memory_clock = self._held("mem_mhz", f"{sensors}/freq2_input")
@@ -76,7 +73,7 @@ class AmdGpu:
             held = hold(path)
             if held is not None and number_of(held.read()) is not None:
                 return held
-        self.refused[column] = f"no {os.path.basename(paths[0])} that can be read"
+        self._refused[column] = f"no {os.path.basename(paths[0])} that can be read"
         return None
 
     def pack(self, buffer: bytearray, at: int, begin_ns: int) -> None:
@@ -86,7 +83,7 @@ class AmdGpu:
             buffer,
             at,
             ((now_ns - begin_ns) // 1000) & _U32,
-            self.place,
+            self._place,
             _asked(self._busy, 1, _U8),
             _asked(self._memory_busy, 1, _U8),
             _asked(self._temp, _M_PER_C, _U8),
@@ -95,30 +92,35 @@ class AmdGpu:
             _asked(self._used, 1 << 20, _U32),
             _asked(self._sm, _HZ_PER_MHZ, _U16),
             _asked(self._memory_clock, _HZ_PER_MHZ, _U16),
-            *_NEVER[0],
-            *_NEVER[1],
+            *_NEVER,
             _U8,
             0,
         )
 
     def describe(self) -> dict[str, Any]:
         """What META says of this GPU."""
+        power = None
+        if self._power is not None:
+            power = "average" if self._power.path.endswith("_average") else "instant"
         limit_uw = number_of(self._limit.read()) if self._limit else None
-        pci = os.path.basename(os.path.realpath(self.device))
+        pci = os.path.basename(os.path.realpath(self._device))
+        name = read_bytes(f"{self._device}/product_name", _NAME_BYTES).decode("utf-8", "replace")
         return {
-            "uuid": uuid_of(self.device),
-            "index": self.index,
-            "name": _text(f"{self.device}/product_name") or "AMD GPU",
+            "uuid": uuid_of(self._device),
+            "index": self._index,
+            "name": name.strip() or "AMD GPU",
             "pci": pci if pci.count(":") == 2 else None,  # noqa: PLR2004  domain:bus:device
             "vendor": "amd",
             "power_limit_w": None if limit_uw is None else limit_uw / _UW_PER_W,
-            "memory_bytes": _number(f"{self.device}/mem_info_vram_total"),
+            "memory_bytes": number_of(
+                read_bytes(f"{self._device}/mem_info_vram_total", _NAME_BYTES)
+            ),
             "max_sm_mhz": None,
             "energy": None if self._energy is None else "counter",
-            "power": self.power,
+            "power": power,
             "scope": "gpu",
             "mig": False,
-            "refused": self.refused,
+            "refused": self._refused,
         }
 
 
@@ -148,48 +150,6 @@ class AmdCounters:
         return ()
 
 
-def amd_devices(sysroot: str = "") -> list[str]:
-    """The device folders of AMD's GPUs, in the order of their addresses, as ROCm counts them."""
-    found = {}
-    for card in glob.glob(f"{sysroot}/sys/class/drm/card*"):
-        device = f"{card}/device"
-        # A connector, card0-DP-1, leads to a card.
-        if "-" not in os.path.basename(card) and _bytes(f"{device}/vendor").startswith(_VENDOR):
-            found[os.path.realpath(device)] = device
-    return [found[address] for address in sorted(found)]
-
-
-def shown_amd(devices: Sequence[str]) -> list[ShownGpu]:
-    """The same as a choice sees them; ROCm too can only open what the control group allows."""
-    shown = []
-    for index, device in enumerate(devices):
-        shown.append(ShownGpu(index, uuid_of(device), index, may_open(device)))
-    return shown
-
-
-def uuid_of(device: str) -> str:
-    """The GPU's name as rocm-smi has it; its address where it has no unique_id."""
-    unique = _bytes(f"{device}/unique_id").decode("ascii", "replace").strip()
-    return f"GPU-{unique}" if unique else f"GPU-{os.path.basename(os.path.realpath(device))}"
-
-
 def _asked(held: HeldFile | None, divisor: int, missing: int) -> int:
     number = number_of(held.read()) if held else None
     return missing if number is None else min(number // divisor, missing)
-
-
-def _bytes(path: str) -> bytes:
-    held = hold(path)
-    if held is None:
-        return b""
-    data = held.read()
-    held.close()
-    return data
-
-
-def _text(path: str) -> str:
-    return _bytes(path).decode("utf-8", "replace").strip()
-
-
-def _number(path: str) -> int | None:
-    return number_of(_bytes(path))

@@ -1,4 +1,4 @@
-"""Energy counters of AMD's GPUs out of sysfs, without a library.
+"""AMD's GPUs in sysfs and their energy counters, without a library.
 
 Source: the kernel's Documentation/hwmon/sysfs-interface.rst (energy1_input, microjoules) and
 Documentation/gpu/amdgpu (unique_id).
@@ -17,10 +17,12 @@ class AmdGpu:
 
     __slots__ = ("_path", "uuid")
 
-    def __init__(self, uuid: str, path: str | None) -> None:
-        """Take the name and the path of energy1_input, None where there is none."""
-        self.uuid = uuid
-        self._path = path
+    def __init__(self, device: str) -> None:
+        """Take the device's folder in sysfs."""
+        self.uuid = uuid_of(device)
+        hwmon = f"{device}/hwmon"
+        paths = [f"{hwmon}/{name}/energy1_input" for name in _names(hwmon, "hwmon")]
+        self._path = next(filter(os.path.exists, paths), None)
 
     def energy_mj(self) -> int:
         """Millijoules since the driver was loaded. Raises OSError or ValueError."""
@@ -30,56 +32,41 @@ class AmdGpu:
 
 
 def amd_gpus(root: str = "/sys/class/drm", dev: str = "/dev") -> list[AmdGpu]:
-    """The GPUs that this process may open, in the order of their PCI addresses.
+    """The GPUs that this process may open, those without a counter too: ROCm counts these alone."""
+    return [AmdGpu(device) for device in amd_devices(root) if may_open(device, dev)]
 
-    That is how ROCm counts them, with those that have no counter. Without amdgpu's part for
-    computing, /sys/class/kfd, a card is for a screen.
+
+def amd_devices(root: str = "/sys/class/drm") -> list[str]:
+    """The device folders of AMD's GPUs, in the order of their addresses, as ROCm counts them.
+
+    Without amdgpu's part for computing, /sys/class/kfd, a card is for a screen.
     """
-    if not os.path.isdir(os.path.join(os.path.dirname(root), "kfd")):
+    if not os.path.isdir(f"{os.path.dirname(root)}/kfd"):
         return []
-    found = []
-    for card in _names(root, "card"):
-        device = os.path.join(root, card, "device")
-        if _is_amds(device) and may_open(device, dev):
-            found.append((os.path.realpath(device), _gpu(device)))
-    return [gpu for _, gpu in sorted(found, key=lambda pair: pair[0])]
+    devices = [f"{root}/{card}/device" for card in _names(root, "card")]
+    return sorted(filter(_is_amds, devices), key=os.path.realpath)
 
 
 def may_open(device: str, dev: str = "/dev") -> bool:
-    """Whether the control group lets this process open a GPU; with no file to open, it does.
+    """Whether the control group lets this process open a GPU; with no file to open, it does."""
+    paths = [f"{dev}/dri/{name}" for name in _names(f"{device}/drm", "renderD")]
+    return all(os.access(path, os.R_OK | os.W_OK) for path in paths if os.path.exists(path))
 
-    ROCm counts these alone. `device` is the folder in sysfs.
-    """
-    for name in _names(os.path.join(device, "drm"), "renderD"):
-        path = os.path.join(dev, "dri", name)
-        if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
-            return False
-    return True
+
+def uuid_of(device: str) -> str:
+    """The GPU's name as rocm-smi has it; its address where it has no unique_id."""
+    try:
+        unique_id = _text(f"{device}/unique_id")
+    except OSError:
+        unique_id = ""
+    return f"GPU-{unique_id or os.path.basename(os.path.realpath(device))}"
 
 
 def _is_amds(device: str) -> bool:
     try:
-        return _text(os.path.join(device, "vendor")) == _VENDOR
+        return _text(f"{device}/vendor") == _VENDOR
     except OSError:
         return False
-
-
-def _gpu(device: str) -> AmdGpu:
-    hwmon = os.path.join(device, "hwmon")
-    for name in _names(hwmon, "hwmon"):
-        path = os.path.join(hwmon, name, "energy1_input")
-        if os.path.exists(path):
-            return AmdGpu(_uuid(device), path)
-    return AmdGpu(_uuid(device), None)
-
-
-def _uuid(device: str) -> str:
-    """As rocm-smi has it; the GPU's address where it has no unique_id."""
-    try:
-        unique_id = _text(os.path.join(device, "unique_id"))
-    except OSError:
-        unique_id = ""
-    return f"GPU-{unique_id or os.path.basename(os.path.realpath(device))}"
 
 
 def _names(folder: str, kind: str) -> list[str]:

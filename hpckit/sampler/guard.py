@@ -11,7 +11,7 @@ import threading
 import time
 
 from hpckit.account.sample_format import Moment
-from hpckit.sampler.job_processes import parse_process_stat, read_bytes
+from hpckit.sampler.job_processes import stat_of
 
 TYPE_CHECKING = False
 
@@ -19,12 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Set
 
     from hpckit.sampler.job_processes import JobProcesses
-
-
-# --- Whether a sampler still has something to measure.
-
-
-_ZOMBIE = b"Z"
 
 
 class JobEnd:
@@ -56,18 +50,9 @@ class JobEnd:
 
 
 def _start_of(pid: int) -> int | None:
-    """When a process began, which tells it from a later one of its number."""
-    data = read_bytes(f"/proc/{pid}/stat", 1024)
-    stat = parse_process_stat(data)
-    if stat is None or data[data.rfind(b")") + 2 :][:1] == _ZOMBIE:
-        return None
-    return stat.start_ticks
-
-
-# --- The sampler's clock: it waits to the microsecond, and hears who asks for the end.
-
-
-_NS = 1_000_000_000
+    """When a process began, which tells it from a later one of its number; None for a zombie."""
+    stat = stat_of(pid)
+    return None if stat is None or stat.is_zombie else stat.start_ticks
 
 
 class SignalClock:
@@ -91,7 +76,7 @@ class SignalClock:
     def wait_until(self, monotonic_ns: int) -> bool:
         """Wait until then; true as soon as one of the signals came."""
         left_ns = max(monotonic_ns - time.monotonic_ns(), 0)
-        info = signal.sigtimedwait(self._ends, left_ns / _NS)
+        info = signal.sigtimedwait(self._ends, left_ns / 1e9)
         # SIGSTOP and SIGCONT interrupt the call: CPython then waits for the rest of the time, and
         # where none is left it returns a struct that nobody has filled.
         if info is None or info.si_signo not in self._ends:

@@ -8,23 +8,21 @@ from __future__ import annotations
 import glob
 import os
 import re
+from typing import NamedTuple
 
 from hpckit.account.sample_format import HostColumn
 from hpckit.core.files_in_job import HeldFile, hold
-from hpckit.sampler.job_processes import read_bytes, read_whole
+from hpckit.sampler.job_processes import read_bytes
 
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
-# --- What the kernel says of control groups, versions 1 and 2, in bytes as they were read.
-#
-# Sources: cgroups(7); Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/{cpuacct,memory}.rst;
+# What the kernel says of control groups, versions 1 and 2. Sources: cgroups(7);
+# Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/{cpuacct,memory}.rst;
 # Documentation/accounting/psi.rst. A key that is not there is None: kernels have more or fewer.
-
-
 UNIFIED = ""
 """The name that the hierarchy of version 2 has here."""
 _MEMBERSHIP_PARTS = 3
@@ -47,18 +45,38 @@ def parse_memberships(data: bytes) -> dict[str, str]:
 def parse_mounts(data: bytes) -> dict[str, tuple[str, str]]:
     """/proc/self/mountinfo: controller -> (root within the hierarchy, mount point)."""
     found: dict[str, tuple[str, str]] = {}
+    for kind, root, point, options in _mounts(data):
+        if kind == "cgroup2":
+            found.setdefault(UNIFIED, (root, point))
+        elif kind == "cgroup":
+            for option in options.split(","):
+                found.setdefault(option, (root, point))
+    return found
+
+
+def file_system_of(mountinfo: bytes, path: str) -> str | None:
+    """The type of the file system that is mounted nearest above an absolute path.
+
+    Nothing but the text is looked at, so a file system that hangs is told as any other; what a
+    symbolic link leads to is not seen.
+    """
+    nearest, found = "", None
+    for kind, _, point, _ in _mounts(mountinfo):
+        is_above = f"{path}/".startswith(point.rstrip("/") + "/")
+        # What was mounted last on the same folder hides what was there.
+        if is_above and len(point) >= len(nearest):
+            nearest, found = point, kind
+    return found
+
+
+def _mounts(data: bytes) -> Iterator[tuple[str, str, str, str]]:
+    """Yield each mount's type, root, mount point and options of its file system: proc(5)."""
     for line in data.decode("utf-8", "surrogateescape").splitlines():
         before, _, after = line.partition(" - ")
-        parts, kind = before.split(), after.split()
-        if len(parts) <= _MOUNT_POINT or not kind or not kind[0].startswith("cgroup"):
-            continue
-        place = (unescaped(parts[_MOUNT_POINT - 1]), unescaped(parts[_MOUNT_POINT]))
-        if kind[0] == "cgroup2":
-            found.setdefault(UNIFIED, place)
-        else:
-            for option in kind[-1].split(","):
-                found.setdefault(option, place)
-    return found
+        parts, rest = before.split(), after.split()
+        if len(parts) > _MOUNT_POINT and rest:
+            root, point = map(unescaped, parts[_MOUNT_POINT - 1 : _MOUNT_POINT + 1])
+            yield rest[0], root, point, rest[-1]
 
 
 def folder_of(path: str, mount: tuple[str, str]) -> str | None:
@@ -82,32 +100,17 @@ def job_path(own: str, others: Iterable[str]) -> str | None:
     A process of the job in this very cgroup, or a hierarchy that has only the root in common, is
     one that Slurm does not confine.
     """
-    best: list[str] = []
-    mine = own.split("/")
+    best = ""
     for other in others:
         if other == own or other.startswith(f"{own}/"):
             return None
-        shared = []
-        for one, another in zip(mine, other.split("/"), strict=False):
-            if one != another:
-                break
-            shared.append(one)
-        best = max(best, shared, key=len)
-    return "/".join(best) if len(best) > 1 else None
-
-
-def step_path(own: str, job: str) -> str:
-    """The cgroup of this process's own step: the job's child on the way to it."""
-    first = own[len(job) + 1 :].partition("/")[0]
-    return f"{job}/{first}"
+        best = max(best, os.path.commonpath((own, other)), key=len)
+    return best if len(best) > 1 else None
 
 
 def value_of(data: bytes, key: bytes) -> int | None:
     """The number of a key in a file such as cpu.stat or memory.stat: `key number` a line."""
-    at = 0 if data.startswith(key + b" ") else data.find(b"\n" + key + b" ") + 1
-    if not at and not data.startswith(key + b" "):
-        return None
-    return number_of(data[at + len(key) + 1 :])
+    return number_of((b"\n" + data).partition(b"\n" + key + b" ")[2])
 
 
 def number_of(data: bytes) -> int | None:
@@ -129,7 +132,8 @@ def count_of(data: bytes) -> int | None:
 
 def parse_psi(data: bytes) -> tuple[int | None, int | None]:
     """The totals of a pressure file in µs: `some` and `full`, which cpu has had since 5.13."""
-    return _total(data, b"some"), _total(data, b"full")
+    some, full = (data.partition(word)[2].partition(b"total=")[2] for word in (b"some ", b"full "))
+    return number_of(some), number_of(full)
 
 
 def busy_us(data: bytes) -> int | None:
@@ -141,23 +145,11 @@ def busy_us(data: bytes) -> int | None:
     return (user + nice + system + irq + soft + stolen) * _TICK_US
 
 
-def _total(data: bytes, word: bytes) -> int | None:
-    at = data.find(word + b" ")
-    total = data.find(b"total=", at) if at >= 0 else -1
-    return number_of(data[total + len(b"total=") :]) if total >= 0 else None
-
-
 def unescaped(text: str) -> str:
     """A path of mountinfo, which writes space, tab, newline and backslash as octal: proc(5)."""
     for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         text = text.replace(code, letter)
     return text
-
-
-# --- The job's CPU time, memory and pressure on this node, from its control group.
-#
-# The group is the one that this process shares with the job's other steps: what /proc says of the
-# job's processes is followed, and no path is built (hpckit.sampler.host).
 
 
 _NS_PER_US = 1000
@@ -195,16 +187,20 @@ PRESSURE_COLUMNS = pressure_columns("job")
 
 
 class Hierarchies:
-    """Where this process's control groups are, read below `sysroot`."""
+    """Where this process's control groups are, read below `sysroot`.
 
-    def __init__(self, sysroot: str = "", pid: str = "self") -> None:
+    The job's is the one that this process shares with the job's other steps: what /proc says of the
+    job's processes is followed, and no path is built.
+    """
+
+    def __init__(self, sysroot: str = "") -> None:
         self._proc = f"{sysroot}/proc"
         self._sysroot = sysroot
-        self._mounts = parse_mounts(read_whole(f"{self._proc}/self/mountinfo", _MOUNTS_BYTES))
-        self.own = parse_memberships(read_bytes(f"{self._proc}/{pid}/cgroup", _MEMBERS_BYTES))
+        self._mounts = parse_mounts(read_bytes(f"{self._proc}/self/mountinfo", _MOUNTS_BYTES))
+        self.own = self.of("self")
 
-    def of(self, pid: int) -> dict[str, str]:
-        """The groups of another process, controller by controller."""
+    def of(self, pid: int | str) -> dict[str, str]:
+        """The groups of a process, controller by controller."""
         return parse_memberships(read_bytes(f"{self._proc}/{pid}/cgroup", _MEMBERS_BYTES))
 
     def folder(self, controller: str, path: str) -> str | None:
@@ -217,13 +213,15 @@ class Hierarchies:
         """The job's group for a controller: of version 1 where it is mounted so, else of 2."""
         name = controller if controller in self.own else UNIFIED
         own = self.own.get(name)
-        job = None if own is None else job_path(own, [one[name] for one in others if name in one])
-        if own is None or job is None:
+        if own is None:
             return None
-        folder, step = self.folder(name, job), self.folder(name, step_path(own, job))
-        if folder is None or step is None:
+        job = job_path(own, [groups[name] for groups in others if name in groups])
+        folder = None if job is None else self.folder(name, job)
+        if job is None or folder is None:
             return None
-        return JobGroup(folder, step, name == UNIFIED)
+        # This process's own step is the job's child on the way to it.
+        step = own[len(job) + 1 :].partition("/")[0]
+        return JobGroup(folder, f"{folder}/{step}", name == UNIFIED)
 
     def allowed_cpus(self) -> tuple[int, ...]:
         """How many CPUs this process's groups name, from its own up, below what is mounted here.
@@ -238,16 +236,15 @@ class Hierarchies:
         while path and path != mount[0] and (folder := self.folder(name, path)) is not None:
             found.append(count_of(read_bytes(f"{folder}/cpuset.cpus", _CPUS_BYTES)))
             path = path.rpartition("/")[0]
-        return tuple(one for one in found if one is not None)
+        return tuple(count for count in found if count is not None)
 
 
-class JobGroup:
+class JobGroup(NamedTuple):
     """The folders of a job's group and of this process's step, in one hierarchy."""
 
-    def __init__(self, job: str, step: str, is_unified: bool) -> None:
-        self.job = job
-        self.step = step
-        self.is_unified = is_unified
+    job: str
+    step: str
+    is_unified: bool
 
 
 class CpuTimes:
@@ -345,6 +342,7 @@ _PORT = (
     ("link_downed", "link_downs", 1, False),
 )
 _SELDOM = 10
+_LABEL_BYTES = 4096
 _KIB = 1024
 _CRAY = (
     ("energy", "node_energy_j", "counter"),
@@ -466,17 +464,21 @@ def _add_cray(files: NumberFiles, folder: str) -> None:
 
 
 def _add_rapl(files: NumberFiles, folder: str) -> None:
-    domains = sorted(glob.glob(f"{folder}/*rapl:*"))
     # Each domain is there once more below intel-rapl-mmio, from the same counter.
-    domains = [one for one in domains if not os.path.basename(one).startswith("intel-rapl-mmio")]
+    domains = [
+        domain
+        for domain in sorted(glob.glob(f"{folder}/*rapl:*"))
+        if not os.path.basename(domain).startswith("intel-rapl-mmio")
+    ]
     if not domains:
         files.refused["rapl"] = "no RAPL domain in /sys/class/powercap"
         return
     unread = 0
     for domain in domains:
-        wraps = _one_number(f"{domain}/max_energy_range_uj")
-        name = f"rapl_{_plain(os.path.basename(domain).partition(':')[2])}_{_label(domain, 'name')}"
-        column = HostColumn(f"{name}_uj", "counter", wraps)
+        wraps = number_of(read_bytes(f"{domain}/max_energy_range_uj", _LABEL_BYTES))
+        number = _plain(os.path.basename(domain).partition(":")[2])
+        name = f"rapl_{number}_{_label(f'{domain}/name')}_uj"
+        column = HostColumn(name, "counter", wraps)
         # Without the range a wrap could not be told from a reset.
         unread += wraps is None or not files.add(column, f"{domain}/energy_uj")
     if unread == len(domains):
@@ -486,11 +488,11 @@ def _add_rapl(files: NumberFiles, folder: str) -> None:
 def _add_hwmon(files: NumberFiles, folder: str) -> None:
     found = 0
     for base, label_path in _power_sensors(folder).items():
-        label = _label(os.path.dirname(label_path), os.path.basename(label_path))
+        label = _label(label_path)
         if not any(word in label for word in _HWMON_LABELS):
             continue
         column = HostColumn(f"hwmon_{label}_uw", "gauge")
-        if column.name in {one.name for one in files.columns}:
+        if column.name in {known.name for known in files.columns}:
             column = HostColumn(f"hwmon_{label}_{found}_uw", "gauge")
         found += files.add(column, f"{base}_average") or files.add(column, f"{base}_input")
     if not found:
@@ -511,29 +513,12 @@ def _power_sensors(folder: str) -> dict[str, str]:
     return found
 
 
-def _one_number(path: str) -> int | None:
-    held = hold(path)
-    if held is None:
-        return None
-    number = number_of(held.read())
-    held.close()
-    return number
-
-
-def _label(folder: str, name: str) -> str:
-    held = hold(f"{folder}/{name}")
-    if held is None:
-        return "unnamed"
-    text = held.read().decode("utf-8", "replace").strip()
-    held.close()
-    return _plain(text) or "unnamed"
+def _label(path: str) -> str:
+    return _plain(read_bytes(path, _LABEL_BYTES).decode("utf-8", "replace")) or "unnamed"
 
 
 def _plain(text: str) -> str:
     return _UNNAMED.sub("_", text.lower()).strip("_")
-
-
-# --- /proc/self/mountinfo: on what kind of file system a path lies.
 
 
 NETWORK = frozenset(
@@ -548,23 +533,3 @@ NETWORK = frozenset(
 
 `dvs` is Cray's Data Virtualization Service, `fhgfs` what BeeGFS was called before 2014.
 """
-
-
-def file_system_of(mountinfo: bytes, path: str) -> str | None:
-    """The type of the file system that is mounted nearest above an absolute path.
-
-    Nothing but the text is looked at, so a file system that hangs is told as any other; what a
-    symbolic link leads to is not seen.
-    """
-    nearest, found = "", None
-    for line in mountinfo.decode("utf-8", "surrogateescape").splitlines():
-        before, _, after = line.partition(" - ")
-        parts, kind = before.split(), after.split()
-        if len(parts) <= _MOUNT_POINT or not kind:
-            continue
-        point = unescaped(parts[_MOUNT_POINT])
-        is_above = f"{path}/".startswith(point.rstrip("/") + "/")
-        # What was mounted last on the same folder hides what was there.
-        if is_above and len(point) >= len(nearest):
-            nearest, found = point, kind[0]
-    return found

@@ -15,7 +15,7 @@ from hpckit.sampler.host import (
     Memory,
     Pressure,
 )
-from hpckit.sampler.job_processes import parse_process_stat, read_bytes
+from hpckit.sampler.job_processes import stat_of
 
 TYPE_CHECKING = False
 
@@ -28,10 +28,9 @@ if TYPE_CHECKING:
 
 SCAN_S = 5.0
 _TICK_US = 10_000
-_STAT_BYTES = 1024
 _PROCESS_COLUMNS = (HostColumn("job_rss_bytes", "gauge"), HostColumn("job_processes", "gauge"))
-_NO_PROCESS = "no process of another step was seen yet"
 _NOT_CONFINED = "Slurm does not confine this job in it"
+_NO_VERSION_2 = "the job has no control group of version 2"
 
 
 class JobCounters:
@@ -57,7 +56,7 @@ class JobCounters:
         self._by_process = ProcessTimes(proc)
         self._is_known = False
         self._is_news = False
-        self.refused = {"job_cgroup": _NO_PROCESS}
+        self.refused = {"job_cgroup": "no process of another step was seen yet"}
 
     def changed(self) -> bool:
         """Whether it was found out since the last question where the columns come from."""
@@ -68,12 +67,11 @@ class JobCounters:
         """The columns; None is not measured."""
         self._scan_when_due()
         by_process = self._by_process
-        cpu = self._cpu.read() if self._cpu else [None] * len(CPU_COLUMNS)
-        counted = self._cpu is by_process
+        is_counted = self._cpu is by_process
         return [
-            *cpu,
-            by_process.rss_bytes if counted else None,
-            by_process.count if counted else None,
+            *(self._cpu.read() if self._cpu else [None] * len(CPU_COLUMNS)),
+            by_process.rss_bytes if is_counted else None,
+            by_process.count if is_counted else None,
             *(self._memory.read() if self._memory else [None] * len(MEMORY_COLUMNS)),
             *(self._pressure.read() if self._pressure else [None] * len(PRESSURE_COLUMNS)),
         ]
@@ -92,7 +90,7 @@ class JobCounters:
     def _find_groups(self, found: Sequence[JobProcess]) -> None:
         self._is_known = self._is_news = True
         self.refused = {}
-        others = [group for one in found if (group := self._hierarchies.of(one.pid))]
+        others = [self._hierarchies.of(process.pid) for process in found]
         cpu = self._hierarchies.group("cpuacct", others)
         memory = self._hierarchies.group("memory", others)
         pressure = self._hierarchies.group("", others)
@@ -101,15 +99,12 @@ class JobCounters:
             self._cpu = self._by_process
             self.refused["job_cgroup_cpu"] = f"{_NOT_CONFINED}: counted by process"
         self._memory = Memory(memory) if memory else None
-        if self._memory is None or self._memory.lacks:
-            self.refused["job_cgroup_memory"] = self._memory_lack()
         self._pressure = Pressure(pressure.job) if pressure else None
-        if self._pressure is None or self._pressure.lacks:
-            lacks = self._pressure.lacks if self._pressure else None
-            self.refused["job_psi"] = lacks or "the job has no control group of version 2"
-
-    def _memory_lack(self) -> str:
-        return (self._memory.lacks if self._memory else None) or _NOT_CONFINED
+        lacks = {
+            "job_cgroup_memory": self._memory.lacks if self._memory else _NOT_CONFINED,
+            "job_psi": self._pressure.lacks if self._pressure else _NO_VERSION_2,
+        }
+        self.refused.update({name: why for name, why in lacks.items() if why})
 
 
 class ProcessTimes:
@@ -125,15 +120,8 @@ class ProcessTimes:
 
     def count_all(self, processes: Sequence[JobProcess]) -> None:
         """Look at each of them once."""
-        stats = [
-            stat
-            for process in processes
-            if (
-                stat := parse_process_stat(
-                    read_bytes(f"{self._proc}/{process.pid}/stat", _STAT_BYTES)
-                )
-            )
-        ]
+        found = [stat_of(process.pid, self._proc) for process in processes]
+        stats = [stat for stat in found if stat is not None]
         now = sum(stat.cpu_ticks for stat in stats)
         # A child that ended is in the time of the parent that waited for it, so the sum goes on;
         # where nobody of the job waited it falls, and what was counted stays counted.
@@ -144,17 +132,8 @@ class ProcessTimes:
 
     def read(self) -> list[int | None]:
         """CPU_COLUMNS, of which there is the first and this process's own."""
-        own_us = time.process_time_ns() // 1000
-        return [
-            self._ticks * _TICK_US if self.count is not None else None,
-            None,
-            None,
-            None,
-            own_us,
-        ]
-
-
-# --- All of a node's host columns, source after source.
+        all_us = None if self.count is None else self._ticks * _TICK_US
+        return [all_us, None, None, None, time.process_time_ns() // 1000]
 
 
 if TYPE_CHECKING:
@@ -165,16 +144,13 @@ if TYPE_CHECKING:
         @property
         def columns(self) -> Sequence[HostColumn]:
             """What `read` gives."""
-            ...
 
         @property
         def refused(self) -> Mapping[str, str]:
             """Why a source is not there, by its name."""
-            ...
 
         def read(self) -> Sequence[int | None]:
             """A number for each column, None is not measured."""
-            ...
 
 
 _NOT_MEASURED = MISSING[8]
@@ -193,10 +169,10 @@ class HostSources:
 
     def refused(self) -> Mapping[str, str]:
         """Why a source is not there, by its name."""
-        found = dict(self._refused)
+        refused = dict(self._refused)
         for source in self._sources:
-            found.update(source.refused)
-        return found
+            refused.update(source.refused)
+        return refused
 
     def read(self) -> Sequence[int]:
         """A number for each column."""

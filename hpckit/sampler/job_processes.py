@@ -14,16 +14,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-# --- /proc/PID/{stat,environ} as a sampler needs them: CPU time, memory, whose step it is.
-
-
 _LEAST_FIELDS = 22  # after the name: state is the first, rss the 22nd
+_ENVIRON_BYTES = 256 * 1024
+_STAT_BYTES = 1024
+_LOOK_AGAIN = 12
+_NOT_RANKS = frozenset({"srun", "bash", "sh", "dash", "slurm_script", "sleep", "slurmstepd"})
+"""What a batch script consists of beside ranks; of processes without a step of their own."""
 
 
 class ProcessStat(NamedTuple):
     """Fields of proc_pid_stat(5); `cpu_ticks` with those of children that were waited for."""
 
     comm: str
+    is_zombie: bool
     ppid: int
     cpu_ticks: int
     start_ticks: int
@@ -39,6 +42,7 @@ def parse_process_stat(data: bytes) -> ProcessStat | None:
     try:
         return ProcessStat(
             comm=data[begin + 1 : end].decode("utf-8", "replace"),
+            is_zombie=fields[0] == b"Z",
             ppid=int(fields[1]),
             cpu_ticks=sum(int(field) for field in fields[11:15]),
             start_ticks=int(fields[19]),
@@ -48,20 +52,15 @@ def parse_process_stat(data: bytes) -> ProcessStat | None:
         return None
 
 
+def stat_of(pid: int, proc: str = "/proc") -> ProcessStat | None:
+    """A process of this machine; None for one that is not there."""
+    return parse_process_stat(read_bytes(f"{proc}/{pid}/stat", _STAT_BYTES))
+
+
 def variable_of(environ: bytes, name: bytes) -> str | None:
     """A variable of /proc/PID/environ."""
-    at = 0 if environ.startswith(name + b"=") else environ.find(b"\0" + name + b"=") + 1
-    if not at and not environ.startswith(name + b"="):
-        return None
-    value = environ[at + len(name) + 1 :].partition(b"\0")[0]
-    return value.decode("utf-8", "surrogateescape")
-
-
-_ENVIRON_BYTES = 256 * 1024
-_STAT_BYTES = 1024
-_LOOK_AGAIN = 12
-_NOT_RANKS = frozenset({"srun", "bash", "sh", "dash", "slurm_script", "sleep", "slurmstepd"})
-"""What a batch script consists of beside ranks; of processes without a step of their own."""
+    _, is_set, after = (b"\0" + environ).partition(b"\0" + name + b"=")
+    return after.partition(b"\0")[0].decode("utf-8", "surrogateescape") if is_set else None
 
 
 class JobProcess(NamedTuple):
@@ -99,7 +98,7 @@ class JobProcesses:
             del self._known[pid]
         for pid in pids - self._known.keys() - self._left_out:
             self._known[pid] = self._look(pid)
-        return [one for one in self._known.values() if one is not None]
+        return [process for process in self._known.values() if process is not None]
 
     def has_ranks(self) -> bool:
         """Whether any of them looks like a rank: it is of a step, or no part of a script.
@@ -110,25 +109,19 @@ class JobProcesses:
             return True
         self._known.clear()
         self._rank = None
-        for one in self.scan():
-            if one.step is not None or one.comm not in _NOT_RANKS:
-                stat = self._stat(one.pid)
-                self._rank = None if stat is None else (one.pid, stat)
+        for process in self.scan():
+            if process.step is not None or process.comm not in _NOT_RANKS:
+                stat = stat_of(process.pid, self._proc)
+                self._rank = None if stat is None else (process.pid, stat)
                 return True
         return False
 
     def _is_still_there(self, pid: int, before: ProcessStat) -> bool:
         """Whether it is the same process, has not executed another program, and is no zombie."""
-        stat = self._stat(pid)
-        # A zombie has no memory.
-        return (
-            stat is not None
-            and (stat.start_ticks, stat.comm) == (before.start_ticks, before.comm)
-            and stat.rss_pages > 0
-        )
-
-    def _stat(self, pid: int) -> ProcessStat | None:
-        return parse_process_stat(read_bytes(f"{self._proc}/{pid}/stat", _STAT_BYTES))
+        stat = stat_of(pid, self._proc)
+        if stat is None or stat.is_zombie:
+            return False
+        return (stat.start_ticks, stat.comm) == (before.start_ticks, before.comm)
 
     def _look(self, pid: int) -> JobProcess | None:
         folder = f"{self._proc}/{pid}"
@@ -141,7 +134,7 @@ class JobProcesses:
         if variable_of(environ, b"SLURM_JOB_ID") != self._job_id:
             return None
         step = variable_of(environ, b"SLURM_STEP_ID")
-        stat = self._stat(pid)
+        stat = stat_of(pid, self._proc)
         if stat is None or (step is not None and step == self._step):
             return None
         return JobProcess(pid, step, stat.comm)
@@ -149,26 +142,12 @@ class JobProcesses:
     def _ancestors(self, pid: int) -> Iterator[int]:
         while pid > 0:
             yield pid
-            stat = self._stat(pid)
+            stat = stat_of(pid, self._proc)
             pid = 0 if stat is None else stat.ppid
 
 
 def read_bytes(path: str, most: int) -> bytes:
-    """The beginning of a file, empty when it cannot be read."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
-        return b""
-    try:
-        return os.read(fd, most)
-    except OSError:
-        return b""
-    finally:
-        os.close(fd)
-
-
-def read_whole(path: str, most: int) -> bytes:
-    """The same of a file that gives a page at a time, as lists in /proc do, to its end."""
+    """The beginning of a file, also of one that gives a page at a time; empty for none."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:

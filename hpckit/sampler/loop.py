@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import struct
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from hpckit.account.sample_format import EVENTS, GPU, GPU_RECORD, HOST, HOST_PERIOD_S, META
 
@@ -15,9 +15,73 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
+    from typing import Any, Protocol
 
     from hpckit.account.sample_format import HostColumn, Moment
+    from hpckit.sampler.guard import Beat
+
+    class GpuCounters(Protocol):
+        """GPUs of one vendor whose figures can be read again and again."""
+
+        def describe(self) -> Sequence[Mapping[str, Any]]:
+            """What `gpus` of META says of each, in the order of their records."""
+
+        def read_into(self, buffer: bytearray, at: int, begin_ns: int) -> int:
+            """Pack a GPU_RECORD for each GPU that is still there; returns where the next one goes.
+
+            `begin_ns` is the block's CLOCK_MONOTONIC.
+            """
+
+        def events(self) -> Sequence[Mapping[str, Any]]:
+            """What happened to the GPUs since this was last asked."""
+
+    class HostCounters(Protocol):
+        """Figures of the node and of the job on it."""
+
+        def columns(self) -> Sequence[HostColumn]:
+            """What `read` gives, in its order."""
+
+        def refused(self) -> Mapping[str, str]:
+            """Why a source is not there, by its name."""
+
+        def read(self) -> Sequence[int]:
+            """A number for each column; 2⁶⁴ - 1 is "not measured"."""
+
+        def changed(self) -> bool:
+            """Whether columns were found or lost since this was last asked."""
+
+    class SampleSink(Protocol):
+        """Where blocks go. Nothing here waits for a file system that hangs, or fails."""
+
+        def put(self, kind: int, record_bytes: int, moment: Moment, payload: bytes) -> None:
+            """Take a block; it is written with the next `flush`."""
+
+        def flush(self) -> None:
+            """Write what was put."""
+
+        def wants_meta(self) -> bool:
+            """Whether META must be said again, as the file was begun anew; asked once."""
+
+    class SampleClock(Protocol):
+        """Time, and what ends waiting."""
+
+        def now(self) -> Moment:
+            """The three clocks."""
+
+        def monotonic_ns(self) -> int:
+            """CLOCK_MONOTONIC."""
+
+        def wait_until(self, monotonic_ns: int) -> bool:
+            """Wait until then; true as soon as somebody asks for the end."""
+
+    class JobWatch(Protocol):
+        """Whether there still is something to measure."""
+
+        def over(self) -> str | None:
+            """Why sampling ends, None while it does not: cheap, asked about once a second."""
+
+        def has_ranks(self) -> bool:
+            """Whether processes of the job's other steps live; asked after a request to end."""
 
 
 FLUSH_S = 4.0
@@ -33,98 +97,6 @@ JITTER_FROM_HZ = 10.0
 _LEAST_GAP_S = 2.0
 _NS = 1_000_000_000
 _FLUSH_SLACK_NS = _NS // 2
-
-
-class GpuCounters(Protocol):
-    """GPUs of one vendor whose figures can be read again and again."""
-
-    def describe(self) -> Sequence[Mapping[str, Any]]:
-        """What `gpus` of META says of each, in the order of their records."""
-        ...
-
-    def read_into(self, buffer: bytearray, at: int, begin_ns: int) -> int:
-        """Pack a GPU_RECORD for each GPU that is still there; returns where the next one goes.
-
-        `begin_ns` is the block's CLOCK_MONOTONIC.
-        """
-        ...
-
-    def events(self) -> Sequence[Mapping[str, Any]]:
-        """What happened to the GPUs since this was last asked."""
-        ...
-
-
-class HostCounters(Protocol):
-    """Figures of the node and of the job on it."""
-
-    def columns(self) -> Sequence[HostColumn]:
-        """What `read` gives, in its order."""
-        ...
-
-    def refused(self) -> Mapping[str, str]:
-        """Why a source is not there, by its name."""
-        ...
-
-    def read(self) -> Sequence[int]:
-        """A number for each column; 2⁶⁴ - 1 is "not measured"."""
-        ...
-
-    def changed(self) -> bool:
-        """Whether columns were found or lost since this was last asked."""
-        ...
-
-
-class SampleSink(Protocol):
-    """Where blocks go. Nothing here waits for a file system that hangs, or fails."""
-
-    def put(self, kind: int, record_bytes: int, moment: Moment, payload: bytes) -> None:
-        """Take a block; it is written with the next `flush`."""
-        ...
-
-    def flush(self) -> None:
-        """Write what was put."""
-        ...
-
-    def wants_meta(self) -> bool:
-        """Whether META must be said again, as the file was begun anew; asked once."""
-        ...
-
-
-class SampleClock(Protocol):
-    """Time, and what ends waiting."""
-
-    def now(self) -> Moment:
-        """The three clocks."""
-        ...
-
-    def monotonic_ns(self) -> int:
-        """CLOCK_MONOTONIC."""
-        ...
-
-    def wait_until(self, monotonic_ns: int) -> bool:
-        """Wait until then; true as soon as somebody asks for the end."""
-        ...
-
-
-class JobWatch(Protocol):
-    """Whether there still is something to measure."""
-
-    def over(self) -> str | None:
-        """Why sampling ends, None while it does not: cheap, asked about once a second."""
-        ...
-
-    def has_ranks(self) -> bool:
-        """Whether processes of the job's other steps are alive; asked after a request to end."""
-        ...
-
-
-class Beat(Protocol):
-    """What a watchdog is told."""
-
-    begun_ns: int
-    """When what is under way began, CLOCK_MONOTONIC; 0 while the loop waits."""
-    is_asked: bool
-    """Whether somebody asked for the end: what is under way has less time then."""
 
 
 class SamplePlan(NamedTuple):
@@ -192,16 +164,12 @@ def must_jitter(hz: float, gpus: Sequence[GpuCounters]) -> bool:
     Below 10 Hz NVIDIA's is one (NVML_FI_DEV_POWER_AVERAGE) but for older drivers' (`usage`); over
     which time AMD's `power1_average` is one, the driver does not say.
     """
-    said = [(one.get("vendor"), one.get("power")) for some in gpus for one in some.describe()]
     has_moments = any(
-        power is not None and (power != "average" or vendor == "amd") for vendor, power in said
+        gpu.get("power") is not None and (gpu["power"] != "average" or gpu.get("vendor") == "amd")
+        for counters in gpus
+        for gpu in counters.describe()
     )
     return hz >= JITTER_FROM_HZ or has_moments
-
-
-def _host_wait_ns(period_ns: int, *, is_early: bool) -> int:
-    """Until the host is read at the next tick that comes."""
-    return int((HOST_S if is_early else HOST_PERIOD_S) * _NS) - period_ns // 2
 
 
 class SampleLoop:
@@ -259,7 +227,9 @@ class SampleLoop:
             if now_ns >= host_at:
                 self._read_host(moment)
                 is_early = now_ns < begun.monotonic_ns + HOST_OFTEN_S * _NS
-                host_at = now_ns + _host_wait_ns(period_ns, is_early=is_early)
+                wait_s = HOST_S if is_early else HOST_PERIOD_S
+                # At the next tick that comes.
+                host_at = now_ns + int(wait_s * _NS) - period_ns // 2
                 if self._tools.progress:
                     self._tools.progress(self.ticks, (now_ns - begun.monotonic_ns) / _NS)
             due_ns = schedule.next_ns(clock.monotonic_ns())
@@ -457,10 +427,10 @@ class _Ending:
 
     def _waited(self, until_ns: int) -> bool:
         """Wait, which alone is no work that may hang; whether somebody asked for the end."""
-        beat = self._tools.beat
+        clock, beat = self._tools.clock, self._tools.beat
         beat.begun_ns = 0
-        is_asked = self._tools.clock.wait_until(until_ns)
-        beat.begun_ns = self._tools.clock.monotonic_ns()
+        is_asked = clock.wait_until(until_ns)
+        beat.begun_ns = clock.monotonic_ns()
         return is_asked
 
     def _look_for_ranks(self, now_ns: int, asked_ns: int) -> None:

@@ -9,6 +9,7 @@ import time
 from typing import NamedTuple
 
 from hpckit.core.talk import reason, sampler_on, say
+from hpckit.spec.folder import account_folder, samples_file, topology_file
 
 TYPE_CHECKING = False
 
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from hpckit.sampler.loop import JobWatch, SampleLoop
     from hpckit.sampler.parts import Node
     from hpckit.sampler.spool import SampleSpool
-
-
-# --- What `hpckit sample` says at its end: where the samples are, and what reads them.
 
 
 class Place(NamedTuple):
@@ -46,14 +44,18 @@ class Place(NamedTuple):
 
 def last_words(ticks: int, gpus: int, why: str, place: Place) -> str:
     """The lines for a person; `why` there is no GPU is NVML's error by its name, or a sentence."""
-    samples = f"{ticks} samples of {_what(gpus)}"
+    what = f"{gpus} GPU{'s' * (gpus > 1)}" if gpus else "the host alone"
+    samples = f"{ticks} samples of {what}"
     path = place.reached or place.kept
     if path is None:
         return f" lost   {samples}: no file has them\n"
     is_part = place.is_lost or (place.reached and place.kept)
     wrote = f" wrote  {'a part of ' if is_part else ''}{samples} · {word(path)}\n"
     rest = f" rest   {word(place.kept)}\n" if place.reached and place.kept else ""
-    return f"{wrote}{rest}{_note(gpus, why)} next   {_next(place, path)}\n"
+    note = ""
+    if why and not gpus:
+        note = f" note   no GPU: {why if ' ' in why else f'NVML {why}'}\n"
+    return f"{wrote}{rest}{note} next   {_next(place, path)}\n"
 
 
 def _next(place: Place, path: str) -> str:
@@ -89,25 +91,15 @@ def _escaped(char: str) -> str:
     return char if char.isprintable() else f"\\U{ord(char):08x}"
 
 
-def _what(gpus: int) -> str:
-    return f"{gpus} GPU{'s' * (gpus > 1)}" if gpus else "the host alone"
-
-
-def _note(gpus: int, why: str) -> str:
-    if gpus or not why:
-        return ""
-    return f" note   no GPU: {why if ' ' in why else f'NVML {why}'}\n"
-
-
-# --- The process that reads a node's topology, as the sampler has it: started, never waited for.
-
-
 _QUIET = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL})
 """What ends a job ends this too, and is nothing to be said."""
 
 
 class TopologyProcess:
-    """One process at most; `look` is called now and then, by the thread that samples."""
+    """The process that reads a node's topology: started once, never waited for.
+
+    `look` is called now and then, by the thread that samples.
+    """
 
     def __init__(self, argv: list[str], env: Mapping[str, str]) -> None:
         self._argv = argv
@@ -244,6 +236,11 @@ class _Run:
         self._wish = wish
         self._words = words
         self._env = env
+        self._name = env.get("SLURMD_NODENAME") or os.uname().nodename
+        self._folder = account_folder(
+            env.get("SLURM_RESTART_COUNT", ""), env.get("SLURM_ARRAY_TASK_ID", "")
+        )
+        self._target = f"{self._folder}/{samples_file(self._name)}"
         self._beat = Beat()
         self._spool: SampleSpool | None = None
         self._loop: SampleLoop | None = None
@@ -266,11 +263,12 @@ class _Run:
         os.nice(19)
         _first_to_go()
         Guard(self._beat, ends, self._hung)
-        self._spool = spool = SampleSpool(self._wish.out, self._target(), say=self._say)
+        self._spool = spool = SampleSpool(self._wish.out, self._target, say=self._say)
         try:
             self._sample(spool, clock)
         finally:
-            self._say_all(self._close(spool, self._last_copy_s()))
+            for sentence in self._close(spool, self._last_copy_s()):
+                self._say(sentence)
         self._say_last()
         # Without waiting for a thread that a dead file system may hold.
         os._exit(self._code(is_over=not self._is_unsaid))
@@ -294,12 +292,11 @@ class _Run:
             beat=self._beat,
             progress=self._progress(),
         )
-        name = self._name()
         plan = SamplePlan(
             hz=wish.hz,
             duration_s=wish.duration_s,
-            meta=node.meta(name),
-            phase=crc32(name.encode()) / 2**32,
+            meta=node.meta(self._name),
+            phase=crc32(self._name.encode()) / 2**32,
         )
         self._loop = loop = SampleLoop(plan, tools)
         self._sampling_since_s = time.monotonic()
@@ -312,21 +309,17 @@ class _Run:
         if self._topology is not None:
             self._topology.end()
         kept = spool.close(limit_s, self._hurry())
-        out, target = self._wish.out, self._target()
-        told = [f"{out}/{target}: not written in time"] if spool.is_unwritten else []
+        out, target, copier = self._wish.out, self._target, spool.copier
+        sentences = [f"{out}/{target}: not written in time"] if copier.is_unwritten else []
         if kept is not None:
-            told.append(f"not all reached {out}; the rest is in {kept} on this node")
+            sentences.append(f"not all reached {out}; the rest is in {kept} on this node")
         if self._wish.by_hand:
-            if spool.is_unsynced:
-                told.append(f"{out}/{target}: not synced in time; the last samples may be lost")
-            self._place = Place(out, target, spool.reached, kept, spool.is_lost)
+            if copier.is_unsynced:
+                why = "not synced in time; the last samples may be lost"
+                sentences.append(f"{out}/{target}: {why}")
+            self._place = Place(out, target, copier.reached, kept, spool.is_lost)
         self._is_closed = True
-        return told
-
-    def _say_all(self, sentences: list[str]) -> None:
-        """Standard error may lie where nothing answers, or be a terminal that was stopped."""
-        for sentence in sentences:
-            self._say(sentence)
+        return sentences
 
     def _last_copy_s(self) -> float:
         """How long the end may wait for the folder: KILL soon follows TERM, HUP and a job's end."""
@@ -351,20 +344,6 @@ class _Run:
     def _say(self, text: str) -> None:
         say(f"{sampler_on(self._env)}: {text}")
 
-    def _name(self) -> str:
-        return self._env.get("SLURMD_NODENAME") or os.uname().nodename
-
-    def _target(self) -> str:
-        from hpckit.spec.folder import samples_file
-
-        return f"{self._folder()}/{samples_file(self._name())}"
-
-    def _folder(self) -> str:
-        from hpckit.spec.folder import account_folder
-
-        restart = self._env.get("SLURM_RESTART_COUNT", "")
-        return account_folder(restart, self._env.get("SLURM_ARRAY_TASK_ID", ""))
-
     def _command(self) -> list[str]:
         """The words that started this process, up to its verb."""
         before = sys.orig_argv[: len(sys.orig_argv) - len(self._words)]
@@ -372,11 +351,9 @@ class _Run:
 
     def _topology_process(self) -> TopologyProcess | None:
         """What reads the node's topology once sampling goes; HPCKIT_TOPOLOGY=0 leaves it out."""
-        from hpckit.spec.folder import topology_file
-
         if self._env.get("HPCKIT_TOPOLOGY") == "0":
             return None
-        target = f"{self._folder()}/{topology_file(self._name())}"
+        target = f"{self._folder}/{topology_file(self._name)}"
         words = ["topology", self._wish.out, target, str(os.getpid())]
         return TopologyProcess([*self._command()[:-1], *words], self._env)
 
@@ -410,25 +387,24 @@ class _Run:
             return
 
         show(b"\r\x1b[K")
-        gpus = sum(len(one.describe()) for one in self._node.gpus)
+        gpus = sum(len(counters.describe()) for counters in self._node.gpus)
         why = self._node.refused.get("nvidia", "")
         text = last_words(self._loop.ticks, gpus, why, self._place)
-        whys: list[str | None] = ["it takes nothing"]
+        why_not = "it takes nothing"
 
         def tell() -> None:
+            nonlocal why_not
             try:
                 os.write(1, text.encode("utf-8", "surrogateescape"))
+                why_not = ""
             except OSError as error:
-                whys.append(reason(error))
-            else:
-                whys.append(None)
+                why_not = reason(error)
 
         self._beat.begun_ns = 0
         self._is_unsaid = True
         _in_time(tell)
-        why_not = whys[-1]
-        self._is_unsaid = why_not is not None
-        if self._is_unsaid:
+        self._is_unsaid = bool(why_not)
+        if why_not:
             _in_time(lambda: self._say(f"standard output: {why_not}\n{text.rstrip()}"))
 
     def _code(self, *, is_over: bool = True) -> int:
@@ -450,21 +426,20 @@ class _Run:
         is_end = is_over or gpu is None or gpu in wish.without
         try:
             _in_time(lambda: self._say(self._why_it_hangs()), _FIRST_WORDS_S)
-            told: list[str] = []
-            _in_time(lambda: told.extend(self._keep_what_there_is(is_end)))
-            _in_time(lambda: self._say_all(told))
+            sentences: list[str] = []
+            _in_time(lambda: sentences.extend(self._keep_what_there_is(is_end)))
+            # Standard error may lie where nothing answers, or be a terminal that was stopped.
+            _in_time(lambda: list(map(self._say, sentences)))
             if not is_end and gpu is not None:
-                self._begin_again(wish._replace(duration_s=left_s, without=(*wish.without, gpu)))
+                again = wish._replace(duration_s=left_s, without=(*wish.without, gpu))
+                try:
+                    os.execv(sys.executable, [*self._command(), *again.words()])
+                except OSError as error:
+                    why = f"{sys.executable}: {reason(error)}; sampling ends here"
+                    _in_time(lambda: self._say(why))
             _in_time(self._say_last, 2 * _LAST_WORDS_S)
         finally:
             os._exit(self._code(is_over=is_over and not self._is_unsaid))
-
-    def _begin_again(self, wish: Wish) -> None:
-        try:
-            os.execv(sys.executable, [*self._command(), *wish.words()])
-        except OSError as error:
-            why = f"{sys.executable}: {reason(error)}; sampling ends here"
-            _in_time(lambda: self._say(why))
 
     def _why_it_hangs(self) -> str:
         gpu, loop = self._beat.gpu, self._loop
@@ -477,15 +452,12 @@ class _Run:
 
     def _keep_what_there_is(self, is_end: bool) -> list[str]:
         """Write it, and end the copy; what is to be said then."""
-        loop = self._loop
-        if self._is_closed:
+        loop, spool = self._loop, self._spool
+        if self._is_closed or spool is None:
             return []
         if loop is not None and not loop.is_writing:
-            if is_end:
-                loop.end_hung()
-            else:
-                loop.keep_written()
-        return self._close(self._spool, _LAST_COPY_S) if self._spool else []
+            (loop.end_hung if is_end else loop.keep_written)()
+        return self._close(spool, _LAST_COPY_S)
 
 
 def show(text: bytes) -> None:

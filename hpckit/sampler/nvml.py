@@ -17,16 +17,9 @@ from hpckit.sampler.nvml_calls import LOST, NvmlRefused, reason_of
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from hpckit.sampler.nvml_calls import NvmlHandle
-
-
-# --- GPM, what the units of a GPU really did: from Hopper on, also without privileges.
-#
-# Two samples at least 100 ms apart make a mean of the time between. Sources: nvml.h,
-# nvmlGpmSampleGet, nvmlGpmMetricsGet_t, NVML_GPM_METRIC_*.
 
 
 METRICS = (2, 5, 10)
@@ -43,11 +36,15 @@ _VERSION = 1
 _MOST_METRICS = 477  # NVML_GPM_METRIC_MAX of nvidia-ml-py 13.615
 GET_BYTES = _HEAD.size + _METRIC.size * _MOST_METRICS
 """The whole structure: that a library writes no more than the metrics asked for is nowhere said."""
-_MOST_PCT = 100.0
+_LASTING = frozenset({1, 2, 3, 4, 13})
 
 
 class NvmlGpm:
-    """The profile of one GPU; `refused` says why there is none."""
+    """What the units of one GPU really did, from Hopper on; `refused` says why it is not told.
+
+    Two samples at least 100 ms apart make a mean of the time between. Sources: nvml.h,
+    nvmlGpmSampleGet, nvmlGpmMetricsGet_t, NVML_GPM_METRIC_*.
+    """
 
     def __init__(self, handle: NvmlHandle) -> None:
         self._handle = handle
@@ -102,25 +99,16 @@ class NvmlGpm:
         found = []
         for at in range(len(METRICS)):
             _, failed, value = _METRIC.unpack_from(self._buffer, _HEAD.size + at * _METRIC.size)
-            found.append(_hundredths(value, failed))
+            # A value that is no number fails this comparison too.
+            found.append(round(value * 100) if not failed and 0 <= value <= 100 else _U16)  # noqa: PLR2004  percent
         return tuple(found)
-
-
-_LASTING = frozenset({1, 2, 3, 4, 13})
-
-
-def _hundredths(percent: float, failed: int) -> int:
-    # A value that is no number fails this comparison too.
-    if failed or not 0 <= percent <= _MOST_PCT:
-        return _U16
-    return round(percent * 100)
 
 
 _NS = 1_000_000_000
 _QUICK_NS = _NS // 10
 # A tick that comes a little early, as they do when they are jittered, still counts.
 _SLACK_NS = _NS // 1000
-_U8, _UNSIGNED_SHORT, _U32 = MISSING[1], MISSING[2], MISSING[4]
+_U8, _U32 = MISSING[1], MISSING[4]
 _MEMORY = struct.Struct("<I4xQQQQ")  # nvmlMemory_v2_t: version, total, reserved, free, used
 _MEMORY_VERSION = _MEMORY.size | 2 << 24
 _OLD_MEMORY = struct.Struct("<QQQ")  # nvmlMemory_t: total, free, used with what is reserved
@@ -134,7 +122,7 @@ _INSUFFICIENT_SIZE = 7
 _FOREVER = frozenset({3, 4, 13, 25, 26})
 """Codes that will not change: NotSupported, NoPermission, FunctionNotFound, versions."""
 _SM, _MEM = 1, 2  # nvmlClockType_t
-_MHZ_TO_W = 1000
+_MW_PER_W = 1000
 
 
 class Call:
@@ -169,9 +157,9 @@ class NvmlSlow:
     def __init__(self, handle: NvmlHandle, refused: dict[str, str]) -> None:
         self._handle = handle
         self._refused = refused
-        self.gauges = (_U8, _U8, _U8, _U32, _UNSIGNED_SHORT, _UNSIGNED_SHORT, _U32)
+        self.gauges = (_U8, _U8, _U8, _U32, _U16, _U16, _U32)
         """util_pct, mem_util_pct, temp_c, mem_used_mib, sm_mhz, mem_mhz, event_reasons."""
-        self.profile: tuple[int, ...] = (_UNSIGNED_SHORT, _UNSIGNED_SHORT, _UNSIGNED_SHORT)
+        self.profile = _NOTHING
         """sm_active, tensor_active, dram_active, in hundredths of a percent."""
         self.processes = _U8
         self.memory_bytes: int | None = None
@@ -236,8 +224,8 @@ class NvmlSlow:
             min(rates[1], _U8),
             self._number(self._temp, "temp_c", _U8),
             self._used_mib,
-            self._number(self._sm, "sm_mhz", _UNSIGNED_SHORT),
-            self._number(self._mem, "mem_mhz", _UNSIGNED_SHORT),
+            self._number(self._sm, "sm_mhz", _U16),
+            self._number(self._mem, "mem_mhz", _U16),
             self._number(self._reasons, "event_reasons", _U32),
         )
 
@@ -246,14 +234,13 @@ class NvmlSlow:
         return min(call.out.value, most) if self._got(call, column) else most
 
     def _got(self, call: Call, *columns: str) -> bool:
-        if call():
-            for column in columns:
-                if column in self._refused:
-                    del self._refused[column]
-            return True
+        is_told = call()
         for column in columns:
-            self._refused[column] = call.refused or "Unknown"
-        return False
+            if not is_told:
+                self._refused[column] = call.refused or "Unknown"
+            elif column in self._refused:
+                del self._refused[column]
+        return is_told
 
     def _ask_profile(self, now_ns: int) -> None:
         gpm = self._gpm
@@ -291,7 +278,7 @@ class NvmlSlow:
         count = self._listed.value
         self.processes = min(count, _U8 - 1)
         self._pids = tuple(
-            sorted(one[0] for one in islice(self._process.iter_unpack(self._list), count))
+            sorted(pid for pid, *_ in islice(self._process.iter_unpack(self._list), count))
         )
 
     def changed_pids(self) -> list[int] | None:
@@ -312,7 +299,8 @@ class NvmlSlow:
 
     def power_limit_w(self) -> float | None:
         """The limit that is in force."""
-        return _quotient(lambda: self._handle.number("nvmlDeviceGetEnforcedPowerLimit"), _MHZ_TO_W)
+        call = Call(self._handle, "nvmlDeviceGetEnforcedPowerLimit", out=ctypes.c_uint())
+        return call.out.value / _MW_PER_W if call() else None
 
     def max_sm_mhz(self) -> int | None:
         """The highest clock of the multiprocessors."""
@@ -323,28 +311,9 @@ class NvmlSlow:
 
     def is_mig(self) -> bool:
         """Whether the GPU is split."""
-        pending = ctypes.c_uint()
-        mode = ctypes.c_uint()
-        try:
-            self._handle.nvml.call(
-                "nvmlDeviceGetMigMode",
-                self._handle.handle,
-                ctypes.byref(mode),
-                ctypes.byref(pending),
-            )
-        except NvmlRefused:
-            return False
-        return mode.value == 1
-
-
-def _quotient(ask: Callable[[], int], divisor: int) -> float | None:
-    try:
-        return ask() / divisor
-    except NvmlRefused:
-        return None
-
-
-# --- Calls for one figure each, in the place of fields that a GPU or its driver does not answer.
+        mode, pending = ctypes.c_uint(), ctypes.c_uint()
+        call = Call(self._handle, "nvmlDeviceGetMigMode", ctypes.byref(mode), out=pending)
+        return call() and mode.value == 1
 
 
 THERMAL = "sw_thermal_ms"
@@ -354,7 +323,10 @@ _NS_PER_MS = 1_000_000
 
 
 class Direct:
-    """One figure; raises NvmlRefused, made and asked, where the GPU is lost."""
+    """One figure in the place of a field that a GPU or its driver does not answer.
+
+    Made and asked it raises NvmlRefused where the GPU is lost.
+    """
 
     def __init__(self, column: str, bytes_: int, call: Call) -> None:
         """`bytes_` is how many the column has; of an `out` of two the second is a time in ns."""
@@ -388,8 +360,8 @@ def direct(handle: NvmlHandle, refused: dict[str, str]) -> list[Direct]:
         # The policy of heat is of both causes, and stands in where neither is told.
         if column not in refused or (column == THERMAL and "hw_thermal_ms" not in refused):
             continue
-        one = Direct(column, bytes_, call)
-        if one.value() != MISSING[bytes_]:
+        figure = Direct(column, bytes_, call)
+        if figure.value() != MISSING[bytes_]:
             refused.pop(column)
-            found.append(one)
+            found.append(figure)
     return found

@@ -25,22 +25,14 @@ if TYPE_CHECKING:
     from hpckit.sampler.nvml_calls import NvmlCalls, NvmlHandle
 
 
-# --- Fields of a GPU, asked many times a second in one call that was prepared once.
-#
-# Source: nvml.h, nvmlDeviceGetFieldValues.
-
-
 ALL_LINKS = 0xFFFFFFFF
 """The scope of a field that is to be the sum over all NVLinks."""
 # nvmlFieldValue_t: fieldId, scopeId, timestamp, latencyUsec, valueType, nvmlReturn, value.
 _FIELD = struct.Struct("<IIqqii8s")
-# nvmlValueType_t: double, unsigned int, unsigned long, unsigned long long, signed long long,
-# signed int, unsigned short.
-_VALUES = {0: "d", 1: "I", 2: "Q", 3: "Q", 4: "q", 5: "i", 6: "H"}
 
 
 class NvmlFields:
-    """Some fields of one GPU in one prepared call: nvmlDeviceGetFieldValues."""
+    """Some fields of one GPU in one prepared call: nvml.h, nvmlDeviceGetFieldValues."""
 
     def __init__(self, gpu: NvmlHandle, wanted: Sequence[tuple[int, int]]) -> None:
         self._function = gpu.nvml.function("nvmlDeviceGetFieldValues")
@@ -52,25 +44,13 @@ class NvmlFields:
         self._buffer = ctypes.create_string_buffer(self._wanted, len(self._wanted))
 
     def read(self) -> None:
-        """Ask once; `answers` and `buffer` have the result. Raises NvmlRefused."""
+        """Ask once; `buffer` has the result. Raises NvmlRefused."""
         check(self._function(self._handle, self._count, self._buffer))
 
     @property
     def buffer(self) -> ctypes.Array[ctypes.c_char]:
         """nvmlFieldValue_t after nvmlFieldValue_t, 40 bytes each."""
         return self._buffer
-
-    def answers(self) -> list[int | float | str]:
-        """Each field's number, or the reason for which it has none."""
-        found: list[int | float | str] = []
-        for *_, kind, code, raw in _FIELD.iter_unpack(self._buffer):
-            if code:
-                found.append(reason_of(code))
-            elif kind in _VALUES:
-                found.append(struct.unpack_from("<" + _VALUES[kind], raw)[0])
-            else:
-                found.append(f"a value of type {kind}")
-        return found
 
 
 INSTANT_FROM_HZ = 10.0
@@ -103,6 +83,7 @@ _UNREADABLE = {1: "its counter has 32 bits and wraps between two samples"}
 _U32, _U64 = MISSING[4], MISSING[8]
 _HOLES = (_U64, *(_U32,) * 9)
 _NS_PER_MS = 1_000_000
+_MODULES = ("GH200", "GB200", "GB300", "GH100 480GB")
 _LASTING = frozenset({"NotSupported", "NoPermission", "FunctionNotFound"})
 
 
@@ -148,21 +129,14 @@ class NvmlGpu:
 
     def _wanted(self, power: int) -> tuple[int, list[tuple[int, int]]]:
         """The fields of `_COLUMNS`, and by how many bits NVLink's count is finer than MiB."""
-        thermal = self._thermal_field()
+        soft, hard, both = self._answers([(_SW_THERMAL, 0), (_HW_THERMAL, 0), (_ANY_THERMAL, 0)])
+        thermal = _ANY_THERMAL if both and not soft and not hard else _SW_THERMAL
         throttle = (_POWER_CAP, thermal, _HW_THERMAL, _POWER_BRAKE)
         before = [(ENERGY, 0), (power, 0), *((field, 0) for field in throttle)]
         after = [(field, 0) for field in _PCIE]
-        for tx, rx, shift in _NVLINK:
-            links = [(tx, ALL_LINKS), (rx, ALL_LINKS)]
-            if all(self._answers(links)):
-                return shift, [*before, *links, *after]
-        tx, rx, shift = _NVLINK[0]
-        return shift, [*before, (tx, ALL_LINKS), (rx, ALL_LINKS), *after]
-
-    def _thermal_field(self) -> int:
-        """The field for `sw_thermal_ms`."""
-        soft, hard, both = self._answers([(_SW_THERMAL, 0), (_HW_THERMAL, 0), (_ANY_THERMAL, 0)])
-        return _ANY_THERMAL if both and not soft and not hard else _SW_THERMAL
+        fields = [([(tx, ALL_LINKS), (rx, ALL_LINKS)], shift) for tx, rx, shift in _NVLINK]
+        links, shift = next((each for each in fields if all(self._answers(each[0]))), fields[0])
+        return shift, [*before, *links, *after]
 
     def _answers(self, wanted: list[tuple[int, int]]) -> list[bool]:
         """Which of these fields are told."""
@@ -171,7 +145,7 @@ class NvmlGpu:
             probe.read()
         except NvmlRefused:
             return [False] * len(wanted)
-        return [not isinstance(answer, str) for answer in probe.answers()]
+        return [not kind >> 32 for kind in struct.unpack("<" + _KIND * len(wanted), probe.buffer)]
 
     def _first_look(self, wanted: list[tuple[int, int]]) -> None:
         try:
@@ -187,9 +161,9 @@ class NvmlGpu:
         else:
             self._learn(self._kinds_of.unpack_from(self._fields.buffer))
         self._direct = tuple(
-            (_COLUMNS.index(one.column), one) for one in direct(self.handle, self.refused)
+            (_COLUMNS.index(figure.column), figure) for figure in direct(self.handle, self.refused)
         )
-        asked_apart = {one.column for _, one in self._direct}
+        asked_apart = {figure.column for _, figure in self._direct}
         if "power_mw" in asked_apart:
             self.power = "usage"
         elif "power_mw" in self.refused:
@@ -222,7 +196,9 @@ class NvmlGpu:
     def pack(self, buffer: bytearray, at: int, begin_ns: int) -> None:
         """Read and pack one record. Raises NvmlRefused when the whole GPU does not answer."""
         now_ns = time.monotonic_ns()
-        row = self._counters()
+        row = self._batch()
+        for slot, figure in self._direct:
+            row[slot] = figure.value()
         slow = self.slow
         slow.refresh(now_ns)
         util, mem_util, temp, used, sm, mem, reasons = slow.gauges
@@ -245,13 +221,6 @@ class NvmlGpu:
             slow.processes,
             0,
         )
-
-    def _counters(self) -> list[int]:
-        """The columns of `_COLUMNS` now."""
-        row = self._batch()
-        for slot, one in self._direct:
-            row[slot] = one.value()
-        return row
 
     def _batch(self) -> list[int]:
         """What the fields say; all missing where they are refused this time, or always."""
@@ -305,7 +274,8 @@ class NvmlGpu:
             "max_sm_mhz": slow.max_sm_mhz(),
             "energy": None if "energy_mj" in self.refused else "counter",
             "power": self.power or None,
-            "scope": "module" if _is_module(name or "") else "gpu",
+            # Beside a Grace a GPU's counters are those of the module (zeus#172).
+            "scope": "module" if any(word in (name or "") for word in _MODULES) else "gpu",
             "mig": slow.is_mig(),
             "refused": self.refused,
         }
@@ -350,16 +320,14 @@ class NvmlCounters:
             try:
                 gpu.pack(buffer, at, begin_ns)
             except NvmlRefused as refused:
-                self._failed(gpu, refused.reason)
+                if refused.reason in LOST:
+                    gpu.lost = refused.reason
+                    lost = {"event": "gpu-lost", "gpu": gpu.place, "why": refused.reason}
+                    self._events.append(lost)
                 continue
             at += GPU_RECORD.size
         self._beat.gpu = None
         return at
-
-    def _failed(self, gpu: NvmlGpu, reason: str) -> None:
-        if reason in LOST:
-            gpu.lost = reason
-            self._events.append({"event": "gpu-lost", "gpu": gpu.place, "why": reason})
 
     def events(self) -> Sequence[dict[str, Any]]:
         """Those of GPUs that were lost, and of processes that came or went."""
@@ -376,8 +344,3 @@ def _text(handle: NvmlHandle, name: str) -> str | None:
         return handle.text(name)
     except NvmlRefused:
         return None
-
-
-def _is_module(name: str) -> bool:
-    """Whether a GPU is one with a Grace: its counters are those of the module (zeus#172)."""
-    return any(word in name for word in ("GH200", "GB200", "GB300", "GH100 480GB"))

@@ -45,9 +45,6 @@ def opens_others(known: Collection[int], dev: str = "/dev") -> bool:
     return not minors or any(opens(f"{dev}/{_NAME}{minor}") for minor in others)
 
 
-# --- The GPUs that NVML shows, as the choice among them needs them.
-
-
 def shown_gpus(nvml: NvmlCalls, dev: str = "/dev") -> list[ShownGpu]:
     """All of them. Raises NvmlRefused.
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from hpckit import __version__
 from hpckit.binding.plan_in_job import job_cpus, job_memory_bytes
-from hpckit.sampler.gpus import sampled_gpus
+from hpckit.sampler.amd_energy import amd_devices, may_open, uuid_of
+from hpckit.sampler.gpus import ShownGpu, sampled_gpus
 from hpckit.sampler.host import Hierarchies, NodePressure, NodeUse, energy, network, value_of
 from hpckit.sampler.job_counters import HostSources, JobCounters
 from hpckit.sampler.job_processes import JobProcesses, read_bytes
@@ -46,9 +47,11 @@ class Node:
         self._cpus = job_cpus(env)
         self.refused: dict[str, str] = {}
         self.is_synthetic = False
-        self.processes = _processes(env)
+        job_id = env.get("SLURM_JOB_ID")
+        self.processes = JobProcesses(job_id, env.get("SLURM_STEP_ID")) if job_id else None
+        self._exclusive, self._why_not = self._alone()
         self.gpus: list[GpuCounters] = [*self._nvidia()]
-        self.gpus += self._amd(sum(len(one.describe()) for one in self.gpus))
+        self.gpus += self._amd(sum(len(counters.describe()) for counters in self.gpus))
         self.host = HostSources(self._sources(), self.refused)
 
     def _nvidia(self) -> list[NvmlCounters]:
@@ -78,15 +81,15 @@ class Node:
         return [counters]
 
     def _amd(self, place: int) -> list[AmdCounters]:
-        if not os.path.isdir("/sys/class/kfd"):
-            # amdgpu's part for computing, without which a card is for a screen.
-            return []
-        from hpckit.sampler.amd import AmdCounters, amd_devices, shown_amd
-
         devices = amd_devices()
         if not devices:
             return []
-        shown = shown_amd(devices)
+        from hpckit.sampler.amd import AmdCounters
+
+        shown = [
+            ShownGpu(index, uuid_of(device), index, may_open(device))
+            for index, device in enumerate(devices)
+        ]
         chosen = sampled_gpus(self._env, shown, lambda _: None, "ROCR_VISIBLE_DEVICES")
         if not chosen.indices:
             self.refused["amd"] = chosen.because
@@ -94,17 +97,16 @@ class Node:
         return [AmdCounters([(index, devices[index]) for index in chosen.indices], place)]
 
     def _sources(self) -> list[HostSource]:
-        exclusive, why_not = self.exclusive()
         sources: list[HostSource] = []
         if self.processes is None:
             self.refused["job_cgroup"] = "no Slurm job"
         else:
             sources.append(JobCounters(self.processes, Hierarchies()))
-        if exclusive is not False:
+        if self._exclusive is not False:
             sources.append(NodeUse())
-        return [*sources, NodePressure(), network("", why_not), energy()]
+        return [*sources, NodePressure(), network("", self._why_not), energy()]
 
-    def exclusive(self) -> tuple[bool | None, str | None]:
+    def _alone(self) -> tuple[bool | None, str | None]:
         """Whether this node is the job's alone, and why counters of the node are not taken.
 
         Outside a job it is not asked: whoever samples a machine by hand wants the machine.
@@ -121,7 +123,6 @@ class Node:
     def meta(self, name: str) -> dict[str, Any]:
         """What META says beside GPUs and columns."""
         env = self._env
-        exclusive, _ = self.exclusive()
         total_kib = value_of(read_bytes("/proc/meminfo", 4096), b"MemTotal:")
         return {
             "node": name,
@@ -134,7 +135,7 @@ class Node:
             "cpus": self._cpus or os.cpu_count(),
             "memory_limit_bytes": job_memory_bytes(env, self._cpus)
             or (None if total_kib is None else total_kib * _KIB),
-            "exclusive": exclusive,
+            "exclusive": self._exclusive,
         }
 
 
@@ -158,7 +159,7 @@ def has_node_alone(cpus: int | None, seen: SeenCpus) -> tuple[bool | None, str |
     if cpus == seen.online:
         return True, None
     step = seen.allowed[0] if seen.allowed else 0
-    job = next((one for one in seen.allowed if one > step), step)
+    job = next((count for count in seen.allowed if count > step), step)
     is_half = seen.has_smt and cpus == seen.online // 2
     if is_half and job == seen.online and (step < cpus or step == job):
         return True, None
@@ -166,11 +167,6 @@ def has_node_alone(cpus: int | None, seen: SeenCpus) -> tuple[bool | None, str |
         words = "may be all cores or half of the node, and no control group tells which"
         return None, f"the job's {cpus} CPUs of {seen.online} hardware threads {words}"
     return False, f"the job has {cpus} of {seen.online} CPUs: others may use this node too"
-
-
-def _processes(env: Mapping[str, str]) -> JobProcesses | None:
-    job_id = env.get("SLURM_JOB_ID")
-    return JobProcesses(job_id, env.get("SLURM_STEP_ID")) if job_id else None
 
 
 def _number(text: str | None) -> int | None:

@@ -22,34 +22,24 @@ from hpckit.account.sample_format import (
     read_blocks,
 )
 from hpckit.sampler.host import NETWORK, file_system_of
-from hpckit.sampler.job_processes import read_whole
+from hpckit.sampler.job_processes import read_bytes
 
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Protocol
 
     from hpckit.account.sample_format import Moment
-
-
-# --- The thread that appends a node's samples to their file in the job folder.
-#
-# Only this thread touches the job folder, so that one that hangs stops nobody else.
-
-
-if TYPE_CHECKING:
 
     class Store(Protocol):
         """What has bytes to be copied."""
 
         def next_bytes(self) -> bytes:
             """What comes next, empty when there is nothing."""
-            ...
 
         def copied(self, count: int) -> None:
             """So many bytes are safe."""
-            ...
 
 
 SYNC_S = 15.0
@@ -63,7 +53,10 @@ _IS_LINK = "a symbolic link, which is not followed, or behind a loop of them"
 
 
 class Copier:
-    """Appends what a store holds to `target`, below `root`, whose missing folders it makes."""
+    """Appends what a store holds to `target`, below `root`, whose missing folders it makes.
+
+    Its thread alone touches the job folder, so that one that hangs stops nobody else.
+    """
 
     def __init__(self, root: str, target: str, store: Store, say: Callable[[str], None]) -> None:
         """Start the thread."""
@@ -107,17 +100,18 @@ class Copier:
     def wake(self) -> None:
         """There is something to copy."""
         with self._work:
-            self._has_work = True
-            self._is_idle = False
-            self._work.notify_all()
+            self._wake()
+
+    def _wake(self) -> None:
+        self._has_work = True
+        self._is_idle = False
+        self._work.notify_all()
 
     def finish(self, limit_s: float, is_hurried: Callable[[], bool] = lambda: False) -> bool:
         """Wait until all is copied, at most so long or until `is_hurried`; whether it is."""
         with self._work:
             self._ending = True
-            self._has_work = True
-            self._is_idle = False
-            self._work.notify_all()
+            self._wake()
             until = time.monotonic() + limit_s
             while not self._is_idle and not is_hurried():
                 left = until - time.monotonic()
@@ -148,15 +142,10 @@ class Copier:
 
     def _first_look(self) -> int:
         try:
-            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            with open(self._path, "rb", buffering=0, opener=_without_waiting) as file:
+                return _sequence_after(file.fileno())
         except OSError:
             return 0
-        try:
-            return _sequence_after(fd)
-        except OSError:
-            return 0
-        finally:
-            os.close(fd)
 
     def _try_to_copy(self) -> None:
         """Copy, or say once why not; the next flush tries again."""
@@ -228,7 +217,8 @@ class Copier:
     def _look(self, fd: int) -> os.stat_result | None:
         """What the open file is, None where somebody removed it."""
         found = os.fstat(fd)
-        if found.st_nlink and not _is_hidden(_name(fd)):
+        # An NFS client gives such a name to what is removed while it is open.
+        if found.st_nlink and not os.path.basename(_name(fd)).startswith(".nfs"):
             return found
         self.reached = None
         self._say_gone("removed")
@@ -252,17 +242,14 @@ class Copier:
             return None
         if self._is_cut(found) and not found.st_size:
             return None
-        if self._is_there(found):
-            return self._path
+        try:
+            if os.path.samestat(os.stat(self._path), found):
+                return self._path
+        except OSError:
+            pass  # it is not there, or its folder is not
         place = _name(fd)
         self._say(f"{self._path}: somebody moved it; it is {place or 'not known where'}")
         return place or None
-
-    def _is_there(self, found: os.stat_result) -> bool:
-        try:
-            return os.path.samestat(os.stat(self._path), found)
-        except OSError:
-            return False
 
     def _let_go(self) -> None:
         fd, self._fd = self._fd, None
@@ -291,16 +278,15 @@ class Copier:
             return os.open(self._path, flags, 0o600)
 
 
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def _name(fd: int) -> str:
     try:
         return os.readlink(f"/proc/self/fd/{fd}")
     except OSError:
         return ""
-
-
-def _is_hidden(path: str) -> bool:
-    """Whether an NFS client only waits for its close: it was removed while it was open."""
-    return os.path.basename(path).startswith(".nfs")
 
 
 def _sequence_after(fd: int) -> int:
@@ -343,31 +329,18 @@ class SampleSpool:
     ) -> None:
         """Begin; nothing is written or asked of `root` by the caller's thread."""
         self._say = say
-        self._store: LocalFile | HeldBytes = _local_store(local_root, most_local_bytes, say)
-        self._copier = Copier(root, target, self._store, say)
+        own = local_root or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  a node's own folder
+        self._store = LocalStore((own, "/tmp"), most_local_bytes, say)  # noqa: S108
+        self.copier = Copier(root, target, self._store, say)
+        """What has arrived, once this is closed."""
         self._pending: list[tuple[int, int, Moment, bytes]] = []
         self._sequence: int | None = None
         self._dropped = False
 
     @property
-    def reached(self) -> str | None:
-        """After `close`, the file that has what was copied, None where none has."""
-        return self._copier.reached
-
-    @property
     def is_lost(self) -> bool:
         """Whether something that was put is, or after `close` may be, nowhere any more."""
-        return self._dropped or self._copier.is_lost or self.is_unsynced
-
-    @property
-    def is_unsynced(self) -> bool:
-        """After `close`, whether all is written but the time passed before it was synced."""
-        return self._copier.is_unsynced
-
-    @property
-    def is_unwritten(self) -> bool:
-        """After `close`, whether the time passed before all was written."""
-        return self._copier.is_unwritten
+        return self._dropped or self.copier.is_lost or self.copier.is_unsynced
 
     def put(self, kind: int, record_bytes: int, moment: Moment, payload: bytes) -> None:
         """Take a block; it is written with the next `flush`."""
@@ -375,7 +348,7 @@ class SampleSpool:
 
     def wants_meta(self) -> bool:
         """Whether the target was begun anew, by someone who removed it."""
-        return self._copier.began_anew()
+        return self.copier.began_anew()
 
     def flush(self) -> None:
         """Write what was put on this node, and wake the thread that copies it."""
@@ -383,21 +356,18 @@ class SampleSpool:
             return
         if self._sequence is None:
             # The numbers go on after those of a sampler before this one, if its file can be read.
-            self._sequence = self._copier.next_sequence(_FIRST_WAIT_S) or 0
+            self._sequence = self.copier.next_sequence(_FIRST_WAIT_S) or 0
         blocks = []
         for kind, record_bytes, moment, payload in self._pending:
             header = BlockHeader(kind, record_bytes, 0, self._sequence, *moment)
             blocks.append(encode_block(header, payload))
             self._sequence = (self._sequence + 1) & 0xFFFFFFFF
         self._pending.clear()
-        self._append(b"".join(blocks))
-        self._copier.wake()
-
-    def _append(self, data: bytes) -> None:
-        why = self._store.append(data)
+        why = self._store.append(b"".join(blocks))
         if why is not None and not self._dropped:
             self._dropped = True
             self._say(f"{why}: samples are lost until the job folder takes them again")
+        self.copier.wake()
 
     def close(self, limit_s: float, is_hurried: Callable[[], bool] = lambda: False) -> str | None:
         """Wait for the copy, at most so long; the file on this node with the rest, if there is one.
@@ -405,7 +375,7 @@ class SampleSpool:
         It waits no longer as soon as `is_hurried`, which is asked several times a second.
         A rest that finds no room is lost, which is said; nothing else is, as saying may hang.
         """
-        if self._copier.finish(limit_s, is_hurried):
+        if self.copier.finish(limit_s, is_hurried):
             return None
         try:
             return self._store.keep()
@@ -414,25 +384,6 @@ class SampleSpool:
             why = error.strerror or str(error)
             self._say(f"{why}: the samples that the job folder does not have are lost")
             return None
-
-
-def _local_store(
-    local_root: str | None, most_bytes: int, say: Callable[[str], None]
-) -> LocalFile | HeldBytes:
-    root = local_root or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  a node's own folder
-    mounts = read_whole("/proc/self/mountinfo", _MOUNTS_BYTES)
-    why = ""
-    for folder in dict.fromkeys((root, "/tmp")):  # noqa: S108
-        server = _network_of(mounts, folder)
-        if server is not None:
-            why += f"; {folder}: {server}, which may hang"
-            continue
-        try:
-            return LocalFile(folder, most_bytes, say)
-        except OSError as error:
-            why += f"; {folder}: {error.strerror}"
-    say(f"samples are held in memory{why}")
-    return HeldBytes(MOST_HELD_BYTES)
 
 
 def _network_of(mounts: bytes, folder: str) -> str | None:
@@ -444,67 +395,93 @@ def _network_of(mounts: bytes, folder: str) -> str | None:
     return kind if kind in NETWORK else None
 
 
-class LocalFile:
-    """A file without a name, and memory once that fails; one thread appends, another reads."""
+class LocalStore:
+    """What waits on this node: a file without a name, or memory where there is none.
 
-    FULL = "the file on this node is as large as it may be"
+    One thread appends, another reads.
+    """
 
-    def __init__(self, root: str, most_bytes: int, say: Callable[[str], None]) -> None:
-        """Begin in a folder. Raises OSError."""
-        self._root = root
+    def __init__(self, roots: Sequence[str], most_bytes: int, say: Callable[[str], None]) -> None:
+        """Begin in the first folder that takes a file and is this node's own."""
         self._most = most_bytes
         self._say = say
-        self._fd = _nameless_file(root)
-        self._held: HeldBytes | None = None
         self._lock = threading.Lock()
+        self._held = bytearray()
         self._end = 0
         self._copied = 0
+        self._root, self._fd = self._opened(roots)
+
+    def _opened(self, roots: Sequence[str]) -> tuple[str, int | None]:
+        mounts = read_bytes("/proc/self/mountinfo", _MOUNTS_BYTES)
+        why = ""
+        for root in dict.fromkeys(roots):
+            server = _network_of(mounts, root)
+            if server is not None:
+                why += f"; {root}: {server}, which may hang"
+                continue
+            try:
+                return root, _nameless_file(root)
+            except OSError as error:
+                why += f"; {root}: {error.strerror}"
+        self._say(f"samples are held in memory{why}")
+        return "", None
 
     def append(self, data: bytes) -> str | None:
         """Take whole blocks; why not, if they were not taken."""
+        failure = None
         with self._lock:
-            if self._held is not None:
-                return self._held.append(data)
-            if self._end + len(data) > self._most:
-                return self.FULL
-            try:
-                _write_at(self._fd, data, self._end)
-            except OSError as error:
-                why = error.strerror or str(error)
-            else:
-                self._end += len(data)
-                return None
-            self._held = HeldBytes(MOST_HELD_BYTES, self._rest(MOST_HELD_BYTES))
-            os.close(self._fd)
-        self._say(f"{self._root}: {why}; samples are held in memory")
-        return self._held.append(data)
+            if self._fd is not None:
+                if self._end + len(data) > self._most:
+                    return "the file on this node is as large as it may be"
+                failure = self._failure(self._fd, data)
+                if failure is None:
+                    return None
+            is_full = len(self._held) + len(data) > MOST_HELD_BYTES
+            self._held += b"" if is_full else data
+        if failure is not None:
+            self._say(f"{self._root}: {failure}; samples are held in memory")
+        return "no room on this node, and none in memory" if is_full else None
+
+    def _failure(self, fd: int, data: bytes) -> str | None:
+        """Write to the file, which gives way to memory where that fails; why it did."""
+        try:
+            _write_at(fd, data, self._end)
+        except OSError as error:
+            self._held += self._rest(fd, MOST_HELD_BYTES)
+            self._fd = None
+            os.close(fd)
+            return error.strerror or str(error)
+        self._end += len(data)
+        return None
 
     def next_bytes(self) -> bytes:
         """What comes next to be copied, empty when all was."""
         with self._lock:
-            return self._held.next_bytes() if self._held else self._rest(_COPY_BYTES)
+            if self._fd is None:
+                return bytes(self._held[:_COPY_BYTES])
+            return self._rest(self._fd, _COPY_BYTES)
 
     def copied(self, count: int) -> None:
         """So many bytes more need not be kept."""
         with self._lock:
-            if self._held is not None:
-                self._held.copied(count)
+            if self._fd is None:
+                del self._held[:count]
                 return
             self._copied += count
             if self._copied == self._end and self._end >= REWIND_BYTES:
                 os.ftruncate(self._fd, 0)
                 self._copied = self._end = 0
 
-    def file_bytes(self) -> int:
-        """How large the file is."""
-        with self._lock:
-            return 0 if self._held is not None else os.fstat(self._fd).st_size
-
     def keep(self) -> str | None:
-        """Write what was not copied to a file with a name, and give that. Raises OSError."""
+        """Write what was not copied to a file with a name, and give that.
+
+        Raises OSError, also for what is held in memory, of which nothing can be kept.
+        """
         with self._lock:
-            if self._held is not None:
-                return self._held.keep()
+            if self._fd is None:
+                if self._held:
+                    raise OSError(errno.ENOSPC, "no room on this node")
+                return None
             path = _new_name(self._root)
             fd = os.open(path, _NEW_FILE, 0o600)
             try:
@@ -519,8 +496,8 @@ class LocalFile:
                 os.close(fd)
             return path
 
-    def _rest(self, most: int) -> bytes:
-        return os.pread(self._fd, min(self._end - self._copied, most), self._copied)
+    def _rest(self, fd: int, most: int) -> bytes:
+        return os.pread(fd, min(self._end - self._copied, most), self._copied)
 
 
 _NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -537,44 +514,6 @@ def _nameless_file(root: str) -> int:
     fd = os.open(path, _NEW_FILE, 0o600)
     os.unlink(path)
     return fd
-
-
-class HeldBytes:
-    """Memory in place of a file."""
-
-    def __init__(self, most_bytes: int, first: bytes = b"") -> None:
-        self._most = most_bytes
-        self._data = bytearray(first)
-        self._lock = threading.Lock()
-
-    def append(self, data: bytes) -> str | None:
-        """Take whole blocks; why not, if they are too much."""
-        with self._lock:
-            if len(self._data) + len(data) > self._most:
-                return "no room on this node, and none in memory"
-            self._data += data
-        return None
-
-    def next_bytes(self) -> bytes:
-        """What comes next to be copied, empty when all was."""
-        with self._lock:
-            return bytes(self._data[:_COPY_BYTES])
-
-    def copied(self, count: int) -> None:
-        """So many bytes more need not be kept."""
-        with self._lock:
-            del self._data[:count]
-
-    def file_bytes(self) -> int:
-        """There is no file."""
-        return 0
-
-    def keep(self) -> str | None:
-        """Nothing of it can be kept. Raises OSError where there is something."""
-        with self._lock:
-            if self._data:
-                raise OSError(errno.ENOSPC, "no room on this node")
-        return None
 
 
 def _write_at(fd: int, data: bytes, at: int) -> None:

@@ -20,6 +20,7 @@ from tests.fakes.virtual_nvml import EPOCH_S, NS_PER_S, VirtualNvml, open_virtua
 
 POWER_AVERAGE, POWER_INSTANT, ENERGY = 185, 186, 83
 SQUARE = 'power_w = "square:100:600:1:0.5"\n'
+SENSOR = "power_update_ms = {}\npower_window_ms = {}\n"
 YEARS_S = 100_000_000
 
 Open = Callable[[str], VirtualNvml]
@@ -40,7 +41,7 @@ def opened(library: Path, tmp_path: Path) -> Iterator[Open]:
         )
 
 
-def readings(node: VirtualNvml, field: int, *moments_s: float) -> list[int | float | str]:
+def readings(node: VirtualNvml, field: int, *moments_s: float) -> list[int | str]:
     """A field at each of these moments after the epoch."""
     found = []
     for moment in moments_s:
@@ -90,44 +91,37 @@ def test_clock_that_is_no_clock(
         NvmlCalls(str(library / "libfake-nvml.so"))
 
 
-def test_without_sensor_keys_power_is_of_the_moment(opened: Open) -> None:
-    """A profile without sensor keys shows the waveform itself, as average too."""
-    node = opened(SQUARE)
-    for field in (POWER_AVERAGE, POWER_INSTANT):
-        assert readings(node, field, 0.499, 0.5, 1.0) == [600_000, 100_000, 600_000]
-
-
 @pytest.mark.parametrize(
-    ("update_ms", "window_ms", "at_s", "watts"),
+    ("keys", "field", "at_s", "watts"),
     [
-        (100, 25, 0.51, 600),  # the window of 0.475 to 0.5
-        (100, 25, 0.61, 100),
-        (100, 100, 0.599, 600),
-        (100, 1000, 0.7, 350),
-        (20, 10, 0.519, 600),
-        (20, 10, 0.52, 100),
-        (30, 20, 0.519, 350),  # half of the window of 0.49 to 0.51
+        # Without sensor keys power is of the moment, as average too.
+        ("", POWER_INSTANT, 0.499, 600),
+        ("", POWER_INSTANT, 0.5, 100),
+        ("", POWER_AVERAGE, 0.5, 100),
+        # Else it is the mean over the window that the last update ended.
+        (SENSOR.format(100, 25), POWER_INSTANT, 0.51, 600),  # the window of 0.475 to 0.5
+        (SENSOR.format(100, 25), POWER_INSTANT, 0.61, 100),
+        (SENSOR.format(100, 100), POWER_INSTANT, 0.599, 600),
+        (SENSOR.format(100, 1000), POWER_INSTANT, 0.7, 350),
+        (SENSOR.format(20, 10), POWER_INSTANT, 0.519, 600),
+        (SENSOR.format(20, 10), POWER_INSTANT, 0.52, 100),
+        (SENSOR.format(30, 20), POWER_INSTANT, 0.519, 350),  # half of the window of 0.49 to 0.51
+        # Updates are as many ms after the epoch as the phase says.
+        ("power_update_ms = 100\nsensor_phase_ms = 30\n", POWER_INSTANT, 0.529, 600),
+        ("power_update_ms = 100\nsensor_phase_ms = 30\n", POWER_INSTANT, 0.53, 100),
+        # The average is over a second, or over what the profile says.
+        (SENSOR.format(100, 25), POWER_AVERAGE, 9.8, 350),
+        (SENSOR.format(100, 25) + "power_average_ms = 250\n", POWER_AVERAGE, 9.8, 100),
+        # The power's gain, and a frozen power, to its end or for ever.
+        ("power_gain = 0.5\nenergy_gain = 1.1\n", POWER_INSTANT, 0, 300),
+        ('power_frozen_s = "0.25-1"\n', POWER_AVERAGE, 0.75, 600),
+        ('power_frozen_s = "0.25-1"\n', POWER_INSTANT, 1.5, 100),
+        ('power_frozen_s = "0.25-"\n', POWER_INSTANT, 9.75, 600),
     ],
 )
-def test_instant_is_the_mean_of_the_window_at_the_last_update(
-    opened: Open, update_ms: int, window_ms: int, at_s: float, watts: int
-) -> None:
-    """Of each class of sensor, a reading is the mean over the window that the last update ended."""
-    node = opened(f"{SQUARE}power_update_ms = {update_ms}\npower_window_ms = {window_ms}\n")
-    assert readings(node, POWER_INSTANT, at_s) == [watts * 1000]
-
-
-def test_sensor_phase_moves_the_updates(opened: Open) -> None:
-    """Updates are as many ms after the epoch as the phase says."""
-    node = opened(f"{SQUARE}power_update_ms = 100\nsensor_phase_ms = 30\n")
-    assert readings(node, POWER_INSTANT, 0.529, 0.53) == [600_000, 100_000]
-
-
-@pytest.mark.parametrize(("key", "watts"), [("", 350), ("power_average_ms = 250\n", 100)])
-def test_average_has_a_window_of_its_own(opened: Open, key: str, watts: int) -> None:
-    """POWER_AVERAGE is over a second, or over what the profile says."""
-    node = opened(f"{SQUARE}power_update_ms = 100\npower_window_ms = 25\n{key}")
-    assert readings(node, POWER_AVERAGE, 9.8) == [watts * 1000]
+def test_a_reading_of_power(opened: Open, keys: str, field: int, at_s: float, watts: int) -> None:
+    """600 W in the first half of each second, and 100 W in the other."""
+    assert readings(opened(SQUARE + keys), field, at_s) == [watts * 1000]
 
 
 @pytest.mark.parametrize(("usage", "watts"), [("average", 350), ("instant", 100)])
@@ -136,19 +130,6 @@ def test_usage_is_one_or_the_other(opened: Open, usage: str, watts: int) -> None
     node = opened(f'{SQUARE}power_update_ms = 100\npower_usage = "{usage}"\n')
     node.set_s(9.8)
     assert node.gpu().number("nvmlDeviceGetPowerUsage") == watts * 1000
-
-
-def test_gains_are_of_the_power_or_of_the_counter(opened: Open) -> None:
-    """The power's gain leaves the counter as it is, and the counter's gain the power."""
-    node = opened("power_w = 200\npower_gain = 0.95\nenergy_gain = 1.1\n")
-    assert readings(node, POWER_INSTANT, 10) == [190_000]
-    assert readings(node, ENERGY, 10) == [2_200_000]
-
-
-def test_counter_changes_at_its_updates_only(opened: Open) -> None:
-    """Between two updates the counter stands, and at each it is the true energy."""
-    node = opened("power_w = 100\nenergy_update_ms = 100\nsensor_phase_ms = 40\n")
-    assert readings(node, ENERGY, 0.139, 0.14, 0.239, 0.24) == [4_000, 14_000, 14_000, 24_000]
 
 
 def test_counter_may_add_up_the_windows_alone(opened: Open) -> None:
@@ -180,60 +161,49 @@ def test_windows_that_never_repeat_are_refused(opened: Open) -> None:
     assert refused.value.reason == "Unknown"
 
 
-def test_reset_counters_begin_again(opened: Open) -> None:
-    """At a reset the counter is 0, and counts on."""
-    node = opened('power_w = 100\nenergy_reset_s = "12 40"\n')
-    assert readings(node, ENERGY, 11.5, 12, 13, 40.25) == [1_150_000, 0, 100_000, 25_000]
-
-
-def test_reset_shows_before_the_next_update(opened: Open) -> None:
-    """A counter that is reset between two of its updates is 0 at once."""
-    node = opened('power_w = 100\nenergy_update_ms = 100\nenergy_reset_s = "0.95"\n')
-    assert readings(node, ENERGY, 0.94, 0.96, 1.0) == [90_000, 0, 5_000]
-
-
-def test_reset_forgets_earlier_jumps(opened: Open) -> None:
-    """What a counter jumped before its reset is gone with the rest."""
-    node = opened('power_w = 100\nenergy_jump_j = "5:-100"\nenergy_reset_s = "10"\n')
-    assert readings(node, ENERGY, 6, 11) == [500_000, 100_000]
+@pytest.mark.parametrize(
+    ("keys", "moments_s", "counted_j"),
+    [
+        # Between two updates the counter stands, and at each it is the true energy.
+        (
+            "energy_update_ms = 100\nsensor_phase_ms = 40\n",
+            (0.139, 0.14, 0.239, 0.24),
+            (4, 14, 14, 24),
+        ),
+        # At a reset it is 0 at once, and counts on; `every` repeats for ever.
+        ('energy_reset_s = "12 40"\n', (11.5, 12, 13, 40.25), (1150, 0, 100, 25)),
+        (
+            'energy_update_ms = 100\nenergy_reset_s = "0.95"\n',
+            (0.94, 0.96, 1.0),
+            (90, 0, 5),
+        ),
+        (
+            'energy_reset_s = "12 40 every:60"\n',
+            (59, 61, 72.5, YEARS_S // 60 * 60 + 41),
+            (1900, 2100, 50, 100),
+        ),
+        # A jump stays, downwards too, until a reset.
+        ('energy_jump_j = "10:-500 20:+1000"\n', (9.5, 10, 20), (950, 500, 2500)),
+        ('energy_jump_j = "5:-100"\nenergy_reset_s = "10"\n', (6, 11), (500, 100)),
+        ("energy_wraps_mj = 1000000\n", (9.5, 10.5), (950, 50)),
+        # A frozen counter stands, and then shows what it would have shown.
+        ('energy_frozen_s = "10-20 every:60"\n', (10, 19.9, 20, 79), (1000, 1000, 2000, 7000)),
+        # A counter's gain leaves the power as it is.
+        ("power_gain = 0.95\nenergy_gain = 1.1\n", (10,), (1100,)),
+    ],
+)
+def test_faults_of_a_counter(
+    opened: Open, keys: str, moments_s: tuple[float, ...], counted_j: tuple[int, ...]
+) -> None:
+    """At 100 W a counter shows so many joules at each moment."""
+    node = opened(f"power_w = 100\n{keys}")
+    assert readings(node, ENERGY, *moments_s) == [1000 * joules for joules in counted_j]
 
 
 def test_counter_of_a_moved_waveform_begins_at_zero(opened: Open) -> None:
     """A shape that is moved later still counts from the epoch on."""
     node = opened('power_w = "square:100:600:1:0.5:0.25"\n')
     assert readings(node, ENERGY, 0, 0.25, 0.5) == [0, 25_000, 175_000]
-
-
-def test_resets_repeat(opened: Open) -> None:
-    """`every` repeats a list of resets for ever."""
-    node = opened('power_w = 100\nenergy_reset_s = "12 40 every:60"\n')
-    moments = (59, 61, 72.5, YEARS_S // 60 * 60 + 41)
-    assert readings(node, ENERGY, *moments) == [1_900_000, 2_100_000, 50_000, 100_000]
-
-
-def test_jumps_stay_in_the_counter(opened: Open) -> None:
-    """A jump is a change of the counter by that many joules, downwards too."""
-    node = opened('power_w = 100\nenergy_jump_j = "10:-500 20:+1000"\n')
-    assert readings(node, ENERGY, 9.5, 10, 20) == [950_000, 500_000, 2_500_000]
-
-
-def test_counter_wraps(opened: Open) -> None:
-    """A counter that wraps begins again from 0 at that number."""
-    node = opened("power_w = 100\nenergy_wraps_mj = 1000000\n")
-    assert readings(node, ENERGY, 9.5, 10.5) == [950_000, 50_000]
-
-
-def test_frozen_counter_catches_up(opened: Open) -> None:
-    """A frozen counter stands, and then shows what it would have shown."""
-    node = opened('power_w = 100\nenergy_frozen_s = "10-20 every:60"\n')
-    assert readings(node, ENERGY, 10, 19.9, 20, 79) == [1_000_000, 1_000_000, 2_000_000, 7_000_000]
-
-
-@pytest.mark.parametrize("field", [POWER_AVERAGE, POWER_INSTANT])
-def test_frozen_power_stands(opened: Open, field: int) -> None:
-    """A frozen power is that of the span's begin, to its end or for ever."""
-    node = opened('power_w = "0:0 100:1000"\npower_frozen_s = "10-20 50-"\n')
-    assert readings(node, field, 19, 20, 90) == [100_000, 200_000, 500_000]
 
 
 def test_gpu_is_lost_for_a_time(opened: Open) -> None:
@@ -374,7 +344,10 @@ def test_processes_of_a_file(opened: Open, tmp_path: Path) -> None:
 
 
 def test_samples_are_those_of_the_updates(opened: Open) -> None:
-    """The driver's ring has the readings of the last updates after the one seen last."""
+    """The driver's ring has the readings of the last updates after the one seen last.
+
+    Without power_samples the ring is NotSupported.
+    """
     node = opened('power_w = "0:0 100:1000"\npower_update_ms = 100\npower_samples = 5\n')
     node.set_s(10.05)
     samples = pynvml(
@@ -384,15 +357,11 @@ def test_samples_are_those_of_the_updates(opened: Open) -> None:
         "print(json.dumps([[one.timeStamp, one.sampleValue.uiVal] for one in found]))",
     )
     assert samples == [[(EPOCH_S * 10 + tenth) * 100_000, tenth * 1000] for tenth in (98, 99, 100)]
-
-
-def test_no_samples_unless_the_profile_keeps_some(opened: Open) -> None:
-    """Without power_samples the ring is NotSupported."""
-    code = (
+    refused = (
         "try: nvml.nvmlDeviceGetSamples(gpu, 0, 0)\n"
         "except nvml.NVMLError_NotSupported: print('true')"
     )
-    assert pynvml(opened(""), code) is True
+    assert pynvml(opened(""), refused) is True
 
 
 GPM = """
@@ -486,10 +455,11 @@ def test_gpus_whose_device_is_forbidden_are_hidden(library: Path) -> None:
         ("sine:0:100:8", 2, 100),
         ("sine:0:100:8:2", 2, 50),
         ("7.25", 1e6, 7.25),
+        (" ".join(f"{at}:{at}" for at in range(512)), 510.75, 510.75),
     ],
 )
 def test_shapes(opened: Open, wave: str, moment_s: float, watts: float) -> None:
-    """Steps, squares and sines have the values that their texts say."""
+    """Steps, squares and sines have the values that their texts say; 512 points are taken whole."""
     node = opened(f'power_w = "{wave}"\n')
     assert readings(node, POWER_INSTANT, moment_s) == [round(watts * 1000)]
 
@@ -502,12 +472,6 @@ def test_steps_are_the_same_for_a_seed(opened: Open) -> None:
     assert len(set(levels)) > 60
     assert 100_000 <= min(levels) < 200_000
     assert 600_000 < max(levels) <= 700_000
-
-
-def test_a_waveform_may_have_512_points(opened: Open) -> None:
-    """A waveform of 512 points is taken whole."""
-    node = opened('power_w = "' + " ".join(f"{at}:{at}" for at in range(512)) + '"\n')
-    assert readings(node, POWER_INSTANT, 510.75) == [510_750]
 
 
 @pytest.mark.parametrize(
@@ -537,35 +501,23 @@ def test_wrong_value(opened: Open, line: str) -> None:
         opened(line + "\n")
 
 
-def test_truth_says_the_joules(library: Path, tmp_path: Path) -> None:
-    """`truth` prints the joules of a GPU between two moments, exact after years, without faults."""
+@pytest.mark.parametrize(
+    ("keys", "words", "joules"),
+    [
+        # Exact after years, and without faults.
+        (f'{SQUARE}power_gain = 0.5\nenergy_reset_s = "5"\n', (), "3650.000000600"),
+        ("pcie_tx_mb_per_s = 3\n", ("pcie_tx_mb_per_s",), "30.750000003"),
+    ],
+)
+def test_truth_says_the_joules(
+    library: Path, tmp_path: Path, keys: str, words: tuple[str, ...], joules: str
+) -> None:
+    """`truth` prints the joules of a GPU, or a key's integral, between two moments."""
     path = tmp_path / "truth.toml"
-    path.write_text(f'{HEAD}gpus = 1\n[gpu]\n{SQUARE}power_gain = 0.5\nenergy_reset_s = "5"\n')
+    path.write_text(f"{HEAD}gpus = 1\n[gpu]\n{keys}")
     start = (EPOCH_S + YEARS_S) * NS_PER_S
-    ran = subprocess.run(
-        [library / "truth", path, "0", str(start), str(start + 10_250_000_001)],
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        check=True,
-    )
-    assert ran.stdout == "3650.000000600\n"
-
-
-def test_truth_of_another_waveform(library: Path, tmp_path: Path) -> None:
-    """With a key `truth` prints that waveform's integral."""
-    path = tmp_path / "truth.toml"
-    path.write_text(f"{HEAD}gpus = 1\n[gpu]\npcie_tx_mb_per_s = 3\n")
-    start = EPOCH_S * NS_PER_S
-    moments = [str(start), str(start + NS_PER_S)]
-    ran = subprocess.run(
-        [library / "truth", path, "0", *moments, "pcie_tx_mb_per_s"],
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        check=True,
-    )
-    assert ran.stdout == "3.000000000\n"
+    argv = [str(library / "truth"), str(path), "0", str(start), str(start + 10_250_000_001), *words]
+    assert subprocess.run(argv, capture_output=True, check=True).stdout.decode() == f"{joules}\n"
 
 
 @pytest.mark.parametrize(

@@ -171,10 +171,3 @@ class FakeSink:
     def host_blocks(self) -> int:
         """How many blocks of host records there are."""
         return sum(kind == HOST for kind, _, _ in self.blocks)
-
-
-class FakeBeat:
-    """What a watchdog would be told."""
-
-    begun_ns = 0
-    is_asked = False

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-from hpckit.sampler.nvml_calls import NvmlCalls, NvmlHandle
+from hpckit.sampler.nvml_calls import NvmlCalls, NvmlHandle, reason_of
 from hpckit.sampler.nvml_counters import NvmlFields
 from tests.fakes.nvml_library import HEAD
 
@@ -70,11 +70,13 @@ class VirtualNvml:
         """A GPU. Raises NvmlRefused."""
         return self.nvml.gpu(index)
 
-    def field(self, field_id: int, scope: int = 0, gpu: int = 0) -> int | float | str:
+    def field(self, field_id: int, scope: int = 0, gpu: int = 0) -> int | str:
         """A field's number now, or why there is none."""
         fields = NvmlFields(self.gpu(gpu), [(field_id, scope)])
         fields.read()
-        return fields.answers()[0]
+        # nvmlFieldValue_t: type, return value and value, of which an unsigned int is 4 bytes.
+        kind, code, value = struct.unpack_from("<24xiiQ", fields.buffer)
+        return reason_of(code) if code else int(value & 0xFFFFFFFF if kind == 1 else value)
 
     def true_nj(self, from_ns: int, to_ns: int, gpu: int = 0) -> int:
         """Nanojoules that the GPU of this place in the profile really drew, in ns since 1970."""

@@ -12,11 +12,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from tests.begun import INTERRUPTED, begun, unmeasured
 from tests.conftest import RunHpckit
+from tests.fakes.local_job import processes_of, until
 from tests.sizes import size, some
 
 
@@ -26,35 +26,6 @@ def submit_json(run_hpckit: RunHpckit, *args: str, **more: Any) -> dict[str, Any
     assert ran.stdout, ran.stderr
     document: dict[str, Any] = json.loads(ran.stdout)
     return document
-
-
-def processes_of(folder: str) -> list[psutil.Process]:
-    """Every living process that carries this job folder in its environment."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.status() == psutil.STATUS_ZOMBIE:
-                continue
-            if process.environ().get("HPCKIT_JOB_FOLDER") == folder:
-                found.append(process)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue
-    return found
-
-
-def wait_until(condition: Any, seconds: float = 20.0) -> None:
-    """Return when `condition()` holds; fail after `seconds`."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.05)
-
-
-def test_a_command_that_fails_with_7_is_failed_with_7(run_hpckit: RunHpckit) -> None:
-    """The state is FAILED, the exit code 7, and hpckit itself exits 1."""
-    ran = run_hpckit("submit", "--local", "--wait", "--json", "--", "sh", "-c", "exit 7")
-    document = json.loads(ran.stdout)
-    assert (document["state"], document["exit_code"], ran.returncode) == ("FAILED", 7, 1)
 
 
 def test_the_script_that_ran_is_the_script_that_render_prints(
@@ -72,6 +43,7 @@ def test_the_script_that_ran_is_the_script_that_render_prints(
 @pytest.mark.parametrize(
     ("words", "code"),
     [
+        (("sh", "-c", "exit 7"), 7),
         (("no-such-program-at-all",), 127),
         (("/",), 126),
         (("sh", "-c", "kill -SEGV $$"), 139),
@@ -81,9 +53,13 @@ def test_the_script_that_ran_is_the_script_that_render_prints(
 def test_a_command_keeps_its_own_code(
     run_hpckit: RunHpckit, words: tuple[str, ...], code: int
 ) -> None:
-    """A program that is missing, cannot run, or dies by a signal gives a shell's code for it."""
-    document = submit_json(run_hpckit, "--wait", "--", *words)
-    assert (document["state"], document["exit_code"]) == ("FAILED", code)
+    """A program that is missing, cannot run, or dies by a signal gives a shell's code for it.
+
+    hpckit itself exits 1.
+    """
+    ran = run_hpckit("submit", "--local", "--wait", "--json", "--", *words)
+    document = json.loads(ran.stdout)
+    assert (document["state"], document["exit_code"], ran.returncode) == ("FAILED", code, 1)
 
 
 def test_output_is_kept_byte_for_byte(run_hpckit: RunHpckit) -> None:
@@ -100,10 +76,10 @@ def test_cancel_ends_every_process(run_hpckit: RunHpckit) -> None:
         run_hpckit, "--ntasks-per-node", "2", "--", "sh", "-c", "sleep 600 & setsid sleep 600"
     )
     folder = document["folder"]
-    wait_until(lambda: len(processes_of(folder)) >= 6)
+    until(lambda: len(processes_of(Path(folder))) >= 6)
     ran = run_hpckit("cancel", document["job_id"], "--json")
     assert json.loads(ran.stdout)["state"] == "CANCELLED", ran.stderr
-    wait_until(lambda: processes_of(folder) == [], 5)
+    until(lambda: processes_of(Path(folder)) == [], 5)
 
 
 def test_a_job_survives_the_interrupted_wait(run_hpckit: RunHpckit, tmp_path: Path) -> None:
@@ -115,7 +91,7 @@ def test_a_job_survives_the_interrupted_wait(run_hpckit: RunHpckit, tmp_path: Pa
         jobs[:] = json.loads(run_hpckit("jobs", "--json").stdout)["jobs"]
         return bool(jobs) and jobs[0]["state"] == "RUNNING"
 
-    wait_until(running)
+    until(running)
     os.killpg(waiting.pid, signal.SIGINT)
     _, talk = waiting.communicate(timeout=20)
     assert waiting.returncode == 130
@@ -124,19 +100,21 @@ def test_a_job_survives_the_interrupted_wait(run_hpckit: RunHpckit, tmp_path: Pa
     run_hpckit("cancel", jobs[0]["job_id"])
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
     "delay_s", some([0.0, 0.02, 0.05, 0.1, 0.15, 0.25, 0.35, 0.5, 0.7, 0.9], quick=3)
 )
 def test_an_interrupted_submission_is_whole_or_nothing(
-    run_hpckit: RunHpckit, delay_s: float
+    run_hpckit: RunHpckit, delay_s: float, number: int
 ) -> None:
-    """Ctrl-C at any moment exits 130 and leaves a job that is known whole, or no trace."""
+    """Ctrl-C or TERM at any moment leaves a job that is known whole, or no trace."""
     submitting = begun("submit", "--local", "--quiet", "--", "true")
     time.sleep(delay_s)
     if submitting.poll() is None:
-        os.killpg(submitting.pid, signal.SIGINT)
+        # A terminal signals the whole group.
+        (os.killpg if number == signal.SIGINT else os.kill)(submitting.pid, number)
     _, talk = submitting.communicate(timeout=30)
-    assert submitting.returncode in (0, *INTERRUPTED), talk
+    assert submitting.returncode in (0, -signal.SIGTERM, *INTERRUPTED), talk
     root = Path(os.environ["XDG_STATE_HOME"]) / "hpckit" / "jobs"
     folders = sorted(str(folder) for folder in root.iterdir()) if root.exists() else []
     jobs = json.loads(run_hpckit("jobs", "--json").stdout)["jobs"]
@@ -183,7 +161,7 @@ def test_submissions_from_four_processes(tmp_path: Path) -> None:
         jobs: list[dict[str, Any]] = json.loads(text)["jobs"]
         return jobs
 
-    wait_until(lambda: all(job["state"] == "COMPLETED" for job in listed()), 60)
+    until(lambda: all(job["state"] == "COMPLETED" for job in listed()), 60)
     jobs = listed()
     assert {job["job_id"]: job["name"] for job in jobs} == submitted
     for job in jobs:
@@ -238,7 +216,7 @@ def test_a_time_limit_ends_the_job(run_hpckit: RunHpckit) -> None:
     """A job over its time limit is TIMEOUT and leaves no process."""
     document = submit_json(run_hpckit, "--wait", "--time", "0:01", "--", "sleep", "600")
     assert document["state"] == "TIMEOUT"
-    wait_until(lambda: processes_of(document["folder"]) == [], 5)
+    until(lambda: processes_of(Path(document["folder"])) == [], 5)
 
 
 def test_the_example_runs_from_any_folder(run_hpckit: RunHpckit, tmp_path: Path) -> None:

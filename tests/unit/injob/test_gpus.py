@@ -66,19 +66,15 @@ def test_a_gpu_of_another_job_is_not_counted(found: Found) -> None:
     assert [gpu.uuid.startswith("GPU-") for gpu in gpus] == [True, True]
 
 
-def test_a_lost_gpu_of_another_job_is_not_counted(found: Found, dev: Path) -> None:
-    """Where all device files that open are those of GPUs that answer, the lost one is not ours."""
-    for minor in (1, 2):
+@pytest.mark.parametrize(("minors", "count"), [((1, 2), 2), ((0, 1, 2), 3)])
+def test_a_lost_gpu_is_ours_if_its_file_opens(
+    found: Found, dev: Path, minors: tuple[int, ...], count: int
+) -> None:
+    """Where all device files that open are those of GPUs that answer, it is another job's."""
+    for minor in minors:
         (dev / f"nvidia{minor}").touch()
     (dev / "nvidiactl").touch()
-    assert len(found('[gpu.0]\nlost_s = "0-"\n')) == 2
-
-
-def test_a_lost_gpu_whose_file_opens_is_ours(found: Found, dev: Path) -> None:
-    """Its file is one that no answering GPU has."""
-    for minor in (0, 1, 2):
-        (dev / f"nvidia{minor}").touch()
-    assert len(found('[gpu.0]\nlost_s = "0-"\n')) == 3
+    assert len(found('[gpu.0]\nlost_s = "0-"\n')) == count
 
 
 def test_a_driver_that_counts_no_gpus_is_quoted(found: Found) -> None:

@@ -37,83 +37,59 @@ def test_task_list_is_read_at_the_node(text: str, node_index: int, tasks: int | 
     assert tasks_on_node(text, node_index) == tasks
 
 
-def test_slurm_step_wins_over_the_job() -> None:
-    """A step's own counts win over those of the job around it."""
-    assert identify("slurm", SLURM).exports() == {
-        "RANK": "5",
-        "WORLD_SIZE": "11",
-        "LOCAL_RANK": "1",
-        "LOCAL_WORLD_SIZE": "4",
-        "NODE_RANK": "1",
-    }
+OMPI = {
+    "OMPI_COMM_WORLD_RANK": "0",
+    "OMPI_COMM_WORLD_SIZE": "4",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "2",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "3",
+}
+TORCHRUN = {"RANK": "6", "WORLD_SIZE": "8", "LOCAL_RANK": "2", "LOCAL_WORLD_SIZE": "4"}
+OF_SLURM = (5, 11, 1, 4, 1)
 
 
-def test_only_known_fields_are_exported() -> None:
-    """A field that the launcher does not give, or gives as no number, is not exported."""
-    env = {"SLURM_PROCID": "5", "SLURM_NTASKS": "many", "SLURM_LOCALID": "9" * 5000}
-    assert identify("slurm", env).exports() == {"RANK": "5"}
-
-
-def test_torchrun_gives_all_fields() -> None:
-    """What torchrun sets is read; its GROUP_RANK is the node's."""
-    env = {
-        "RANK": "6",
-        "WORLD_SIZE": "8",
-        "LOCAL_RANK": "2",
-        "LOCAL_WORLD_SIZE": "4",
-        "GROUP_RANK": "1",
-        "SLURM_PROCID": "1",
-    }
-    found = identify("env", env)
-    assert (found.rank, found.world_size, found.local_rank) == (6, 8, 2)
-    assert (found.local_world_size, found.node_rank) == (4, 1)
-
-
-def test_open_mpi_is_not_mixed_with_the_slurm_variables_of_its_daemon() -> None:
-    """Under mpirun, Slurm's variables describe the process that started it, not the rank."""
-    env = {
-        "SLURM_PROCID": "0",
-        "SLURM_NODEID": "0",
-        "SLURM_LOCALID": "0",
-        "OMPI_COMM_WORLD_RANK": "0",
-        "OMPI_COMM_WORLD_SIZE": "4",
-        "OMPI_COMM_WORLD_LOCAL_RANK": "2",
-        "OMPI_COMM_WORLD_LOCAL_SIZE": "3",
-    }
-    assert identify("mpi", env).exports() == {
-        "RANK": "0",
-        "WORLD_SIZE": "4",
-        "LOCAL_RANK": "2",
-        "LOCAL_WORLD_SIZE": "3",
-    }
-
-
-def test_hydra_gives_rank_size_and_local_rank() -> None:
-    """MPICH's launcher sets PMI_RANK, PMI_SIZE and MPI_LOCALRANKID."""
-    env = {"SLURM_PROCID": "1", "PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1"}
-    assert identify("mpi", env).exports() == {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}
-
-
-@pytest.mark.parametrize("variable", ["PMIX_RANK", "PMI_RANK"])
-def test_mpi_under_srun_is_completed_from_slurm(variable: str) -> None:
-    """A rank that srun itself started has the rest of its identity from Slurm."""
-    assert identify("mpi", {**SLURM, variable: "5"}).exports() == identify("slurm", SLURM).exports()
-
-
-def test_another_slurm_rank_completes_nothing() -> None:
-    """Slurm's variables of another process are left alone."""
-    assert identify("mpi", {**SLURM, "PMIX_RANK": "6"}).exports() == {"RANK": "6"}
-
-
-def test_mpi_without_mpi_variables_is_slurm() -> None:
-    """Where MPI says nothing, Slurm does."""
-    assert identify("mpi", SLURM).rank == 5
-
-
-@pytest.mark.parametrize("source", ["slurm", "env", "mpi"])
-def test_an_empty_environment_has_no_rank(source: str) -> None:
-    """No variables, no rank, and nothing to export."""
-    assert identify(source, {}).exports() == {}
+@pytest.mark.parametrize(
+    ("source", "env", "fields"),
+    [
+        # A step's own counts win over those of the job around it.
+        ("slurm", SLURM, OF_SLURM),
+        # A field that the launcher does not give, or gives as no number, is not known.
+        (
+            "slurm",
+            {"SLURM_PROCID": "5", "SLURM_NTASKS": "many", "SLURM_LOCALID": "9" * 5000},
+            (5, None, None, None, None),
+        ),
+        # torchrun's GROUP_RANK is the node's.
+        ("env", {**TORCHRUN, "GROUP_RANK": "1", "SLURM_PROCID": "1"}, (6, 8, 2, 4, 1)),
+        # Under mpirun Slurm's variables describe the process that started it, not the rank.
+        (
+            "mpi",
+            {**OMPI, "SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_LOCALID": "0"},
+            (0, 4, 2, 3, None),
+        ),
+        # MPICH's launcher, Hydra.
+        (
+            "mpi",
+            {"SLURM_PROCID": "1", "PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1"},
+            (1, 2, 1, None, None),
+        ),
+        # A rank that srun itself started has the rest of its identity from Slurm.
+        ("mpi", {**SLURM, "PMIX_RANK": "5"}, OF_SLURM),
+        ("mpi", {**SLURM, "PMI_RANK": "5"}, OF_SLURM),
+        # Slurm's variables of another process are left alone.
+        ("mpi", {**SLURM, "PMIX_RANK": "6"}, (6, None, None, None, None)),
+        ("mpi", SLURM, OF_SLURM),
+        ("slurm", {}, (None,) * 5),
+        ("env", {}, (None,) * 5),
+        ("mpi", {}, (None,) * 5),
+    ],
+)
+def test_a_launchers_variables(
+    source: str, env: dict[str, str], fields: tuple[int | None, ...]
+) -> None:
+    """What is known is exported as torch's variables, and nothing else."""
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
+    known = {name: str(n) for name, n in zip(names, fields, strict=True) if n is not None}
+    assert identify(source, env).exports() == known
 
 
 def test_an_order_counts_nodes_by_their_ranks() -> None:

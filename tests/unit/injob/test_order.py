@@ -139,89 +139,73 @@ def test_it_is_the_order_that_place_shows(
     assert hosts(done)[0] == "n01"
 
 
-def test_the_file_is_of_one_line_a_launcher(run: Run, tmp_path: Path) -> None:
-    """A torchrun is one task a node; the mesh counts its ranks all the same."""
-    assert sorted(hosts(ordered(run, tmp_path, written(tmp_path), tasks="1"))) == NODES
-    assert [path.name for path in sorted((tmp_path / "place" / "restart-0").iterdir())] == [
-        "hosts",
-        "waiting",
-    ]
-
-
 def test_nodes_that_nobody_knew_come_last(run: Run, tmp_path: Path) -> None:
-    """They are named, and the others are ordered."""
-    plan = written(tmp_path)
+    """They are named, and the others are ordered.
+
+    A torchrun is one task a node, and has one line; the mesh counts its ranks all the same.
+    """
     nodes = [*NODES[:6], "m1", "m2"]
-    done = ordered(run, tmp_path, plan, tasks="1", nodes=nodes)
+    done = ordered(run, tmp_path, written(tmp_path), tasks="1", nodes=nodes)
     assert set(hosts(done)[-2:]) == {"m1", "m2"}
     assert sorted(hosts(done)) == sorted(nodes)
     assert b"note: placed last, as the cluster's network did not have them: m1, m2\n" in done.stderr
-
-
-def test_a_network_of_other_nodes_changes_nothing(run: Run, tmp_path: Path) -> None:
-    """There is no order, which is no failure; why is said, and left for the proof."""
-    done = ordered(run, tmp_path, written(tmp_path), nodes=["x1", "x2"])
-    assert (done.returncode, done.stdout) == (0, b"")
-    why = b"the cluster's network, as it was at submission, has none of these nodes\n"
-    assert done.stderr == WARNING + why
-    folder = tmp_path / "place" / "restart-0"
-    assert [path.name for path in folder.iterdir()] == ["no-order"]
-    assert (folder / "no-order").read_bytes() == why
-
-
-def test_a_job_of_another_size_keeps_slurms_order(run: Run, tmp_path: Path) -> None:
-    """As when a job was given fewer nodes: the mesh names both numbers."""
-    done = ordered(run, tmp_path, written(tmp_path), nodes=NODES[:6])
-    assert (done.returncode, done.stdout) == (0, b"")
-    assert done.stderr.startswith(WARNING)
-    assert done.stderr.count(b"\n") == 1
+    left = sorted(path.name for path in (tmp_path / "place" / "restart-0").iterdir())
+    assert left == ["hosts", "waiting"]
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("nodes", "why"),
     [
-        "",
-        "{",
-        "[]",
-        "null",
-        '{"schema":"hpckit.order/2"}',
-        '{"schema":"hpckit.order/1"}',
-        "\xff",
-        "[" * 100_000,
+        (["x1", "x2"], b"the cluster's network, as it was at submission, has none of these nodes"),
+        (NODES[:6], b""),
     ],
-    ids=["empty", "cut", "list", "null", "newer", "short", "bytes", "deep"],
+    ids=["other nodes", "fewer nodes"],
 )
-def test_a_bad_plan_is_one_line(run: Run, tmp_path: Path, text: str) -> None:
-    """Whatever is in the file, the job goes on in Slurm's order."""
-    plan = tmp_path / "order.json"
-    plan.write_text(text, encoding="latin-1")
-    done = ordered(run, tmp_path, plan)
-    assert (done.returncode, done.stdout) == (1, b"")
-    assert done.stderr.startswith(WARNING)
+def test_what_cannot_be_ordered_changes_nothing(
+    run: Run, tmp_path: Path, nodes: list[str], why: bytes
+) -> None:
+    """There is no order, which is no failure; why is said, and left for the proof."""
+    done = ordered(run, tmp_path, written(tmp_path), nodes=nodes)
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.stderr.startswith(WARNING + why)
     assert done.stderr.count(b"\n") == 1
+    folder = tmp_path / "place" / "restart-0"
+    assert [path.name for path in folder.iterdir()] == ["no-order"]
+    assert done.stderr == WARNING + (folder / "no-order").read_bytes()
 
 
-def test_a_plan_whose_domains_go_in_circles_is_one_line(run: Run, tmp_path: Path) -> None:
-    """A damaged parent must not hold the job."""
-    domains = (Domain(name="a", level=0, parent=1), Domain(name="b", level=1, parent=0))
-    nodes = dict.fromkeys(NODES, 0)
-    locality = Locality(domains=domains, domain_of=nodes, nic_bytes_per_s={})
-    done = ordered(run, tmp_path, written(tmp_path, replace(PLAN, locality=locality)))
-    assert (done.returncode, done.stdout) == (1, b"")
-    assert done.stderr.startswith(WARNING)
+CIRCLES = Locality(
+    domains=(Domain(name="a", level=0, parent=1), Domain(name="b", level=1, parent=0)),
+    domain_of=dict.fromkeys(NODES, 0),
+    nic_bytes_per_s={},
+)
+BAD = {
+    "empty": "",
+    "cut": "{",
+    "list": "[]",
+    "null": "null",
+    "newer": '{"schema":"hpckit.order/2"}',
+    "short": '{"schema":"hpckit.order/1"}',
+    "bytes": "\xff",
+    "deep": "[" * 100_000,
+    "circles": json.dumps(order_tree(replace(PLAN, locality=CIRCLES))),
+    "missing": None,
+    "no folder": json.dumps(order_tree(PLAN)),
+}
 
 
-@pytest.mark.parametrize("missing", ["plan", "folder"])
-def test_what_cannot_be_read_or_written_is_named(run: Run, tmp_path: Path, missing: str) -> None:
-    """With the path and the system's words."""
-    plan = written(tmp_path)
-    if missing == "plan":
-        plan.unlink()
-    else:
+@pytest.mark.parametrize("what", BAD)
+def test_a_bad_plan_is_one_line(run: Run, tmp_path: Path, what: str) -> None:
+    """Whatever is in the file, the job goes on in Slurm's order; the system's words have a path."""
+    plan, text = tmp_path / "order.json", BAD[what]
+    if text is not None:
+        plan.write_text(text, encoding="latin-1")
+    if what == "no folder":
         (tmp_path / "place").write_text("no folder")
     done = ordered(run, tmp_path, plan)
     assert (done.returncode, done.stdout) == (1, b"")
-    assert done.stderr.startswith(WARNING + os.fsencode(tmp_path))
+    path = os.fsencode(tmp_path) if what in {"missing", "no folder"} else b""
+    assert done.stderr.startswith(WARNING + path)
     assert done.stderr.count(b"\n") == 1
 
 

@@ -47,9 +47,9 @@ def line(rank: int, node: str, **more: Any) -> dict[str, Any]:
 def left(folder: Path, records: list[dict[str, Any]], tail: str = "") -> None:
     """Write the lines of all ranks, those of a node in its file."""
     folder.mkdir(parents=True, exist_ok=True)
-    for one in records:
-        with (folder / f"proof.step-0.attempt-0.{one['node']}.jsonl").open("a") as file:
-            file.write(json.dumps(one) + "\n")
+    for record in records:
+        with (folder / f"proof.step-0.attempt-0.{record['node']}.jsonl").open("a") as file:
+            file.write(json.dumps(record) + "\n")
     if tail:
         with (folder / "proof.step-0.attempt-0.torn.jsonl").open("a") as file:
             file.write(tail)
@@ -110,10 +110,18 @@ def test_what_differs_is_named(tmp_path: Path) -> None:
     assert found["env"][1] == "rank 7 has MASTER_ADDR=n9, rank 0 n0"
 
 
-def test_an_order_that_srun_did_not_take_is_not_enforceable(tmp_path: Path) -> None:
-    """The ranks are in Slurm's own; with hpckit's map above it they have to be as planned."""
-    order(tmp_path, "n1", "n0")
+def test_an_order_that_srun_did_not_take_is_not_enforceable(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The ranks are in Slurm's own; with hpckit's map above it they have to be as planned.
+
+    Where nothing was planned nothing is said: the same variables everywhere are no news.
+    """
     left(tmp_path, [line(0, "n0"), line(1, "n1")])
+    prove(env_of(tmp_path, HPCKIT_BIND=""), 2, None)
+    assert capfd.readouterr().err == ""
+    assert verdicts(tmp_path)["env"][0] == AS_PLANNED
+    order(tmp_path, "n1", "n0")
     prove(env_of(tmp_path, HPCKIT_ORDERED=""), 2, None)
     assert verdicts(tmp_path)["nodes"][0] == NOT_ENFORCEABLE
     prove(env_of(tmp_path, HPCKIT_ORDERED="", HPCKIT_RANK_MAP="x"), 2, None)
@@ -138,6 +146,10 @@ def test_a_launchers_ranks_share_a_line(tmp_path: Path) -> None:
     assert verdicts(tmp_path)["nodes"][0] == AS_PLANNED
     some = {rank: line(rank, f"n{1 - rank // 8}") for rank in range(10)}
     assert nodes_verdict(some, 16, ["n1", "n0"])["verdict"] == AS_PLANNED
+    missing = ranks_verdict(some, 16, {}, 60)
+    assert missing is not None
+    assert missing["verdict"] == DIFFERS
+    assert missing["because"] == "6 of 16 ranks left no line within 60 s"
 
 
 def test_strict_ends_the_rank(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -163,18 +175,14 @@ def test_a_rank_that_could_not_bind_itself_differs(tmp_path: Path) -> None:
     assert verdicts(tmp_path)["cpus"] == (DIFFERS, because)
 
 
-def test_where_nothing_was_planned_nothing_is_said(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """The same variables everywhere are no news; they stand in proof.json."""
-    left(tmp_path, [line(0, "n0")])
-    prove(env_of(tmp_path, HPCKIT_BIND=""), 1, None)
-    assert capfd.readouterr().err == ""
-    assert verdicts(tmp_path)["env"][0] == AS_PLANNED
-
-
 def test_a_step_and_an_attempt_have_lines_and_a_proof_of_their_own(tmp_path: Path) -> None:
-    """What an earlier one left is not taken; proof.json leads to the latest."""
+    """What an earlier one left is not taken; proof.json leads to the latest.
+
+    Slurm's step is not the same for all ranks of one mpirun; the name of mpirun's own run is.
+    """
+    mpirun = {"SLURM_STEP_ID": "3", "OMPI_COMM_WORLD_RANK": "0"}
+    assert (start_of({"SLURM_STEP_ID": "3"}), start_of(mpirun)) == (("3", "0"), ("0", "0"))
+    assert start_of({**mpirun, "PMIX_NAMESPACE": "prterun-n/1@2"}) == ("prterun_n_1_2", "0")
     left(tmp_path, [line(rank, "n0") for rank in range(2)])
     prove(env_of(tmp_path), 2, None)
     for step, attempt in (("1", "0"), ("1", "2")):
@@ -183,16 +191,8 @@ def test_a_step_and_an_attempt_have_lines_and_a_proof_of_their_own(tmp_path: Pat
         start = {"SLURM_STEP_ID": step, "TORCHELASTIC_RESTART_COUNT": attempt}
         prove(env_of(tmp_path, **start), 1, None)
         document = json.loads((tmp_path / "proof.json").read_text())
-        assert [one["node"] for one in document["ranks"]] == [f"m{attempt}"]
+        assert [rank["node"] for rank in document["ranks"]] == [f"m{attempt}"]
     assert len(json.loads((tmp_path / "proof.step-0.attempt-0.json").read_text())["ranks"]) == 2
-
-
-def test_ranks_of_one_mpirun_are_of_one_start() -> None:
-    """Slurm's step is not the same for all of them; the name of mpirun's own run is."""
-    assert start_of({"SLURM_STEP_ID": "3"}) == ("3", "0")
-    env = {"SLURM_STEP_ID": "3", "OMPI_COMM_WORLD_RANK": "0"}
-    assert start_of(env) == ("0", "0")
-    assert start_of({**env, "PMIX_NAMESPACE": "prterun-n/1@2"}) == ("prterun_n_1_2", "0")
 
 
 def test_a_file_with_all_lines_of_its_node_is_read_no_more(tmp_path: Path) -> None:
@@ -213,14 +213,6 @@ def test_lines_that_are_cut_or_no_lines_are_passed_over(tmp_path: Path) -> None:
     left(tmp_path, [line(1, "n1")])
     prove(env_of(tmp_path), 2, None)
     assert len(json.loads((tmp_path / "proof.json").read_text())["ranks"]) == 2
-
-
-def test_ranks_that_left_nothing_are_told(tmp_path: Path) -> None:
-    """After LATE_S, which a strict job waits for: here the time is over before."""
-    ranks = ranks_verdict({0: line(0, "n0")}, 4, {}, 60)
-    assert ranks is not None
-    assert ranks["verdict"] == DIFFERS
-    assert ranks["because"] == "3 of 4 ranks left no line within 60 s"
 
 
 def test_why_there_is_no_order_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -345,9 +337,14 @@ def test_ranks_leave_a_line_each_and_a_proof(start: Start, job_folder: Path) -> 
 
 
 def test_a_strict_rank_does_not_start_its_command(run: Run, job_folder: Path) -> None:
-    """Code 1, which the script is told of, and the command's output is not there."""
-    order(job_folder / "place" / "restart-0", "n9")
+    """Code 1, which the script is told of, and the command's output is not there.
+
+    Without HPCKIT_PLACE nothing is left or looked at.
+    """
     env = rank_env(job_folder, 0, 1, HPCKIT_STRICT="1", HPCKIT_ORDERED="1")
+    assert run(*RANK, "true", env={**env, "HPCKIT_PLACE": ""}).returncode == 0
+    assert not (job_folder / "place").exists()
+    order(job_folder / "place" / "restart-0", "n9")
     done = run(*RANK, "echo", "ran", env=env)
     assert (done.returncode, done.stdout) == (1, b"")
     assert b"rank 0 is on n1, planned n9" in done.stderr
@@ -387,25 +384,16 @@ def test_a_strict_rank_that_is_told_nothing_ends(
     assert "rank 0 told nothing within 0.3 s" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_strict_rank_that_cannot_leave_its_line_ends(
-    run: Run, job_folder: Path, rank: int
+@pytest.mark.parametrize(("rank", "strict", "code"), [(0, "", 0), (0, "1", 1), (1, "1", 1)])
+def test_a_rank_that_cannot_leave_its_line(
+    run: Run, job_folder: Path, rank: int, strict: str, code: int
 ) -> None:
-    """Code 1, one line that says why, and no command."""
+    """One line says why; the command runs all the same, but for a strict job, which ends with 1."""
     (job_folder / "place").write_text("no folder")
-    done = run(*RANK, "echo", "ran", env=rank_env(job_folder, rank, 2, HPCKIT_STRICT="1"))
-    assert (done.returncode, done.stdout) == (1, b"")
-    said = b"hpckit: the job ends here: --strict-placement, and no proof of where this rank is: "
-    assert done.stderr.startswith(said)
-    assert done.stderr.count(b"\n") == 1
-
-
-def test_a_folder_that_cannot_be_written_is_a_warning(run: Run, job_folder: Path) -> None:
-    """The command runs all the same."""
-    (job_folder / "place").write_text("no folder")
-    done = run(*RANK, "echo", "ran", env=rank_env(job_folder, 0, 1))
-    assert (done.returncode, done.stdout) == (0, b"ran\n")
-    assert done.stderr.startswith(b"hpckit: warning: no proof of where this rank is: ")
+    done = run(*RANK, "echo", "ran", env=rank_env(job_folder, rank, 2, HPCKIT_STRICT=strict))
+    assert (done.returncode, done.stdout) == (code, b"" if strict else b"ran\n")
+    begin = b"the job ends here: --strict-placement, and" if strict else b"warning:"
+    assert done.stderr.startswith(b"hpckit: " + begin + b" no proof of where this rank is: ")
     assert done.stderr.count(b"\n") == 1
 
 
@@ -419,11 +407,3 @@ def test_a_node_open_to_other_jobs_is_not_bound(run: Run, job_folder: Path) -> N
     done = run(*RANK, "python3", "-c", code, env=env)
     assert int(done.stdout) == len(os.sched_getaffinity(0))
     assert b"not enforceable here" in done.stderr
-
-
-def test_without_a_plan_nothing_is_left(run: Run, job_folder: Path) -> None:
-    """A job without HPCKIT_PLACE has no folder of places."""
-    env = rank_env(job_folder, 0, 1)
-    del env["HPCKIT_PLACE"]
-    assert isinstance(run(*RANK, "true", env=env), subprocess.CompletedProcess)
-    assert not (job_folder / "place").exists()

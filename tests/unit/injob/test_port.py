@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import zlib
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -35,18 +36,6 @@ def test_first_candidate_is_printed(run: Run) -> None:
     done = run("port", "--job-id", "771234")
     assert (done.returncode, done.stderr) == (0, b"")
     assert int(done.stdout) == candidates("771234")[0]
-
-
-def test_array_task_and_step_shift_the_choice(capsys: pytest.CaptureFixture[str]) -> None:
-    """Tasks and steps of one job have their own candidates."""
-    assert port(["--job-id", "local-a", "--array-task", "3", "--step", "2"]) == 0
-    assert int(capsys.readouterr().out) == candidates("local-a", array_task=3, step=2)[0]
-
-
-def test_empty_values_count_as_absent(capsys: pytest.CaptureFixture[str]) -> None:
-    """A variable that Slurm sets in arrays only may be passed unset."""
-    assert port(["--job-id", "771235", "--array-task", "", "--step", ""]) == 0
-    assert int(capsys.readouterr().out) == candidates("771235")[0]
 
 
 @pytest.mark.parametrize("host", ["", "127.0.0.1"])
@@ -102,17 +91,72 @@ def test_a_wrong_command_line_is_none(words: list[str]) -> None:
     assert port(words) is None
 
 
-@pytest.mark.parametrize("text", [None, "", "one two", "1 2 3"])
+@pytest.mark.parametrize("text", [None, "", "one two", "1 2 3", "15000\t64000\n"])
 def test_an_unreadable_range_is_the_kernels_default(tmp_path: Path, text: str | None) -> None:
     """A file that is missing or odd gives the range that Linux starts with."""
     path = tmp_path / "ip_local_port_range"
     if text is not None:
         path.write_text(text)
-    assert ephemeral_range(str(path)) == (32768, 60999)
+    assert ephemeral_range(str(path)) == (
+        (15000, 64000) if text and "\t" in text else DEFAULT_RANGE
+    )
 
 
-def test_the_range_is_read(tmp_path: Path) -> None:
-    """The file holds the first and the last port."""
-    path = tmp_path / "ip_local_port_range"
-    path.write_text("15000\t64000\n")
-    assert ephemeral_range(str(path)) == (15000, 64000)
+@pytest.mark.parametrize(
+    ("words", "array_task", "step"),
+    [(("--array-task", "3", "--step", "2"), 3, 2), (("--array-task", "", "--step", ""), None, 0)],
+)
+def test_array_task_and_step_shift_the_choice(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], array_task: int | None, step: int
+) -> None:
+    """Tasks and steps of a job have their own; a variable that Slurm did not set may be empty."""
+    assert port(["--job-id", "local-a", *words]) == 0
+    first, *_ = candidates("local-a", array_task=array_task, step=step)
+    assert int(capsys.readouterr().out) == first
+
+
+DEFAULT_RANGE = (32768, 60999)
+
+
+@pytest.mark.parametrize(
+    ("ephemeral", "lowest", "highest"),
+    [
+        ((32768, 60999), 61000, 65535),
+        ((1024, 64511), 64512, 65535),
+        ((1024, 64512), 61000, 65535),
+        ((32768, 65535), 10000, 32767),
+        ((11024, 65535), 10000, 11023),
+        ((11023, 65535), 1024, 11022),
+        ((2048, 65535), 1024, 2047),
+        ((2047, 65535), 61000, 65535),
+        ((1, 500), 1024, 65535),
+    ],
+)
+def test_pool_lies_above_then_below(ephemeral: tuple[int, int], lowest: int, highest: int) -> None:
+    """The ports come from above the range, else from 10000 on, else from 1024 on, else 61000 on.
+
+    With Linux's default range that is the rule of enroot's Slurm hook: 61000 + job id mod 4536.
+    """
+    size = highest - lowest + 1
+    for job_id in (0, 1, size - 1):
+        first, *_ = port_candidates(job_id, array_task=None, step=0, ephemeral=ephemeral)
+        assert first == lowest + job_id
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0", 0),
+        ("771234", 771234),
+        ("local-1a2b", zlib.crc32(b"local-1a2b")),
+        ("", 0),
+        ("-5", zlib.crc32(b"-5")),
+        ("٣", zlib.crc32("٣".encode())),
+        ("9" * 18, 10**18 - 1),
+        ("9" * 5000, zlib.crc32(b"9" * 5000)),
+        ("\udcff", zlib.crc32(b"\xff")),
+    ],
+)
+def test_job_number_takes_any_text(text: str, number: int) -> None:
+    """Decimal text is its number, any other text its CRC-32."""
+    assert job_number(text) == number

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -24,6 +24,16 @@ Start = Callable[..., "subprocess.Popen[bytes]"]
 
 GPUS = 'gpus = 2\n[gpu]\nname = "NVIDIA H100 80GB HBM3"\npower_w = 500\n'
 LIMIT_S = 60.0
+PIPE = subprocess.PIPE
+SHORT = """
+from hpckit.sampler import guard
+guard.BEGIN_LIMIT_S = guard.LIMIT_S = guard.ASKED_LIMIT_S = 2.0
+"""
+MAIN = """
+import sys
+from hpckit.injob.main import main
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 class Job:
@@ -63,6 +73,21 @@ class Job:
         """The first META."""
         found: dict[str, Any] = json.loads(bytes(self.blocks()[0].payload))
         return found
+
+    def left_on_the_node(self) -> list[Path]:
+        """The sampler's files in the node's own folder."""
+        return list(self.folder.parent.glob("hpckit-samples-*"))
+
+    def hanging(
+        self, code: str, *words: str, env: Mapping[str, str] = {}, stdout: int | IO[str] = PIPE
+    ) -> subprocess.Popen[bytes]:
+        """Start a sampler in which `code` ran first, and which waits 2 s for what hangs."""
+        path = self.folder.parent / "sampler.py"
+        path.write_text(f"{SHORT}{code}{MAIN}")
+        argv = [sys.executable, str(path), "sample", "--out", str(self.folder), *words]
+        root = {"PYTHONPATH": str(Path(__file__).parents[3])}
+        given = {**os.environ, **env, **self.env, **root}
+        return subprocess.Popen(argv, env=given, stdout=stdout, stderr=PIPE)
 
     def wait_for_samples(self, process: subprocess.Popen[bytes]) -> None:
         """Return once the begin is in the job folder."""
@@ -137,58 +162,33 @@ def test_samples_of_the_archive(job: Job, gpus: Callable[[], dict[str, str]]) ->
     assert [event["event"] for event in job.events()] == ["begin", "end"]
 
 
-def test_node_without_a_driver_is_sampled(job: Job) -> None:
-    """Without NVML META says why there is no GPU, and host columns are written."""
-    code, err = ended(job.sample("--duration", "0.1"))
-    assert (code, err) == (0, "")
-    assert job.meta()["gpus"] == []
-    assert "nvidia" in job.meta()["host_refused"]
-    assert any(block.header.kind == HOST for block in job.blocks())
-
-
 def test_incarnation_and_array_task_have_their_folder(job: Job) -> None:
-    """A requeued array task writes where its restart belongs."""
+    """A requeued array task writes where its restart belongs, and leaves nothing on the node."""
     env = {"SLURM_RESTART_COUNT": "2", "SLURM_ARRAY_TASK_ID": "5"}
     ended(job.sample("--duration", "0.1", env=env))
     assert job.file("array-5/restart-2").exists()
-
-
-def test_nothing_is_left_on_the_node(job: Job) -> None:
-    """The file on the node is removed once the job folder has all."""
-    ended(job.sample("--duration", "0.1"))
-    assert list(job.folder.parent.glob("hpckit-samples-*")) == []
-
-
-def test_nothing_is_left_of_a_killed_sampler(job: Job) -> None:
-    """After kill -9 there is no file on the node."""
-    process = job.sample("--hz", "20")
-    job.wait_for_samples(process)
-    process.kill()
-    process.communicate(timeout=LIMIT_S)
-    assert list(job.folder.parent.glob("hpckit-samples-*")) == []
+    assert job.left_on_the_node() == []
 
 
 def test_gpus_of_the_step_alone(job: Job, gpus: Callable[[], dict[str, str]]) -> None:
-    """In a job the visible GPUs are sampled."""
-    env = {**gpus(), **slurm("41", CUDA_VISIBLE_DEVICES="1")}
+    """In a job the visible GPUs are sampled; one that was given none looks at nobody's."""
+    env = {**gpus(), **slurm("42")}
     ended(job.sample("--duration", "0.1", env=env))
+    assert job.meta()["gpus"] == []
+    assert "SLURM_STEP_GPUS" in job.meta()["host_refused"]["nvidia"]
+    job.file().unlink()
+    ended(job.sample("--duration", "0.1", env={**env, "CUDA_VISIBLE_DEVICES": "1"}))
     assert [gpu["index"] for gpu in job.meta()["gpus"]] == [1]
 
 
-def test_job_without_gpus_samples_none(job: Job, gpus: Callable[[], dict[str, str]]) -> None:
-    """A job that was given no GPU looks at nobody's."""
-    ended(job.sample("--duration", "0.1", env={**gpus(), **slurm("42")}))
-    assert job.meta()["gpus"] == []
-    assert "SLURM_STEP_GPUS" in job.meta()["host_refused"]["nvidia"]
-
-
 def test_it_goes_before_any_rank_when_memory_is_out(job: Job) -> None:
-    """Its memory is charged to the job: the kernel is to end it first."""
+    """Its memory is charged to the job: the kernel is to end it first, and leaves nothing of it."""
     process = job.sample("--hz", "20")
     job.wait_for_samples(process)
     assert Path(f"/proc/{process.pid}/oom_score_adj").read_text() == "1000\n"
-    process.terminate()
-    assert ended(process)[0] == 0
+    process.kill()
+    process.communicate(timeout=LIMIT_S)
+    assert job.left_on_the_node() == []
 
 
 def test_term_ends_it_quickly(job: Job) -> None:
@@ -202,12 +202,12 @@ def test_term_ends_it_quickly(job: Job) -> None:
     assert job.events()[-1]["reason"] == "signal"
 
 
-@pytest.mark.parametrize("name", ["USR1", "USR2", "HUP", "INT", "QUIT", "URG", "ALRM", "RTMIN"])
-def test_jobs_signals_do_not_end_it(job: Job, name: str) -> None:
+def test_jobs_signals_do_not_end_it(job: Job) -> None:
     """What --signal and scancel send to all steps is for the application."""
     process = job.sample("--hz", "20")
     job.wait_for_samples(process)
-    process.send_signal(signal.Signals[f"SIG{name}"])
+    for name in ("USR1", "USR2", "HUP", "INT", "QUIT", "URG", "ALRM", "RTMIN"):
+        process.send_signal(signal.Signals[f"SIG{name}"])
     time.sleep(0.2)
     assert process.poll() is None
     process.terminate()
@@ -229,24 +229,20 @@ def test_suspension_does_not_end_it(job: Job) -> None:
     assert [event["event"] for event in job.events()] == ["begin", "gap", "end"]
 
 
-def test_ctrl_c_ends_it_by_hand(job: Job) -> None:
-    """By hand INT is the end, and what was written is said."""
-    process = job.sample("--hz", "20", "--by-hand")
+def test_by_hand_it_says_why_there_is_no_gpu(job: Job, tmp_path: Path) -> None:
+    """INT is the end; what was written is said, and why NVML shows no GPU, in META too."""
+    (tmp_path / "libnvidia-ml.so.1").write_bytes(b"no library")
+    env = {"LD_LIBRARY_PATH": str(tmp_path), "HPCKIT_TOPOLOGY": "0"}
+    process = job.sample("--hz", "20", "--by-hand", env=env)
     job.wait_for_samples(process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=LIMIT_S)
     assert (process.returncode, err) == (0, b"")
-    assert b"next   hpckit report --from" in out
-
-
-def test_by_hand_it_says_why_there_is_no_gpu(job: Job, tmp_path: Path) -> None:
-    """Where NVML shows no GPU, what was written is the host alone, and the reason is said."""
-    (tmp_path / "libnvidia-ml.so.1").write_bytes(b"no library")
-    env = {"LD_LIBRARY_PATH": str(tmp_path), "HPCKIT_TOPOLOGY": "0"}
-    process = job.sample("--hz", "20", "--by-hand", "--duration", "0.5", env=env)
-    out, _ = process.communicate(timeout=LIMIT_S)
     assert b"samples of the host alone" in out
     assert b"note   no GPU: NVML LibraryNotFound" in out
+    assert b"next   hpckit report --from" in out
+    assert (job.meta()["gpus"], job.meta()["host_refused"]["nvidia"]) == ([], "LibraryNotFound")
+    assert any(block.header.kind == HOST for block in job.blocks())
 
 
 def test_ranks_are_waited_for(job: Job, rank: Callable[..., subprocess.Popen[bytes]]) -> None:
@@ -330,40 +326,14 @@ def test_folder_that_hangs_delays_no_end(job: Job) -> None:
     assert any(isinstance(one, Block) for one in read_blocks(kept.read_bytes()))
 
 
-HANGS = """
-import sys
-from hpckit.adapters import sample_guard
-sample_guard.BEGIN_LIMIT_S = sample_guard.LIMIT_S = 2.0
-from hpckit.injob.main import main
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-def hanging(
-    job: Job, env: Mapping[str, str], script: Path, before: str = ""
-) -> subprocess.CompletedProcess[bytes]:
-    """A sampler that waits 2 s for a driver; `before` is run in it first."""
-    script.write_text(before + HANGS)
-    words = ["sample", "--out", str(job.folder), "--hz", "5", "--duration", "1"]
-    return subprocess.run(
-        [sys.executable, str(script), *words],
-        env={**os.environ, **env, **job.env, "PYTHONPATH": str(Path(__file__).parents[3])},
-        capture_output=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-
-
 ONE_HANGS = GPUS + '[gpu.1]\nerror.nvmlDeviceGetFieldValues = "Hang"\n'
 
 
-def test_gpu_whose_call_hangs_is_left_out(
-    job: Job, gpus: Callable[[str], dict[str, str]], tmp_path: Path
-) -> None:
+def test_gpu_whose_call_hangs_is_left_out(job: Job, gpus: Callable[[str], dict[str, str]]) -> None:
     """The sampler begins again without it, and the other GPU is sampled."""
-    ran = hanging(job, gpus(ONE_HANGS), tmp_path / "hangs.py")
-    assert ran.returncode == 0
-    assert b"does not answer" in ran.stderr
+    code, err = ended(job.hanging("", "--hz", "5", "--duration", "1", env=gpus(ONE_HANGS)))
+    assert code == 0
+    assert "does not answer" in err
     assert [gpu["index"] for gpu in job.meta()["gpus"]] == [0]
     assert "gpu-lost" in {event["event"] for event in job.events()}
 
@@ -386,15 +356,15 @@ threading.Thread = Refused
 
 
 @pytest.mark.parametrize(
-    ("lack", "said"), [(NO_EXEC, b"sampling ends here"), (NO_THREAD, b"")], ids=["exec", "thread"]
+    ("lack", "said"), [(NO_EXEC, "sampling ends here"), (NO_THREAD, "")], ids=["exec", "thread"]
 )
 def test_what_cannot_begin_again_ends(
-    job: Job, gpus: Callable[[str], dict[str, str]], tmp_path: Path, lack: str, said: bytes
+    job: Job, gpus: Callable[[str], dict[str, str]], lack: str, said: str
 ) -> None:
     """Beside a call that hangs nothing else hears TERM: without exec or threads it ends at once."""
-    ran = hanging(job, gpus(ONE_HANGS), tmp_path / "hangs.py", lack)
-    assert ran.returncode == 0
-    assert said in ran.stderr
+    code, err = ended(job.hanging(lack, "--hz", "5", "--duration", "1", env=gpus(ONE_HANGS)))
+    assert code == 0
+    assert said in err
 
 
 def test_term_is_heard_while_a_call_hangs(job: Job, gpus: Callable[[str], dict[str, str]]) -> None:
@@ -409,28 +379,20 @@ def test_term_is_heard_while_a_call_hangs(job: Job, gpus: Callable[[str], dict[s
 
 
 DEAD_LOCAL_FOLDER = """
-import os, sys, time
-from hpckit.adapters import sample_guard
-sample_guard.ASKED_LIMIT_S = 2.0
+import os, time
 write = os.pwrite
 def pwrite(fd, data, at):
     while os.path.exists(os.environ["DEAD"]):
         time.sleep(0.1)
     return write(fd, data, at)
 os.pwrite = pwrite
-from hpckit.injob.main import main
-sys.exit(main(sys.argv[1:]))
 """
 
 
 def test_dead_local_folder_delays_no_end(job: Job, tmp_path: Path) -> None:
     """Where the write on this node hangs, TERM ends the sampler all the same."""
     dead = tmp_path / "dead"
-    script = tmp_path / "dead.py"
-    script.write_text(DEAD_LOCAL_FOLDER)
-    env = {**os.environ, **job.env, "PYTHONPATH": str(Path(__file__).parents[3]), "DEAD": str(dead)}
-    words = [sys.executable, str(script), "sample", "--out", str(job.folder)]
-    with subprocess.Popen(words, env=env, stderr=subprocess.PIPE) as process:
+    with job.hanging(DEAD_LOCAL_FOLDER, env={"DEAD": str(dead)}) as process:
         try:
             job.wait_for_samples(process)
             dead.touch()
@@ -444,94 +406,55 @@ def test_dead_local_folder_delays_no_end(job: Job, tmp_path: Path) -> None:
 
 
 DEAD_SYSTEM = """
-import sys, time
-from hpckit.adapters import host_counters, sample_guard
-sample_guard.LIMIT_S = 2.0
-def read(self):
-    time.sleep(300)
-host_counters.HostSources.read = read
-from hpckit.injob.main import main
-sys.exit(main(sys.argv[1:]))
+import os, time
+from hpckit.sampler import job_counters
+job_counters.HostSources.read = lambda self: time.sleep(300)
+# A disk that others are busy with is none of this.
+os.fdatasync = lambda fd: None
 """
 
 
-def test_call_that_hangs_is_said(job: Job, tmp_path: Path) -> None:
+def test_call_that_hangs_is_said(job: Job) -> None:
     """Where something of the node hangs sampling ends, with a line and an event."""
-    script = tmp_path / "dead.py"
-    script.write_text(DEAD_SYSTEM)
-    ran = subprocess.run(
-        [sys.executable, str(script), "sample", "--out", str(job.folder)],
-        env={**os.environ, **job.env, "PYTHONPATH": str(Path(__file__).parents[3])},
-        capture_output=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-    assert ran.returncode == 0
-    assert b"a call of the system did not return for" in ran.stderr
+    code, err = ended(job.hanging(DEAD_SYSTEM))
+    assert code == 0
+    assert "a call of the system did not return for" in err
     assert job.events()[-1]["reason"] == "hung"
 
 
 @pytest.mark.parametrize(("duration", "code"), [("600", 7), ("1", 0)])
-def test_early_end_is_no_success_by_hand(
-    job: Job, tmp_path: Path, duration: str, code: int
-) -> None:
-    """By hand a sampler that hung says what it has, and fails unless its time was over."""
-    script = tmp_path / "dead.py"
-    # A disk that others are busy with is none of this.
-    script.write_text(f"import os; os.fdatasync = lambda fd: None{DEAD_SYSTEM}")
-    words = ["sample", "--out", str(job.folder), "--duration", duration, "--by-hand"]
-    ran = subprocess.run(
-        [sys.executable, str(script), *words],
-        env={**os.environ, **job.env, "PYTHONPATH": str(Path(__file__).parents[3])},
-        capture_output=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-    assert ran.returncode == code, ran.stderr
-    assert f" wrote  1 samples of the host alone · {job.file()}".encode() in ran.stdout
+def test_early_end_is_no_success_by_hand(job: Job, duration: str, code: int) -> None:
+    """By hand a sampler that hung says what it has, and fails unless its time was over.
 
-
-def test_what_a_hung_sampler_cannot_say_is_no_success(job: Job, tmp_path: Path) -> None:
-    """Where its time was over, and its output takes nothing, that is said in a line."""
-    script = tmp_path / "dead.py"
-    script.write_text(f"import os; os.fdatasync = lambda fd: None{DEAD_SYSTEM}")
+    Where its output takes nothing, that is said in a line, and is no success.
+    """
+    words = ("--duration", duration, "--by-hand")
+    process = job.hanging(DEAD_SYSTEM, *words)
+    out, err = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == code, err
+    assert f" wrote  1 samples of the host alone · {job.file()}".encode() in out
     with Path("/dev/full").open("w") as full:
-        ran = subprocess.run(
-            [sys.executable, str(script), "sample", "--out", str(job.folder), "--duration", "1",
-             "--by-hand"],
-            env={**os.environ, **job.env, "PYTHONPATH": str(Path(__file__).parents[3])},
-            stdout=full,
-            stderr=subprocess.PIPE,
-            timeout=LIMIT_S,
-            check=False,
-        )  # fmt: skip
-    assert ran.returncode == 7
-    assert b"standard output: No space left on device" in ran.stderr
-    assert b"Traceback" not in ran.stderr
-
-
-def kill_at_a_random_moment(job: Job, seed: int) -> None:
-    """Kill a sampler at 100 Hz, and find every block whole but for the last."""
-    process = job.sample("--hz", "100")
-    job.wait_for_samples(process)
-    time.sleep(random.Random(seed).random() * 0.3)  # noqa: S311
-    process.kill()
-    process.communicate(timeout=LIMIT_S)
-    found = list(read_blocks(job.file().read_bytes()))
-    damages = [one for one in found if isinstance(one, Damage)]
-    assert all(one.is_tail for one in damages[-1:])
-    assert [one.header.sequence for one in found if isinstance(one, Block)] == list(
-        range(len(found) - len(damages))
-    )
+        full_code, said = ended(job.hanging(DEAD_SYSTEM, *words, stdout=full))
+    assert full_code == 7
+    assert "standard output: No space left on device" in said
+    assert "Traceback" not in said
 
 
 def test_killed_at_any_moment_it_can_be_read(job: Job) -> None:
-    """After kill -9 the file is read to its last whole block, and the next sampler goes on.
+    """After kill -9 every block is whole but for the last, and the next sampler goes on.
 
     `make bench SUITE=account` kills a thousand.
     """
     for seed in range(size(quick=3, whole=100)):
-        kill_at_a_random_moment(job, seed)
+        process = job.sample("--hz", "100")
+        job.wait_for_samples(process)
+        time.sleep(random.Random(seed).random() * 0.3)  # noqa: S311
+        process.kill()
+        process.communicate(timeout=LIMIT_S)
+        found = list(read_blocks(job.file().read_bytes()))
+        whole = [block.header.sequence for block in found if isinstance(block, Block)]
+        assert whole == list(range(len(whole)))
+        assert all(block.is_tail for block in found[-1:] if isinstance(block, Damage))
 
 
 @pytest.mark.slow

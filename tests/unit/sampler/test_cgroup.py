@@ -1,20 +1,21 @@
-"""Control groups, pressure and processes as the kernel writes them."""
+"""Control groups, mounts and pressure as the kernel writes them."""
 
 from __future__ import annotations
 
 import pytest
 
 from hpckit.sampler.host import (
+    NETWORK,
     UNIFIED,
     busy_us,
     count_of,
+    file_system_of,
     folder_of,
     job_path,
     number_of,
     parse_memberships,
     parse_mounts,
     parse_psi,
-    step_path,
     value_of,
 )
 
@@ -25,24 +26,24 @@ PRESSURE = (
     b"full avg10=0.00 avg60=0.00 avg300=0.00 total=12\n"
 )
 SCOPE = "/system.slice/slurmstepd.scope"
+SLURMD = "/system.slice/slurmd.service"
+OWN = f"{SCOPE}/job_42/step_1/user/task_0"
+V1 = "/slurm_n1/uid_1000/job_42"
 
 
-def test_each_controller_has_its_path() -> None:
-    """Of a machine with both versions each controller's path is known, and that of version 2."""
-    found = parse_memberships(HYBRID)
-    assert found["memory"] == "/process_api/141b"
-    assert found[UNIFIED] == "/"
-
-
-def test_joined_controllers_share_a_path() -> None:
-    """`cpu,cpuacct` are two controllers in one hierarchy."""
-    found = parse_memberships(b"4:cpu,cpuacct:/slurm/uid_1/job_2/step_0/task_0\n")
-    assert found["cpu"] == found["cpuacct"] == "/slurm/uid_1/job_2/step_0/task_0"
-
-
-def test_removed_group_keeps_its_path() -> None:
-    """What the kernel adds to the path of a group that was removed is no part of it."""
-    assert parse_memberships(b"0::/a/b (deleted)\n") == {UNIFIED: "/a/b"}
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (HYBRID, {"memory": "/process_api/141b", UNIFIED: "/"}),
+        (b"4:cpu,cpuacct:/uid_1/job_2\n", {"cpu": "/uid_1/job_2", "cpuacct": "/uid_1/job_2"}),
+        (b"0::/a/b (deleted)\n", {UNIFIED: "/a/b"}),
+    ],
+    ids=["both versions", "joined controllers", "a group that was removed"],
+)
+def test_each_controller_has_its_path(data: bytes, found: dict[str, str]) -> None:
+    """Also that of version 2."""
+    memberships = parse_memberships(data)
+    assert memberships | found == memberships
 
 
 def test_mounts_of_both_versions() -> None:
@@ -72,44 +73,23 @@ def test_folder_of_a_group(path: str, mount: tuple[str, str], folder: str | None
     assert folder_of(path, mount) == folder
 
 
-@pytest.mark.parametrize("job", ["job_42", "s5K1KKYAYG5D00"])
-def test_job_is_what_its_steps_share(job: str) -> None:
-    """The job's group is the one above both steps, whatever Slurm calls it."""
-    own = f"{SCOPE}/{job}/step_1/user/task_0"
-    others = [f"{SCOPE}/{job}/step_batch/user/task_0", f"{SCOPE}/{job}/step_2/user/task_3"]
-    assert job_path(own, others) == f"{SCOPE}/{job}"
-
-
-def test_job_of_version_1() -> None:
-    """In version 1 the user's group is above the job's, and is not taken."""
-    own = "/slurm_n1/uid_1000/job_42/step_1/task_0"
-    assert job_path(own, ["/slurm_n1/uid_1000/job_42/step_batch"]) == "/slurm_n1/uid_1000/job_42"
-
-
-def test_process_that_escaped_does_not_widen_the_job() -> None:
-    """A process outside the job's group, as of a user's daemon, leaves the group what it is."""
-    own = f"{SCOPE}/job_42/step_1/user/task_0"
-    others = ["/user.slice/user-1000.slice/session-1.scope", f"{SCOPE}/job_42/step_batch/user"]
-    assert job_path(own, others) == f"{SCOPE}/job_42"
-
-
 @pytest.mark.parametrize(
-    "others",
+    ("own", "others", "job"),
     [
-        ["/system.slice/slurmd.service"],
-        ["/system.slice/slurmd.service", "/elsewhere"],
-        ["/elsewhere"],
-        [],
+        (OWN, [f"{SCOPE}/job_42/step_batch/user", f"{SCOPE}/job_42/step_2"], f"{SCOPE}/job_42"),
+        (f"{SCOPE}/s5K1/step_1/task_0", [f"{SCOPE}/s5K1/step_batch"], f"{SCOPE}/s5K1"),
+        (f"{V1}/step_1/task_0", [f"{V1}/step_batch"], V1),
+        # A process that escaped, as of a user's daemon, does not widen the job.
+        (OWN, ["/user.slice/session-1.scope", f"{SCOPE}/job_42/step_batch"], f"{SCOPE}/job_42"),
+        (SLURMD, [SLURMD], None),
+        (SLURMD, [SLURMD, "/elsewhere"], None),
+        (SLURMD, ["/elsewhere"], None),
+        (SLURMD, [], None),
     ],
 )
-def test_job_without_a_group_of_its_own(others: list[str]) -> None:
-    """With both steps in one group, or only the root in common, Slurm does not confine the job."""
-    assert job_path("/system.slice/slurmd.service", others) is None
-
-
-def test_own_step_is_below_the_job() -> None:
-    """The sampler's step is the job's child that holds it."""
-    assert step_path("/s/job_1/step_3/user/task_0", "/s/job_1") == "/s/job_1/step_3"
+def test_job_is_what_its_steps_share(own: str, others: list[str], job: str | None) -> None:
+    """Whatever Slurm calls it; a step in the very group, or the root alone, confines no job."""
+    assert job_path(own, others) == job
 
 
 def test_value_is_found_by_its_whole_key() -> None:
@@ -119,35 +99,52 @@ def test_value_is_found_by_its_whole_key() -> None:
     assert [value_of(data, key) for key in keys] == [12, 7, 9, None]
 
 
-@pytest.mark.parametrize(("data", "number"), [(b"17\n", 17), (b"max\n", None), (b"", None)])
-def test_number(data: bytes, number: int | None) -> None:
-    """A file of one number has one, `max` is none."""
-    assert number_of(data) == number
+def test_numbers() -> None:
+    """`max` is no number, and a list of the kernel is counted."""
+    assert [number_of(data) for data in (b"17\n", b"max\n", b"")] == [17, None, None]
+    lists = (b"0-31,64", b"7\n", b"\n", b"all")
+    assert [count_of(data) for data in lists] == [33, 1, None, None]
 
 
 def test_pressure_totals() -> None:
-    """The totals of both lines are taken, in µs."""
+    """In µs; cpu.pressure of kernels before 5.13 has no `full`."""
     assert parse_psi(PRESSURE) == (57505629, 12)
-
-
-def test_pressure_without_full() -> None:
-    """cpu.pressure of kernels before 5.13 has no `full`."""
     assert parse_psi(PRESSURE.partition(b"full")[0]) == (57505629, None)
 
 
 def test_busy_time_leaves_waiting_out() -> None:
     """Neither idle nor iowait is CPU time; guest time is in that of the user already."""
     assert busy_us(b"cpu  10 1 5 1000 90 2 3 4 8 0\ncpu0 1 1\n") == 25 * 10_000
-
-
-def test_no_stat_has_no_busy_time() -> None:
-    """What does not begin as /proc/stat does is not read."""
     assert busy_us(b"") is None
 
 
+MOUNTS = rb"""22 27 0:21 / /proc rw,relatime - proc proc rw
+27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+30 27 0:51 / /scratch rw - lustre 10.0.0.1@o2ib:/fs rw
+31 30 0:52 / /scratch/local\040disk rw - xfs /dev/nvme0n1 rw
+32 27 0:53 / /home rw - autofs auto.home rw
+33 32 0:54 / /home rw - nfs4 server:/home rw
+a line cut sh"""
+
+
 @pytest.mark.parametrize(
-    ("text", "count"), [(b"0-31,64", 33), (b"7\n", 1), (b"\n", None), (b"all", None)]
+    ("path", "kind"),
+    [
+        ("/tmp", "ext4"),
+        ("/scratch", "lustre"),
+        ("/scratch/ana/tmp", "lustre"),
+        ("/scratching", "ext4"),
+        ("/scratch/local disk/1", "xfs"),
+        ("/home/ana", "nfs4"),
+    ],
 )
-def test_counts_of_cpus(text: bytes, count: int | None) -> None:
-    """A list of the kernel is counted; what is none is no number."""
-    assert count_of(text) == count
+def test_nearest_mount_tells_the_file_system(path: str, kind: str) -> None:
+    """The mount point that is nearest above counts, and of two on a folder the later."""
+    assert file_system_of(MOUNTS, path) == kind
+    assert file_system_of(b"", path) is None
+
+
+def test_file_systems_of_a_network() -> None:
+    """A parallel one and what forwards one, by an old name too; none of a node's own is."""
+    assert {"dvs", "fhgfs", "beegfs", "lustre"} <= NETWORK
+    assert not {"ext4", "xfs", "tmpfs", "btrfs", "overlay", "zfs", "f2fs"} & NETWORK

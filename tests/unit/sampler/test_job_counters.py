@@ -12,6 +12,7 @@ from hpckit.sampler.job_processes import JobProcesses
 from tests.fakes.cgroup_tree import CPU_STAT, PSI, CgroupTree, memory_files
 
 SCOPE = "/system.slice/slurmstepd.scope"
+Columns = dict[str, int | None]
 
 
 class Now:
@@ -33,7 +34,7 @@ def counters(tree: CgroupTree, now: Now) -> JobCounters:
     return JobCounters(processes, Hierarchies(str(tree.root)), proc=proc, now_s=now)
 
 
-def values(source: JobCounters) -> dict[str, int | None]:
+def values(source: JobCounters) -> Columns:
     """The columns by name."""
     names = [column.name for column in source.columns]
     return dict(zip(names, source.read(), strict=True))
@@ -60,21 +61,24 @@ def unified(root: Path, job: str) -> CgroupTree:
 def test_job_of_version_2(tmp_path: Path, now: Now, job: str) -> None:
     """The job's group is read by whatever name, and the sampler's step apart from it."""
     found = values(counters(unified(tmp_path, job), now))
-    assert found["job_cpu_us"] == 5_000_000
-    assert found["sampler_step_cpu_us"] == 700
-    assert found["job_cpu_throttled_us"] is None
-    assert (found["job_psi_cpu_some_us"], found["job_psi_memory_full_us"]) == (11, 22)
-    assert found["job_psi_io_some_us"] is None
-
-
-def test_working_set_is_without_dropped_files(tmp_path: Path, now: Now) -> None:
-    """Memory is the group's less what the kernel would drop first."""
-    found = values(counters(unified(tmp_path, "job_7"), now))
-    assert found["job_memory_bytes"] == 700
-    assert found["job_memory_anon_bytes"] == 600
-    assert found["job_memory_shmem_bytes"] == 50
-    assert found["job_memory_peak_bytes"] == 1500
-    assert found["job_oom_kills"] == 1
+    cpu: Columns = {
+        "job_cpu_us": 5_000_000,
+        "sampler_step_cpu_us": 700,
+        "job_cpu_throttled_us": None,
+    }
+    pressure: Columns = {
+        "job_psi_cpu_some_us": 11,
+        "job_psi_memory_full_us": 22,
+        "job_psi_io_some_us": None,
+    }
+    memory: Columns = {
+        "job_memory_bytes": 700,  # less what the kernel would drop first
+        "job_memory_anon_bytes": 600,
+        "job_memory_shmem_bytes": 50,
+        "job_memory_peak_bytes": 1500,
+        "job_oom_kills": 1,
+    }
+    assert found | cpu | pressure | memory == found
 
 
 def test_group_that_is_gone_is_not_measured(tmp_path: Path, now: Now) -> None:
@@ -106,11 +110,10 @@ def test_job_of_version_1(tmp_path: Path, now: Now) -> None:
         b"total_active_file 100\n",
     )
     found = values(counters(tree, now))
-    assert found["job_cpu_us"] == 5000
-    assert (found["job_cpu_user_us"], found["job_cpu_system_us"]) == (30_000, 10_000)
+    times: Columns = {"job_cpu_us": 5000, "job_cpu_user_us": 30_000, "job_cpu_system_us": 10_000}
+    held: Columns = {"job_memory_bytes": 700, "job_memory_anon_bytes": 600, "job_oom_kills": 3}
+    assert found | times | held == found
     assert found["sampler_step_cpu_us"] == 2
-    assert (found["job_memory_bytes"], found["job_memory_anon_bytes"]) == (700, 600)
-    assert found["job_oom_kills"] == 3
 
 
 def unconfined(root: Path) -> CgroupTree:
@@ -133,7 +136,7 @@ def test_unconfined_job_is_counted_by_process(tmp_path: Path, now: Now) -> None:
 
 
 def test_time_of_a_process_that_vanished_stays_counted(tmp_path: Path, now: Now) -> None:
-    """The counter never falls, though the sum over the processes does."""
+    """The counter never falls; between two looks, five seconds apart, the last answer stands."""
     tree = unconfined(tmp_path)
     tree.process(51, "/system.slice/slurmd.service", step="0", cpu_ticks=50)
     source = counters(tree, now)
@@ -144,18 +147,10 @@ def test_time_of_a_process_that_vanished_stays_counted(tmp_path: Path, now: Now)
     now.now_s += SCAN_S
     assert values(source)["job_cpu_us"] == 1_500_000
     tree.process(50, "/system.slice/slurmd.service", step="0", cpu_ticks=120)
-    now.now_s += SCAN_S
-    assert values(source)["job_cpu_us"] == 1_700_000
-
-
-def test_processes_are_looked_at_every_five_seconds(tmp_path: Path, now: Now) -> None:
-    """Between two looks the last answer stands."""
-    tree = unconfined(tmp_path)
-    source = counters(tree, now)
-    values(source)
-    tree.process(50, "/system.slice/slurmd.service", step="0", cpu_ticks=900)
     now.now_s += SCAN_S / 2
-    assert values(source)["job_cpu_us"] == 1_000_000
+    assert values(source)["job_cpu_us"] == 1_500_000
+    now.now_s += SCAN_S / 2
+    assert values(source)["job_cpu_us"] == 1_700_000
 
 
 def test_nothing_is_measured_before_a_step_was_seen(tmp_path: Path, now: Now) -> None:

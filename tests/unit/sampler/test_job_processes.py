@@ -1,4 +1,4 @@
-"""Which processes are the job's."""
+"""Which processes are the job's, and what /proc says of each."""
 
 from __future__ import annotations
 
@@ -6,92 +6,94 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.sampler.job_processes import JobProcesses, read_whole
+from hpckit.sampler.job_processes import JobProcesses, parse_process_stat, read_bytes, variable_of
 from tests.fakes.cgroup_tree import CgroupTree
 
+STAT = (
+    b"4711 (a (b) c) S 17 1 1 0 -1 4194560 1 2 3 4 10 5 30 7 39 19 1 0 987 123456 25 "
+    b"18446744073709551615 1 1 0\n"
+)
 
-def processes(root: Path, pid: int = 90) -> JobProcesses:
+
+@pytest.fixture
+def tree(tmp_path: Path) -> CgroupTree:
+    """A /proc without processes."""
+    return CgroupTree(tmp_path, unified=True)
+
+
+def processes(tree: CgroupTree) -> JobProcesses:
     """As the sampler sees them, which is process 90 of job 7's step 1."""
-    return JobProcesses("7", "1", proc=str(root / "proc"), pid=pid)
+    return JobProcesses("7", "1", proc=str(tree.root / "proc"), pid=90)
 
 
-def pids(found: JobProcesses) -> set[int]:
-    """The numbers alone."""
-    return {one.pid for one in found.scan()}
-
-
-def test_own_step_and_ancestors_are_left_out(tmp_path: Path) -> None:
+def test_own_step_ancestors_and_other_jobs_are_left_out(tree: CgroupTree) -> None:
     """What started the sampler, and the rest of its step, is not the application."""
-    tree = CgroupTree(tmp_path, unified=True)
     tree.process(80, "/", ppid=1, comm="slurmstepd")
     tree.process(90, "/", step="1", ppid=80)
     tree.process(91, "/", step="1", ppid=80)
     tree.process(50, "/", step="0")
     tree.process(40, "/", comm="bash")
-    assert pids(processes(tmp_path)) == {50, 40}
-
-
-def test_another_jobs_process_is_left_out(tmp_path: Path) -> None:
-    """A process of another job, or of none, is not this job's."""
-    tree = CgroupTree(tmp_path, unified=True)
-    tree.process(50, "/", step="0")
-    tree.write("proc/50/environ", b"SLURM_JOB_ID=77\0")
-    tree.process(51, "/")
-    tree.write("proc/51/environ", b"")
-    assert pids(processes(tmp_path)) == set()
-
-
-def test_script_without_ranks_has_none(tmp_path: Path) -> None:
-    """A batch script's shell and its srun are no ranks."""
-    tree = CgroupTree(tmp_path, unified=True)
-    tree.process(40, "/", comm="slurm_script")
-    tree.process(41, "/", comm="srun")
-    assert not processes(tmp_path).has_ranks()
-
-
-def test_process_of_a_step_is_a_rank(tmp_path: Path) -> None:
-    """A shell in a step is somebody's rank."""
-    tree = CgroupTree(tmp_path, unified=True)
-    tree.process(50, "/", step="0", comm="bash")
-    assert processes(tmp_path).has_ranks()
-
-
-def test_program_of_a_script_is_a_rank(tmp_path: Path) -> None:
-    """A program that the script itself runs, without srun, is one too."""
-    tree = CgroupTree(tmp_path, unified=True)
-    tree.process(50, "/", comm="python3")
-    assert processes(tmp_path).has_ranks()
-
-
-def test_known_rank_is_asked_for_alone(tmp_path: Path) -> None:
-    """While the rank that was found lives, no other process is looked at."""
-    tree = CgroupTree(tmp_path, unified=True)
-    tree.process(50, "/", step="0")
-    found = processes(tmp_path)
-    assert found.has_ranks()
-    (tmp_path / "proc/50/environ").unlink()
-    assert found.has_ranks()
+    tree.process(51, "/", step="0")
+    tree.write("proc/51/environ", b"SLURM_JOB_ID=77\0")
+    tree.process(52, "/")
+    tree.write("proc/52/environ", b"")
+    assert {process.pid for process in processes(tree).scan()} == {50, 40}
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
-    [(" 4711 0 25 ", " 4712 0 25 "), (" 4711 0 25 ", " 4711 0 0 "), ("(python3)", "(sleep)")],
-    ids=["another of its number", "a zombie", "another program"],
+    ("comm", "step", "is_rank"),
+    [
+        ("slurm_script", None, False),
+        ("srun", None, False),
+        ("bash", "0", True),
+        ("python3", None, True),
+    ],
 )
-def test_rank_that_is_gone_is_looked_for_anew(tmp_path: Path, before: str, after: str) -> None:
-    """A process that is not the one that was found is looked at as any other."""
-    tree = CgroupTree(tmp_path, unified=True)
+def test_ranks(tree: CgroupTree, comm: str, step: str | None, *, is_rank: bool) -> None:
+    """A script's shell and its srun are none; a shell in a step, or a script's program, is one."""
+    tree.process(50, "/", comm=comm, step=step)
+    assert processes(tree).has_ranks() is is_rank
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_there"),
+    [
+        ("", "", True),
+        (" 4711 0 25 ", " 4712 0 25 ", False),
+        (") S ", ") Z ", False),
+        ("(python3)", "(sleep)", False),
+    ],
+    ids=["the same", "another of its number", "a zombie", "another program"],
+)
+def test_known_rank_is_asked_for_alone(
+    tree: CgroupTree, before: str, after: str, *, is_there: bool
+) -> None:
+    """While it lives no other process is looked at; one that is not it is as any other."""
     tree.process(50, "/", step="0")
-    found = processes(tmp_path)
+    found = processes(tree)
     assert found.has_ranks()
-    stat = tmp_path / "proc/50/stat"
-    stat.write_text(stat.read_text().replace(before, after))
     tree.write("proc/50/environ", b"")
-    assert not found.has_ranks()
+    stat = tree.root / "proc/50/stat"
+    stat.write_text(stat.read_text().replace(before, after))
+    assert found.has_ranks() is is_there
 
 
 def test_list_of_proc_is_read_to_its_end() -> None:
     """A list that is longer than a page comes in several readings."""
-    data = read_whole("/proc/kallsyms", 200_000)
-    assert len(data) == 200_000
-    assert read_whole("/proc/self/nothing", 100) == b""
+    assert len(read_bytes("/proc/kallsyms", 200_000)) == 200_000
+    assert read_bytes("/proc/self/nothing", 100) == b""
+
+
+def test_fields_of_a_process() -> None:
+    """The name may hold brackets; the CPU time has that of children; half a line is none."""
+    stat = parse_process_stat(STAT)
+    assert stat == ("a (b) c", False, 17, 52, 987, 25)
+    assert parse_process_stat(b"4711 (a) S 17") is None
+    assert parse_process_stat(b"") is None
+
+
+def test_variable_by_its_whole_name() -> None:
+    """SLURM_JOB_ID is not taken for OLD_SLURM_JOB_ID, and may come first."""
+    environ = b"OLD_SLURM_JOB_ID=1\0SLURM_JOB_ID=2\0EMPTY=\0"
+    names = (b"SLURM_JOB_ID", b"OLD_SLURM_JOB_ID", b"EMPTY", b"JOB_ID")
+    assert [variable_of(environ, name) for name in names] == ["2", "1", "", None]

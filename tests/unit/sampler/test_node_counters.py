@@ -8,32 +8,6 @@ import pytest
 
 from hpckit.sampler.host import NodePressure, NodeUse, NumberFiles, energy, network
 
-
-class Root:
-    """A root that files are written into."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def write(self, folder: str, **files: str) -> None:
-        """Files of a folder, a line each."""
-        where = self.path / folder
-        where.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            (where / name).write_text(f"{text}\n")
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Root:
-    """An empty root."""
-    return Root(tmp_path)
-
-
-def values(files: NumberFiles) -> dict[str, int | None]:
-    """The columns by name."""
-    return dict(zip([column.name for column in files.columns], files.read(), strict=True))
-
-
 PORT = "sys/class/infiniband/mlx5_0/ports/1/counters"
 PORT_FILES = {
     "port_xmit_data": "100",
@@ -43,12 +17,27 @@ PORT_FILES = {
     "link_error_recovery": "2",
     "link_downed": "3",
 }
+RAPL = "sys/class/powercap/intel-rapl"
+CRAY = {"energy": "4580000 J 1577883600 us", "power": "350 W 1577883600 us", "freshness": "17"}
 
 
-def test_port_counts_words_of_4_bytes(root: Root) -> None:
-    """port_*_data are multiplied by four, the others are as they are."""
-    root.write(PORT, **PORT_FILES)
-    assert values(network(str(root.path), None)) == {
+def write(root: Path, folder: str, **files: str) -> None:
+    """Write files of a folder, a line each."""
+    (root / folder).mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (root / folder / name).write_text(f"{text}\n")
+
+
+def values(files: NumberFiles) -> dict[str, int | None]:
+    """Return the columns by name."""
+    return dict(zip([column.name for column in files.columns], files.read(), strict=True))
+
+
+def test_port_counts_words_of_4_bytes(tmp_path: Path) -> None:
+    """port_*_data are multiplied by four; errors are asked every tenth time: it costs firmware."""
+    write(tmp_path, PORT, **PORT_FILES)
+    files = network(str(tmp_path), None)
+    assert values(files) == {
         "ib_mlx5_0_1_tx_bytes": 400,
         "ib_mlx5_0_1_rx_bytes": 800,
         "ib_mlx5_0_1_xmit_wait_ticks": 7,
@@ -56,108 +45,80 @@ def test_port_counts_words_of_4_bytes(root: Root) -> None:
         "ib_mlx5_0_1_link_recoveries": 2,
         "ib_mlx5_0_1_link_downs": 3,
     }
-
-
-def test_errors_are_asked_seldom(root: Root) -> None:
-    """Every tenth time: each reading of a port's counter is a command to its firmware."""
-    root.write(PORT, **PORT_FILES)
-    files = network(str(root.path), None)
-    values(files)
-    root.write(PORT, symbol_error="9", port_xmit_wait="8")
+    write(tmp_path, PORT, symbol_error="9", port_xmit_wait="8")
     later = [values(files) for _ in range(10)]
     assert later[0]["ib_mlx5_0_1_xmit_wait_ticks"] == 8
-    assert later[0]["ib_mlx5_0_1_symbol_errors"] == 1
-    assert later[9]["ib_mlx5_0_1_symbol_errors"] == 9
+    assert [row["ib_mlx5_0_1_symbol_errors"] for row in later] == [1] * 9 + [9]
 
 
-def test_ports_of_a_shared_node_are_not_read(root: Root) -> None:
-    """Their traffic may be another job's."""
-    root.write(PORT, **PORT_FILES)
-    files = network(str(root.path), "the job has 8 of 64 CPUs")
-    assert files.columns == []
-    assert files.refused == {"network": "the job has 8 of 64 CPUs"}
+def test_ports_of_a_shared_node_are_not_read(tmp_path: Path) -> None:
+    """Their traffic may be another job's; a node without ports says so too."""
+    assert "network" in network(str(tmp_path), None).refused
+    write(tmp_path, PORT, **PORT_FILES)
+    files = network(str(tmp_path), "the job has 8 of 64 CPUs")
+    assert (files.columns, files.refused) == ([], {"network": "the job has 8 of 64 CPUs"})
 
 
-def test_node_without_ports(root: Root) -> None:
-    """It is said that there is no port."""
-    assert "network" in network(str(root.path), None).refused
+def test_rapl_has_its_range(tmp_path: Path) -> None:
+    """A domain's counter begins again after max_energy_range_uj, which META says.
 
-
-def test_rapl_has_its_range(root: Root) -> None:
-    """A domain's counter begins again after max_energy_range_uj, which META says."""
-    domain = "sys/class/powercap/intel-rapl:0"
-    root.write(domain, name="package-0", energy_uj="123", max_energy_range_uj="262143328850")
-    root.write(
-        "sys/class/powercap/intel-rapl:0:0", name="dram", energy_uj="5", max_energy_range_uj="9"
-    )
-    files = energy(str(root.path))
-    assert [(one.name, one.wraps_at) for one in files.columns] == [
+    The domain below intel-rapl-mmio is the package's own counter once more.
+    """
+    package = {"name": "package-0", "energy_uj": "123", "max_energy_range_uj": "262143328850"}
+    write(tmp_path, f"{RAPL}:0", **package)
+    write(tmp_path, f"{RAPL}-mmio:0", **package)
+    write(tmp_path, f"{RAPL}:0:0", name="dram", energy_uj="5", max_energy_range_uj="9")
+    files = energy(str(tmp_path))
+    assert [(column.name, column.wraps_at) for column in files.columns] == [
         ("rapl_0_package_0_uj", 262143328850),
         ("rapl_0_0_dram_uj", 9),
     ]
     assert files.read() == [123, 5]
 
 
-def test_rapl_is_not_counted_twice(root: Root) -> None:
-    """The domain below intel-rapl-mmio is the package's own counter once more."""
-    for name in ("intel-rapl:0", "intel-rapl-mmio:0"):
-        root.write(
-            f"sys/class/powercap/{name}", name="package-0", energy_uj="1", max_energy_range_uj="9"
-        )
-    assert len(energy(str(root.path)).columns) == 1
-
-
-def test_rapl_without_a_range_is_refused(root: Root) -> None:
+def test_rapl_without_a_range_is_refused(tmp_path: Path) -> None:
     """A wrap could not be told from a reset."""
-    root.write("sys/class/powercap/intel-rapl:0", name="package-0", energy_uj="1")
-    files = energy(str(root.path))
+    write(tmp_path, f"{RAPL}:0", name="package-0", energy_uj="1")
+    files = energy(str(tmp_path))
     assert files.columns == []
     assert "rapl" in files.refused
 
 
-def test_power_of_a_grace_hopper(root: Root) -> None:
+def test_power_of_a_grace_hopper(tmp_path: Path) -> None:
     """Sensors of hwmon with the labels of a module are columns, in µW, others are not."""
-    root.write("sys/class/hwmon/hwmon0", power1_label="Module Power Socket 0", power1_average="9")
-    root.write("sys/class/hwmon/hwmon1", power1_label="Grace Power Socket 0", power1_average="4")
-    root.write("sys/class/hwmon/hwmon2", power1_label="fan", power1_average="1")
-    found = values(energy(str(root.path)))
-    assert found == {"hwmon_module_power_socket_0_uw": 9, "hwmon_grace_power_socket_0_uw": 4}
+    labels = ("Module Power Socket 0", "Grace Power Socket 0", "fan")
+    for number, label in enumerate(labels):
+        folder = f"sys/class/hwmon/hwmon{number}"
+        write(tmp_path, folder, power1_label=label, power1_average=str(number))
+    found = values(energy(str(tmp_path)))
+    assert found == {"hwmon_module_power_socket_0_uw": 0, "hwmon_grace_power_socket_0_uw": 1}
 
 
-def test_power_of_a_grace(root: Root) -> None:
-    """acpi_power_meter names its sensors in power1_oem_info of the device, and has no labels."""
+@pytest.mark.parametrize("is_linked", [False, True])
+def test_power_of_a_grace(tmp_path: Path, *, is_linked: bool) -> None:
+    """acpi_power_meter names its sensors in power1_oem_info of the device, and has no labels.
+
+    Newer kernels have the files in hwmon's own folder and a link to it: a sensor is read once.
+    """
     for number, name in enumerate(("Module", "Grace", "CPU", "SysIO")):
-        device = f"sys/devices/LNXSYSTM:00/ACPI000D:0{number}"
-        files = {"power1_oem_info": f"{name} Power Socket 0", "power1_average": f"{number}9000000"}
-        root.write(device, **files)
-        root.write(f"sys/class/hwmon/hwmon{number}", name="power_meter")
-        (root.path / f"sys/class/hwmon/hwmon{number}/device").symlink_to(root.path / device)
-    assert values(energy(str(root.path))) == {
-        "hwmon_module_power_socket_0_uw": 9_000_000,
-        "hwmon_grace_power_socket_0_uw": 19_000_000,
-        "hwmon_cpu_power_socket_0_uw": 29_000_000,
-        "hwmon_sysio_power_socket_0_uw": 39_000_000,
+        folder = f"sys/class/hwmon/hwmon{number}"
+        device = folder if is_linked else f"sys/devices/LNXSYSTM:00/ACPI000D:0{number}"
+        files = {"power1_oem_info": f"{name} Power Socket 0", "power1_average": f"{number}9"}
+        write(tmp_path, device, **files)
+        write(tmp_path, folder, name="power_meter")
+        (tmp_path / folder / "device").symlink_to(tmp_path / device)
+    assert values(energy(str(tmp_path))) == {
+        "hwmon_module_power_socket_0_uw": 9,
+        "hwmon_grace_power_socket_0_uw": 19,
+        "hwmon_cpu_power_socket_0_uw": 29,
+        "hwmon_sysio_power_socket_0_uw": 39,
     }
 
 
-def test_a_sensor_is_read_once(root: Root) -> None:
-    """Newer kernels have the files of acpi_power_meter in hwmon's own folder, and a link to it."""
-    folder = "sys/class/hwmon/hwmon0"
-    root.write(folder, power1_oem_info="Module Power Socket 0", power1_average="5")
-    (root.path / folder / "device").symlink_to(root.path / folder)
-    assert values(energy(str(root.path))) == {"hwmon_module_power_socket_0_uw": 5}
-
-
-def test_crays_counters(root: Root) -> None:
+def test_crays_counters(tmp_path: Path) -> None:
     """pm_counters are read with their freshness, and those of each accelerator."""
-    root.write(
-        "sys/cray/pm_counters",
-        energy="4580000 J 1577883600 us",
-        power="350 W 1577883600 us",
-        freshness="17",
-        accel0_energy="99 J 1 us",
-    )
-    assert values(energy(str(root.path))) == {
+    write(tmp_path, "sys/cray/pm_counters", accel0_energy="99 J 1 us", **CRAY)
+    assert values(energy(str(tmp_path))) == {
         "node_energy_j": 4580000,
         "node_power_w": 350,
         "cray_freshness": 17,
@@ -165,27 +126,18 @@ def test_crays_counters(root: Root) -> None:
     }
 
 
-def test_what_a_node_lacks_is_said(root: Root) -> None:
-    """Each source that is not there has a reason."""
-    assert set(energy(str(root.path)).refused) == {"cray", "rapl", "hwmon"}
+def test_what_a_node_lacks_is_said(tmp_path: Path) -> None:
+    """Each source that is not there has a reason, a kernel without PSI too."""
+    assert set(energy(str(tmp_path)).refused) == {"cray", "rapl", "hwmon"}
+    assert "node_psi" in NodePressure(str(tmp_path)).refused
 
 
-def test_use_of_the_node(root: Root) -> None:
-    """Busy time of all CPUs, and memory that is not available."""
-    root.write(
-        "proc", stat="cpu 1 1 1 50 50 1 1 1 0 0", meminfo="MemTotal: 10 kB\nMemAvailable: 4 kB"
-    )
-    assert NodeUse(str(root.path)).read() == [60_000, 6144]
-
-
-def test_pressure_of_the_node(root: Root) -> None:
-    """Resources that the kernel does not tell are not measured."""
-    root.write("proc/pressure", cpu="some avg10=0.00 total=5\nfull avg10=0.00 total=0")
-    source = NodePressure(str(root.path))
-    assert source.refused == {}
-    assert source.read() == [5, 0, None, None, None, None]
-
-
-def test_node_without_pressure(root: Root) -> None:
-    """A kernel without PSI is said to be one."""
-    assert "node_psi" in NodePressure(str(root.path)).refused
+def test_use_and_pressure_of_the_node(tmp_path: Path) -> None:
+    """Busy time of all CPUs, memory that is not available, and the pressure that is told."""
+    memory = "MemTotal: 10 kB\nMemAvailable: 4 kB"
+    write(tmp_path, "proc", stat="cpu 1 1 1 50 50 1 1 1 0 0", meminfo=memory)
+    assert NodeUse(str(tmp_path)).read() == [60_000, 6144]
+    cpu = "some avg10=0.00 total=5\nfull avg10=0.00 total=0"
+    write(tmp_path, "proc/pressure", cpu=cpu)
+    source = NodePressure(str(tmp_path))
+    assert (source.refused, source.read()) == ({}, [5, 0, None, None, None, None])

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from struct import calcsize
 from typing import Any
 
+import pynvml
 import pytest
 
 from hpckit.account.sample_format import GPU_COLUMNS, GPU_RECORD, MISSING
 from hpckit.sampler.guard import Beat
+from hpckit.sampler.nvml import GET_BYTES
 from hpckit.sampler.nvml_calls import NvmlCalls
 from hpckit.sampler.nvml_counters import NvmlCounters, Unwrapped
 from hpckit.sampler.nvml_devices import driver_version, parent_of, shown_gpus
@@ -19,6 +23,7 @@ from tests.fakes.nvml_library import build_fake_nvml
 from tests.fakes.virtual_nvml import VirtualNvml, open_virtual
 
 Row = dict[str, int | None]
+Machine = Callable[[str], VirtualNvml]
 
 BUSY = """
 gpus = 2
@@ -50,6 +55,8 @@ pcie_tx_mb_per_s = 100
 pcie_rx_mb_per_s = 50
 processes = 2
 """
+NO_FIELDS = BUSY + 'error.nvmlDeviceGetFieldValues = "NotSupported"\n'
+LOST = BUSY + '[gpu.0]\nlost_s = "0-"\n'
 
 
 @pytest.fixture(scope="session")
@@ -58,43 +65,25 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_fake_nvml(tmp_path_factory.mktemp("fake-nvml"))
 
 
-class Machine:
-    """Machines with a profile, closed at the test's end."""
-
-    def __init__(self, library: Path, folder: Path) -> None:
-        self._library = library
-        self._folder = folder
-        self.opened: VirtualNvml | None = None
-
-    def open(self, text: str) -> VirtualNvml:
-        """A machine of this profile."""
-        self.opened = open_virtual(self._library, self._folder, text)
-        return self.opened
-
-
 @pytest.fixture
 def machine(library: Path, tmp_path: Path) -> Iterator[Machine]:
-    """What opens a machine."""
-    found = Machine(library, tmp_path)
-    yield found
-    if found.opened is not None:
-        found.opened.close()
+    """Opens machines of a profile, closed at the test's end."""
+    with ExitStack() as stack:
+        yield lambda text: stack.enter_context(open_virtual(library, tmp_path, text))
 
 
 def rows_of(counters: NvmlCounters) -> list[Row]:
     """One reading: each GPU's columns by name, None where it is not measured."""
     buffer = bytearray(GPU_RECORD.size * 8)
     end = counters.read_into(buffer, 0, time.monotonic_ns() - 10**9)
-    rows = []
-    for values in GPU_RECORD.iter_unpack(buffer[:end]):
-        sizes = [GPU_RECORD.__class__(f"<{column.code}").size for column in GPU_COLUMNS]
-        rows.append(
-            {
-                column.name: None if value == MISSING[size] else value
-                for column, size, value in zip(GPU_COLUMNS, sizes, values, strict=True)
-            }
-        )
-    return rows
+    missing = [MISSING[calcsize(f"<{column.code}")] for column in GPU_COLUMNS]
+    return [
+        {
+            column.name: None if value == hole else value
+            for column, hole, value in zip(GPU_COLUMNS, missing, values, strict=True)
+        }
+        for values in GPU_RECORD.iter_unpack(buffer[:end])
+    ]
 
 
 def counters_of(nvml: NvmlCalls, hz: float = 1.0) -> NvmlCounters:
@@ -134,7 +123,7 @@ def difference(machine: VirtualNvml, counters: NvmlCounters, name: str, seconds:
 
 def test_gauges_of_a_busy_gpu(machine: Machine) -> None:
     """Each gauge has the profile's number."""
-    row = rows_of(counters_of(machine.open(BUSY).nvml))[0]
+    row = rows_of(counters_of(machine(BUSY).nvml))[0]
     expected = {
         "gpu": 0,
         "util_pct": 80,
@@ -162,46 +151,27 @@ def test_gauges_of_a_busy_gpu(machine: Machine) -> None:
         ("pcie_rx_mib", 476),
     ],
 )
-def test_counters_of_a_busy_gpu(machine: Machine, column: str, gain: int) -> None:
-    """In ten seconds each counter gains what the profile's rate says, in its unit."""
-    node = machine.open(BUSY)
+@pytest.mark.parametrize("nvlink", ["4.0", "5.0"])
+def test_counters_of_a_busy_gpu(machine: Machine, nvlink: str, column: str, gain: int) -> None:
+    """In ten seconds each counter gains what the profile's rate says, in its unit.
+
+    Blackwell's fields of NVLink are others, and in bytes.
+    """
+    node = machine(BUSY.replace("4.0", nvlink))
     assert difference(node, counters_of(node.nvml), column, 10) == pytest.approx(gain, abs=1)
-
-
-def test_nvlink_5_counts_bytes(machine: Machine) -> None:
-    """Blackwell's fields are others, and in bytes."""
-    node = machine.open(BUSY.replace('nvlink_version = "4.0"', 'nvlink_version = "5.0"'))
-    gain = difference(node, counters_of(node.nvml), "nvlink_tx_mib", 10)
-    assert gain == pytest.approx(9765, abs=1)
 
 
 def test_profile_is_the_mean_between_two_readings(machine: Machine) -> None:
     """GPM has no value at first, then hundredths of a percent."""
-    counters = counters_of(machine.open(BUSY).nvml)
+    node = machine(BUSY)
+    counters = counters_of(node.nvml)
     first = rows_of(counters)[0]
     assert first["sm_active_pct100"] is None
     time.sleep(0.15)
-    assert machine.opened is not None
-    machine.opened.set_s(1)
+    node.set_s(1)
     row = rows_of(counters)[0]
     names = ("sm_active_pct100", "tensor_active_pct100", "dram_active_pct100")
     assert [row[name] for name in names] == [7000, 1250, 2500]
-
-
-@pytest.mark.parametrize(("hz", "power"), [(1.0, "average"), (9.9, "average"), (10.0, "instant")])
-def test_power_by_rate(machine: Machine, hz: float, power: str) -> None:
-    """Below 10 Hz power is the mean of a second, from 10 Hz on that of the moment."""
-    counters = counters_of(machine.open(BUSY).nvml, hz)
-    assert counters.describe()[0]["power"] == power
-
-
-def test_old_gpu_has_one_power(machine: Machine) -> None:
-    """Without the fields nvmlDeviceGetPowerUsage is taken, and META says so."""
-    text = BUSY + 'error.field185 = "NotSupported"\n'
-    counters = counters_of(machine.open(text).nvml)
-    assert counters.describe()[0]["power"] == "usage"
-    assert rows_of(counters)[0]["power_mw"] == 500_000
-    assert "power_mw" not in counters.describe()[0]["refused"]
 
 
 def test_what_a_gpu_lacks_is_not_measured(machine: Machine) -> None:
@@ -211,7 +181,7 @@ def test_what_a_gpu_lacks_is_not_measured(machine: Machine) -> None:
         + 'error.field83 = "NotSupported"\nerror.nvmlDeviceGetTemperature = "NoPermission"\n'
         + 'error.nvmlDeviceGetTotalEnergyConsumption = "NotSupported"\n'
     )
-    counters = counters_of(machine.open(text).nvml)
+    counters = counters_of(machine(text).nvml)
     row, described = rows_of(counters)[0], counters.describe()[0]
     assert (row["energy_mj"], row["temp_c"]) == (None, None)
     assert described["energy"] is None
@@ -219,21 +189,9 @@ def test_what_a_gpu_lacks_is_not_measured(machine: Machine) -> None:
     assert described["refused"]["temp_c"] == "NoPermission"
 
 
-def test_energy_without_its_field(machine: Machine) -> None:
-    """Where the field is refused the call for the counter alone is made."""
-    node = machine.open(BUSY + 'error.field83 = "NotSupported"\n')
-    counters = counters_of(node.nvml)
-    assert counters.describe()[0]["energy"] == "counter"
-    assert "energy_mj" not in counters.describe()[0]["refused"]
-    assert difference(node, counters, "energy_mj", 10) == pytest.approx(5_000_000, abs=1)
-
-
-NO_FIELDS = BUSY + 'error.nvmlDeviceGetFieldValues = "NotSupported"\n'
-
-
 def test_a_gpu_without_any_field_has_a_record(machine: Machine) -> None:
     """What calls of their own tell is measured, the rest is missing with the reason."""
-    node = machine.open(NO_FIELDS)
+    node = machine(NO_FIELDS)
     counters = counters_of(node.nvml)
     row, described = rows_of(counters)[0], counters.describe()[0]
     assert (row["power_mw"], row["util_pct"], row["nvlink_tx_mib"]) == (500_000, 80, None)
@@ -244,7 +202,7 @@ def test_a_gpu_without_any_field_has_a_record(machine: Machine) -> None:
 
 def test_a_library_without_the_fields_call_has_records(machine: Machine, library: Path) -> None:
     """As of drivers that are older than it."""
-    machine.open(BUSY)
+    machine(BUSY)
     row = rows_of(counters_of(older(library, "nvmlDeviceGetFieldValues")))[0]
     assert (row["power_mw"], row["util_pct"]) == (500_000, 80)
     assert row["energy_mj"] is not None
@@ -257,7 +215,7 @@ NO_CAUSES = BUSY.replace("sw_thermal = 0", "sw_thermal = 0.125") + (
 
 def test_older_drivers_have_one_counter_of_heat(machine: Machine) -> None:
     """Field 75 counts what software and hardware slow down, and META says that it is both."""
-    node = machine.open(NO_CAUSES)
+    node = machine(NO_CAUSES)
     counters = counters_of(node.nvml)
     assert difference(node, counters, "sw_thermal_ms", 10) == pytest.approx(3750, abs=1)
     assert rows_of(counters)[0]["hw_thermal_ms"] is None
@@ -269,8 +227,7 @@ def test_older_drivers_have_one_counter_of_heat(machine: Machine) -> None:
 @pytest.mark.parametrize(("column", "gain"), [("sw_power_cap_ms", 5000), ("sw_thermal_ms", 3750)])
 def test_violations_stand_in_for_fields(machine: Machine, column: str, gain: int) -> None:
     """Without any field nvmlDeviceGetViolationStatus has the counters of power and heat."""
-    no_fields = 'error.nvmlDeviceGetFieldValues = "NotSupported"\n'
-    node = machine.open(NO_CAUSES + no_fields)
+    node = machine(NO_CAUSES + 'error.nvmlDeviceGetFieldValues = "NotSupported"\n')
     counters = counters_of(node.nvml)
     assert difference(node, counters, column, 10) == pytest.approx(gain, abs=1)
     assert column not in counters.describe()[0]["refused"]
@@ -284,7 +241,7 @@ def test_older_drivers_list_processes(
     machine: Machine, library: Path, lacks: tuple[str, ...]
 ) -> None:
     """With the second version of the call, or its first, whose entries are shorter."""
-    machine.open(BUSY.replace("processes = 2", 'process_pids = "100 101 102"'))
+    machine(BUSY.replace("processes = 2", 'process_pids = "100 101 102"'))
     counters = counters_of(older(library, *lacks))
     assert rows_of(counters)[0]["processes"] == 3
     assert counters.events()[0]["pids"] == [100, 101, 102]
@@ -292,44 +249,56 @@ def test_older_drivers_list_processes(
 
 def test_older_drivers_tell_memory(machine: Machine, library: Path) -> None:
     """The first version's memory in use has what the driver reserves in it."""
-    machine.open(BUSY)
+    machine(BUSY)
     counters = counters_of(older(library, "nvmlDeviceGetMemoryInfo_v2"))
     assert rows_of(counters)[0]["mem_used_mib"] == 3
     assert counters.describe()[0]["memory_bytes"] == 85899345920
 
 
-def test_a_gpu_without_any_field_is_lost_too(machine: Machine) -> None:
-    """The calls of their own tell when it falls off the bus."""
-    node = machine.open(NO_FIELDS + '[gpu.0]\nlost_s = "50-"\n')
-    counters = counters_of(node.nvml)
-    node.set_s(60)
-    assert [row["gpu"] for row in rows_of(counters)] == [1]
-    assert {"event": "gpu-lost", "gpu": 0, "why": "GpuIsLost"} in counters.events()
-
-
 def test_meta_of_a_gpu(machine: Machine) -> None:
     """META names the GPU as the driver does."""
-    described = counters_of(
-        machine.open(BUSY + "[gpu.1]\npci = '0000:3a:00.0'\n".replace("'", '"')).nvml
-    )
-    gpu: dict[str, Any] = described.describe()[1]
-    assert gpu["index"] == 1
-    assert gpu["pci"] == "0000:3a:00.0"
-    assert gpu["vendor"] == "nvidia"
-    assert gpu["memory_bytes"] == 85899345920
-    assert gpu["power_limit_w"] == 700
-    assert (gpu["energy"], gpu["scope"], gpu["mig"]) == ("counter", "gpu", False)
+    gpu = counters_of(machine(BUSY + '[gpu.1]\npci = "0000:3a:00.0"\n').nvml).describe()[1]
+    expected = {
+        "index": 1,
+        "pci": "0000:3a:00.0",
+        "vendor": "nvidia",
+        "memory_bytes": 85899345920,
+        "power_limit_w": 700,
+        "energy": "counter",
+        "scope": "gpu",
+        "mig": False,
+    }
+    assert gpu | expected == gpu
 
 
-def test_grace_hopper_is_a_module(machine: Machine) -> None:
-    """The counters of a GH200 are those of the module."""
-    text = BUSY.replace("NVIDIA H100 80GB HBM3", "NVIDIA GH200 480GB")
-    assert counters_of(machine.open(text).nvml).describe()[0]["scope"] == "module"
+@pytest.mark.parametrize(
+    ("hz", "more", "key", "value"),
+    [
+        (1.0, "", "power", "average"),
+        (9.9, "", "power", "average"),
+        (10.0, "", "power", "instant"),
+        # Without the fields nvmlDeviceGetPowerUsage is taken.
+        (1.0, 'error.field185 = "NotSupported"\n', "power", "usage"),
+        (1.0, 'error.field83 = "NotSupported"\n', "energy", "counter"),
+        # The counters of a GH200 are those of the module.
+        (1.0, 'name = "NVIDIA GH200 480GB"\n', "scope", "module"),
+    ],
+)
+def test_what_is_measured(machine: Machine, hz: float, more: str, key: str, value: str) -> None:
+    """Below 10 Hz power is the mean of a second; what stands in for a field has its name."""
+    text = BUSY.replace('name = "NVIDIA H100 80GB HBM3"\n', "") if "name" in more else BUSY
+    node = machine(text + more)
+    counters = counters_of(node.nvml, hz)
+    meta = counters.describe()[0]
+    assert (meta[key], meta["refused"]) == (value, {})
+    assert rows_of(counters)[0]["power_mw"] == 500_000
+    assert difference(node, counters, "energy_mj", 10) == pytest.approx(5_000_000, abs=1)
 
 
-def test_lost_gpu_is_left_out(machine: Machine) -> None:
+@pytest.mark.parametrize("text", [BUSY, NO_FIELDS])
+def test_lost_gpu_is_left_out(machine: Machine, text: str) -> None:
     """Of a GPU that falls off the bus one event tells, and the other goes on."""
-    node = machine.open(BUSY + '[gpu.0]\nlost_s = "50-"\n')
+    node = machine(text + '[gpu.0]\nlost_s = "50-"\n')
     counters = counters_of(node.nvml)
     counters.events()
     node.set_s(60)
@@ -343,7 +312,7 @@ def test_processes_are_told_when_they_change(machine: Machine, tmp_path: Path) -
     """Numbers of processes are an event once, and again when they are others."""
     pids = tmp_path / "pids"
     pids.write_text("100 101")
-    node = machine.open(BUSY.replace("processes = 2", f'process_pids_file = "{pids}"'))
+    node = machine(BUSY.replace("processes = 2", f'process_pids_file = "{pids}"'))
     counters = counters_of(node.nvml)
     assert counters.events()[0] == {"event": "processes", "gpu": 0, "pids": [100, 101]}
     assert counters.events() == []
@@ -355,9 +324,7 @@ def test_processes_are_told_when_they_change(machine: Machine, tmp_path: Path) -
 
 def test_slow_figures_are_asked_ten_times_a_second_at_most(machine: Machine) -> None:
     """Within 100 ms the last answer stands, while counters go on."""
-    node = machine.open(
-        BUSY.replace("utilization_pct = 80", 'utilization_pct = "0:0 100:100 100:0"')
-    )
+    node = machine(BUSY.replace("utilization_pct = 80", 'utilization_pct = "0:0 100:100 100:0"'))
 
     def two() -> tuple[float, Any, Any]:
         node.set_s(0)
@@ -373,52 +340,41 @@ def test_slow_figures_are_asked_ten_times_a_second_at_most(machine: Machine) -> 
     assert second["energy_mj"] != first["energy_mj"]
 
 
-def test_driver_says_that_it_is_synthetic(machine: Machine) -> None:
-    """The fake's version cannot be taken for a driver's."""
-    assert "synthetic" in driver_version(machine.open(BUSY).nvml)
-
-
 def test_shown_gpus_have_names_and_minors(machine: Machine, tmp_path: Path) -> None:
-    """Device files that are not there hide nothing."""
-    shown = shown_gpus(machine.open(BUSY).nvml, dev=str(tmp_path))
+    """Device files that are not there hide nothing; the fake can be taken for no driver."""
+    nvml = machine(BUSY).nvml
+    assert "synthetic" in driver_version(nvml)
+    shown = shown_gpus(nvml, dev=str(tmp_path))
     assert [(gpu.place, gpu.minor, gpu.opens) for gpu in shown] == [(0, 0, True), (1, 1, True)]
 
 
-LOST = BUSY + '[gpu.0]\nlost_s = "0-"\n'
-
-
 def test_a_lost_gpu_is_shown_at_its_place(machine: Machine, tmp_path: Path) -> None:
-    """It has no name, and counts among those that open."""
-    shown = shown_gpus(machine.open(LOST).nvml, dev=str(tmp_path))
-    assert [(gpu.uuid == "", gpu.opens) for gpu in shown] == [(True, True), (False, True)]
+    """It has no name, and counts among those that open.
 
-
-def test_a_lost_gpu_of_another_job_does_not_open(machine: Machine, tmp_path: Path) -> None:
-    """All device files are those of GPUs that answer: the control group hides the lost one's."""
-    (tmp_path / "nvidia1").touch()
-    shown = shown_gpus(machine.open(LOST).nvml, dev=str(tmp_path))
-    assert [gpu.opens for gpu in shown] == [False, True]
+    Where all files are those of GPUs that answer, the control group hides it: it is another job's.
+    """
+    nvml = machine(LOST).nvml
+    for is_ours in (True, False):
+        shown = shown_gpus(nvml, dev=str(tmp_path))
+        assert [(gpu.uuid == "", gpu.opens) for gpu in shown] == [(True, is_ours), (False, True)]
+        (tmp_path / "nvidia1").touch()
 
 
 def test_a_gpu_that_was_lost_before_is_told(machine: Machine) -> None:
     """It has no place among the sampled, and an event says why, by the driver's index."""
-    counters = counters_of(machine.open(LOST).nvml)
+    counters = counters_of(machine(LOST).nvml)
     assert [gpu["index"] for gpu in counters.describe()] == [1]
     assert {"event": "gpu-lost", "index": 0, "why": "GpuIsLost"} in counters.events()
 
 
-def test_mig_device_has_a_gpu(machine: Machine, library: Path) -> None:
+def test_mig_device_has_a_gpu(machine: Machine) -> None:
     """A MIG device's uuid leads to that of its GPU, the old form without asking."""
     text = BUSY + '[gpu.1]\nmig = true\nmig_devices = "3g.40gb 1g.10gb"\nuuid = "GPU-split"\n'
-    nvml = machine.open(text).nvml
+    nvml = machine(text).nvml
     assert parent_of(nvml, "MIG-GPU-abc/3/0") == "GPU-abc"
-    assert parent_of(nvml, "MIG-no-such") is None
+    # The environment may have a byte that is no UTF-8.
+    assert parent_of(nvml, "MIG-no-such") is parent_of(nvml, "MIG-\udcff") is None
     assert counters_of(nvml).describe()[1]["mig"] is True
-
-
-def test_mig_device_that_is_no_text_has_no_gpu(machine: Machine) -> None:
-    """A byte that is no UTF-8, as the environment may have it, is asked for as it is."""
-    assert parent_of(machine.open(BUSY).nvml, "MIG-\udcff") is None
 
 
 class Nonsense(NvmlCalls):
@@ -438,7 +394,7 @@ class Nonsense(NvmlCalls):
 
 def test_number_that_cannot_be_is_not_measured(machine: Machine, library: Path) -> None:
     """Neither a utilization nor memory of ones only ends the sampling of a job."""
-    machine.open(BUSY)
+    machine(BUSY)
     nvml = Nonsense(str(library / "libfake-nvml.so"))
     nvml.call("nvmlShutdown")  # the machine has it open
     row = rows_of(counters_of(nvml))[0]
@@ -446,12 +402,15 @@ def test_number_that_cannot_be_is_not_measured(machine: Machine, library: Path) 
 
 
 def test_counter_of_32_bits_goes_on() -> None:
-    """A counter of bytes that begins anew at 2³² is followed beyond it."""
-    counter = Unwrapped()
-    assert [counter.mib(count) for count in (2**32 - 2**20, 2**20, 2**21)] == [4095, 4097, 4098]
+    """A counter of bytes that begins anew at 2³² is followed; one of 64 bits was reset."""
+    for counts, told in (
+        ((2**32 - 2**20, 2**20, 2**21), [4095, 4097, 4098]),
+        ((2**33, 2**20), [8192, 1]),
+    ):
+        counter = Unwrapped()
+        assert [counter.mib(count) for count in counts] == told
 
 
-def test_counter_of_64_bits_that_is_reset_is_seen() -> None:
-    """A fall from beyond 2³² is a reset, and left to the reader."""
-    counter = Unwrapped()
-    assert [counter.mib(count) for count in (2**33, 2**20)] == [8192, 1]
+def test_the_buffer_of_gpm_holds_the_whole_structure() -> None:
+    """It has room for nvmlGpmMetricsGet_t as nvidia-ml-py declares it, however few are asked."""
+    assert ctypes.sizeof(pynvml.c_nvmlGpmMetricsGet_t) <= GET_BYTES

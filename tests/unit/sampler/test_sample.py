@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
 
+from hpckit.sampler.guard import Beat
 from hpckit.sampler.loop import SampleEnd, SampleLoop, SamplePlan, SampleTools
 from tests.fakes.sampling import (
     BEGIN_NS,
     NS,
-    FakeBeat,
     FakeClock,
     FakeGpus,
     FakeHost,
@@ -28,7 +29,7 @@ class Bench:
         self.host = FakeHost()
         self.sink = FakeSink()
         self.watch = FakeWatch()
-        self.beat = FakeBeat()
+        self.beat = Beat()
 
     def run(self, hz: float, duration_s: float | None, phase: float = 0.0) -> SampleEnd:
         """Run the loop to its end."""
@@ -43,6 +44,19 @@ class Bench:
         )
         return SampleLoop(plan, tools).run()
 
+    def at_tick(self, tick: int, work: Callable[[], object]) -> None:
+        """Let something happen while the GPUs are read for the n-th time."""
+
+        def before(count: int) -> None:
+            if count == tick:
+                work()
+
+        self.gpus.before = before
+
+    def stops(self, seconds: float) -> None:
+        """The process stands still."""
+        self.clock.monotonic += int(seconds * NS)
+
     def seconds(self) -> list[float]:
         """When the first GPU was sampled, since the begin."""
         return [(at - BEGIN_NS) / NS for at in self.sink.gpu_times_ns()]
@@ -55,33 +69,31 @@ def bench() -> Bench:
 
 
 def test_ticks_come_at_multiples_of_the_period(bench: Bench) -> None:
-    """At 1 Hz there is a sample at each second, and one at the very end."""
-    end = bench.run(1.0, 5.0)
-    assert bench.seconds() == [0, 1, 2, 3, 4, 5]
-    assert end == SampleEnd(reason="duration", ticks=6)
-
-
-def test_slow_reading_does_not_shift_the_ticks(bench: Bench) -> None:
-    """What a reading takes is not added to the period."""
-
-    def spend(_: int) -> None:
-        bench.clock.monotonic += NS // 3
-
-    bench.gpus.before = spend
-    bench.run(1.0, 4.0)
-    assert [at - BEGIN_NS for at in bench.gpus.read_at[:4]] == [0, NS, 2 * NS, 3 * NS]
+    """At 1 Hz there is a sample at each second, however long a reading takes, and at the end."""
+    bench.gpus.before = lambda _: bench.stops(1 / 3)
+    assert bench.run(1.0, 5.0) == SampleEnd(reason="duration", ticks=6)
+    assert [(at - BEGIN_NS) / NS for at in bench.gpus.read_at] == [0, 1, 2, 3, 4, 5]
+    events = bench.sink.events()
+    assert events[0]["event"] == "begin"
+    assert (events[-1]["event"], events[-1]["reason"]) == ("end", "duration")
 
 
 def test_missed_ticks_are_left_out(bench: Bench) -> None:
     """After a stop the next tick is the next multiple, and none is made up for."""
-
-    def stop(count: int) -> None:
-        if count == 2:
-            bench.clock.monotonic += int(3.5 * NS)
-
-    bench.gpus.before = stop
+    bench.at_tick(2, lambda: bench.stops(3.5))
     bench.run(1.0, 7.0)
     assert [(at - BEGIN_NS) / NS for at in bench.gpus.read_at] == [0, 1, 5, 6, 7]
+
+
+@pytest.mark.parametrize(
+    ("hz", "duration_s", "least", "most"), [(50, 20, 19, 22), (1, 120, 70, 76), (0.5, 20, 11, 11)]
+)
+def test_host_is_read_once_a_second(
+    bench: Bench, hz: float, duration_s: float, least: int, most: int
+) -> None:
+    """Whatever the rate of the GPUs; after a minute every five seconds, and at each slow tick."""
+    bench.run(hz, duration_s)
+    assert least <= bench.host.reads <= most
 
 
 def test_from_10_hz_each_period_has_one_tick_at_any_moment(bench: Bench) -> None:
@@ -120,26 +132,6 @@ def test_power_that_is_no_mean_of_a_second_is_met_at_any_moment(
     assert 300 <= end.ticks <= 301
 
 
-def test_host_is_read_once_a_second(bench: Bench) -> None:
-    """Whatever the rate of the GPUs."""
-    bench.run(50.0, 20.0)
-    assert 19 <= bench.host.reads <= 22
-
-
-def test_host_is_read_every_five_seconds_after_a_minute() -> None:
-    """So that many host columns are no large part of a long job's file."""
-    bench = Bench()
-    bench.run(1.0, 120.0)
-    assert 70 <= bench.host.reads <= 76
-
-
-def test_host_is_read_at_each_slow_tick() -> None:
-    """Below 1 Hz the host is read as often as the GPUs."""
-    bench = Bench()
-    bench.run(0.5, 20.0)
-    assert bench.host.reads == 11
-
-
 @pytest.mark.parametrize("power", ["average", "usage"])
 @pytest.mark.parametrize("hz", [0.55, 1.0, 10.0, 100.0])
 def test_no_block_is_older_than_5_s_when_written(hz: float, power: str) -> None:
@@ -164,15 +156,10 @@ def test_nodes_write_at_different_moments(bench: Bench, phase: float, second_s: 
 
 def test_first_samples_are_written_after_a_second(bench: Bench) -> None:
     """A job that is killed early leaves something."""
-    seen: list[int] = []
-
-    def look(count: int) -> None:
-        if count == 4:
-            seen.append(len(bench.sink.gpu_times_ns()))
-
-    bench.gpus.before = look
+    seen: list[list[int]] = []
+    bench.at_tick(4, lambda: seen.append(bench.sink.gpu_times_ns()))
     bench.run(1.0, 5.0)
-    assert seen[0] >= 1
+    assert seen[0]
 
 
 def test_meta_comes_first(bench: Bench) -> None:
@@ -186,14 +173,6 @@ def test_meta_comes_first(bench: Bench) -> None:
     assert meta["host_columns"] == [{"name": "reads", "kind": "counter", "wraps_at": None}]
 
 
-def test_begin_and_end_are_events(bench: Bench) -> None:
-    """The last event says why it ended."""
-    bench.run(1.0, 1.0)
-    events = bench.sink.events()
-    assert events[0]["event"] == "begin"
-    assert (events[-1]["event"], events[-1]["reason"]) == ("end", "duration")
-
-
 def test_gpus_events_are_written(bench: Bench) -> None:
     """What the GPUs tell has the time at which it was told."""
     bench.gpus.news = [{"event": "gpu-lost", "gpu": 1, "why": "GpuIsLost"}]
@@ -202,69 +181,39 @@ def test_gpus_events_are_written(bench: Bench) -> None:
     assert (lost["t_ns"], lost["gpu"]) == (BEGIN_NS, 1)
 
 
-def test_stop_is_an_event(bench: Bench) -> None:
-    """A process that was stopped for long says from when on."""
+@pytest.mark.parametrize("is_asleep", [False, True])
+def test_a_gap_is_an_event(bench: Bench, *, is_asleep: bool) -> None:
+    """A process that was stopped, or a machine that slept, says from when on and how long.
 
-    def stop(count: int) -> None:
-        if count == 3:
-            bench.clock.monotonic += 9 * NS
+    What CLOCK_BOOTTIME gains on CLOCK_MONOTONIC is the time that the machine slept.
+    """
 
-    bench.gpus.before = stop
+    def stop() -> None:
+        bench.clock.slept_ns += 3600 * NS * is_asleep
+        bench.stops(9 * (not is_asleep))
+
+    bench.at_tick(3, stop)
     bench.run(1.0, 20.0)
     gap = next(event for event in bench.sink.events() if event["event"] == "gap")
     assert gap["from_ns"] == BEGIN_NS + 2 * NS
-    assert gap["slept_ns"] == 0
-
-
-def test_sleep_of_the_machine_is_an_event(bench: Bench) -> None:
-    """What CLOCK_BOOTTIME gains on CLOCK_MONOTONIC is the time that the machine slept."""
-
-    def sleep(count: int) -> None:
-        if count == 3:
-            bench.clock.slept_ns += 3600 * NS
-
-    bench.gpus.before = sleep
-    bench.run(1.0, 20.0)
-    gap = next(event for event in bench.sink.events() if event["event"] == "gap")
-    assert gap["slept_ns"] == 3600 * NS
+    assert gap["slept_ns"] == 3600 * NS * is_asleep
 
 
 def test_no_block_spans_a_gap(bench: Bench) -> None:
     """The time in a record has 32 bits of µs: 71 minutes."""
-
-    def stop(count: int) -> None:
-        if count == 3:
-            bench.clock.late_ns = 7200 * NS
-
-    bench.gpus.before = stop
+    bench.at_tick(3, lambda: setattr(bench.clock, "late_ns", 7200 * NS))
     bench.run(1.0, 7300.0)
     assert bench.seconds()[-1] == pytest.approx(7300)
 
 
-def test_request_ends_at_once_without_ranks(bench: Bench) -> None:
-    """After TERM nothing is waited for when no rank is left."""
+@pytest.mark.parametrize("ranks_s", [0, 7, 600])
+def test_ranks_are_sampled_to_their_end(bench: Bench, ranks_s: int) -> None:
+    """After TERM nothing but ranks is waited for; `--signal=TERM@600` leaves them ten minutes."""
     bench.clock.ask_at(2.5)
-    end = bench.run(1.0, None)
-    assert end.reason == "signal"
-    assert bench.clock.monotonic == BEGIN_NS + int(2.5 * NS)
-
-
-def test_ranks_are_sampled_to_their_end(bench: Bench) -> None:
-    """After TERM sampling goes on while ranks write their checkpoints."""
-    bench.clock.ask_at(2.5)
-    bench.watch.ranks = lambda: bench.clock.monotonic < BEGIN_NS + 7 * NS
-    bench.run(1.0, None)
-    assert bench.seconds()[-1] in {6, 7}
-
-
-def test_ranks_are_sampled_for_minutes_after_a_request(bench: Bench) -> None:
-    """`--signal=TERM@600` leaves the application ten minutes, and the sampler too."""
-    bench.clock.ask_at(2.5)
-    bench.watch.ranks = lambda: bench.clock.monotonic < BEGIN_NS + 600 * NS
-    end = bench.run(1.0, None)
-    assert end.reason == "signal"
-    assert bench.seconds()[-1] == pytest.approx(600, abs=1)
-    assert len(bench.seconds()) == pytest.approx(600, abs=2)
+    bench.watch.ranks = lambda: bench.clock.monotonic < BEGIN_NS + ranks_s * NS
+    assert bench.run(1.0, None).reason == "signal"
+    assert bench.clock.monotonic == pytest.approx(BEGIN_NS + max(2.5, ranks_s) * NS, abs=NS)
+    assert len(bench.seconds()) == pytest.approx(max(3, ranks_s), abs=2)
 
 
 def test_kill_after_a_request_loses_a_second(bench: Bench) -> None:
@@ -315,35 +264,17 @@ def test_what_was_sampled_is_written_on_request(bench: Bench) -> None:
 
 def test_job_that_is_over_ends_it(bench: Bench) -> None:
     """The watch is asked about once a second, and its word is the reason."""
-
-    def end(count: int) -> None:
-        if count == 4:
-            bench.watch.why = "parent gone"
-
-    bench.gpus.before = end
+    bench.at_tick(4, lambda: setattr(bench.watch, "why", "parent gone"))
     assert bench.run(1.0, None) == SampleEnd(reason="parent gone", ticks=4)
 
 
-def test_meta_is_said_again_for_a_file_begun_anew(bench: Bench) -> None:
-    """A file that somebody removed has META before its next records."""
-
-    def remove(count: int) -> None:
-        if count == 3:
-            bench.sink.anew = True
-
-    bench.gpus.before = remove
+def test_meta_is_said_again(bench: Bench) -> None:
+    """For a file that somebody removed, and for other columns: records of before come before it."""
+    bench.at_tick(3, lambda: setattr(bench.sink, "anew", True))
     bench.run(1.0, 9.0)
     assert len(bench.sink.metas()) == 2
-
-
-def test_meta_is_said_again_for_other_columns(bench: Bench) -> None:
-    """Host records of before are written before the META that changes their meaning."""
-
-    def change(count: int) -> None:
-        if count == 3:
-            bench.host.news = True
-
-    bench.gpus.before = change
+    bench = Bench()
+    bench.at_tick(3, lambda: setattr(bench.host, "news", True))
     bench.run(1.0, 4.0)
     kinds = [kind for kind, _, _ in bench.sink.blocks]
     second = [at for at, kind in enumerate(kinds) if kind == 1][1]
@@ -382,6 +313,8 @@ def test_beat_is_zero_while_waiting_alone(bench: Bench) -> None:
     bench.run(1.0, 2.0)
     assert seen == [BEGIN_NS, BEGIN_NS + NS, BEGIN_NS + 2 * NS]
     assert waiting == [0, 0]
+    # What hangs in the last write is seen too.
+    assert bench.beat.begun_ns == BEGIN_NS + 2 * NS
 
 
 def test_looking_for_ranks_is_under_a_beat(bench: Bench) -> None:
@@ -397,9 +330,3 @@ def test_looking_for_ranks_is_under_a_beat(bench: Bench) -> None:
     bench.run(1.0, None)
     assert len(seen) == 3
     assert all(begun_ns >= BEGIN_NS + 2.5 * NS and is_asked for begun_ns, is_asked in seen)
-
-
-def test_last_write_is_under_a_beat(bench: Bench) -> None:
-    """What hangs at the very end is seen too."""
-    bench.run(1.0, 2.0)
-    assert bench.beat.begun_ns == BEGIN_NS + 2 * NS

@@ -16,10 +16,19 @@ from pathlib import Path
 import pytest
 
 from hpckit.account.sample_format import EVENTS, Block, Damage, Moment, read_blocks
-from hpckit.sampler.spool import REWIND_BYTES, HeldBytes, SampleSpool
+from hpckit.sampler.spool import MOST_HELD_BYTES, REWIND_BYTES, Copier, LocalStore, SampleSpool
 
 TARGET = "account/restart-0/node-n1.samples"
 MOMENT = Moment(1, 2, 3)
+SPOOL = """
+import os, sys, threading, time
+from hpckit.sampler import spool as module
+module.SYNC_S = 0.0
+spool = module.SampleSpool(sys.argv[1], sys.argv[2], say=print, local_root=sys.argv[1])
+def write():
+    spool.put(4, 1, (1, 2, 3), b"a")
+    spool.flush()
+"""
 SLOW_DISK_S = 120.0
 """What fdatasync(2) may take on a disk that others are busy with."""
 
@@ -41,13 +50,26 @@ class Place:
             str(self.job), TARGET, say=self.said.append, local_root=str(self.local), **options
         )
 
+    def opened(self) -> SampleSpool:
+        """A sampler whose first block is in the job folder."""
+        spool = self.spool()
+        write(spool, "a")
+        until(lambda: self.target.exists() and self.sequences() == [0])
+        return spool
+
+    def script(self, code: str, *words: str) -> list[str]:
+        """The lines of a process of its own that samples to a file system that fails."""
+        argv = [sys.executable, "-c", f"{SPOOL}{code}", str(self.job), TARGET, *words]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout.splitlines()
+
     def found(self) -> list[Block | Damage]:
         """What the file in the job folder holds."""
         return list(read_blocks(self.target.read_bytes()))
 
     def sequences(self) -> list[int]:
         """The numbers of its whole blocks."""
-        return [one.header.sequence for one in self.found() if isinstance(one, Block)]
+        return [block.header.sequence for block in self.found() if isinstance(block, Block)]
 
 
 @pytest.fixture
@@ -72,42 +94,16 @@ def until(is_true: Callable[[], bool], limit_s: float = SLOW_DISK_S) -> None:
 
 
 def test_blocks_reach_the_job_folder_in_order(place: Place) -> None:
-    """What was flushed is in the job folder's file, numbered from 0."""
-    spool = place.spool()
-    write(spool, "a", "b", "c")
+    """What was flushed is there at once, numbered from 0; the node's own file has no name."""
+    spool = place.opened()
+    write(spool, "b", "c")
+    assert list(place.local.iterdir()) == []
     assert spool.close(SLOW_DISK_S) is None
-    assert [bytes(one.payload) for one in place.found() if isinstance(one, Block)] == [
-        b"a",
-        b"b",
-        b"c",
-    ]
+    blocks = [block for block in place.found() if isinstance(block, Block)]
+    assert [bytes(block.payload) for block in blocks] == [b"a", b"b", b"c"]
     assert place.sequences() == [0, 1, 2]
-
-
-def test_block_is_copied_without_waiting_for_the_end(place: Place) -> None:
-    """A flush wakes the copy at once."""
-    spool = place.spool()
-    write(spool, "a")
-    until(lambda: place.target.exists() and place.sequences() == [0])
-    spool.close(SLOW_DISK_S)
-
-
-def test_file_of_the_node_has_no_name(place: Place) -> None:
-    """Nothing is to be found while it is sampled, so nothing is left of a killed sampler."""
-    spool = place.spool()
-    write(spool, "a")
+    assert (spool.copier.reached, spool.is_lost) == (str(place.target), False)
     assert list(place.local.iterdir()) == []
-    spool.close(SLOW_DISK_S)
-    assert list(place.local.iterdir()) == []
-
-
-def test_next_sampler_goes_on_after_the_last_block(place: Place) -> None:
-    """A second sampler of the same incarnation appends, and its numbers go on."""
-    for text in ("a", "b"):
-        spool = place.spool()
-        write(spool, text)
-        spool.close(SLOW_DISK_S)
-    assert place.sequences() == [0, 1]
 
 
 @pytest.mark.parametrize("cut", [1, 10, 30, 44])
@@ -149,15 +145,15 @@ def test_hanging_folder_blocks_neither_flush_nor_end(hanging: Place) -> None:
     spool = hanging.spool()
     begun = time.monotonic()
     write(spool, *(f"block {number}" for number in range(50)))
-    kept = spool.close(0.2)
+    # Whoever is in a hurry gets the rest on this node at once.
+    kept = spool.close(1e6, lambda: True)
     assert time.monotonic() - begun < 60
     assert kept is not None
-    blocks = list(read_blocks(Path(kept).read_bytes()))
-    assert len(blocks) == 50
+    assert len(list(read_blocks(Path(kept).read_bytes()))) == 50
     assert stat.S_IMODE(Path(kept).stat().st_mode) == 0o600
     assert [str(path) for path in hanging.local.iterdir()] == [kept]
-    assert spool.reached is None
-    assert spool.is_unwritten
+    assert spool.copier.reached is None
+    assert spool.copier.is_unwritten
     assert hanging.said == []
 
 
@@ -167,6 +163,7 @@ def test_local_file_does_not_grow_without_limit(hanging: Place) -> None:
     write(spool, *("x" * 300 for _ in range(20)))
     kept = spool.close(0.1)
     assert kept is not None
+    assert spool.is_lost
     assert Path(kept).stat().st_size <= 1000
     assert len([line for line in hanging.said if "lost" in line]) == 1
 
@@ -182,7 +179,9 @@ def test_local_file_begins_anew_once_copied(place: Place) -> None:
     for number in range(6):
         write(spool, text)
         until(lambda number=number: copied() > number)  # type: ignore[misc]
-    assert spool._store.file_bytes() <= 2 * REWIND_BYTES
+    descriptors = [*Path("/proc/self/fd").iterdir()]
+    (held,) = [fd for fd in descriptors if str(fd.resolve()).startswith(str(place.local))]
+    assert held.stat().st_size <= 2 * REWIND_BYTES
     spool.close(SLOW_DISK_S)
     assert place.sequences() == list(range(6))
 
@@ -213,9 +212,7 @@ def test_folder_that_comes_back_gets_all(place: Place) -> None:
 
 def test_file_of_the_job_folder_stays_open(place: Place) -> None:
     """It is opened once, as each opening is work of a server that all nodes share."""
-    spool = place.spool()
-    write(spool, "a")
-    until(lambda: place.target.exists() and place.sequences() == [0])
+    spool = place.opened()
     place.target.chmod(0o400)
     aside = place.target.with_name("aside")
     place.target.rename(aside)
@@ -227,9 +224,7 @@ def test_file_of_the_job_folder_stays_open(place: Place) -> None:
 
 def test_removed_file_is_begun_anew(place: Place) -> None:
     """The loop is told once, so that it says META again."""
-    spool = place.spool()
-    write(spool, "a")
-    until(lambda: place.target.exists() and place.sequences() == [0])
+    spool = place.opened()
     assert not spool.wants_meta()
     place.target.unlink()
     write(spool, "b")
@@ -251,38 +246,18 @@ def test_file_that_cannot_be_synced_is_written_and_nothing_is_said(place: Place)
     assert place.said == []
 
 
-FAILING_SYNC = """
-import os, sys
+def test_write_that_a_sync_tells_to_have_failed_is_said_once(place: Place) -> None:
+    """What NFS took and a full quota then refused is lost, and not said to wait on this node."""
+    code = """
 def fdatasync(fd):
     raise OSError(122, "Disk quota exceeded")
 os.fdatasync = fdatasync
-from hpckit.adapters import sample_copier
-from hpckit.sampler.spool import SampleSpool
-sample_copier.SYNC_S = 0.0
-spool = SampleSpool(sys.argv[1], sys.argv[2], say=print, local_root=sys.argv[1])
 for _ in range(3):
-    spool.put(4, 1, (1, 2, 3), b"a")
-    spool.flush()
+    write()
 print(spool.close(120), spool.is_lost)
 """
-
-
-def test_write_that_a_sync_tells_to_have_failed_is_said_once(place: Place) -> None:
-    """What NFS took and a full quota then refused is lost, and not said to wait on this node."""
-    words = [sys.executable, "-c", FAILING_SYNC, str(place.job), TARGET]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
     said = f"{place.target}: Disk quota exceeded; the last samples may be lost"
-    assert done.stdout.splitlines() == [said, "None True"]
-
-
-def test_full_job_folder_keeps_samples_on_the_node(place: Place) -> None:
-    """ENOSPC, which /dev/full gives at each write, is said once; nothing is lost."""
-    spool = SampleSpool("/dev", "full", say=place.said.append, local_root=str(place.local))
-    write(spool, "a", "b", "c")
-    kept = spool.close(SLOW_DISK_S)
-    assert kept is not None
-    assert len(list(read_blocks(Path(kept).read_bytes()))) == 3
-    assert [line for line in place.said if "No space left" in line] == place.said
+    assert place.script(code) == [said, "None True"]
 
 
 def test_folder_that_is_not_there_is_not_used(place: Place) -> None:
@@ -324,136 +299,156 @@ def test_file_that_takes_no_more_gives_way_to_memory(hanging: Place) -> None:
 
 def test_memory_takes_a_files_place() -> None:
     """What is held in memory is limited, and goes away as it is copied."""
-    held = HeldBytes(5, b"ab")
-    assert held.append(b"cde") is None
+    said: list[str] = []
+    held = LocalStore(("/proc/nowhere",), 1, said.append)
+    assert said == ["samples are held in memory; /proc/nowhere: No such file or directory"]
+    assert held.append(b"ab" * (MOST_HELD_BYTES // 2)) is None
     assert held.append(b"f") is not None
-    held.copied(3)
-    assert held.next_bytes() == b"de"
-
-
-def test_what_was_copied_is_in_the_job_folder(place: Place) -> None:
-    """The end says which file has it, and that nothing is lost."""
-    spool = place.spool()
-    write(spool, "a")
-    assert spool.close(SLOW_DISK_S) is None
-    assert (spool.reached, spool.is_lost) == (str(place.target), False)
+    held.copied(MOST_HELD_BYTES - 3)
+    assert held.next_bytes() == b"bab"
 
 
 def test_folder_that_takes_nothing_has_nothing(place: Place) -> None:
-    """No file of the job folder is said to have what stays on this node."""
-    place.target.mkdir(parents=True)
-    spool = place.spool()
-    write(spool, "a")
-    assert spool.close(SLOW_DISK_S) is not None
-    assert (spool.reached, spool.is_lost) == (None, False)
+    """No file of the job folder is said to have what stays on this node; nothing is lost.
+
+    ENOSPC, which /dev/full gives at each write, is said once.
+    """
+    place.target.parent.mkdir(parents=True)
+    place.target.symlink_to("/dev/full")
+    for root, target, why in (
+        (str(place.job), TARGET, "a symbolic link, which is not followed"),
+        ("/dev", "full", "No space left"),
+    ):
+        place.said.clear()
+        spool = SampleSpool(root, target, say=place.said.append, local_root=str(place.local))
+        write(spool, "a", "b", "c")
+        kept = spool.close(SLOW_DISK_S)
+        assert kept is not None
+        assert len(list(read_blocks(Path(kept).read_bytes()))) == 3
+        assert (spool.copier.reached, spool.is_lost) == (None, False)
+        assert [why in line for line in place.said] == [True]
 
 
 def test_file_that_is_moved_is_said_by_its_name(place: Place) -> None:
     """All of it is in the file that was opened, wherever that is by now."""
-    spool = place.spool()
-    write(spool, "a")
-    until(lambda: place.target.exists() and place.sequences() == [0])
+    spool = place.opened()
     place.target.rename(place.target.with_name("aside"))
     assert spool.close(SLOW_DISK_S) is None
-    assert spool.reached == str(place.target.with_name("aside"))
+    assert spool.copier.reached == str(place.target.with_name("aside"))
     assert not spool.is_lost
 
 
-@pytest.mark.parametrize("how", ["removed", "cut"])
+@pytest.mark.parametrize("how", ["removed", "hidden", "cut"])
 def test_what_went_with_a_file_is_lost(place: Place, how: str) -> None:
-    """A file that somebody removed or emptied after all was copied has nothing, as is said."""
-    spool = place.spool()
-    write(spool, "a")
-    until(lambda: place.target.exists() and place.sequences() == [0])
+    """A file that somebody removed or emptied after all was copied has nothing, as is said.
+
+    What is removed while it is open has a name `.nfs…` on an NFS client until it is closed.
+    """
+    spool = place.opened()
     if how == "removed":
         place.target.unlink()
+    elif how == "hidden":
+        place.target.rename(place.target.with_name(".nfs000000000012345600000001"))
     else:
         os.truncate(place.target, 0)
     assert spool.close(SLOW_DISK_S) is None
-    assert (spool.reached, spool.is_lost) == (None, True)
+    assert (spool.copier.reached, spool.is_lost) == (None, True)
+    how = how.replace("hidden", "removed")
     assert place.said == [f"{place.target}: somebody {how} it; what it had is lost"]
-
-
-def test_what_finds_no_room_is_lost(hanging: Place) -> None:
-    """Blocks that were dropped are in no file."""
-    spool = hanging.spool(most_local_bytes=100)
-    write(spool, "x" * 300)
-    spool.close(0.1)
-    assert spool.is_lost
 
 
 def test_sync_that_is_slow_leaves_no_rest(place: Place) -> None:
     """What was written is in the job folder, but its disks have not answered, and that is known."""
-    words = [sys.executable, "-c", SLOW_SYNC, str(place.job), TARGET]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.splitlines() == [f"None {place.target} True"]
-    assert place.sequences() == [0]
-
-
-SLOW_SYNC = """
-import os, sys, threading
+    code = """
 syncing = threading.Event()
 def fdatasync(fd):
     syncing.set()
     threading.Event().wait()
 os.fdatasync = fdatasync
-from hpckit.adapters import sample_copier
-from hpckit.sampler.spool import SampleSpool
-sample_copier.SYNC_S = 0.0
-spool = SampleSpool(sys.argv[1], sys.argv[2], say=print, local_root=sys.argv[1])
-spool.put(4, 1, (1, 2, 3), b"a")
-spool.flush()
+write()
 syncing.wait()
-print(spool.close(0.1), spool.reached, spool.is_unsynced and spool.is_lost, flush=True)
+print(spool.close(0.1), spool.copier.reached, spool.is_lost, flush=True)
 os._exit(0)
 """
+    assert place.script(code) == [f"None {place.target} True"]
+    assert place.sequences() == [0]
 
 
-@pytest.mark.parametrize(
-    ("number", "said"),
-    [
-        (errno.ESTALE, "Stale file handle; the last samples may be lost"),
-        (errno.EIO, "Input/output error; the last samples may be lost"),
-    ],
-)
-def test_file_that_cannot_be_asked_at_the_end_is_not_whole(
-    place: Place, number: int, said: str
-) -> None:
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO])
+def test_file_that_cannot_be_asked_at_the_end_is_not_whole(place: Place, number: int) -> None:
     """A server that came back may have it all the same: of no file more is said than is so."""
-    words = [sys.executable, "-c", FAILING_LOOK, str(place.job), TARGET, str(number)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.splitlines() == [f"{place.target}: {said}", f"None {place.target} True"]
-
-
-FAILING_LOOK = """
-import os, sys, time
-from hpckit.sampler.spool import SampleSpool
+    code = """
 path = f"{sys.argv[1]}/{sys.argv[2]}"
-spool = SampleSpool(sys.argv[1], sys.argv[2], say=print, local_root=sys.argv[1])
-spool.put(4, 1, (1, 2, 3), b"a")
-spool.flush()
+write()
 while not os.path.exists(path) or not os.path.getsize(path):
     time.sleep(0.005)
 def fstat(fd):
     raise OSError(int(sys.argv[3]), os.strerror(int(sys.argv[3])))
 os.fstat = fstat
-print(spool.close(120), spool.reached, spool.is_lost)
+print(spool.close(120), spool.copier.reached, spool.is_lost)
 """
+    said = f"{place.target}: {os.strerror(number)}; the last samples may be lost"
+    assert place.script(code, str(number)) == [said, f"None {place.target} True"]
 
 
-def test_file_that_an_nfs_client_hid_was_removed(place: Place) -> None:
-    """What is removed while it is open has a name `.nfs…` there until it is closed."""
-    spool = place.spool()
-    write(spool, "a")
-    until(lambda: place.target.exists() and place.sequences() == [0])
-    place.target.rename(place.target.with_name(".nfs000000000012345600000001"))
-    assert spool.close(SLOW_DISK_S) is None
-    assert (spool.reached, spool.is_lost) == (None, True)
-    assert place.said == [f"{place.target}: somebody removed it; what it had is lost"]
+class _LateStore:
+    """Once it is empty the sampler ends, and what came last is there a moment later."""
+
+    def __init__(self, target: Path) -> None:
+        self.copier: Copier | None = None
+        self._target = target
+        self._data = [b"first", b"", b"last"]
+
+    def next_bytes(self) -> bytes:
+        """What comes next; the end comes, and the file is moved aside, when there is nothing."""
+        data = self._data[0] if self._data else b""
+        if not data and self._data:
+            assert self.copier is not None
+            del self._data[0]
+            self._target.rename(self._target.with_name("aside"))
+            self.copier.finish(0)
+        return data
+
+    def copied(self, count: int) -> None:
+        """All of it was."""
+        assert count == len(self._data.pop(0))
 
 
-def test_the_end_waits_no_longer_than_it_is_let(hanging: Place) -> None:
-    """Whoever is in a hurry gets the rest on this node at once."""
-    spool = hanging.spool()
-    write(spool, "a")
-    assert spool.close(1e6, lambda: True) is not None
+def test_the_file_stays_open_until_the_rest_is_copied(tmp_path: Path) -> None:
+    """An end that comes while something is copied does not have the file opened once more."""
+    store = _LateStore(tmp_path / "samples")
+    store.copier = copier = Copier(str(tmp_path), "samples", store, print)
+    copier.wake()
+    aside = tmp_path / "aside"
+    until(lambda: aside.exists() and aside.read_bytes() == b"firstlast")
+
+
+class _SickStore:
+    """A disk of this node that gives an error once, and then what it has."""
+
+    def __init__(self) -> None:
+        self._data: list[bytes | OSError] = [b"first", OSError(5, "Input/output error"), b"last"]
+
+    def next_bytes(self) -> bytes:
+        """What comes next. Raises OSError, twice at once as long as nothing was copied."""
+        data = self._data[0] if self._data else b""
+        if isinstance(data, OSError):
+            raise data
+        return data
+
+    def copied(self, count: int) -> None:
+        """All of it was, or the error goes away."""
+        del self._data[0]
+
+
+def test_an_error_of_this_nodes_disk_ends_no_copying(tmp_path: Path) -> None:
+    """What the disk gives later is copied too."""
+    store = _SickStore()
+    said: list[str] = []
+    copier = Copier(str(tmp_path), "samples", store, said.append)
+    copier.wake()
+    until(lambda: bool(said))
+    assert "Input/output error; samples stay on this node until it works" in said[0]
+    store.copied(0)
+    assert copier.finish(60)
+    assert (tmp_path / "samples").read_bytes() == b"firstlast"
