@@ -24,7 +24,7 @@ from hpckit.account.counter import (
     power_knots,
     without_glitches,
 )
-from hpckit.account.gpu_energy import Counts, GpuEnergy
+from hpckit.account.energy_sums import Counts, GpuEnergy
 from hpckit.account.ledger import EnergyReading
 from hpckit.account.power import COLUMNS, MOST_W, Cells, Frame, PowerCurve, sensor_of
 from hpckit.account.rows import Floats, Rows, Times, measured, median

@@ -11,8 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from hpckit.account.energy import GpuEnergyFold
-from hpckit.account.gather import NodeEvidence, SampleSpan, SampleStore, claims_of, shift_ns
-from hpckit.account.gpu_energy import (
+from hpckit.account.energy_sums import (
     Attribution,
     GpuEnergy,
     Part,
@@ -25,6 +24,7 @@ from hpckit.account.gpu_energy import (
     sum_of_gpus,
     sum_of_parts,
 )
+from hpckit.account.gather import NodeEvidence, SampleSpan, SampleStore, claims_of, shift_ns
 from hpckit.account.host import HostFold, HostUsage
 from hpckit.account.ledger import EnergyReading, RankEnd, RankLedger
 from hpckit.account.rows import Onward, RowBlock, Rows, Times, rows_by_gpu

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from hpckit.account.gpu_energy import RankClaim
+from hpckit.account.energy_sums import RankClaim
 from hpckit.account.ledger import EnergyReading, Moment, RankLedger, read_ledger
 from hpckit.account.rows import Rows, Times, rows_by_gpu
 from hpckit.account.sample_format import GPU, HOST, BlockHeader, read_blocks

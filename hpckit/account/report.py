@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hpckit.account.energy import cost_of, share_sum
+from hpckit.account.energy_sums import Part, sum_of_boards, sum_of_parts
 from hpckit.account.fold import (
     FoldRequest,
     NodeFold,
@@ -25,7 +26,6 @@ from hpckit.account.fold import (
 )
 from hpckit.account.gather import Gathered, NodeEvidence, SampleStore
 from hpckit.account.gpu_claims import gpus_refused, named_nodes, refusal_words, twice_named
-from hpckit.account.gpu_energy import Part, sum_of_boards, sum_of_parts
 from hpckit.account.rows import points_for
 from hpckit.account.rules import report_findings
 from hpckit.account.stragglers import Straggler, Surroundings, stragglers, with_behind

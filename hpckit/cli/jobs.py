@@ -40,7 +40,7 @@ from hpckit.jobs.track import (
 )
 
 if TYPE_CHECKING:
-    from hpckit.injob.run import RunOptions
+    from hpckit.injob.runner import RunOptions
     from hpckit.jobs.track import JobIndex, TrackTools
     from hpckit.slurm.values import JobDetail, JobEntry, JobState, JobStatus, StepRecord
 
@@ -240,7 +240,7 @@ def _show(entry: JobEntry, effective: Mapping[str, Any], script_sha256: str) -> 
 
 def _runner_commands(script: str, folder: str) -> Iterator[str]:
     """Give what the runner of a script does, a line each. Raises HpckitError."""
-    from hpckit.injob.run import read_options
+    from hpckit.injob.runner import read_options
 
     run, command = _RUN.search(script), _COMMAND.search(re.sub(r" *\\\n *", " ", script))
     read = read_options([*shlex.split(run[1]), "srun"]) if run else None
@@ -266,7 +266,7 @@ def _rank_source(script: str) -> str:
 
 
 def _step_commands(options: RunOptions, words: Sequence[str]) -> Iterator[str]:
-    from hpckit.injob.run import option_of, ordered, sampler_command, through_entry
+    from hpckit.injob.runner import option_of, ordered, sampler_command, through_entry
 
     is_ordered = options.order and words[0] == "srun"
     yield 'nodes=$(scontrol show hostnames "$SLURM_JOB_NODELIST")'
@@ -302,7 +302,7 @@ def _step_commands(options: RunOptions, words: Sequence[str]) -> Iterator[str]:
 
 
 def _local_commands(options: RunOptions, words: Sequence[str]) -> Iterator[str]:
-    from hpckit.injob.run import sampler_command
+    from hpckit.injob.runner import sampler_command
 
     yield f'export MASTER_ADDR=127.0.0.1 MASTER_PORT=$({_AGENT} port --job-id "$HPCKIT_JOB_ID")'
     if options.hz is not None:

@@ -17,9 +17,9 @@ from hpckit.comm.lint_rule import (
     Setting,
     match_of,
 )
-from hpckit.comm.lint_rules import IB_RULES, NCCL_RULES, RCCL_RULES, SOCKET_RULES
 from hpckit.comm.lint_rules_launch import LAUNCH_RULES
-from hpckit.comm.lint_rules_transport import EFA_RULES, MPI_RULES, TRANSPORT_RULES
+from hpckit.comm.lint_rules_network import IB_RULES, NCCL_RULES, RCCL_RULES, SOCKET_RULES
+from hpckit.comm.lint_rules_plugins import EFA_RULES, MPI_RULES, TRANSPORT_RULES
 from hpckit.comm.settings_files import parse_settings
 from hpckit.core.findings import Severity
 from hpckit.core.text import visible

@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Final
 
 from hpckit.comm.lint_rule import Held, LintRule, Scene, Seen, Setting, held_from
-from hpckit.comm.lint_rules import whole_number
 from hpckit.comm.lint_rules_launch import TORCH_NAMES
+from hpckit.comm.lint_rules_network import whole_number
 from hpckit.comm.variables import NCCL_DATE, NCCL_SOURCE, NCCL_VARIABLES, NcclVariable
 from hpckit.core.findings import Severity
 from hpckit.spec.platform import CommLibrary

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from hpckit.comm.lint_rule import LintRule, Scene, Seen, Setting, SettingForm
-from hpckit.comm.lint_rules import whole_number
+from hpckit.comm.lint_rules_network import whole_number
 from hpckit.comm.variables import NCCL_VARIABLES
 from hpckit.core.findings import Severity
 

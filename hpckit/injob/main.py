@@ -41,7 +41,7 @@ def _run(words: list[str]) -> int | None:
 
         return rank(rest, dict(os.environ))
     if verb == "run":
-        from hpckit.injob.run import run
+        from hpckit.injob.runner import run
 
         return run(rest, dict(os.environ))
     if verb == "node":

@@ -6,7 +6,7 @@ import os
 import time
 
 from hpckit.account.sample_format import MISSING, HostColumn
-from hpckit.sampler.host import (
+from hpckit.sampler.cgroups_and_node import (
     CPU_COLUMNS,
     MEMORY_COLUMNS,
     PRESSURE_COLUMNS,

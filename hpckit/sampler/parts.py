@@ -8,8 +8,15 @@ from typing import NamedTuple
 from hpckit import __version__
 from hpckit.binding.plan_in_job import job_cpus, job_memory_bytes
 from hpckit.sampler.amd_energy import amd_devices, may_open, uuid_of
+from hpckit.sampler.cgroups_and_node import (
+    Hierarchies,
+    NodePressure,
+    NodeUse,
+    energy,
+    network,
+    value_of,
+)
 from hpckit.sampler.gpus import ShownGpu, sampled_gpus
-from hpckit.sampler.host import Hierarchies, NodePressure, NodeUse, energy, network, value_of
 from hpckit.sampler.job_counters import HostSources, JobCounters
 from hpckit.sampler.job_processes import JobProcesses, read_bytes
 from hpckit.sampler.nvml_calls import NvmlCalls, NvmlRefused

@@ -21,7 +21,7 @@ from hpckit.account.sample_format import (
     encode_block,
     read_blocks,
 )
-from hpckit.sampler.host import NETWORK, file_system_of
+from hpckit.sampler.cgroups_and_node import NETWORK, file_system_of
 from hpckit.sampler.job_processes import read_bytes
 
 TYPE_CHECKING = False

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hpckit.account.energy import GpuEnergyFold
-from hpckit.account.gpu_energy import GpuEnergy
+from hpckit.account.energy_sums import GpuEnergy
 from hpckit.account.samples import SampledGpu
 from tests.fakes import sensors as fake
 

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from hpckit.account.energy import GpuEnergyFold
-from hpckit.account.gpu_energy import GAIN_FRAC
+from hpckit.account.energy_sums import GAIN_FRAC
 from hpckit.account.samples import SampledGpu
 from hpckit.account.values import Energy
 from tests.fakes import sensors as fake

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpckit.account.energy import GpuEnergyFold
-from hpckit.account.gpu_energy import GpuEnergy, RankClaim, attribute, marks_of
+from hpckit.account.energy_sums import GpuEnergy, RankClaim, attribute, marks_of
 from hpckit.account.ledger import EnergyReading
 from hpckit.account.samples import SampledGpu
 from tests.fakes import sensors as fake

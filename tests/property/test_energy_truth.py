@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpckit.account.gpu_energy import sum_of_boards
+from hpckit.account.energy_sums import sum_of_boards
 from tests.fakes.energy_truth import (
     GAIN_SIGMA,
     SENSINGS,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hpckit.account.energy import GpuEnergyFold
-from hpckit.account.gpu_energy import GpuEnergy, RankClaim, attribute, marks_of
+from hpckit.account.energy_sums import GpuEnergy, RankClaim, attribute, marks_of
 from hpckit.account.samples import SampledGpu
 from tests.fakes import sensors as fake
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hpckit.account.energy import GpuEnergyFold
-from hpckit.account.gpu_energy import GpuEnergy
+from hpckit.account.energy_sums import GpuEnergy
 from hpckit.account.ledger import EnergyReading
 from hpckit.account.samples import SampledGpu
 from hpckit.account.values import EnergySource

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.account.gpu_energy import Part, from_slurm, sum_of_boards, sum_of_parts
+from hpckit.account.energy_sums import Part, from_slurm, sum_of_boards, sum_of_parts
 from hpckit.account.values import Energy, EnergyLack, EnergyReason, EnergySource
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.sampler.host import (
+from hpckit.sampler.cgroups_and_node import (
     NETWORK,
     UNIFIED,
     busy_us,

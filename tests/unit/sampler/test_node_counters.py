@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.sampler.host import NodePressure, NodeUse, NumberFiles, energy, network
+from hpckit.sampler.cgroups_and_node import NodePressure, NodeUse, NumberFiles, energy, network
 
 PORT = "sys/class/infiniband/mlx5_0/ports/1/counters"
 PORT_FILES = {

@@ -7,7 +7,7 @@ from typing import Final
 
 from hpckit.comm.facts import LEVELS, level_of
 from hpckit.comm.lint_rule import ENV_RST, LintRule, Scene, Seen, Setting
-from hpckit.comm.lint_rules import absent_name
+from hpckit.comm.lint_rules_network import absent_name
 from hpckit.core.findings import Severity
 from hpckit.core.hostlist import named
 from hpckit.spec.platform import CommLibrary, NetPlugin
