@@ -314,11 +314,7 @@ def report_of(
     empty = () if facts.is_running else gathered.empty
     missing = (*gathered.unread, *empty, *facts.missing)
     if not evidence:
-        raise HpckitError(
-            "; ".join(missing) or "there are no accounts of this job",
-            hint="whole ledgers of ranks or files of samples are expected in account/ of the job "
-            "folder: hpckit report --from FOLDER reads a copy of it",
-        )
+        raise _nothing_to_report(missing)
     started_s, ended_s = _window(evidence, facts)
     held = holdings(evidence, facts)
     folds = list(_folded(evidence, tools, held, started_s, curves=curves))
@@ -346,6 +342,14 @@ def report_of(
         missing=(*missing, *unseen, *_missing(facts, held, folds, nodes), *twice_named(gpus)),
     )
     return replace(report, findings=report_findings(report, found_behind))
+
+
+def _nothing_to_report(missing: Sequence[str]) -> HpckitError:
+    return HpckitError(
+        "; ".join(missing) or "there are no accounts of this job",
+        hint="whole ledgers of ranks or files of samples are expected in account/ of the job "
+        "folder: hpckit report --from FOLDER reads a copy of it",
+    )
 
 
 def _window(evidence: Sequence[NodeEvidence], facts: JobFacts) -> tuple[float, float]:

@@ -84,6 +84,18 @@ class BlockRow:
     is_aggregated: bool = False
 
 
+def _refuse_strangers(row: SwitchRow, by_name: Mapping[str, SwitchRow]) -> None:
+    """Raise ParseError for a child that is the switch itself, or no switch here."""
+    for child in row.switches:
+        if child == row.name:
+            message = f"switch {child} is its own child"
+            raise row.place.refuse(message, "a child that is another one")
+        if child not in by_name:
+            count = f"none of the {len(by_name)} switches here"
+            message = f"{child}, a child of switch {row.name}, is {count}"
+            raise row.place.refuse(message, f"a line SwitchName={child}")
+
+
 def tree_of(
     rows: Sequence[SwitchRow], source: FabricSource, *, is_default: bool = True
 ) -> ClusterTopology:
@@ -95,14 +107,7 @@ def tree_of(
     by_name = {row.name: row for row in rows}
     _refuse_twins(rows, "switch")
     for row in rows:
-        for child in row.switches:
-            if child == row.name:
-                message = f"switch {child} is its own child"
-                raise row.place.refuse(message, "a child that is another one")
-            if child not in by_name:
-                count = f"none of the {len(rows)} switches here"
-                message = f"{child}, a child of switch {row.name}, is {count}"
-                raise row.place.refuse(message, f"a line SwitchName={child}")
+        _refuse_strangers(row, by_name)
     levels, ring = heights({row.name: row.switches for row in rows})
     if ring:
         raise _refuse_ring(by_name, ring)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.injob import run as run_commands
+from hpckit.injob import runner as run_commands
 from tests.fakes.running import Ended, Stage, until, with_runner
 from tests.unit.injob.test_order import NODES, written
 
