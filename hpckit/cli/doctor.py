@@ -23,7 +23,7 @@ from hpckit.core.errors import (
 from hpckit.core.fields import to_tree
 from hpckit.core.findings import Level, Notice
 from hpckit.fabric.ask import ClusterProbe
-from hpckit.jobs.prepare import load_site
+from hpckit.jobs.sites import load_site
 from hpckit.jobs.submit import expand_job_root
 from hpckit.jobs.track import JobIndex
 from hpckit.node.inspect import GpuDriver

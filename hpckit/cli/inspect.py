@@ -320,7 +320,7 @@ def _question(options: InspectOptions) -> NodeQuestion:
 
 
 def _shared_dir(options: InspectOptions) -> Path:
-    from hpckit.jobs.prepare import load_site
+    from hpckit.jobs.sites import load_site
     from hpckit.jobs.submit import expand_job_root
 
     if options.shared_dir is not None:

@@ -125,7 +125,7 @@ def many_jobs_argument(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def site_of(entry: JobEntry) -> SiteSpec:
     """The site that the job was submitted to, as its folder remembers it."""
-    from hpckit.jobs.prepare import recorded_site
+    from hpckit.jobs.sites import recorded_site
 
     return recorded_site(entry, wiring.job_folders())
 

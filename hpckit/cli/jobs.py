@@ -161,7 +161,7 @@ def _roots(tools: TrackTools) -> tuple[list[Path], list[str], str | None]:
 
     Then what could not be told, and what is wrong with the index.
     """
-    from hpckit.jobs.prepare import list_sites
+    from hpckit.jobs.sites import list_sites
     from hpckit.jobs.submit import expand_job_root
 
     caller = wiring.caller()

@@ -402,7 +402,7 @@ def _site(options: ReportOptions, job_folder: str | None) -> tuple[EnergySite, t
     from hpckit.account.report_facts import energy_site
 
     if options.site:
-        from hpckit.jobs.prepare import load_site
+        from hpckit.jobs.sites import load_site
 
         return load_site(wiring.resources(), options.site).energy, ()
     if job_folder is None:
@@ -426,7 +426,7 @@ def write_html(made: MadeReport, path: Path) -> None:
     from hpckit.account.gather import node_topologies
     from hpckit.account.gpu_claims import node_pictures
     from hpckit.account.page.html import PageParts, report_html
-    from hpckit.jobs.prepare import load_templates
+    from hpckit.jobs.sites import load_templates
 
     topologies, unread = node_topologies(made.store, made.gathered.found)
     missing = tuple(dict.fromkeys((*made.report.missing, *unread)))

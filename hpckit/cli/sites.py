@@ -10,7 +10,7 @@ import click
 from hpckit.cli import output, wiring
 from hpckit.cli.job_argument import complete_site
 from hpckit.core.fields import to_tree
-from hpckit.jobs.prepare import list_sites, load_site
+from hpckit.jobs.sites import list_sites, load_site
 
 _DIR = click.option("--site-dir", "site_dirs", multiple=True, type=click.Path(path_type=Path),
                     help="Folder of site files that come first.")  # fmt: skip

@@ -45,7 +45,8 @@ from hpckit.core.findings import (
     gravest_first,
 )
 from hpckit.core.units import counted
-from hpckit.jobs.prepare import JobSource, layers_of, load_site
+from hpckit.jobs.prepare import JobSource, layers_of
+from hpckit.jobs.sites import load_site
 from hpckit.node.rules.rules import node_findings
 from hpckit.script.launchers.registry import refuse_launch
 from hpckit.slurm.values import JobEntry

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from hpckit.jobs.draft import Caller
     from hpckit.jobs.logs import FileJobLogs
     from hpckit.jobs.parts import Submitter
-    from hpckit.jobs.prepare import TemplateCache
     from hpckit.jobs.submit import SubmitTools
     from hpckit.jobs.track import JobIndex, TrackTools
     from hpckit.node.inspect import GpuDriver, SystemFiles
     from hpckit.node.remote import SrunProbe
+    from hpckit.script.template_cache import TemplateCache
     from hpckit.slurm.values import JobEntry
     from hpckit.spec.site import SubmitterKind
     from hpckit.spec.store import FileJobFolders
@@ -72,7 +72,7 @@ def resources(site_dirs: Sequence[Path] = (), template_dirs: Sequence[Path] = ()
 
 def template_cache() -> TemplateCache:
     """Compiled templates, under $XDG_CACHE_HOME."""
-    from hpckit.jobs.prepare import TemplateCache
+    from hpckit.script.template_cache import TemplateCache
 
     return TemplateCache(_caches() / "templates")
 
@@ -124,7 +124,7 @@ def submitter(kind: SubmitterKind) -> Submitter:
 
 def track_tools() -> TrackTools:
     """Everything that tracking uses."""
-    from hpckit.jobs.prepare import recorded_site
+    from hpckit.jobs.sites import recorded_site
     from hpckit.jobs.track import TrackTools
 
     folders = job_folders()

@@ -14,7 +14,7 @@ from hpckit.comm.environment import (
     comm_env,
     with_warnings,
 )
-from hpckit.comm.facts import CommFacts, CommQuestion, comm_facts, seen_node
+from hpckit.comm.facts import CommFacts, CommQuestion, comm_facts
 from hpckit.core.errors import ParseError
 from hpckit.core.findings import Level, Notice, Severity
 from hpckit.script.launchers.registry import LAUNCHERS, Launchers
@@ -62,6 +62,8 @@ def communication(
     """
     seen = None
     if topology is not None:
+        from hpckit.comm.seen import seen_node
+
         seen = seen_node(topology)
     site = site_of_job(site, spec)
     question = comm_question(spec, launchers)

@@ -7,6 +7,7 @@ construction, the published JSON Schema, and the generated reference.
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import types
 import unicodedata
@@ -206,3 +207,8 @@ def to_tree(value: Any) -> Any:
     if isinstance(value, (str, int, float, bool, types.NoneType)):
         return str(value) if isinstance(value, str) else value
     raise TypeError(f"{type(value).__name__} has no place in a document")
+
+
+def as_json(document: object) -> str:
+    """A document as people and programs read it: indented UTF-8 JSON, one final newline."""
+    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"

@@ -18,7 +18,8 @@ from hpckit.core.errors import (
 )
 from hpckit.jobs.draft import Caller
 from hpckit.jobs.parts import TakenBack, take_back
-from hpckit.jobs.prepare import JobSource, PreparedJob, load_site, prepare
+from hpckit.jobs.prepare import JobSource, PreparedJob, prepare
+from hpckit.jobs.sites import load_site
 from hpckit.jobs.submit import Progress, Submission, SubmitTools, draft_of, interrupt_of, submit
 from hpckit.jobs.track import TrackTools, after_status, job_statuses
 from hpckit.slurm.values import JobEntry, JobId, JobState, JobStatus

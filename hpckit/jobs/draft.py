@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import hpckit
 from hpckit.account.advice.outcome import applied_document
 from hpckit.core.errors import StorageFailed
-from hpckit.core.fields import to_tree
+from hpckit.core.fields import as_json, to_tree
 from hpckit.core.findings import Notice
 from hpckit.core.units import parse_slurm_time_s
 from hpckit.injob.archive import pack_injob
-from hpckit.jobs.prepare import PreparedJob, as_json, effective_document
+from hpckit.jobs.prepare import PreparedJob, effective_document
 from hpckit.placement.order_plan import ORDER_FILE, OrderPlan, order_tree
 from hpckit.script.environment import SubmissionEnvironment
 from hpckit.slurm.values import JobEntry, JobId, SubmitRequest, is_confirmed

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jinja2 import FileSystemBytecodeCache
-from jinja2.bccache import Bucket
-
 import hpckit
-from hpckit.account.advice.outcome import check_advised, explained
 from hpckit.comm.communication import Communication, comm_findings, communication
-from hpckit.core.document import convert
-from hpckit.core.errors import ConfigError, JobRefused, StorageFailed
+from hpckit.core.errors import ConfigError, JobRefused
 from hpckit.core.fields import to_tree
 from hpckit.core.findings import Level, Notice
+from hpckit.jobs.sites import load_site, load_templates
 from hpckit.script.checks import check_job
 from hpckit.script.launch import plan_launch
 from hpckit.script.launcher_command import job_name_of, read_launchers
@@ -37,13 +29,12 @@ from hpckit.spec.files import (
     effective_job,
     file_layers,
     option_layer,
-    parse_site_file,
     report_layer,
     site_layer,
 )
 from hpckit.spec.job import JobSpec
-from hpckit.spec.job_folder import ADVICE_FILE, EFFECTIVE_SCHEMA, SITE_FILE, TOPOLOGY_FILE
-from hpckit.spec.site import NO_SITE, SiteSpec, SubmitterKind, generic_site
+from hpckit.spec.job_folder import ADVICE_FILE, EFFECTIVE_SCHEMA, TOPOLOGY_FILE
+from hpckit.spec.site import SiteSpec, SubmitterKind
 
 if TYPE_CHECKING:
     from jinja2 import BytecodeCache
@@ -51,106 +42,6 @@ if TYPE_CHECKING:
     from hpckit.account.advice.outcome import AdvisedJob
     from hpckit.core.files import FileResources
     from hpckit.node.topology import NodeTopology
-    from hpckit.slurm.values import JobEntry
-    from hpckit.spec.store import FileJobFolders
-
-
-PACKAGED_PREFIX = "hpckit/"
-"""`hpckit/base.sbatch.j2` is always hpckit's own, so that a file of the same name can extend it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundSite:
-    """A site and its files: `path` won, `shadowed` have the same name and lost.
-
-    `error` is set, and `site` None, when the winning file is wrong.
-    """
-
-    name: str
-    path: Path
-    shadowed: tuple[Path, ...]
-    site: SiteSpec | None
-    error: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Templates:
-    """Template texts by name; `own` are the names whose text is not hpckit's."""
-
-    texts: Mapping[str, str]
-    own: frozenset[str]
-
-    def own_digest(self, used: Sequence[str]) -> str | None:
-        """SHA-256 over those texts among `used` that are not hpckit's; None without any."""
-        own = sorted(self.own.intersection(used))
-        if not own:
-            return None
-        text = "\0".join(f"{name}\0{self.texts[name]}" for name in own)
-        return hashlib.sha256(text.encode()).hexdigest()
-
-
-def load_site(resources: FileResources, name: str | None) -> SiteSpec:
-    """The site called `name`; None is the generic one. Raises ConfigError with the nearest name."""
-    if name is None or name == NO_SITE:
-        return generic_site()
-    files = resources.site_files()
-    if name not in files:
-        import difflib
-
-        near = difflib.get_close_matches(name, files, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ConfigError(
-            f"there is no site {name!r}",
-            hint=f"{hint}sites found: {', '.join(sorted(files))} (hpckit sites list)",
-        )
-    path = files[name][0]
-    return parse_site_file(resources.read(path), str(path), name, refuse_launch)
-
-
-def list_sites(resources: FileResources) -> tuple[FoundSite, ...]:
-    """Every site that can be named, sorted by name, also those whose file is wrong."""
-    found = []
-    for name, paths in sorted(resources.site_files().items()):
-        site, wrong = None, None
-        try:
-            site = load_site(resources, name)
-        except (ConfigError, StorageFailed) as error:
-            wrong = str(error)
-        found.append(
-            FoundSite(name=name, path=paths[0], shadowed=tuple(paths[1:]), site=site, error=wrong)
-        )
-    return tuple(found)
-
-
-def load_templates(resources: FileResources) -> Templates:
-    """All template texts; hpckit's own stay reachable under PACKAGED_PREFIX."""
-    texts: dict[str, str] = {}
-    own: set[str] = set()
-    for name, paths in sorted(resources.template_files().items()):
-        texts[name] = resources.read(paths[0])
-        packaged = [path for path in paths if resources.is_packaged(path)]
-        if packaged:
-            texts[PACKAGED_PREFIX + name] = resources.read(packaged[0])
-        if not resources.is_packaged(paths[0]):
-            own.add(name)
-    return Templates(texts=texts, own=frozenset(own))
-
-
-def recorded_site(entry: JobEntry, folders: FileJobFolders) -> SiteSpec:
-    """The site that a job was submitted to, as its folder remembers it.
-
-    A job with a number is Slurm's, and goes on without its folder: then the site is the generic
-    one. Raises StorageFailed for any other job.
-    """
-    folder = Path(entry.folder)
-    if not folders.is_folder(folder):
-        if entry.job_id.isdecimal():
-            return generic_site()
-        raise StorageFailed(
-            f"the folder of {entry.job_id} is gone: {folder}",
-            hint="hpckit jobs --rebuild forgets jobs without a folder",
-        )
-    return convert(dict(folders.read_json(folder, SITE_FILE)), SiteSpec, str(folder / SITE_FILE))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,12 +99,16 @@ def prepare(
     layers = layers_of(source, site, launchers)
     effective = effective_job(layers, partial(refuse_launch, launchers=launchers))
     if source.advised is not None:
+        from hpckit.account.advice.outcome import check_advised
+
         check_advised(source.advised, layers)
     check_job(effective.spec, site, launchers)
     dialect = site_dialect(site, source.slurm_version)
     comm = communication(effective.spec, site, source.topology, launchers=launchers)
     plan = plan_launch(effective.spec, site, dialect, comm.env, launchers)
     if source.advised is not None:
+        from hpckit.account.advice.outcome import explained
+
         plan = explained(plan, source.advised, effective)
     notes = without_errors(_findings(effective.spec, plan, site, dialect))
     notes += comm_findings(comm.env)
@@ -325,54 +220,3 @@ def effective_document(effective: EffectiveJob) -> dict[str, object]:
         "job": to_tree(effective.spec),
         "origins": [to_tree(origin) for origin in effective.origins],
     }
-
-
-def as_json(document: object) -> str:
-    """A document as people and programs read it: indented UTF-8 JSON, one final newline."""
-    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
-
-
-# What pickle and marshal raise for an entry that was cut off or overwritten.
-_DAMAGED = (
-    *(OSError, ValueError, EOFError, TypeError, pickle.UnpicklingError),
-    *(AttributeError, ImportError, LookupError, OverflowError, MemoryError),
-)
-
-
-class TemplateCache(FileSystemBytecodeCache):
-    """jinja2's own cache in a private folder; a folder that cannot be used costs only time.
-
-    A cached template is keyed by name, jinja2 and Python version, and the digest of its source.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._usable = _private(folder)
-        super().__init__(str(folder))
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        """Read a compiled template, if there is one."""
-        if not self._usable:
-            return
-        try:
-            super().load_bytecode(bucket)
-        except _DAMAGED:
-            bucket.reset()
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        """Keep a compiled template, if that can be done."""
-        if not self._usable:
-            return
-        try:
-            super().dump_bytecode(bucket)
-        except OSError:
-            self._usable = False
-
-
-def _private(folder: Path) -> bool:
-    """Whether the folder is this user's alone: compiled code is run as it is found."""
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
-        return found.st_uid == os.getuid() and not found.st_mode & 0o022
-    except OSError:
-        return False

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from hpckit.core.document import convert
 from hpckit.core.errors import ConfigError, HpckitError, NoSuchJob, StorageFailed
-from hpckit.core.fields import to_tree
+from hpckit.core.fields import as_json, to_tree
 from hpckit.core.units import MAX_EPOCH_S
 from hpckit.jobs.draft import submitted_document
 from hpckit.jobs.parts import Submitter, recorded_parts
-from hpckit.jobs.prepare import as_json
 from hpckit.slurm.values import (
     JobDetail,
     JobEntry,

@@ -303,3 +303,25 @@ def sources(settings: Iterable[CommSetting]) -> tuple[str, ...]:
             dated = f"{one.source} ({one.date})" if one.date else one.source
             by_source.setdefault(dated, {})[one.rule] = None
     return tuple(f"[{', '.join(rules)}] {source}" for source, rules in by_source.items())
+
+
+_GPU_ARCHITECTURES: Final = (
+    (r"P100", "sm_60"),
+    (r"V100", "sm_70"),
+    (r"T4\b", "sm_75"),
+    (r"A100|A800|A30\b", "sm_80"),
+    (r"A10G?\b|A16\b|A40\b|A6000|RTX 30", "sm_86"),
+    (r"L4\b|L20\b|L40|RTX 40|6000 Ada", "sm_89"),
+    (r"G?H[128]00|H20\b", "sm_90"),
+    (r"B200", "sm_100"),
+    (r"B300", "sm_103"),
+)
+"""Compute capability by name. Source: NVIDIA, CUDA GPU Compute Capability, developer.nvidia.com."""
+
+
+def architecture_of(name: str | None) -> str | None:
+    """The architecture of a GPU by its name (`H100 80GB HBM3`, `h100`); None for one not known."""
+    for pattern, architecture in _GPU_ARCHITECTURES if name else ():
+        if re.search(pattern, str(name), re.IGNORECASE):
+            return architecture
+    return None

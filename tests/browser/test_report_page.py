@@ -15,7 +15,7 @@ from hpckit.account.page.bokeh import bokeh_plots
 from hpckit.account.page.html import PageParts, report_html
 from hpckit.account.values import JobReport
 from hpckit.core.files import FileResources, packaged_data
-from hpckit.jobs.prepare import load_templates
+from hpckit.jobs.sites import load_templates
 from tests.browser.chromium import Chromium
 from tests.fakes.machines import dgx_h100
 from tests.fakes.report_values import Shape, hostile_report, training_report

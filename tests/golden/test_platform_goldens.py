@@ -13,7 +13,7 @@ from hpckit.comm.lint import lint_text
 from hpckit.comm.lint_rule import LintFacts
 from hpckit.comm.rules import applies
 from hpckit.core.files import FileResources, packaged_data
-from hpckit.jobs.prepare import load_site
+from hpckit.jobs.sites import load_site
 from hpckit.spec.site import SiteSpec
 
 CASES = Path(__file__).parent / "cases"

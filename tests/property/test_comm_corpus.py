@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from hpckit.comm.environment import CommChoice, comm_env
-from hpckit.comm.facts import CommQuestion, comm_facts, seen_node
+from hpckit.comm.facts import CommQuestion, comm_facts
+from hpckit.comm.seen import seen_node
 from hpckit.core.errors import ParseError
 from hpckit.node.capture.snapshot import inspect_capture
 from hpckit.node.nics import close_nics

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hpckit.account.page.html import PageParts, PlotLibrary, report_html
 from hpckit.core.files import FileResources, packaged_data
-from hpckit.jobs.prepare import load_templates
+from hpckit.jobs.sites import load_templates
 from tests.fakes.report_values import HOSTILE, hostile_report
 
 TEXTS = load_templates(FileResources([packaged_data()])).texts

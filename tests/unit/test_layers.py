@@ -50,7 +50,6 @@ MAY_DO_IO = {
     "jobs/local_record.py",
     "jobs/local_run.py",
     "jobs/logs.py",
-    "jobs/prepare.py",
     "jobs/process_tree.py",
     "jobs/slurm_status.py",
     "jobs/slurm_submit.py",
@@ -58,6 +57,7 @@ MAY_DO_IO = {
     "node/probe.py",
     "node/remote.py",
     "placement/in_job.py",
+    "script/template_cache.py",
     "slurm/ask.py",
     "spec/store.py",
 }

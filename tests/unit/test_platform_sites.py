@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from hpckit.core.files import FileResources, packaged_data
-from hpckit.jobs.prepare import load_site
+from hpckit.jobs.sites import load_site
 from hpckit.slurm.values import TopologyKind
 from hpckit.spec.platform import NetPlugin
 from hpckit.spec.site import SiteSpec

@@ -28,12 +28,11 @@ from hpckit.comm.bandwidth.values import (
     Collective,
     CommMachine,
     Protocol,
-    architecture_of,
     platform_machine,
 )
 from hpckit.node.path import PathKind
 from hpckit.node.topology import LinkKind, NodeTopology
-from hpckit.spec.platform import NcclVersion, Platform
+from hpckit.spec.platform import NcclVersion, Platform, architecture_of
 
 # --- Which algorithms a job's own variables turn off.
 # Source: NCCL user guide, Environment Variables: NCCL_ALGO (a list, or one behind `^` that is left

@@ -6,7 +6,6 @@ and receives, whatever the algorithm, so that it can be held against a link.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -248,26 +247,6 @@ MESHED_GPUS: Final = 4
 """A board of so many has no NVSwitch. NVIDIA, HGX A100 4-GPU and H100 4-GPU, data sheets; NERSC,
 Perlmutter architecture: four NVLinks between each two of four A100. GB200's trays have one.
 """
-_NAMES: Final = (
-    (r"P100", "sm_60"),
-    (r"V100", "sm_70"),
-    (r"T4\b", "sm_75"),
-    (r"A100|A800|A30\b", "sm_80"),
-    (r"A10G?\b|A16\b|A40\b|A6000|RTX 30", "sm_86"),
-    (r"L4\b|L20\b|L40|RTX 40|6000 Ada", "sm_89"),
-    (r"G?H[128]00|H20\b", "sm_90"),
-    (r"B200", "sm_100"),
-    (r"B300", "sm_103"),
-)
-"""Compute capability by name. Source: NVIDIA, CUDA GPU Compute Capability, developer.nvidia.com."""
-
-
-def architecture_of(name: str | None) -> str | None:
-    """The architecture of a GPU by its name (`H100 80GB HBM3`, `h100`); None for one not known."""
-    for pattern, architecture in _NAMES if name else ():
-        if re.search(pattern, str(name), re.IGNORECASE):
-            return architecture
-    return None
 
 
 def platform_machine(platform: Platform, nodes: int, gpus_per_node: int | None) -> CommMachine:

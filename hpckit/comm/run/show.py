@@ -9,20 +9,21 @@ from types import MappingProxyType
 from typing import Final
 
 from hpckit.comm.bandwidth.predict import Allocation, predicted
-from hpckit.comm.bandwidth.values import Algorithm, BusbwPrediction, architecture_of
-from hpckit.comm.facts import CommFacts, job_nics
+from hpckit.comm.bandwidth.values import Algorithm, BusbwPrediction
+from hpckit.comm.facts import CommFacts
 from hpckit.comm.run.log_lines import NcclLog, NicList, PluginEvent, Transport
 from hpckit.comm.run.nccl_tests import parse_nccl_run
 from hpckit.comm.run.result import NcclRun, NcclTest
 from hpckit.comm.run.rules import shortfall_findings
 from hpckit.comm.run.rules_result import RING, SOCKET, ExpectedRun, GpuTransport
+from hpckit.comm.seen import job_nics
 from hpckit.core.finding_lines import finding_lines, labelled, more_lines, next_lines, words_of
 from hpckit.core.findings import Severity, SourcedFinding
 from hpckit.core.hostlist import natural_order
 from hpckit.core.text import Line, Style, names_shown, wrapped
 from hpckit.core.units import counted, short_bytes
 from hpckit.node.topology import LinkKind, NodeTopology
-from hpckit.spec.platform import NcclVersion, Platform
+from hpckit.spec.platform import NcclVersion, Platform, architecture_of
 
 _BY_SWITCH: Final = (Algorithm.NVLS, Algorithm.NVLS_TREE)
 

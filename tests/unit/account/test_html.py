@@ -17,7 +17,7 @@ from hpckit.account.values import GPUS_ALONE, Advice, Cost, Energy, JobReport, R
 from hpckit.core.errors import RenderError
 from hpckit.core.files import FileResources, packaged_data
 from hpckit.core.findings import Severity
-from hpckit.jobs.prepare import load_templates
+from hpckit.jobs.sites import load_templates
 from tests.fakes.report_values import Shape, training_report
 
 TEXTS = load_templates(FileResources([packaged_data()])).texts

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hpckit.comm.bandwidth.predict import predict
-from hpckit.comm.bandwidth.values import BOARDS, Collective, architecture_of, platform_machine
-from hpckit.spec.platform import Platform
+from hpckit.comm.bandwidth.values import BOARDS, Collective, platform_machine
+from hpckit.spec.platform import Platform, architecture_of
 
 HGX = Platform(gpu="h100", gpus=8, nics=8, nic_gbits=400, source="a page", date="2026-11")
 

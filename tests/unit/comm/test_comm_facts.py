@@ -14,8 +14,8 @@ from hpckit.comm.facts import (
     comm_facts,
     level_of,
     says_the_same,
-    seen_node,
 )
+from hpckit.comm.seen import seen_node
 from hpckit.fabric.rails import with_rails
 from hpckit.fabric.topology import ClusterTopology, FabricSource, HostPort, Switch, SwitchLink
 from hpckit.node.rules.rules import node_findings
@@ -30,7 +30,7 @@ from tests.fakes.machines import dgx_h100, gb200_tray, matrix_only, mi300x
 def needs(topology: NodeTopology, nccl: str | None = "2.27") -> dict[str, str]:
     """What two such nodes need."""
     version = None if nccl is None else NcclVersion.of(nccl)
-    facts = comm_facts(CommQuestion(nodes=2, version=version), Platform(), seen_node(topology))
+    facts = comm_facts(CommQuestion(nodes=2, version=version), Platform()(topology))
     env = comm_env(facts, generic_site(), CommChoice())
     return {one.name: one.value for one in env.settings}
 

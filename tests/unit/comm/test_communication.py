@@ -6,7 +6,7 @@ import pytest
 
 from hpckit.comm.communication import Communication, comm_choice, comm_question, communication
 from hpckit.core.files import FileResources, packaged_data
-from hpckit.jobs.prepare import load_site
+from hpckit.jobs.sites import load_site
 from hpckit.spec.files import effective_job, option_layer
 from hpckit.spec.job import JobSpec
 from hpckit.spec.platform import NcclVersion, NetPlugin

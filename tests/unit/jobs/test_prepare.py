@@ -9,7 +9,7 @@ import pytest
 
 from hpckit.core.errors import ConfigError, RenderError
 from hpckit.core.files import FileResources, packaged_data
-from hpckit.jobs.prepare import list_sites, load_site
+from hpckit.jobs.sites import list_sites, load_site
 from hpckit.spec.files import OriginKind
 from tests.fakes.prepared import RESOURCES, prepared
 

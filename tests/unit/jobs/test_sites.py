@@ -8,7 +8,7 @@ import pytest
 
 from hpckit.core.errors import ConfigError, RenderError, StorageFailed
 from hpckit.core.files import FileResources, packaged_data
-from hpckit.jobs.prepare import list_sites, load_site, load_templates, recorded_site
+from hpckit.jobs.sites import list_sites, load_site, load_templates, recorded_site
 from hpckit.jobs.submit import submit
 from hpckit.spec.site import generic_site
 from hpckit.spec.store import FileJobFolders

@@ -7,7 +7,7 @@ from pathlib import Path
 import jinja2
 import pytest
 
-from hpckit.jobs.prepare import TemplateCache
+from hpckit.script.template_cache import TemplateCache
 
 
 def rendered(folder: Path) -> str:

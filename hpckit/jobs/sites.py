@@ -1,0 +1,118 @@
+"""Sites and templates as they are found: which exist, which file won, what it says."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hpckit.core.document import convert
+from hpckit.core.errors import ConfigError, StorageFailed
+from hpckit.script.launchers.registry import refuse_launch
+from hpckit.spec.files import parse_site_file
+from hpckit.spec.job_folder import SITE_FILE
+from hpckit.spec.site import NO_SITE, SiteSpec, generic_site
+
+if TYPE_CHECKING:
+    from hpckit.core.files import FileResources
+    from hpckit.slurm.values import JobEntry
+    from hpckit.spec.store import FileJobFolders
+
+PACKAGED_PREFIX = "hpckit/"
+"""`hpckit/base.sbatch.j2` is always hpckit's own, so that a file of the same name can extend it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundSite:
+    """A site and its files: `path` won, `shadowed` have the same name and lost.
+
+    `error` is set, and `site` None, when the winning file is wrong.
+    """
+
+    name: str
+    path: Path
+    shadowed: tuple[Path, ...]
+    site: SiteSpec | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Templates:
+    """Template texts by name; `own` are the names whose text is not hpckit's."""
+
+    texts: Mapping[str, str]
+    own: frozenset[str]
+
+    def own_digest(self, used: Sequence[str]) -> str | None:
+        """SHA-256 over those texts among `used` that are not hpckit's; None without any."""
+        own = sorted(self.own.intersection(used))
+        if not own:
+            return None
+        text = "\0".join(f"{name}\0{self.texts[name]}" for name in own)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def load_site(resources: FileResources, name: str | None) -> SiteSpec:
+    """The site called `name`; None is the generic one. Raises ConfigError with the nearest name."""
+    if name is None or name == NO_SITE:
+        return generic_site()
+    files = resources.site_files()
+    if name not in files:
+        import difflib
+
+        near = difflib.get_close_matches(name, files, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ConfigError(
+            f"there is no site {name!r}",
+            hint=f"{hint}sites found: {', '.join(sorted(files))} (hpckit sites list)",
+        )
+    path = files[name][0]
+    return parse_site_file(resources.read(path), str(path), name, refuse_launch)
+
+
+def list_sites(resources: FileResources) -> tuple[FoundSite, ...]:
+    """Every site that can be named, sorted by name, also those whose file is wrong."""
+    found = []
+    for name, paths in sorted(resources.site_files().items()):
+        site, wrong = None, None
+        try:
+            site = load_site(resources, name)
+        except (ConfigError, StorageFailed) as error:
+            wrong = str(error)
+        found.append(
+            FoundSite(name=name, path=paths[0], shadowed=tuple(paths[1:]), site=site, error=wrong)
+        )
+    return tuple(found)
+
+
+def load_templates(resources: FileResources) -> Templates:
+    """All template texts; hpckit's own stay reachable under PACKAGED_PREFIX."""
+    texts: dict[str, str] = {}
+    own: set[str] = set()
+    for name, paths in sorted(resources.template_files().items()):
+        texts[name] = resources.read(paths[0])
+        packaged = [path for path in paths if resources.is_packaged(path)]
+        if packaged:
+            texts[PACKAGED_PREFIX + name] = resources.read(packaged[0])
+        if not resources.is_packaged(paths[0]):
+            own.add(name)
+    return Templates(texts=texts, own=frozenset(own))
+
+
+def recorded_site(entry: JobEntry, folders: FileJobFolders) -> SiteSpec:
+    """The site that a job was submitted to, as its folder remembers it.
+
+    A job with a number is Slurm's, and goes on without its folder: then the site is the generic
+    one. Raises StorageFailed for any other job.
+    """
+    folder = Path(entry.folder)
+    if not folders.is_folder(folder):
+        if entry.job_id.isdecimal():
+            return generic_site()
+        raise StorageFailed(
+            f"the folder of {entry.job_id} is gone: {folder}",
+            hint="hpckit jobs --rebuild forgets jobs without a folder",
+        )
+    return convert(dict(folders.read_json(folder, SITE_FILE)), SiteSpec, str(folder / SITE_FILE))
