@@ -20,21 +20,18 @@ from hpckit.core.errors import (
     SchedulerUnreachable,
     ToolMissing,
 )
-from hpckit.core.fields import to_tree
-from hpckit.core.findings import Level, Notice
-from hpckit.fabric.ask import ClusterProbe
-from hpckit.jobs.sites import load_site
-from hpckit.jobs.submit import expand_job_root
-from hpckit.jobs.track import JobIndex
-from hpckit.node.inspect import GpuDriver
 from hpckit.script.launchers.registry import LAUNCHERS
-from hpckit.script.releases import is_another_cluster, release_note
-from hpckit.slurm.values import ClusterView
-from hpckit.spec.site import SiteSpec, SubmitterKind
+from hpckit.spec.site import SubmitterKind
 
 if TYPE_CHECKING:
+    from hpckit.core.findings import Notice
     from hpckit.core.process import CommandRunner
+    from hpckit.fabric.ask import ClusterProbe
     from hpckit.jobs.draft import Caller
+    from hpckit.jobs.track import JobIndex
+    from hpckit.node.inspect import GpuDriver
+    from hpckit.slurm.values import ClusterView
+    from hpckit.spec.site import SiteSpec
     from hpckit.spec.store import FileJobFolders
 
 
@@ -95,6 +92,8 @@ def examine(
     `job_root` is where job folders go, or why that cannot be told. With a `probe` the cluster is
     looked at afresh, and held against what the file of `site` says.
     """
+    from hpckit.core.findings import Level, Notice
+
     tools = SLURM_TOOLS if submitter is SubmitterKind.SLURM else TOOLS
     looked_at = [_tool(runner, tool) for tool in tools]
     answers = all(one.level is not Level.ERROR for one in looked_at)
@@ -109,6 +108,8 @@ def examine(
 
 
 def _tool(runner: CommandRunner, tool: Tool) -> Notice:
+    from hpckit.core.findings import Level, Notice
+
     name = tool.argv[0]
     missing = Level.ERROR if tool.needed else Level.NOTE
     try:
@@ -127,6 +128,9 @@ def _tool(runner: CommandRunner, tool: Tool) -> Notice:
 
 def _cluster(probe: ClusterProbe, site: SiteSpec | None) -> Iterator[Notice]:
     """What submissions are checked against, and where the site file says something else."""
+    from hpckit.core.findings import Level, Notice
+    from hpckit.script.releases import is_another_cluster, release_note
+
     try:
         view = probe.look(None, fresh=True)
     except (AdapterError, ParseError) as error:
@@ -182,6 +186,8 @@ def _first_line(text: str) -> str:
 
 def examine_gpus(driver: GpuDriver) -> Notice:
     """Which NVIDIA GPUs the driver shows here, or why none."""
+    from hpckit.core.findings import Level, Notice
+
     reading = driver.read()
     if reading.refused is not None:
         text = f"NVML: {reading.refused.reason}; needed for NVIDIA GPUs in `hpckit inspect`"
@@ -195,6 +201,8 @@ def examine_gpus(driver: GpuDriver) -> Notice:
 def _job_root(
     folders: FileJobFolders, job_root: Path | HpckitError, submitter: SubmitterKind
 ) -> Notice:
+    from hpckit.core.findings import Level, Notice
+
     subject = "job folders"
     try:
         if isinstance(job_root, HpckitError):
@@ -213,6 +221,8 @@ def _job_root(
 
 
 def _index(index: JobIndex) -> Notice:
+    from hpckit.core.findings import Level, Notice
+
     subject = "job index"
     try:
         index.latest(None)
@@ -231,6 +241,8 @@ _COLOURS = {"ok": "green", "note": "yellow", "error": "red"}
 @click.pass_context
 def doctor_command(ctx: click.Context, site: str, *, as_json: bool) -> None:
     """Say what this machine has and lacks; exit 1 if something needed is missing."""
+    from hpckit.jobs.sites import load_site
+
     caller = wiring.caller()
     spec = load_site(wiring.resources(), site)
     looked_at = examine(
@@ -253,6 +265,8 @@ def doctor_command(ctx: click.Context, site: str, *, as_json: bool) -> None:
 
 
 def _root_row(job_root: str, caller: Caller) -> Path | ConfigError:
+    from hpckit.jobs.submit import expand_job_root
+
     try:
         return expand_job_root(job_root, caller)
     except ConfigError as error:
@@ -260,6 +274,8 @@ def _root_row(job_root: str, caller: Caller) -> Path | ConfigError:
 
 
 def _document(findings: Sequence[Notice]) -> dict[str, object]:
+    from hpckit.core.fields import to_tree
+
     return {
         "schema": "hpckit.doctor/1",
         "hpckit": hpckit.__version__,

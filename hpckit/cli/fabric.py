@@ -13,15 +13,13 @@ import click
 import hpckit
 from hpckit.cli import output, wiring
 from hpckit.core.errors import ConfigError
-from hpckit.core.fields import to_tree
-from hpckit.core.findings import finding_trees
-from hpckit.slurm.values import SlurmVersion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hpckit.core.findings import Finding
     from hpckit.fabric.topology import ClusterTopology
+    from hpckit.slurm.values import SlurmVersion
 
 
 class BoundedFloat(click.FloatRange):
@@ -90,6 +88,8 @@ def fabric_of(file: str | None, name: str | None) -> ClusterTopology:
 
 def slurm_version(text: str | None, fabric: str | None) -> SlurmVersion | None:
     """Return the release whose own order is meant; None where nobody says. Raises ConfigError."""
+    from hpckit.slurm.values import SlurmVersion
+
     if text is None:
         if fabric is not None:
             return None
@@ -249,6 +249,7 @@ def _slurm_nodes(nodelist: str | None, *, ask_slurm: bool) -> tuple[str, ...] | 
 
 def document(topology: ClusterTopology) -> dict[str, object]:
     """The document of a fabric, as docs/reference/json.md describes it."""
+    from hpckit.core.fields import to_tree
     from hpckit.fabric.topology import FABRIC_SCHEMA
 
     return {"schema": FABRIC_SCHEMA, "hpckit": hpckit.__version__, **to_tree(topology)}
@@ -256,6 +257,7 @@ def document(topology: ClusterTopology) -> dict[str, object]:
 
 def check_document(topology: ClusterTopology, findings: Sequence[Finding]) -> dict[str, object]:
     """The document of an audit, as docs/reference/json.md describes it."""
+    from hpckit.core.findings import finding_trees
     from hpckit.fabric.topology import not_checked
 
     return {

@@ -15,9 +15,6 @@ import hpckit
 from hpckit.cli import output, wiring
 from hpckit.cli.job_argument import complete_site
 from hpckit.core.errors import HpckitError
-from hpckit.core.fields import to_tree
-from hpckit.core.findings import finding_trees
-from hpckit.core.hostlist import fold_hosts
 
 if TYPE_CHECKING:
     from hpckit.core.findings import Finding
@@ -248,6 +245,8 @@ def _print(topology: NodeTopology, findings: Sequence[Finding], options: Inspect
 
 def document(topology: NodeTopology, findings: Sequence[Finding]) -> dict[str, object]:
     """Return the document of one node, as docs/reference/topology.md describes it."""
+    from hpckit.core.fields import to_tree
+    from hpckit.core.findings import finding_trees
     from hpckit.node.topology import TOPOLOGY_SCHEMA
 
     return {
@@ -330,6 +329,10 @@ def _shared_dir(options: InspectOptions) -> Path:
 
 
 def _document(seen: NodesSeen) -> dict[str, object]:
+    from hpckit.core.fields import to_tree
+    from hpckit.core.findings import finding_trees
+    from hpckit.core.hostlist import fold_hosts
+
     return {
         "schema": NODES_SCHEMA,
         "hpckit": hpckit.__version__,

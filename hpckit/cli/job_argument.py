@@ -14,8 +14,6 @@ import click
 from hpckit.cli import output, wiring
 from hpckit.core.errors import HpckitError, SchedulerUnreachable
 from hpckit.core.units import format_duration, format_indices
-from hpckit.slurm.values import JobState
-from hpckit.spec.site import SubmitterKind
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -37,6 +35,8 @@ def log_task(status: JobStatus) -> int | None:
 
     None where there are no tasks: then the job has a log of its own.
     """
+    from hpckit.slurm.values import JobState
+
     tasks = [task for task in status.tasks if task.task_index is not None]
     if status.state.is_final:
         first = [
@@ -55,6 +55,7 @@ def status_of_task(entry: JobEntry, status: JobStatus, task: int) -> JobStatus:
     What is not known of the job is not known of its tasks either.
     """
     from hpckit.jobs.status import status_of_records
+    from hpckit.slurm.values import JobState
 
     found = next((record for record in status.tasks if record.task_index == task), None)
     if found is not None:
@@ -242,6 +243,7 @@ def wait_at_terminal(
 ) -> Sequence[JobStatus]:
     """Wait for the jobs' end with a progress line; Ctrl-C ends the waiting, not the jobs."""
     from hpckit.jobs.track import wait_for
+    from hpckit.spec.site import SubmitterKind
 
     line = output.Progress()
 

@@ -15,13 +15,12 @@ import click
 from hpckit.cli import wiring
 from hpckit.cli.job_argument import complete_site
 from hpckit.core.errors import ConfigError
-from hpckit.jobs.prepare import JobSource
-from hpckit.slurm.values import SlurmVersion
-from hpckit.spec.files import is_text_key
 
 if TYPE_CHECKING:
     from hpckit.account.advice.outcome import AdvisedJob
+    from hpckit.jobs.prepare import JobSource
     from hpckit.node.topology import NodeTopology
+    from hpckit.slurm.values import SlurmVersion
 
 
 _COMMAND = "hpckit.command"
@@ -130,6 +129,8 @@ class JobOptions:
 def _slurm_version(
     _ctx: click.Context, _param: click.Parameter, text: str | None
 ) -> SlurmVersion | None:
+    from hpckit.slurm.values import SlurmVersion
+
     try:
         return None if text is None else SlurmVersion.of(text)
     except ValueError as error:
@@ -192,6 +193,8 @@ def job_source(ctx: click.Context, options: JobOptions) -> JobSource:
 
 def given_source(options: JobOptions) -> JobSource:
     """Return the job that is asked for, where there need not be one. Raises as `job_source`."""
+    from hpckit.jobs.prepare import JobSource
+
     job = options.job
     text = None if job is None else read_job(job)
     advice = None
@@ -313,6 +316,8 @@ def _settings(
 
 def _is_bare_text(key: str, value: str) -> bool:
     """Whether a value needs no quotes, as its key holds text: `slurm.switches=1`, a variable."""
+    from hpckit.spec.files import is_text_key
+
     is_variable = key.rpartition(".")[0] in _OF_VARIABLES
     return not value.startswith(('"', "'")) and (is_variable or is_text_key(key))
 

@@ -29,15 +29,6 @@ from hpckit.cli.job_argument import (
 )
 from hpckit.core.errors import HpckitError
 from hpckit.core.units import format_duration, format_indices
-from hpckit.jobs.track import (
-    after_status,
-    find_job,
-    find_task,
-    job_detail,
-    job_status,
-    list_jobs,
-    rebuild,
-)
 
 if TYPE_CHECKING:
     from hpckit.injob.runner import RunOptions
@@ -62,6 +53,8 @@ def cancel_command(
 
     TERM comes first, and KILL for what is left after the site's or Slurm's KillWait.
     """
+    from hpckit.jobs.track import after_status, find_task, job_status
+
     tools = wiring.track_tools()
     entry, task = find_task(tools.index, job_id)
     site = site_of(entry)
@@ -91,6 +84,8 @@ def cancel_command(
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def jobs_command(*, limit: int, everything: bool, rebuild: bool, as_json: bool) -> None:
     """List jobs, newest first."""
+    from hpckit.jobs.track import list_jobs
+
     if rebuild:
         _rebuild()
     with asking(wiring.track_tools()) as tools:
@@ -146,6 +141,8 @@ def _row(entry: JobEntry, status: JobStatus) -> dict[str, object]:
 
 
 def _rebuild() -> None:
+    from hpckit.jobs.track import rebuild
+
     tools = wiring.track_tools()
     roots, left_out, damage = _roots(tools)
     count, wrong = rebuild(tools, roots)
@@ -193,6 +190,8 @@ _AGENT = '"${agent[@]}"'
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def show_command(job_id: str | None, *, script: bool, runner: bool, as_json: bool) -> None:
     """Show the job JOB_ID (the newest job without one)."""
+    from hpckit.jobs.track import find_job
+
     entry = find_job(wiring.job_index(), job_id)
     folder = Path(entry.folder)
     folders = wiring.job_folders()
@@ -336,6 +335,7 @@ def status_command(job_id: str | None, *, as_json: bool) -> None:
     """
     from hpckit.cli.submit import chain_document, chain_row
     from hpckit.jobs.chain import chain_status
+    from hpckit.jobs.track import after_status, find_task, job_detail
 
     tools = wiring.track_tools()
     entry, task = find_task(tools.index, job_id)
@@ -444,6 +444,8 @@ def wait_command(
 
     Exit 0 if all completed, 7 if Slurm has not answered for an hour, else 1.
     """
+    from hpckit.jobs.track import after_status
+
     if timeout_s is not None and isnan(timeout_s):
         raise click.UsageError("--timeout is a number of seconds", ctx)
     from hpckit.jobs.chain import with_reasons
@@ -471,6 +473,8 @@ def wait_command(
 
 
 def _whole_job(index: JobIndex, wanted: str | None) -> JobEntry:
+    from hpckit.jobs.track import find_task
+
     entry, task = find_task(index, wanted)
     if task is not None:
         raise HpckitError(

@@ -19,15 +19,12 @@ from hpckit.cli.job_argument import (
     task_has_ended,
 )
 from hpckit.core.errors import HpckitError, StorageFailed
-from hpckit.jobs.logs import follow_log, read_log
-from hpckit.jobs.track import find_task, job_status
-from hpckit.spec.job_folder import LogName, log_file
-from hpckit.spec.site import SubmitterKind
 
 if TYPE_CHECKING:
     from hpckit.jobs.logs import FileJobLogs
     from hpckit.jobs.track import TrackTools
     from hpckit.slurm.values import JobEntry, JobStatus
+    from hpckit.spec.job_folder import LogName
 
 
 @click.command("logs")
@@ -40,6 +37,10 @@ def logs_command(job_id: str | None, *, follow: bool, rank: int | None, as_json:
 
     ID_TASK is one task of a job array, as Slurm writes it: 4242_7.
     """
+    from hpckit.jobs.logs import read_log
+    from hpckit.jobs.track import find_task
+    from hpckit.spec.job_folder import LogName
+
     tools = wiring.track_tools()
     entry, task = find_task(tools.index, job_id)
     logs = wiring.job_logs()
@@ -67,6 +68,8 @@ def _refuse_what_cannot_be(entry: JobEntry, logs: FileJobLogs, task: int | None)
 
 
 def _document(entry: JobEntry, logs: FileJobLogs, task: int | None) -> dict[str, object]:
+    from hpckit.spec.job_folder import LogName, log_file
+
     folder = Path(entry.folder)
     has_log = task is not None or not _is_array(folder)
     return {
@@ -94,6 +97,10 @@ def _is_array(folder: Path) -> bool | None:
 
 
 def _follow(entry: JobEntry, logs: FileJobLogs, log: LogName, tools: TrackTools) -> None:
+    from hpckit.jobs.logs import follow_log
+    from hpckit.jobs.track import job_status
+    from hpckit.spec.site import SubmitterKind
+
     site = site_of(entry)
     lost: list[JobStatus] = []
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpckit.core.findings import Severity
 from hpckit.core.units import format_duration
 
 if TYPE_CHECKING:
@@ -219,13 +218,15 @@ def _duration(status: JobStatus, now_s: float | None) -> str:
 
 def fail_on_option(help_: str) -> Callable[..., Any]:
     """Add --fail-on, for `fail_code`."""
-    return click.option("--fail-on", type=click.Choice([*map(str, Severity)]), help=help_)
+    return click.option("--fail-on", type=click.Choice(["note", "warning", "error"]), help=help_)
 
 
 def fail_code(findings: Sequence[Finding], fail_on: str | None) -> int:
     """Return 1 for a finding that is at least as severe as `fail_on`, else 0."""
     if fail_on is None:
         return 0
+    from hpckit.core.findings import Severity
+
     least = Severity(fail_on).rank
     return int(any(one.severity.rank >= least for one in findings))
 

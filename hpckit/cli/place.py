@@ -13,10 +13,8 @@ import hpckit
 from hpckit.cli import output, wiring
 from hpckit.cli.fabric import BoundedFloat, fabric_of, fabric_options, nodes_of, slurm_version
 from hpckit.cli.job_argument import complete_site
-from hpckit.core.fields import to_tree
 from hpckit.core.units import counted
-from hpckit.spec.job import LEAST_NODE_GBITS, MOST_NODE_GBITS, MOST_OVERSUBSCRIPTION, MeshAxis
-from hpckit.spec.options import parse_mesh, parse_volumes
+from hpckit.spec.job import LEAST_NODE_GBITS, MOST_NODE_GBITS, MOST_OVERSUBSCRIPTION
 
 if TYPE_CHECKING:
     from hpckit.binding.bind import NodeBinding
@@ -164,6 +162,7 @@ def _check_together(options: PlaceOptions) -> None:
 
 def _question(options: PlaceOptions) -> PlaceQuestion:
     from hpckit.placement.place import PlaceQuestion, even_ranks
+    from hpckit.spec.options import parse_mesh, parse_volumes
 
     if options.job is not None:
         return question_of_job(options.job, options)
@@ -225,6 +224,7 @@ def document(
     question: PlaceQuestion, placement: Placement, binding: NodeBinding | None = None
 ) -> dict[str, object]:
     """The document of a placement, as docs/reference/json.md describes it."""
+    from hpckit.core.fields import to_tree
     from hpckit.placement.request import PLACEMENT_SCHEMA, mesh_of
 
     tree = to_tree(placement)
@@ -247,6 +247,8 @@ def question_of_job(job: str, options: PlaceOptions) -> PlaceQuestion:
     Raises ConfigError, click.UsageError.
     """
     from hpckit.placement.place import PlaceQuestion
+    from hpckit.spec.job import MeshAxis
+    from hpckit.spec.options import parse_mesh, parse_volumes
 
     spec = _spec(job, options.site)
     gbits = options.node_gbits or spec.place.node_gbits

@@ -20,14 +20,13 @@ import hpckit
 from hpckit.cli import output, wiring
 from hpckit.cli.job_argument import asking, complete_site, job_argument, status_of_task
 from hpckit.core.errors import HpckitError, NoSuchJob
-from hpckit.core.files import whole_file
-from hpckit.spec.site import EnergySite
 
 if TYPE_CHECKING:
     from hpckit.account.compare.compare import ComparedSide
     from hpckit.account.gather import Gathered, SampleStore
     from hpckit.account.report import JobFacts
     from hpckit.account.values import JobReport, SlurmEnergy
+    from hpckit.spec.site import EnergySite
 
 
 _PRINTED = ("json", "csv", "openmetrics")
@@ -400,6 +399,7 @@ def _site(options: ReportOptions, job_folder: str | None) -> tuple[EnergySite, t
     Beside accounts that are in no job's folder, another program's site.json may lie.
     """
     from hpckit.account.report_facts import energy_site
+    from hpckit.spec.site import EnergySite
 
     if options.site:
         from hpckit.jobs.sites import load_site
@@ -426,6 +426,7 @@ def write_html(made: MadeReport, path: Path) -> None:
     from hpckit.account.gather import node_topologies
     from hpckit.account.gpu_claims import node_pictures
     from hpckit.account.page.html import PageParts, report_html
+    from hpckit.core.files import whole_file
     from hpckit.jobs.sites import load_templates
 
     topologies, unread = node_topologies(made.store, made.gathered.found)

@@ -9,8 +9,6 @@ import click
 
 from hpckit.cli import output, wiring
 from hpckit.cli.job_argument import complete_site
-from hpckit.core.fields import to_tree
-from hpckit.jobs.sites import list_sites, load_site
 
 _DIR = click.option("--site-dir", "site_dirs", multiple=True, type=click.Path(path_type=Path),
                     help="Folder of site files that come first.")  # fmt: skip
@@ -27,6 +25,8 @@ def sites_command() -> None:
 @_JSON
 def list_(site_dirs: tuple[Path, ...], *, as_json: bool) -> None:
     """List every site and the file that won."""
+    from hpckit.jobs.sites import list_sites
+
     found = list_sites(wiring.resources(site_dirs))
     if as_json:
         output.document(
@@ -69,6 +69,9 @@ def _lines(text: str, indent: int) -> list[str]:
 @_JSON
 def show(name: str, site_dirs: tuple[Path, ...], *, as_json: bool) -> None:
     """Print the site file called NAME, or its values with defaults as JSON."""
+    from hpckit.core.fields import to_tree
+    from hpckit.jobs.sites import load_site
+
     resources = wiring.resources(site_dirs)
     site = load_site(resources, name)
     paths = resources.site_files().get(name)

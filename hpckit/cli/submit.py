@@ -14,14 +14,7 @@ from click.core import ParameterSource
 from hpckit.cli import output, wiring
 from hpckit.cli.job_argument import ASKING, id_of, log_task, say_open, wait_at_terminal
 from hpckit.cli.job_options import JobCommand, JobOptions, job_options, job_source
-from hpckit.core.fields import to_tree
 from hpckit.core.units import counted
-from hpckit.jobs.prepare import effective_document, prepare
-from hpckit.spec.files import OriginKind
-from hpckit.spec.job_folder import LogName
-from hpckit.spec.options import array_ranges
-from hpckit.spec.platform import SettingOrigin
-from hpckit.spec.site import SubmitterKind
 
 if TYPE_CHECKING:
     from hpckit.jobs.chain import Chain, PreparedStage, StageLine, StageStatus
@@ -46,6 +39,8 @@ def submission_document(
     job: PreparedJob, submission: Submission | None, status: JobStatus | None
 ) -> dict[str, object]:
     """`hpckit.submission/1`: a job, its submission where it was submitted, how it ended."""
+    from hpckit.core.fields import to_tree
+
     environment = submission and submission.environment
     return {
         "schema": "hpckit.submission/1",
@@ -68,6 +63,8 @@ def submission_document(
 
 def size_of(job: PreparedJob) -> str:
     """What a job asks for, in a few words."""
+    from hpckit.spec.site import SubmitterKind
+
     spec = job.effective.spec
     parts = [counted(spec.resources.nodes, "node"), counted(spec.ntasks_per_node, "rank")]
     if spec.resources.gpus_per_node:
@@ -96,6 +93,8 @@ def place_words(job: PreparedJob, order: OrderPlan | None) -> str | None:
 
 def comm_words(job: PreparedJob) -> str | None:
     """What is set for communication, in a few words; None for a job without GPUs that sets none."""
+    from hpckit.spec.platform import SettingOrigin
+
     settings = job.plan.communication
     own = [one.name for one in settings if one.origin is SettingOrigin.JOB]
     derived = [one.name for one in settings if one.origin is not SettingOrigin.JOB]
@@ -117,6 +116,8 @@ def _library(job: PreparedJob) -> str:
 
 def advice_words(job: PreparedJob) -> str:
     """What of a report's advice the job has, in a few words."""
+    from hpckit.spec.files import OriginKind
+
     report_id = "" if job.source.advised is None else job.source.advised.report_id
     applied = [one for one in job.effective.origins if one.origin is OriginKind.REPORT]
     if not applied:
@@ -165,6 +166,7 @@ def submit_command(ctx: click.Context, /, **params: Any) -> None:
     [[stages]] are all started, each to begin when the one before has completed.
     """
     from hpckit.jobs.chain import stages_of
+    from hpckit.jobs.prepare import prepare
 
     site = _local_site(ctx) if params["local"] else params["site"]
     options = SubmitOptions.of(ctx, {**params, "site": site})
@@ -212,6 +214,8 @@ def _submit(job: PreparedJob, *, checks: bool) -> Submission:
 @contextmanager
 def _submitting(job: PreparedJob, *, checks: bool) -> Iterator[SubmitTools]:
     """The tools of a submission; while Slurm is asked a line on a terminal says so."""
+    from hpckit.spec.site import SubmitterKind
+
     interrupt_on_signals()
     line = output.Progress()
     if job.site.submitter is SubmitterKind.SLURM:
@@ -279,6 +283,9 @@ def _decided(job: PreparedJob, submission: Submission) -> list[tuple[str, str]]:
 
 
 def _first_task(job: PreparedJob) -> int | None:
+    from hpckit.spec.options import array_ranges
+    from hpckit.spec.site import SubmitterKind
+
     array = job.effective.spec.slurm.array
     if array is None or job.site.submitter is not SubmitterKind.SLURM:
         return None
@@ -286,6 +293,8 @@ def _first_task(job: PreparedJob) -> int | None:
 
 
 def _say_ended(submission: Submission, status: JobStatus) -> None:
+    from hpckit.spec.job_folder import LogName
+
     logs = wiring.job_logs()
     ranks = logs.ranks(submission.folder)
     shown = [
@@ -463,6 +472,9 @@ def render_command(ctx: click.Context, /, *, explain: bool, as_json: bool, **par
     The text depends on the job, the site and the templates alone: the same bytes anywhere, and
     the same bytes that `hpckit submit` sends.
     """
+    from hpckit.core.fields import to_tree
+    from hpckit.jobs.prepare import effective_document, prepare
+
     options = JobOptions.of(ctx, params)
     resources = wiring.resources(options.site_dirs, options.template_dirs)
     job = prepare(job_source(ctx, options), resources, wiring.template_cache())
@@ -493,6 +505,7 @@ def try_jobs(
     placed: Sequence[tuple[PreparedJob, StagePlace | None]], *, checks: bool, as_json: bool
 ) -> None:
     """Have each job looked at, in its place in a chain or by itself, and print what is said."""
+    from hpckit.core.fields import to_tree
     from hpckit.jobs.submit import try_out
 
     site = placed[0][0].site

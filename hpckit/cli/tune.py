@@ -18,50 +18,27 @@ from hpckit.cli.job_options import (
     options_of_a_job,
     typed_words,
 )
-from hpckit.comm.bandwidth.predict import Allocation, predicted
-from hpckit.comm.bandwidth.values import BusbwPrediction
-from hpckit.comm.communication import Communication, comm_findings, communication
-from hpckit.comm.environment import node_notes
-from hpckit.comm.explain import comm_lines, explain, explain_lines, is_known, nothing_set
-from hpckit.comm.facts import CommFacts, Trait, are_rails_isolated
-from hpckit.comm.library_search import (
-    FoundNccl,
-    Person,
-    already_lines,
-    container_of,
-    job_place,
-    nccl_found_lines,
-    unseen,
-    unseen_lines,
-)
-from hpckit.comm.nccl_conf import Already
 from hpckit.core.errors import StorageFailed
-from hpckit.core.fields import to_tree
-from hpckit.core.findings import (
-    FINDING_KEYS,
-    Severity,
-    SourcedFinding,
-    finding_trees,
-    gravest_first,
-)
+from hpckit.core.findings import Severity, SourcedFinding
 from hpckit.core.units import counted
-from hpckit.jobs.prepare import JobSource, layers_of
-from hpckit.jobs.sites import load_site
-from hpckit.node.rules.rules import node_findings
-from hpckit.script.launchers.registry import refuse_launch
-from hpckit.slurm.values import JobEntry
-from hpckit.spec.files import effective_job, option_layer
-from hpckit.spec.job import JobSpec
-from hpckit.spec.platform import TUNE_SCHEMA, CommEnv, CommSetting, NcclVersion
-from hpckit.spec.site import SiteSpec
 
 if TYPE_CHECKING:
+    from hpckit.comm.bandwidth.values import BusbwPrediction
+    from hpckit.comm.communication import Communication
+    from hpckit.comm.facts import CommFacts
     from hpckit.comm.library import JobFiles
+    from hpckit.comm.library_search import FoundNccl, Person
     from hpckit.comm.lint_rule import LintFacts, LintFinding
+    from hpckit.comm.nccl_conf import Already
     from hpckit.comm.run.show import ComparedRun
     from hpckit.core.files import FileResources
     from hpckit.fabric.topology import ClusterTopology
+    from hpckit.jobs.prepare import JobSource
     from hpckit.node.topology import NodeTopology
+    from hpckit.slurm.values import JobEntry
+    from hpckit.spec.job import JobSpec
+    from hpckit.spec.platform import CommEnv, CommSetting
+    from hpckit.spec.site import SiteSpec
 
 
 _RAILS_UNSAID = SourcedFinding(
@@ -130,6 +107,13 @@ def tune(
     what the job will load; its release is used where the job names none. Raises ConfigError,
     PlanError.
     """
+    from hpckit.comm.bandwidth.predict import Allocation, predicted
+    from hpckit.comm.communication import communication
+    from hpckit.jobs.prepare import layers_of
+    from hpckit.jobs.sites import load_site
+    from hpckit.script.launchers.registry import refuse_launch
+    from hpckit.spec.files import effective_job, option_layer
+
     said = load_site(resources, source.site_name)
     site = with_fabric(said, fabric)
     layers = layers_of(source, site)
@@ -172,6 +156,7 @@ def look_for_nccl(
     is not known here, the last of `jobs` (newest first) of this name may have reported.
     """
     from hpckit.comm.library import WHAT_TELLS, last_loaded, look_at_nccl
+    from hpckit.comm.library_search import FoundNccl, container_of, job_place, unseen
 
     container, not_seen = container_of(spec), unseen(spec, person)
     if container is not None:
@@ -192,6 +177,8 @@ def look_for_nccl(
 
 def with_fabric(site: SiteSpec, fabric: ClusterTopology | None) -> SiteSpec:
     """The site with what its network shows, where the file does not say it."""
+    from hpckit.comm.facts import are_rails_isolated
+
     if fabric is None or site.platform.rails_isolated is not None:
         return site
     isolated = are_rails_isolated(fabric)
@@ -202,6 +189,11 @@ def _with_notes(
     made: Communication, source: JobSource, found: FoundNccl | None, *, is_site_silent: bool
 ) -> CommEnv:
     """The environment with what is odd about the node, and what a script would not know."""
+    from hpckit.comm.environment import node_notes
+    from hpckit.comm.facts import Trait
+    from hpckit.core.findings import gravest_first
+    from hpckit.node.rules.rules import node_findings
+
     notes = [*made.env.notes, *_other_release(made.facts, found)]
     if source.topology is not None:
         notes += node_notes(node_findings(source.topology))
@@ -212,6 +204,8 @@ def _with_notes(
 
 def _other_release(facts: CommFacts, found: FoundNccl | None) -> Iterator[SourcedFinding]:
     """Whether the job says another release than the one it loads: the rules go by its word."""
+    from hpckit.spec.platform import NcclVersion
+
     chosen = None if found is None else found.chosen
     loaded, said = None if chosen is None else chosen.version, facts.version
     if chosen is None or loaded is None or said is None:
@@ -337,6 +331,9 @@ def _fabric(file: str | None) -> ClusterTopology | None:
 
 
 def _explain(tuned: Tuned, name: str, *, as_json: bool) -> None:
+    from hpckit.comm.explain import explain, explain_lines
+    from hpckit.core.fields import to_tree
+
     explained = explain(name.strip(), tuned.facts, tuned.env, tuned.site)
     if as_json:
         output.document({"schema": "hpckit.tune-variable/1", **to_tree(explained)})
@@ -346,6 +343,8 @@ def _explain(tuned: Tuned, name: str, *, as_json: bool) -> None:
 
 def _print_env(tuned: Tuned) -> None:
     """The exports on stdout; what speaks against them, or is left out, on stderr as `render`."""
+    from hpckit.comm.communication import comm_findings
+    from hpckit.comm.explain import nothing_set
     from hpckit.script.render import export_only, source_line
 
     if tuned.env.profile is not None:
@@ -358,6 +357,8 @@ def _print_env(tuned: Tuned) -> None:
 
 
 def _say(tuned: Tuned, source: JobSource, options: TuneOptions) -> None:
+    from hpckit.comm.explain import comm_lines
+
     title = _title(tuned, source.topology)
     width, is_derived = output.screen_width(), tuned.spec.tune.derive
     output.say(comm_lines(tuned.facts, tuned.env, title=title, width=width, is_derived=is_derived))
@@ -379,6 +380,8 @@ def _say_predicted(tuned: Tuned, width: int) -> None:
 
 
 def _say_looked(looked: Looked, width: int) -> None:
+    from hpckit.comm.library_search import already_lines, nccl_found_lines, unseen_lines
+
     if looked.found is not None:
         output.say(nccl_found_lines(looked.found, width=width))
     if looked.already is not None:
@@ -404,6 +407,8 @@ def _next(tuned: Tuned, source: JobSource, options: TuneOptions) -> str:
 
     It has the job as it was typed, and the release that was found.
     """
+    from hpckit.comm.explain import is_known
+
     if not is_known(tuned.facts) and options.site is None and options.topology is None:
         return _ASK
     words = ["hpckit", "render"]
@@ -417,6 +422,10 @@ def _next(tuned: Tuned, source: JobSource, options: TuneOptions) -> str:
 
 def document(tuned: Tuned) -> dict[str, object]:
     """`hpckit.tune/1`, as docs/reference/json.md describes it."""
+    from hpckit.core.fields import to_tree
+    from hpckit.core.findings import FINDING_KEYS, finding_trees
+    from hpckit.spec.platform import TUNE_SCHEMA
+
     facts = to_tree(tuned.facts)
     version = tuned.facts.version
     facts["version"] = None if version is None else str(version)
@@ -437,6 +446,8 @@ def document(tuned: Tuned) -> dict[str, object]:
 
 def _looked_tree(looked: Looked | None) -> dict[str, object]:
     """What the job will load and what is set already; null where nobody looked."""
+    from hpckit.core.fields import to_tree
+
     if looked is None:
         return {"nccl": None, "already": None, "unseen": []}
     nccl = None if looked.found is None else to_tree(looked.found)
@@ -482,6 +493,9 @@ def _say_compared(compared: ComparedRun) -> None:
 
 
 def _compared_document(name: str, compared: ComparedRun) -> dict[str, object]:
+    from hpckit.core.fields import to_tree
+    from hpckit.core.findings import finding_trees
+
     keys = ("rule", "severity", "because", "remedy", "source", "line_no")
     return {
         "schema": COMPARED_SCHEMA,
@@ -547,6 +561,8 @@ def _say_linted(options: TuneOptions, name: str, findings: tuple[LintFinding, ..
 def _linted_document(
     name: str, tuned: Tuned, findings: tuple[LintFinding, ...]
 ) -> dict[str, object]:
+    from hpckit.core.findings import finding_trees
+
     keys = ("rule", "severity", "because", "remedy", "source", "date", "since")
     version = tuned.facts.version
     return {

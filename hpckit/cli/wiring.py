@@ -12,16 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from hpckit.core.errors import StorageFailed
-from hpckit.core.files import (
-    FileResources,
-    LocalFiles,
-    SystemClock,
-    account_home,
-    dead_link,
-    search_path,
-    user_name,
-    xdg_folder,
-)
 
 if TYPE_CHECKING:
     from hpckit.account.fold import FoldRequest, NodeFold
@@ -31,7 +21,7 @@ if TYPE_CHECKING:
     from hpckit.account.store import SlurmEnergies
     from hpckit.comm.library import JobFiles
     from hpckit.comm.library_search import Person
-    from hpckit.core.files import Clock
+    from hpckit.core.files import Clock, FileResources
     from hpckit.core.process import CommandRunner, Runner
     from hpckit.fabric.ask import FabricProbe
     from hpckit.jobs.draft import Caller
@@ -65,6 +55,8 @@ def workdir() -> Path:
 
 def resources(site_dirs: Sequence[Path] = (), template_dirs: Sequence[Path] = ()) -> FileResources:
     """Site files and templates along the search path."""
+    from hpckit.core.files import FileResources, search_path
+
     return FileResources(
         search_path(os.environ, home()), site_dirs=site_dirs, template_dirs=template_dirs
     )
@@ -85,6 +77,8 @@ def plot_library() -> PlotLibrary:
 
 
 def _caches() -> Path:
+    from hpckit.core.files import xdg_folder
+
     return xdg_folder(os.environ, "XDG_CACHE_HOME", home()) / "hpckit"
 
 
@@ -106,6 +100,8 @@ def job_index() -> JobIndex:
 
 def state_folder() -> Path:
     """`$XDG_STATE_HOME/hpckit`, by default `~/.local/state/hpckit`."""
+    from hpckit.core.files import xdg_folder
+
     return xdg_folder(os.environ, "XDG_STATE_HOME", home()) / "hpckit"
 
 
@@ -145,6 +141,8 @@ def track_tools() -> TrackTools:
 
 def clock() -> Clock:
     """The machine's own clock."""
+    from hpckit.core.files import SystemClock
+
     return SystemClock()
 
 
@@ -254,12 +252,15 @@ def _shell_environment() -> dict[str, str]:
 
 def job_files() -> JobFiles:
     """What asks this machine for the libraries that a job will load."""
+    from hpckit.core.files import LocalFiles
+
     return LocalFiles()
 
 
 def person() -> Person:
     """Whose shell this is."""
     from hpckit.comm.library_search import Person
+    from hpckit.core.files import account_home
 
     return Person(environment=_shell_environment(), home=str(home()), account_home=account_home())
 
@@ -270,6 +271,7 @@ def caller() -> Caller:
 
     import psutil
 
+    from hpckit.core.files import user_name
     from hpckit.jobs.draft import Caller
     from hpckit.slurm.ask import cluster_name
 
@@ -365,6 +367,8 @@ def become_sampler(folder: str, words: Sequence[str]) -> NoReturn:
 
     Raises StorageFailed when `folder` cannot be made.
     """
+    from hpckit.core.files import dead_link
+
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -6,13 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hpckit.core.document import convert
 from hpckit.core.errors import ConfigError
 from hpckit.core.excerpt import refusal, refuse_text
 from hpckit.core.foreign_text import JsonObject, json_objects
-from hpckit.fabric.ask import ClusterProbe
 from hpckit.fabric.clouds import (
     is_cloud_topology,
     parse_azure_domains,
@@ -33,6 +32,9 @@ from hpckit.fabric.topology import (
     nvlink_domain,
 )
 from hpckit.node.topology import TOPOLOGY_SCHEMA, NodeTopology
+
+if TYPE_CHECKING:
+    from hpckit.fabric.ask import ClusterProbe
 
 
 def _refuse_damage(found: ClusterTopology, one: JsonObject) -> None:

@@ -25,7 +25,6 @@ from hpckit.core.errors import (
 )
 from hpckit.core.files import xdg_folder
 from hpckit.core.findings import Level, Notice
-from hpckit.fabric.ask import ClusterProbe
 from hpckit.jobs.draft import (
     Caller,
     Draft,
@@ -64,6 +63,7 @@ from hpckit.spec.site import SubmitterKind
 
 if TYPE_CHECKING:
     from hpckit.core.files import Clock
+    from hpckit.fabric.ask import ClusterProbe
     from hpckit.jobs.track import JobIndex
     from hpckit.spec.store import FileJobFolders
 

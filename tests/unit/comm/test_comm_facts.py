@@ -30,7 +30,7 @@ from tests.fakes.machines import dgx_h100, gb200_tray, matrix_only, mi300x
 def needs(topology: NodeTopology, nccl: str | None = "2.27") -> dict[str, str]:
     """What two such nodes need."""
     version = None if nccl is None else NcclVersion.of(nccl)
-    facts = comm_facts(CommQuestion(nodes=2, version=version), Platform()(topology))
+    facts = comm_facts(CommQuestion(nodes=2, version=version), Platform(), seen_node(topology))
     env = comm_env(facts, generic_site(), CommChoice())
     return {one.name: one.value for one in env.settings}
 
