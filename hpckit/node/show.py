@@ -63,9 +63,9 @@ def _unknown_lines(topology: NodeTopology, width: int, command: str) -> list[Lin
     reasons: dict[str, dict[str, list[str]]] = {}
     for one in topology.unknown:
         if topology.gpus or not topology.pci or one.what not in _OF_GPUS_ALONE:
-            because = one.because.removeprefix("NVML: ")
-            if one.what == "gpus" and because != one.because:
-                because = f"no driver of NVIDIA answers: {because}"
+            because = one.because
+            if one.what == "gpus" and because.startswith("NVML: "):
+                because = f"no driver of NVIDIA answers: {because.removeprefix('NVML: ')}"
             whats = reasons.setdefault(because, {})
             whats.setdefault(one.subject, []).append(one.what)
     lines: list[Line] = []

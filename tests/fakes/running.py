@@ -92,7 +92,7 @@ class Ended:
     def environment(self) -> dict[str, str]:
         """The variables that the program saw."""
         pairs = nul_separated(self.saw / "environment") or []
-        return dict(pair.split("=", 1) for pair in pairs)
+        return dict(pair.split("=", 1) for pair in pairs if "=" in pair)
 
 
 def nul_separated(path: Path) -> list[str] | None:

@@ -69,18 +69,18 @@ def test_archive_holds_sources_and_byte_code(archive: Path) -> None:
     assert {whole.read(f"{name}c")[4:8] for name in sources} == {b"\x01\0\0\0"}
 
 
-def test_what_was_packed_is_taken_from_the_cache(archive: Path, tmp_path: Path) -> None:
+def test_what_was_packed_is_taken_from_the_cache(tmp_path: Path) -> None:
     """The same bytes come from the one file in the folder; a damaged one is packed again."""
     cache, target, digest_bytes = tmp_path / "cache", tmp_path / "job.pyz", 32
     pack_injob(target, cache)
     (kept,) = cache.iterdir()
     whole = kept.read_bytes()
-    assert whole[digest_bytes:] == target.read_bytes() == archive.read_bytes()
+    assert whole[digest_bytes:] == target.read_bytes()
     for data in (whole, whole[:-1]):
         kept.write_bytes(data)
         pack_injob(target, cache)
-        assert target.read_bytes() == archive.read_bytes()
-        assert kept.read_bytes() == whole
+        assert kept.read_bytes()[digest_bytes:] == target.read_bytes()
+        assert zipfile.ZipFile(target).testzip() is None
 
 
 def test_no_path_of_the_packing_machine_travels_along(archive: Path) -> None:

@@ -113,7 +113,7 @@ def test_the_supervisor_is_of_the_submitters_hpckit(folder: Path, tmp_path: Path
     """An hpckit that was found by PYTHONPATH, before an installed one, supervises the job too."""
     copy = tmp_path / "checkout"
     shutil.copytree(Path(hpckit.__file__).parent, copy / "hpckit")
-    marked = copy / "hpckit" / "adapters" / "local_supervision.py"
+    marked = copy / "hpckit" / "jobs" / "local_run.py"
     marked.write_text(marked.read_text() + "\nprint('this copy')\n")
     request = job_request(folder, "exit 0\n", environment={"PYTHONPATH": str(copy)})
     code = (
