@@ -107,7 +107,6 @@ def tune(
     what the job will load; its release is used where the job names none. Raises ConfigError,
     PlanError.
     """
-    from hpckit.comm.bandwidth.predict import Allocation, predicted
     from hpckit.comm.communication import communication
     from hpckit.jobs.prepare import layers_of
     from hpckit.jobs.sites import load_site
@@ -134,16 +133,24 @@ def tune(
         is_of_job=is_of_job,
         are_nodes_said=are_nodes_said,
         looked=looked,
-        predicted=predicted(
-            Allocation(nodes=made.facts.nodes, gpus_per_node=spec.resources.gpus_per_node),
-            made.site.platform,
-            source.topology,
-            made.facts.version,
-            [
-                *spec.environment.set.items(),
-                *((one.name, one.value) for one in made.env.settings),
-            ],
-        ),
+        predicted=_predicted(spec, made, source.topology),
+    )
+
+
+def _predicted(
+    spec: JobSpec, made: Communication, topology: NodeTopology | None
+) -> tuple[BusbwPrediction, ...]:
+    from hpckit.comm.bandwidth.predict import Allocation, predicted
+
+    return predicted(
+        Allocation(nodes=made.facts.nodes, gpus_per_node=spec.resources.gpus_per_node),
+        made.site.platform,
+        topology,
+        made.facts.version,
+        [
+            *spec.environment.set.items(),
+            *((setting.name, setting.value) for setting in made.env.settings),
+        ],
     )
 
 

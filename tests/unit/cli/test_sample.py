@@ -424,4 +424,5 @@ def test_a_stopped_terminal_stops_no_sampling(tmp_path: Path) -> None:
     os.close(keyboard)
     os.close(terminal)
     assert process.returncode == 0
-    assert out.startswith(b" wrote  4"), out
+    assert out.startswith(b" wrote  "), out
+    assert int(out.split()[1]) > 10, out  # 40 on a machine that has time
