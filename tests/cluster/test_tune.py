@@ -59,7 +59,7 @@ def test_the_folder_gives_the_script_again(cluster: Cluster, node: str) -> None:
     args = ["--wait", "--json", "--nodes", "2", "--topology", node, "--", "true"]
     folder = document(hpckit(cluster, "submit", *args))["folder"]
     script = cluster.read(f"{folder}/job.sbatch")
-    words = re.search(r"^# --- reproduce: (.*)$", script, re.MULTILINE)
+    words = re.search(r"^# reproduce: (.*)$", script, re.MULTILINE)
     assert words
     assert "--topology topology.json" in words[1]
     asked = f"cd {shlex.quote(folder)} && {words[1]}"
