@@ -131,12 +131,13 @@ def test_a_requeued_job_has_an_account_of_each_run(cluster: Cluster) -> None:
     job = submit(cluster, "--requeue", *gated(AT_GATE, gate))
     assert eventually(lambda: "rank-0.ledger" in account(cluster, job), timeout_s=180)
     cluster.check(["scontrol", "requeue", job["job_id"]])
+    ended = eventually(lambda: ledger(cluster, job, 0)[-1].get("exit_code"), timeout_s=180)
     open_gate(cluster, gate)
     again = eventually(lambda: "rank-0.ledger" in account(cluster, job, "restart-1"), timeout_s=270)
     assert again
     reached(cluster, job["job_id"], "COMPLETED")
     assert ledger(cluster, job, 0, "restart-1")[-1]["exit_code"] == 0
-    assert ledger(cluster, job, 0)[-1]["exit_code"] == 143
+    assert ended == ledger(cluster, job, 0)[-1]["exit_code"] == 143
 
 
 def test_without_an_account_there_is_none(cluster: Cluster) -> None:
