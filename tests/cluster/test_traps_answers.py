@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.cluster import Cluster, stopped
 from tests.cluster.conftest import ClusterOf
 from tests.cluster.hpckit_on import failed_job, reached, status_and_commands, submit
-from tests.cluster.traps import MIDDLE, NEW, OLD, on
+from tests.cluster.traps import MIDDLE, NEW, OLD, alike, on
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def cluster(cluster_of: ClusterOf, suite: str) -> Cluster:
     return cluster_of(suite)
 
 
-@on(OLD, MIDDLE, NEW)
+@on(OLD, *alike(MIDDLE, NEW))
 def test_a_state_is_a_word_or_a_list(cluster: Cluster, suite: str) -> None:
     """Squeue --json gives a state as a word on 22.05, later in a list; the text that hpckit asks
     for has the same word on every release.
@@ -34,7 +34,7 @@ def test_a_state_is_a_word_or_a_list(cluster: Cluster, suite: str) -> None:
     assert f"{job_id}\x1fRUNNING\x1f" in cluster.check(squeue)
 
 
-@on(OLD, MIDDLE, NEW)
+@on(OLD, *alike(MIDDLE, NEW))
 def test_scontrol_without_json(cluster: Cluster, suite: str) -> None:
     """Scontrol of 22.05 has no --json; hpckit, which asks it for the exit code while slurmdbd
     does not run, asks for text and is answered on every release.
@@ -49,7 +49,7 @@ def test_scontrol_without_json(cluster: Cluster, suite: str) -> None:
     assert "--json" not in scontrol
 
 
-@on(OLD, MIDDLE, NEW)
+@on(OLD, *alike(MIDDLE, NEW))
 def test_a_field_that_sacct_does_not_have(cluster: Cluster, suite: str) -> None:
     """Sacct before 25.05 has no SegmentSize and answers nothing; the fields that hpckit asks it for
     are answered on every release, so that scontrol is not asked for the exit code.

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import ClusterOf
-from tests.cluster.traps import MIDDLE, NEW, OLD, completes, gres_site, naive_job, on, says
+from tests.cluster.traps import MIDDLE, NEW, OLD, alike, completes, gres_site, naive_job, on, says
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_gpus_per_node(cluster: Cluster) -> None:
     completes(cluster, *gres_site(cluster), "--gpus-per-node", "2", env=leaked)
 
 
-@on(MIDDLE, NEW)
+@on(*alike(MIDDLE, NEW))
 def test_cpus_per_task(cluster: Cluster) -> None:
     """SLURM_CPUS_PER_TASK and SLURM_TRES_PER_TASK end a later srun; hpckit holds both back."""
     leaked = {"SLURM_CPUS_PER_TASK": "4", "SLURM_TRES_PER_TASK": "cpu=8"}
@@ -34,7 +34,7 @@ def test_cpus_per_task(cluster: Cluster) -> None:
     completes(cluster, "--cpus-per-task", "2", env=leaked)
 
 
-@on(OLD, MIDDLE, NEW)
+@on(*alike(OLD, MIDDLE, NEW))
 def test_memory(cluster: Cluster) -> None:
     """A job with --mem from a shell with SLURM_MEM_PER_CPU ends at srun; hpckit's completes."""
     leaked = {"SLURM_MEM_PER_CPU": "100"}
@@ -44,7 +44,7 @@ def test_memory(cluster: Cluster) -> None:
     completes(cluster, "--mem", "500M", env=leaked)
 
 
-@on(OLD, MIDDLE, NEW)
+@on(*alike(OLD, MIDDLE, NEW))
 def test_ntasks_per_gpu(cluster: Cluster) -> None:
     """A job from a shell with SLURM_NTASKS_PER_GPU ends at srun; hpckit's completes."""
     leaked = {"SLURM_NTASKS_PER_GPU": "1"}

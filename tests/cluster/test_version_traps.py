@@ -16,6 +16,7 @@ from tests.cluster.traps import (
     MIDDLE,
     NEW,
     OLD,
+    alike,
     completes,
     gres_site,
     key,
@@ -51,7 +52,7 @@ def test_gres_beside_gpus_per_node(cluster: Cluster, at_site: str) -> None:
     assert log_of(cluster, job["job_id"], 0) == "0,1,2,3,4,5,6,7\n"
 
 
-@on(OLD, MIDDLE, NEW)
+@on(*alike(OLD, MIDDLE, NEW))
 def test_gpus_per_task(cluster: Cluster) -> None:
     """With --gpus-per-task a rank sees one GPU; hpckit's ranks see all that the node gives."""
     say = "echo $CUDA_VISIBLE_DEVICES"
@@ -63,7 +64,7 @@ def test_gpus_per_task(cluster: Cluster) -> None:
     assert ours[0] == ours[1] and len(ours[0]) == 2
 
 
-@on(OLD, MIDDLE, NEW)
+@on(*alike(OLD, MIDDLE, NEW))
 def test_ntasks_per_gpu(cluster: Cluster) -> None:
     """--ntasks-per-gpu and --ntasks-per-node exclude each other; hpckit counts ranks by node."""
     words = says(cluster, *TEST, "--gpus=2", "--ntasks-per-gpu=1", "--ntasks-per-node=2")
@@ -74,7 +75,7 @@ def test_ntasks_per_gpu(cluster: Cluster) -> None:
     assert [log_of(cluster, job["job_id"], rank) for rank in range(2)] == ["0\n", "1\n"]
 
 
-@on(OLD, MIDDLE, NEW)
+@on(*alike(OLD, MIDDLE, NEW))
 def test_cpus_per_gpu(cluster: Cluster) -> None:
     """--cpus-per-gpu and --cpus-per-task exclude each other; hpckit writes the second alone."""
     words = says(cluster, *TEST, "--gpus=1", "--cpus-per-gpu=2", "--cpus-per-task=2")
@@ -98,7 +99,7 @@ def test_cpus_per_task_of_a_step(cluster: Cluster) -> None:
     assert log_of(cluster, job["job_id"], 0) == "CPUs=8\n"
 
 
-@on(OLD, MIDDLE, NEW)
+@on(*alike(OLD, MIDDLE, NEW))
 def test_memory_of_a_whole_node(cluster: Cluster) -> None:
     """--exclusive grants DefMemPerCPU a CPU; hpckit's job has all of the node's memory."""
     naive = says(cluster, "srun", "--exclusive", "sh", "-c", JOB_MEMORY, fails=False)
@@ -107,7 +108,7 @@ def test_memory_of_a_whole_node(cluster: Cluster) -> None:
     assert log_of(cluster, job["job_id"], 0) == "mem=1000000M\n"
 
 
-@on(OLD, MIDDLE, NEW)
+@on(OLD, *alike(MIDDLE, NEW))
 def test_exclusive_beside_oversubscribe(cluster: Cluster, suite: str) -> None:
     """From 23.02 on --exclusive and --oversubscribe exclude each other; hpckit takes the first."""
     words = says(cluster, *TEST, "--exclusive", "--oversubscribe", fails=suite != OLD)
@@ -142,7 +143,7 @@ def test_nodes_that_segments_do_not_fill(suite: str, cluster_of: ClusterOf) -> N
     completes(blocks, "--nodes", "4", *key("slurm.segment", 2))
 
 
-@on(MIDDLE, NEW)
+@on(*alike(MIDDLE, NEW))
 def test_arbitrary_distribution(cluster: Cluster) -> None:
     """From 23.11 on --distribution=arbitrary excludes --nodes; hpckit refuses it beforehand."""
     options = ("--nodes=1", "--ntasks=1", "--nodelist=c1", "--distribution=arbitrary")
@@ -157,7 +158,7 @@ def test_arbitrary_distribution(cluster: Cluster) -> None:
 # --- steps -------------------------------------------------------------------------------------
 
 
-@on(OLD, MIDDLE)
+@on(*alike(OLD, MIDDLE))
 def test_wait_for_children(cluster: Cluster) -> None:
     """Srun before 25.05 ends at --wait-for-children; hpckit says so before the job waits for it."""
     words = naive_job(cluster, run="--wait-for-children true")
@@ -166,7 +167,7 @@ def test_wait_for_children(cluster: Cluster) -> None:
     assert "does not know it: it came with 25.05" in said
 
 
-@on(MIDDLE, NEW)
+@on(*alike(MIDDLE, NEW))
 def test_rank_binding(cluster: Cluster) -> None:
     """Srun from 24.11 on ignores --cpu-bind=rank; hpckit notes it, and the job runs."""
     words = says(cluster, "srun", "--cpu-bind=rank", "true", fails=False)
@@ -190,7 +191,7 @@ def test_a_rank_that_fails(cluster: Cluster) -> None:
     assert (seen["state"], seen["exit_code"]) == ("FAILED", 3)
 
 
-@on(OLD, NEW)
+@on(*alike(OLD, NEW))
 def test_an_array_above_the_limit(cluster: Cluster) -> None:
     """Sbatch refuses an index of MaxArraySize and more; hpckit submits the array in parts."""
     words = says(cluster, *TEST, "--array=0-149", "--hold")

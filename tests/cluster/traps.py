@@ -10,6 +10,7 @@ import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.hpckit_on import hpckit, new_path, programs, submit
+from tests.sizes import IS_WHOLE
 
 OLD, MIDDLE, NEW = "bookworm", "trixie", "forky"
 """Slurm 22.05, 24.11 and 26.05."""
@@ -29,6 +30,11 @@ gpu_option = "gres"
 def on(*suites: str) -> pytest.MarkDecorator:
     """The releases on which a test runs."""
     return pytest.mark.parametrize("suite", suites)
+
+
+def alike(*suites: str) -> tuple[str, ...]:
+    """Return, of releases on which a test sees the same, the last; all in `make faults`."""
+    return suites if IS_WHOLE else suites[-1:]
 
 
 def says(
