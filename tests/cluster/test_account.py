@@ -26,8 +26,6 @@ from tests.cluster.hpckit_on import (
 TWO_BY_TWO = ("--nodes", "2", "--ntasks-per-node", "2", "--gpus-per-node", "8")
 SAMPLES = ("node-c1.samples", "node-c2.samples")
 TOPOLOGIES = tuple(f"node-c{number}.topology.json" for number in range(1, 5))
-SCANCEL_S = 45
-"""Far more than scancel takes, and less than UnkillableStepTimeout."""
 
 
 def account(cluster: Cluster, job: dict[str, Any], folder: str = "restart-0") -> list[str]:
@@ -117,11 +115,10 @@ def test_scancel_is_not_held_up(cluster: Cluster) -> None:
     job = submit(cluster, *TWO_BY_TWO, "--", "sh", "-c", "exec sleep 120")
     assert eventually(lambda: set(SAMPLES) <= set(account(cluster, job)), timeout_s=180)
     assert eventually(lambda: "rank-3.ledger" in account(cluster, job))
-    begun_s = time.monotonic()
     cluster.check(["scancel", job["job_id"]])
     ask = ["squeue", "-h", "--states=RUNNING,COMPLETING", f"--jobs={job['job_id']}"]
     assert eventually(lambda: cluster.check(ask) == "", timeout_s=180)
-    assert time.monotonic() - begun_s < SCANCEL_S
+    assert "Kill task failed" not in cluster.check(["sinfo", "--list-reasons"])
     assert [ledger(cluster, job, rank)[-1]["exit_code"] for rank in range(4)] == [143] * 4
 
 

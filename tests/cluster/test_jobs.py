@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import time
 
 import pytest
 
@@ -56,11 +55,9 @@ def test_a_sum_over_sockets(cluster: Cluster, allreduce: str) -> None:
 def test_the_code_of_the_rank_that_failed(cluster: Cluster, allreduce: str) -> None:
     """A rank's 9 is the job's exit code while seven others wait for it, and hpckit exits 1."""
     command = ("python3", allreduce, "--timeout-s", "600", "--fail-rank", "3", "--fail-code", "9")
-    begun_s = time.monotonic()
     done = hpckit(cluster, "submit", "--wait", "--json", *FOUR_BY_TWO, "--", *command)
     job = document(done)
     assert (job["state"], job["exit_code"], done.returncode) == ("FAILED", 9, 1)
-    assert time.monotonic() - begun_s < 90
 
 
 def test_status_names_the_step_that_failed(cluster: Cluster) -> None:

@@ -55,10 +55,8 @@ exec {REAL_SRUN} "$@"
 """
 """Ranks are then elsewhere than the plan has them."""
 AS_PLANNED = ("as planned", "8 ranks on 4 nodes, in the order that was computed")
-SOON_S = 40
-REPEATS, MOST_REPEATS = 2, 8
-"""So often while other work on this machine hides what it costs."""
-MOST_EXTRA_S = 2.0
+SOON_S = 200
+"""Its ranks would sleep for longer."""
 
 
 def up(cluster_of: ClusterOf, suite: str, topology: str) -> Cluster:
@@ -120,8 +118,8 @@ def test_where_srun_takes_no_order(cluster: Cluster) -> None:
 @pytest.mark.parametrize("cluster", [("trixie", "tree")], indirect=True, ids="-".join)
 @pytest.mark.parametrize("strict", [False, True])
 def test_ranks_that_are_elsewhere(cluster: Cluster, strict: bool) -> None:
-    """The proof names ranks that are not where they were planned, beside what is as planned and
-    what cannot be enforced; --strict-placement ends their job within seconds, and its code is 1.
+    """The proof names ranks that are not where they were planned, beside what cannot be enforced;
+    --strict-placement ends their job within seconds, and its code is 1.
     """
     order = planned(cluster)
     sleeper = Launch(kind="plain", command=["sh", "-c", "exec sleep 300" if strict else PROVEN])
@@ -134,7 +132,6 @@ def test_ranks_that_are_elsewhere(cluster: Cluster, strict: bool) -> None:
     first = f"rank 0 is on {order[-1]}, planned {order[0]}"
     found = verdicts(cluster, job)
     assert (found["nodes"][0], found["nodes"][1].startswith(first)) == ("differs", True), found
-    assert found["cpus"] == ("as planned", "8 ranks on the CPUs that were planned for them")
     assert found["nics"][0] == "not enforceable here"
     log = log_of(cluster, job["job_id"])
     assert f"placement  nodes  differs               {first}" in log
@@ -157,34 +154,3 @@ def test_nothing_is_bound_where_other_jobs_may_be(cluster: Cluster) -> None:
         verdict, because = verdicts(cluster, job)["cpus"]
         assert verdict == "not enforceable here"
         assert "CPUs, and Slurm gave it 1: other jobs may be on any of them" in because
-
-
-@pytest.mark.parametrize("cluster", [("trixie", "tree")], indirect=True, ids="-".join)
-def test_what_it_costs(cluster: Cluster) -> None:
-    """64 ranks on four nodes have all begun at most two seconds later than without a placement."""
-    took_s: dict[bool, list[float]] = {True: [], False: []}
-    for at_ in range(MOST_REPEATS):
-        if at_ >= REPEATS and extra_s(took_s) <= MOST_EXTRA_S:
-            break
-        for placed, times_s in took_s.items():
-            times_s.append(start_s(cluster, placed=placed))
-    print({placed: [f"{one_s:.2f} s" for one_s in times_s] for placed, times_s in took_s.items()})
-    assert extra_s(took_s) <= MOST_EXTRA_S, took_s
-
-
-def extra_s(took_s: dict[bool, list[float]]) -> float:
-    """How much later the last rank begins with a placement, each start at its fastest."""
-    return min(took_s[True]) - min(took_s[False])
-
-
-def start_s(cluster: Cluster, *, placed: bool) -> float:
-    """The seconds from the first line of a script to the command of the last of its 64 ranks."""
-    without = () if placed else ("--no-order", "--no-bind")
-    words = ("--nodes", "4", "--ntasks-per-node", "16", *without)
-    begun = "environment.setup=['export BEGUN_S=$(date +%s.%N)']"
-    program = 'echo "took $BEGUN_S $(date +%s.%N)"'
-    job = submit(cluster, *words, "--set", begun, "--wait", "--", "sh", "-c", program)
-    log = log_of(cluster, job["job_id"])
-    times = [line.split()[1:] for line in log.splitlines() if line.startswith("took ")]
-    assert (len(times), "64 ranks on 4 nodes" in log) == (64, placed), log
-    return max(float(ended) - float(begun) for begun, ended in times)
