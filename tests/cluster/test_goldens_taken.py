@@ -19,6 +19,7 @@ from tests.cluster.conftest import ClusterOf
 from tests.cluster.controller import controller
 from tests.cluster.hpckit_on import new_path
 from tests.cluster.made_up_slurm import NodeKind, kinds_conf
+from tests.cluster.traps import alike
 from tests.fakes.sbatch_reader import directives
 from tests.golden.test_goldens import RUNNER_DIGEST, expected, steps, words
 
@@ -175,6 +176,7 @@ def test_srun_takes_their_steps(cluster: Cluster, suite: str) -> None:
     assert not {name: text for name, text in said.items() if not text.endswith("exit 0\n")}
 
 
+@pytest.mark.parametrize("suite", alike(*VERSIONS), indirect=True)
 def test_their_bytes_are_the_same_on_the_login_host(cluster: Cluster) -> None:
     """`hpckit render` there prints each golden, byte for byte."""
     folder = new_path()

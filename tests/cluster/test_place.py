@@ -26,15 +26,14 @@ from tests.cluster.landed import (
     verdicts,
 )
 from tests.cluster.played import on
+from tests.cluster.traps import alike
 
 REAL_TORCHRUN = "bookworm"
 """Where torchrun is PyTorch's own; Debian's in the others is built without its libuv."""
 PLACES = [
     ("bookworm", "tree"),
     ("trixie", "tree"),
-    ("trixie", "block"),
-    ("forky", "tree"),
-    ("forky", "block"),
+    *((suite, "block") for suite in alike("trixie", "forky")),
 ]
 REFUSING = f"""\
 #!/bin/bash
@@ -78,7 +77,7 @@ def launches(cluster: Cluster) -> list[tuple[Launch, list[str]]]:
 
 @pytest.fixture(params=PLACES, ids="-".join)
 def cluster(cluster_of: ClusterOf, request: pytest.FixtureRequest) -> Cluster:
-    """A cluster of each release and topology that there is."""
+    """A cluster of each release, and of each topology."""
     return up(cluster_of, *request.param)
 
 

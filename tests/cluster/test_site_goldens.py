@@ -17,6 +17,7 @@ from hpckit.core.units import parse_slurm_mem_bytes, parse_slurm_time_s, slurm_m
 from tests.cluster.cluster import CHECKOUT, Cluster
 from tests.cluster.controller import Controller, controller
 from tests.cluster.made_up_slurm import conf_of_site
+from tests.sizes import IS_WHOLE
 
 CASES = CHECKOUT / "tests" / "golden" / "cases"
 COUNTED = {
@@ -83,15 +84,15 @@ def images(cluster: Cluster) -> dict[Release, str]:
 def slurms(
     request: pytest.FixtureRequest, cluster: Cluster, images: dict[Release, str]
 ) -> Iterator[tuple[str, list[Controller]]]:
-    """A site, and it as a slurmctld: of the nearest release, or of each if it says none.
-
-    Blocks came with 23.11: there is no older Slurm of such a site.
+    """A site, and it as a slurmctld: of the nearest release; if it says none, of each that has
+    blocks if it has them, and in a quick run of the newest of these.
     """
     name = request.param
     slurm = SITES[name].get("slurm", {})
     said = slurm.get("version")
     has_blocks = slurm.get("topology") == "block"
-    wanted = [one for one in images if not has_blocks or one >= BLOCKS_SINCE]
+    taking = sorted(one for one in images if not has_blocks or one >= BLOCKS_SINCE)
+    wanted = taking if IS_WHOLE else taking[-1:]
     if said:
         wanted = [min(images, key=lambda have: months_between(have, release(said)))]
     conf = conf_of_site(SITES[name])
