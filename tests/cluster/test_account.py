@@ -114,7 +114,8 @@ def test_scancel_is_not_held_up(cluster: Cluster) -> None:
     """The sampler's step ends with the command's, and ranks note that they were asked to end."""
     job = submit(cluster, *TWO_BY_TWO, "--", "sh", "-c", "exec sleep 120")
     assert eventually(lambda: set(SAMPLES) <= set(account(cluster, job)), timeout_s=180)
-    assert eventually(lambda: "rank-3.ledger" in account(cluster, job))
+    all_four = {f"rank-{rank}.ledger" for rank in range(4)}
+    assert eventually(lambda: all_four <= set(account(cluster, job)))
     cluster.check(["scancel", job["job_id"]])
     ask = ["squeue", "-h", "--states=RUNNING,COMPLETING", f"--jobs={job['job_id']}"]
     assert eventually(lambda: cluster.check(ask) == "", timeout_s=180)
