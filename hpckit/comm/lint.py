@@ -16,6 +16,7 @@ from hpckit.comm.lint_rule import (
     Seen,
     Setting,
     match_of,
+    warning,
 )
 from hpckit.comm.lint_rules_launch import LAUNCH_RULES
 from hpckit.comm.lint_rules_network import IB_RULES, NCCL_RULES, RCCL_RULES, SOCKET_RULES
@@ -42,12 +43,9 @@ def _unlike_derived(one: Setting, scene: Scene) -> Seen | None:
 
 
 DERIVED_RULES: Final = (
-    LintRule(
-        name="unlike-derived", names=("*",), severity=Severity.WARNING, when=_unlike_derived,
-        because="hpckit sets {seen}",
-        remedy="leave it out, and hpckit sets it; hpckit tune --explain {name}",
-        source="docs/reference/tune-rules.md, or the site file",
-    ),
+    warning("unlike-derived", "*", when=_unlike_derived, because="hpckit sets {seen}",
+            remedy="leave it out, and hpckit sets it; hpckit tune --explain {name}",
+            source="docs/reference/tune-rules.md, or the site file"),
 )  # fmt: skip
 
 

@@ -6,11 +6,19 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
-from hpckit.comm.lint_rule import Held, LintRule, Scene, Seen, Setting, held_from
+from hpckit.comm.lint_rule import (
+    Held,
+    Scene,
+    Seen,
+    Setting,
+    error,
+    held_from,
+    note,
+    warning,
+)
 from hpckit.comm.lint_rules_launch import TORCH_NAMES
 from hpckit.comm.lint_rules_network import whole_number
 from hpckit.comm.variables import NCCL_DATE, NCCL_SOURCE, NCCL_VARIABLES, NcclVariable
-from hpckit.core.findings import Severity
 from hpckit.spec.platform import CommLibrary
 
 KNOWN_VARIABLES: Final[Mapping[str, NcclVariable]] = {one.name: one for one in NCCL_VARIABLES}
@@ -117,23 +125,14 @@ def is_one_edit(first: str, second: str) -> bool:
 
 
 RELEASE_RULES: Final = (
-    LintRule(
-        name="nccl-gone", names=("NCCL_*",), severity=Severity.WARNING, when=_gone,
-        because="NCCL does not read it {seen}", remedy="{do}", source=NCCL_SOURCE, date=NCCL_DATE,
-    ),
-    LintRule(
-        name="nccl-too-new", names=("NCCL_*",), severity=Severity.WARNING, when=_too_new,
-        because="has no effect: it {seen}", remedy="leave it out, or use a newer NCCL",
-        source=NCCL_SOURCE, date=NCCL_DATE,
-    ),
-    LintRule(
-        name="nccl-misspelt", names=("N*", "CCL_*"), severity=Severity.ERROR, when=_misspelt,
-        because="nobody reads `{name}`; NCCL reads {seen}", remedy="write {do}", source=NCCL_SOURCE,
-        date=NCCL_DATE,
-    ),
-    LintRule(
-        name="nccl-default", names=("NCCL_*",), severity=Severity.NOTE, when=_is_default,
-        because="{value} is {seen}, so the line changes nothing", remedy="leave it out",
-        source=NCCL_SOURCE, date=NCCL_DATE, is_fallback=True,
-    ),
+    warning("nccl-gone", "NCCL_*", when=_gone, because="NCCL does not read it {seen}",
+            remedy="{do}", source=NCCL_SOURCE, date=NCCL_DATE),
+    warning("nccl-too-new", "NCCL_*", when=_too_new, because="has no effect: it {seen}",
+            remedy="leave it out, or use a newer NCCL", source=NCCL_SOURCE, date=NCCL_DATE),
+    error("nccl-misspelt", "N* CCL_*", when=_misspelt,
+          because="nobody reads `{name}`; NCCL reads {seen}", remedy="write {do}",
+          source=NCCL_SOURCE, date=NCCL_DATE),
+    note("nccl-default", "NCCL_*", when=_is_default, is_fallback=True,
+         because="{value} is {seen}, so the line changes nothing", source=NCCL_SOURCE,
+         date=NCCL_DATE),
 )  # fmt: skip

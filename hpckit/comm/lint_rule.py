@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from functools import lru_cache
-from typing import Final, NamedTuple
+from functools import lru_cache, partial
+from typing import Any, Final, NamedTuple
 
 from hpckit.core.finding_lines import finding_lines, more_lines, next_lines, verdict, words_of
-from hpckit.core.findings import Rule, SourcedFinding, gravest_first
+from hpckit.core.findings import Rule, Severity, SourcedFinding, gravest_first
 from hpckit.core.text import Line, Style, visible, wrapped
 from hpckit.spec.platform import CommLibrary, CommSetting, NcclVersion, NetPlugin
 
@@ -250,6 +250,29 @@ class LintRule(Rule[Test | None]):
     def beginnings(self) -> tuple[str, ...]:
         """The beginnings of names whose rest is free."""
         return tuple(name[:-1] for name in self.names if name.endswith("*"))
+
+
+def _row(
+    severity: Severity,
+    name: str,
+    names: str | tuple[str, ...],
+    *,
+    because: str,
+    remedy: str = "leave it out",
+    source: str = ENV_RST,
+    **conditions: Any,
+) -> LintRule:
+    """Return a rule; `names` may be words, `conditions` are the other fields of LintRule."""
+    about = tuple(names.split()) if isinstance(names, str) else names
+    return LintRule(
+        name=name, severity=severity, names=about, because=because, remedy=remedy, source=source,
+        **conditions,
+    )  # fmt: skip
+
+
+error: Final = partial(_row, Severity.ERROR)
+warning: Final = partial(_row, Severity.WARNING)
+note: Final = partial(_row, Severity.NOTE)
 
 
 class Match(NamedTuple):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from hpckit.comm.lint_rule import LintRule, Scene, Seen, Setting, SettingForm
+from hpckit.comm.lint_rule import Scene, Seen, Setting, SettingForm, error, note, warning
 from hpckit.comm.lint_rules_network import whole_number
 from hpckit.comm.variables import NCCL_VARIABLES
-from hpckit.core.findings import Severity
 
 _PER_NODE: Final = "--gpus-per-node=N with --gpu-bind=none; the rank takes GPU SLURM_LOCALID"
 _HIDES: Final = (
@@ -109,118 +108,70 @@ def _fixed(one: Setting, _: Scene) -> Seen | None:
 
 
 LAUNCH_RULES: Final = (
-    LintRule(
-        name="gpus-per-task", names=("--gpus-per-task", "--ntasks-per-gpu"),
-        severity=Severity.WARNING, when=_hides_peers,
-        because=f"it binds GPUs to tasks: {_HIDES}", remedy=_PER_NODE, source=_PEERS,
-    ),
-    LintRule(
-        name="tres-per-task", names=("--tres-per-task",), severity=Severity.WARNING,
-        value=r".*gres/gpu\b.*", when=_hides_peers,
-        because=f"it binds GPUs to tasks: {_HIDES}", remedy=_PER_NODE, source=_PEERS,
-    ),
-    LintRule(
-        name="gpu-bind-single", names=("--gpu-bind",), severity=Severity.WARNING,
-        value=r"(verbose,|v,)?(single|per_task|map_gpu|map|mask_gpu|mask)\b.*", when=_hides_peers,
-        because=_HIDES, remedy=_PER_NODE, source=_PEERS,
-    ),
-    LintRule(
-        name="tres-bind-single", names=("--tres-bind",), severity=Severity.WARNING,
-        value=r".*gres/gpu:(verbose,)?(single|per_task|map|mask)\b.*", when=_hides_peers,
-        because=_HIDES, remedy=_PER_NODE, source=_PEERS,
-    ),
-    LintRule(
-        name="export-without-all", names=("--export",), severity=Severity.ERROR,
-        when=_lost_exports, because="without ALL the ranks do not get {seen}",
-        remedy="{do}", source="srun(1), --export",
-    ),
-    LintRule(
-        name="option-cut", names=_COMM, severity=Severity.ERROR, forms=(SettingForm.CUT,),
-        because="no launcher gets this option: its command ended on a line before, at a comment or"
-        " at a backslash with a blank behind it",
-        remedy="end the lines before in a backslash alone, and take comments out of the command",
-        source="bash(1), QUOTING",
-    ),
-    LintRule(
-        name="set-twice",
-        names=(*_COMM, "GLOO_*", "TP_SOCKET_IFNAME", "HSA_*", "OMPI_MCA_*", "MPICH_*", "I_MPI_*",
-               "MASTER_ADDR", "MASTER_PORT"),
-        severity=Severity.WARNING, when=_set_twice,
-        because="set to {value} here, so {seen} never counts",
-        remedy="keep the one that is meant", source="bash(1), export; NCCL src/misc/param.cc",
-    ),
-    LintRule(
-        name="export-comma", names=("--export",), severity=Severity.ERROR, when=_cut_list,
-        because="commas part variables here: {seen}",
-        remedy="export the variable in the script, and --export=ALL", source="srun(1), --export",
-    ),
-    LintRule(
-        name="not-exported", names=_READ_NAMES, severity=Severity.WARNING, when=_not_exported,
-        because="a variable of the shell, which no program sees unless it was exported before",
-        remedy="export {name}=…", source="bash(1), export",
-    ),
-    LintRule(
-        name="visible-fixed", names=_VISIBLE, severity=Severity.WARNING, forms=_IN_SCRIPT,
-        when=_fixed,
-        because="Slurm says which GPUs the job was given; a fixed list can name others, and gives"
-        " all ranks the same",
-        remedy="leave it out", source="Slurm gres guide",
-    ),
-    LintRule(
-        name="visible-twice", names=("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
-        severity=Severity.WARNING, beside=("ROCR_VISIBLE_DEVICES", None),
-        because="it counts within what {other} leaves, so together they can leave none",
-        remedy="set one of them", source="ROCm documentation, GPU isolation",
-    ),
-    LintRule(
-        name="cpu-bind-leak", names=("SLURM_CPU_BIND", "SLURM_CPU_BIND_LIST"),
-        severity=Severity.WARNING, forms=_LASTING, value=r".*(0x[0-9a-f]|\d).*",
-        because="every srun below inherits it, and pins its ranks to the CPUs of another step",
-        remedy="unset ${{!SLURM_CPU_BIND@}} before sbatch or srun",
-        source="srun(1), INPUT ENVIRONMENT VARIABLES",
-    ),
-    LintRule(
-        name="hostfile-leak", names=("SLURM_HOSTFILE",), severity=Severity.WARNING,
-        forms=_LASTING,
-        because="every srun and sbatch below places by this file, for other jobs too",
-        remedy="SLURM_HOSTFILE=FILE srun --distribution=arbitrary …, for one step",
-        source="srun(1), INPUT ENVIRONMENT VARIABLES",
-    ),
-    LintRule(
-        name="port-fixed", names=("MASTER_PORT",), severity=Severity.WARNING, when=_usual_port,
-        because="the default of PyTorch: a second job on the node fails with EADDRINUSE",
-        remedy="MASTER_PORT=$((61000 + SLURM_JOB_ID % 4536))",
-        source="accelerate#2096; enroot hook 50-slurm-pytorch.sh",
-    ),
-    LintRule(
-        name="port-ephemeral", names=("MASTER_PORT",), severity=Severity.NOTE, when=_ephemeral,
-        because="Linux gives ports from 32768 to 60999 to any program, so it may be taken",
-        remedy="a port below 32768 or from 61000 on", source="enroot#243",
-    ),
-    LintRule(
-        name="master-local", names=("MASTER_ADDR",), severity=Severity.ERROR, nodes="many",
-        value=r"localhost|127\..*|::1|0\.0\.0\.0",
-        because="each node would wait for itself",
-        remedy="MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)",
-        source="PyTorch, torch.distributed",
-    ),
-    LintRule(
-        name="torch-renamed", names=TORCH_NAMES, severity=Severity.NOTE,
-        because="PyTorch's, not NCCL's: from PyTorch 2.2 on it is TORCH_{name}",
-        remedy="leave it out, or set TORCH_{name}", source="PyTorch, ProcessGroupNCCL.hpp",
-    ),
-    LintRule(
-        name="blocking-left", names=("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING",
-                                     "AMD_SERIALIZE_KERNEL"),
-        severity=Severity.WARNING, value="[1-9]",
-        because="kernels run one by one, and communication no longer overlaps with them",
-        remedy="leave it out; it is for finding a failing kernel",
-        source="CUDA programming guide; HIP documentation",
-    ),
-    LintRule(
-        name="torch-debug-left", names=("TORCH_DISTRIBUTED_DEBUG",), severity=Severity.WARNING,
-        value="detail",
-        because="each collective is first compared among all ranks", remedy="leave it out",
-        source="PyTorch, torch.distributed, debugging",
-    ),
+    warning("gpus-per-task", "--gpus-per-task --ntasks-per-gpu", when=_hides_peers,
+            because=f"it binds GPUs to tasks: {_HIDES}", remedy=_PER_NODE, source=_PEERS),
+    warning("tres-per-task", "--tres-per-task", value=r".*gres/gpu\b.*", when=_hides_peers,
+            because=f"it binds GPUs to tasks: {_HIDES}", remedy=_PER_NODE, source=_PEERS),
+    warning("gpu-bind-single", "--gpu-bind",
+            value=r"(verbose,|v,)?(single|per_task|map_gpu|map|mask_gpu|mask)\b.*",
+            when=_hides_peers, because=_HIDES, remedy=_PER_NODE, source=_PEERS),
+    warning("tres-bind-single", "--tres-bind",
+            value=r".*gres/gpu:(verbose,)?(single|per_task|map|mask)\b.*", when=_hides_peers,
+            because=_HIDES, remedy=_PER_NODE, source=_PEERS),
+    error("export-without-all", "--export", when=_lost_exports,
+          because="without ALL the ranks do not get {seen}", remedy="{do}",
+          source="srun(1), --export"),
+    error("option-cut", _COMM, forms=(SettingForm.CUT,),
+          because="no launcher gets this option: its command ended on a line before, at a comment"
+          " or at a backslash with a blank behind it",
+          remedy="end the lines before in a backslash alone, and take comments out of the command",
+          source="bash(1), QUOTING"),
+    warning("set-twice",
+            (*_COMM, "GLOO_*", "TP_SOCKET_IFNAME", "HSA_*", "OMPI_MCA_*", "MPICH_*", "I_MPI_*",
+             "MASTER_ADDR", "MASTER_PORT"), when=_set_twice,
+            because="set to {value} here, so {seen} never counts",
+            remedy="keep the one that is meant", source="bash(1), export; NCCL src/misc/param.cc"),
+    error("export-comma", "--export", when=_cut_list, because="commas part variables here: {seen}",
+          remedy="export the variable in the script, and --export=ALL", source="srun(1), --export"),
+    warning("not-exported", _READ_NAMES, when=_not_exported,
+            because="a variable of the shell, which no program sees unless it was exported before",
+            remedy="export {name}=…", source="bash(1), export"),
+    warning("visible-fixed", _VISIBLE, when=_fixed, forms=_IN_SCRIPT,
+            because="Slurm says which GPUs the job was given; a fixed list can name others, and"
+            " gives all ranks the same", source="Slurm gres guide"),
+    warning("visible-twice", "HIP_VISIBLE_DEVICES CUDA_VISIBLE_DEVICES",
+            beside=("ROCR_VISIBLE_DEVICES", None),
+            because="it counts within what {other} leaves, so together they can leave none",
+            remedy="set one of them", source="ROCm documentation, GPU isolation"),
+    warning("cpu-bind-leak", "SLURM_CPU_BIND SLURM_CPU_BIND_LIST", value=r".*(0x[0-9a-f]|\d).*",
+            forms=_LASTING,
+            because="every srun below inherits it, and pins its ranks to the CPUs of another step",
+            remedy="unset ${{!SLURM_CPU_BIND@}} before sbatch or srun",
+            source="srun(1), INPUT ENVIRONMENT VARIABLES"),
+    warning("hostfile-leak", "SLURM_HOSTFILE", forms=_LASTING,
+            because="every srun and sbatch below places by this file, for other jobs too",
+            remedy="SLURM_HOSTFILE=FILE srun --distribution=arbitrary …, for one step",
+            source="srun(1), INPUT ENVIRONMENT VARIABLES"),
+    warning("port-fixed", "MASTER_PORT", when=_usual_port,
+            because="the default of PyTorch: a second job on the node fails with EADDRINUSE",
+            remedy="MASTER_PORT=$((61000 + SLURM_JOB_ID % 4536))",
+            source="accelerate#2096; enroot hook 50-slurm-pytorch.sh"),
+    note("port-ephemeral", "MASTER_PORT", when=_ephemeral,
+         because="Linux gives ports from 32768 to 60999 to any program, so it may be taken",
+         remedy="a port below 32768 or from 61000 on", source="enroot#243"),
+    error("master-local", "MASTER_ADDR", value=r"localhost|127\..*|::1|0\.0\.0\.0", nodes="many",
+          because="each node would wait for itself",
+          remedy='MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+          source="PyTorch, torch.distributed"),
+    note("torch-renamed", TORCH_NAMES,
+         because="PyTorch's, not NCCL's: from PyTorch 2.2 on it is TORCH_{name}",
+         remedy="leave it out, or set TORCH_{name}", source="PyTorch, ProcessGroupNCCL.hpp"),
+    warning("blocking-left", "CUDA_LAUNCH_BLOCKING HIP_LAUNCH_BLOCKING AMD_SERIALIZE_KERNEL",
+            value="[1-9]",
+            because="kernels run one by one, and communication no longer overlaps with them",
+            remedy="leave it out; it is for finding a failing kernel",
+            source="CUDA programming guide; HIP documentation"),
+    warning("torch-debug-left", "TORCH_DISTRIBUTED_DEBUG", value="detail",
+            because="each collective is first compared among all ranks",
+            source="PyTorch, torch.distributed, debugging"),
 )  # fmt: skip

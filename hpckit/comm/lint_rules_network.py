@@ -6,9 +6,17 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from hpckit.comm.lint_rule import ENV_RST, LintRule, Scene, Seen, Setting, SettingForm
+from hpckit.comm.lint_rule import (
+    ENV_RST,
+    Scene,
+    Seen,
+    Setting,
+    SettingForm,
+    error,
+    note,
+    warning,
+)
 from hpckit.comm.variables import NCCL_VARIABLES
-from hpckit.core.findings import Severity
 from hpckit.core.hostlist import named
 from hpckit.spec.platform import CommLibrary, NetPlugin
 
@@ -26,7 +34,6 @@ _LISTS: Final = (
 )  # fmt: skip
 _DEBUGGING: Final = "set it by hand for the run that you look into"
 _TUNING: Final = "leave it out: NCCL chooses by size and machine; keep it only with measurements"
-_SINCE_CTAS: Final = "2.17"
 
 
 def whole_number(value: str | None) -> int | None:
@@ -115,157 +122,85 @@ def _odd_name(one: Setting, _: Scene) -> Seen | None:
 
 
 NCCL_RULES: Final = (
-    LintRule(
-        name="nccl-not-a-number", names=("NCCL_*",), severity=Severity.ERROR,
-        because="NCCL reads a number here and takes `{value}` for {seen}",
-        remedy="write the number, without a unit: 1 for true, 4194304 for 4M",
-        source="NCCL src/misc/param.cc (strtoll)", when=_not_a_number,
-    ),
-    LintRule(
-        name="nccl-list-blank", names=_LISTS, severity=Severity.ERROR, value=r".*,\s+\S.*",
-        because="the blank behind a comma becomes part of the next name, which then matches"
-        " nothing",
-        remedy="no blanks in the list", source="NCCL src/misc/utils.cc (parseStringList)",
-    ),
-    LintRule(
-        name="nccl-algo-without-ring", names=("NCCL_ALGO",), severity=Severity.ERROR,
-        since="2.24", when=_lacks_ring,
-        because="collectives for which none of these algorithms exists fail, as Broadcast does"
-        " without Ring: it no longer steps in",
-        remedy="leave it out, or name the function: NCCL_ALGO=allreduce:tree",
-        source=f"{ENV_RST}; NCCL src/enqueue.cc",
-    ),
-    LintRule(
-        name="nccl-algo-without-ring-early", names=("NCCL_ALGO",), severity=Severity.WARNING,
-        before="2.24", when=_lacks_ring_early,
-        because="one choice for all sizes and collectives; from 2.24 on those that lack it fail",
-        remedy=_TUNING, source=ENV_RST,
-    ),
-    LintRule(
-        name="nccl-algo-forced", names=("NCCL_ALGO",), severity=Severity.NOTE, when=_forces_ring,
-        because="one choice for all sizes, in place of NCCL's own by size and machine",
-        remedy=_TUNING, source=ENV_RST,
-    ),
-    LintRule(
-        name="nccl-proto-ll128", names=("NCCL_PROTO",), severity=Severity.WARNING,
-        value=r"(?!\^)[^;]*\bll128\b.*",
-        because="LL128 is forced: where the machine does not keep 128-byte stores whole, it"
-        " corrupts data; NCCL turns it on itself where it is safe",
-        remedy="leave it out; NCCL_PROTO=^LL128 turns it off", source=ENV_RST,
-    ),
-    LintRule(
-        name="nccl-proto-forced", names=("NCCL_PROTO",), severity=Severity.NOTE,
-        value=r"(?!\^)(?!.*ll128).+", is_fallback=True,
-        because="one protocol for all sizes; small messages or large ones get slower",
-        remedy=_TUNING, source=ENV_RST,
-    ),
-    LintRule(
-        name="nccl-debug-trace", names=("NCCL_DEBUG",), severity=Severity.WARNING,
-        value="trace", because="TRACE writes a line for each call and slows the job",
-        remedy=f"NCCL_DEBUG=WARN; {_DEBUGGING}", source=ENV_RST,
-    ),
-    LintRule(
-        name="nccl-debug-info", names=("NCCL_DEBUG",), severity=Severity.NOTE, value="info",
-        because="each rank writes hundreds of lines at its start, which at scale hide the rest",
-        remedy=f"NCCL_DEBUG=WARN; {_DEBUGGING}", source=ENV_RST,
-    ),
-    LintRule(
-        name="nccl-debug-word", names=("NCCL_DEBUG",), severity=Severity.WARNING,
-        value=r"(?!(version|warn|info|abort|trace|none)$).+",
-        because="`{value}` is no level, so NCCL is silent", remedy="NCCL_DEBUG=WARN",
-        source="NCCL src/debug.cc", when=_not_on_amd,
-    ),
-    LintRule(
-        name="nccl-debug-file-shared", names=("NCCL_DEBUG_FILE",), severity=Severity.WARNING,
-        when=_one_file, because="without {seen} several processes write to the same file",
-        remedy="NCCL_DEBUG_FILE=nccl.%h.%p.log", source=ENV_RST,
-    ),
-    LintRule(
-        name="nccl-debug-file-unused", names=("NCCL_DEBUG_FILE",), severity=Severity.NOTE,
-        without="NCCL_DEBUG", because="NCCL_DEBUG is not set, so nothing is written",
-        remedy="leave it out, or set NCCL_DEBUG=WARN", source=ENV_RST,
-    ),
-    LintRule(
-        name="nccl-debug-subsys-unused", names=("NCCL_DEBUG_SUBSYS",), severity=Severity.NOTE,
-        when=_no_info, because="it chooses among the lines of NCCL_DEBUG=INFO, which is not set",
-        remedy="leave it out", source=ENV_RST,
-    ),
-    LintRule(
-        name="nccl-crossed", names=tuple(_CROSSED), severity=Severity.ERROR, when=_crossed,
-        because="the least is more than the most: {seen}", remedy="leave both out",
-        source=ENV_RST,
-    ),
-    LintRule(
-        name="nccl-nchannels", names=("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"),
-        severity=Severity.NOTE, since=_SINCE_CTAS,
-        because="deprecated for NCCL_MIN_CTAS and NCCL_MAX_CTAS; more channels take more SMs from"
-        " the kernels that compute",
-        remedy="leave it out, or use the new name", source=ENV_RST,
-    ),
-    LintRule(
-        name="nccl-nrings", names=("NCCL_MIN_NRINGS", "NCCL_MAX_NRINGS"), severity=Severity.NOTE,
-        since="2.5", because="the old name of NCCL_MIN_NCHANNELS and NCCL_MAX_NCHANNELS",
-        remedy="leave it out", source=ENV_RST,
-    ),
-    LintRule(
-        name="nccl-check-pointers-old", names=("NCCL_CHECK_POINTERS",), severity=Severity.NOTE,
-        since="2.29.7", because="deprecated for NCCL_CHECK_MODE", remedy="leave it out",
-        source="NCCL source 2.29.7",
-    ),
-    LintRule(
-        name="nccl-check-pointers", names=("NCCL_CHECK_POINTERS",), severity=Severity.WARNING,
-        value="[1-9]", because="each call checks its pointers first", remedy=_DEBUGGING,
-        source=ENV_RST,
-    ),
-    LintRule(
-        name="nccl-launch-mode", names=("NCCL_LAUNCH_MODE",), severity=Severity.NOTE,
-        because="deprecated; it is about launching kernels for several GPUs of one process",
-        remedy="leave it out", source=ENV_RST,
-    ),
-    LintRule(
-        name="nccl-threads", names=("NCCL_NTHREADS",), severity=Severity.WARNING,
-        when=_bad_threads, because="a block has 64 to 512 threads, in steps of 32; NCCL takes"
-        " another number than {value}",
-        remedy="leave it out", source="NCCL src/graph/tuning.cc (getNthreads)",
-    ),
-    LintRule(
-        name="nccl-net-mismatch", names=("NCCL_IGNORE_NET_MISMATCH",), severity=Severity.WARNING,
-        value="[1-9]", since="2.30",
-        because="ranks with different numbers of network devices go on, and may hang in silence;"
-        " it is the default",
-        remedy="NCCL_IGNORE_NET_MISMATCH=0, to be told", source="NCCL src/init.cc; nccl#2428",
-    ),
-    LintRule(
-        name="nccl-ras-port", names=("NCCL_RAS_ADDR",), severity=Severity.NOTE, since="2.24",
-        value=r".*:\d+",
-        because="a second job on the node finds the port taken and has no RAS",
-        remedy="leave it out where jobs share nodes, or give each job a port of its own",
-        source=ENV_RST,
-    ),
-    LintRule(
-        name="nccl-dump-left", names=("NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_DUMP_FILE"),
-        severity=Severity.NOTE, because="writes a file at each start",
-        remedy="once is enough: leave it out when you have the file", source=ENV_RST,
-    ),
-    LintRule(
-        name="conf-quotes", names=("NCCL_*", "RCCL_*"), severity=Severity.ERROR,
-        forms=(SettingForm.CONF,), value=r"(['\"]).*\1",
-        because="an nccl.conf is no shell: the quotes become part of the value",
-        remedy="NAME=value, without quotes", source="NCCL src/misc/param.cc",
-    ),
-    LintRule(
-        name="conf-name", names=("*",), severity=Severity.ERROR, forms=(SettingForm.CONF,),
-        when=_odd_name,
-        because="an nccl.conf is no shell: all before the `=` is the name, so nobody reads"
-        " `{name}`",
-        remedy="NAME=value at the beginning of the line", source="NCCL src/misc/param.cc",
-    ),
-    LintRule(
-        name="conf-no-value", names=("*",), severity=Severity.ERROR, forms=(SettingForm.CONF,),
-        when=lambda one, _: Seen() if one.value is None else None,
-        because="there is no `=` in the line, so it sets nothing", remedy="NAME=value",
-        source="NCCL src/misc/param.cc",
-    ),
+    error("nccl-not-a-number", "NCCL_*", when=_not_a_number,
+          because="NCCL reads a number here and takes `{value}` for {seen}",
+          remedy="write the number, without a unit: 1 for true, 4194304 for 4M",
+          source="NCCL src/misc/param.cc (strtoll)"),
+    error("nccl-list-blank", _LISTS, value=r".*,\s+\S.*",
+          because="the blank behind a comma becomes part of the next name, which then matches"
+          " nothing", remedy="no blanks in the list",
+          source="NCCL src/misc/utils.cc (parseStringList)"),
+    error("nccl-algo-without-ring", "NCCL_ALGO", when=_lacks_ring, since="2.24",
+          because="collectives for which none of these algorithms exists fail, as Broadcast does"
+          " without Ring: it no longer steps in",
+          remedy="leave it out, or name the function: NCCL_ALGO=allreduce:tree",
+          source=f"{ENV_RST}; NCCL src/enqueue.cc"),
+    warning("nccl-algo-without-ring-early", "NCCL_ALGO", when=_lacks_ring_early, before="2.24",
+            because="one choice for all sizes and collectives; from 2.24 on those that lack it"
+            " fail", remedy=_TUNING),
+    note("nccl-algo-forced", "NCCL_ALGO", when=_forces_ring,
+         because="one choice for all sizes, in place of NCCL's own by size and machine",
+         remedy=_TUNING),
+    warning("nccl-proto-ll128", "NCCL_PROTO", value=r"(?!\^)[^;]*\bll128\b.*",
+            because="LL128 is forced: where the machine does not keep 128-byte stores whole, it"
+            " corrupts data; NCCL turns it on itself where it is safe",
+            remedy="leave it out; NCCL_PROTO=^LL128 turns it off"),
+    note("nccl-proto-forced", "NCCL_PROTO", value=r"(?!\^)(?!.*ll128).+", is_fallback=True,
+         because="one protocol for all sizes; small messages or large ones get slower",
+         remedy=_TUNING),
+    warning("nccl-debug-trace", "NCCL_DEBUG", value="trace",
+            because="TRACE writes a line for each call and slows the job",
+            remedy=f"NCCL_DEBUG=WARN; {_DEBUGGING}"),
+    note("nccl-debug-info", "NCCL_DEBUG", value="info",
+         because="each rank writes hundreds of lines at its start, which at scale hide the rest",
+         remedy=f"NCCL_DEBUG=WARN; {_DEBUGGING}"),
+    warning("nccl-debug-word", "NCCL_DEBUG", value=r"(?!(version|warn|info|abort|trace|none)$).+",
+            when=_not_on_amd, because="`{value}` is no level, so NCCL is silent",
+            remedy="NCCL_DEBUG=WARN", source="NCCL src/debug.cc"),
+    warning("nccl-debug-file-shared", "NCCL_DEBUG_FILE", when=_one_file,
+            because="without {seen} several processes write to the same file",
+            remedy="NCCL_DEBUG_FILE=nccl.%h.%p.log"),
+    note("nccl-debug-file-unused", "NCCL_DEBUG_FILE", without="NCCL_DEBUG",
+         because="NCCL_DEBUG is not set, so nothing is written",
+         remedy="leave it out, or set NCCL_DEBUG=WARN"),
+    note("nccl-debug-subsys-unused", "NCCL_DEBUG_SUBSYS", when=_no_info,
+         because="it chooses among the lines of NCCL_DEBUG=INFO, which is not set"),
+    error("nccl-crossed", tuple(_CROSSED), when=_crossed,
+          because="the least is more than the most: {seen}", remedy="leave both out"),
+    note("nccl-nchannels", "NCCL_MIN_NCHANNELS NCCL_MAX_NCHANNELS", since="2.17",
+         because="deprecated for NCCL_MIN_CTAS and NCCL_MAX_CTAS; more channels take more SMs from"
+         " the kernels that compute", remedy="leave it out, or use the new name"),
+    note("nccl-nrings", "NCCL_MIN_NRINGS NCCL_MAX_NRINGS", since="2.5",
+         because="the old name of NCCL_MIN_NCHANNELS and NCCL_MAX_NCHANNELS"),
+    note("nccl-check-pointers-old", "NCCL_CHECK_POINTERS", since="2.29.7",
+         because="deprecated for NCCL_CHECK_MODE", source="NCCL source 2.29.7"),
+    warning("nccl-check-pointers", "NCCL_CHECK_POINTERS", value="[1-9]",
+            because="each call checks its pointers first", remedy=_DEBUGGING),
+    note("nccl-launch-mode", "NCCL_LAUNCH_MODE",
+         because="deprecated; it is about launching kernels for several GPUs of one process"),
+    warning("nccl-threads", "NCCL_NTHREADS", when=_bad_threads,
+            because="a block has 64 to 512 threads, in steps of 32; NCCL takes another number than"
+            " {value}", source="NCCL src/graph/tuning.cc (getNthreads)"),
+    warning("nccl-net-mismatch", "NCCL_IGNORE_NET_MISMATCH", value="[1-9]", since="2.30",
+            because="ranks with different numbers of network devices go on, and may hang in"
+            " silence; it is the default", remedy="NCCL_IGNORE_NET_MISMATCH=0, to be told",
+            source="NCCL src/init.cc; nccl#2428"),
+    note("nccl-ras-port", "NCCL_RAS_ADDR", value=r".*:\d+", since="2.24",
+         because="a second job on the node finds the port taken and has no RAS",
+         remedy="leave it out where jobs share nodes, or give each job a port of its own"),
+    note("nccl-dump-left", "NCCL_TOPO_DUMP_FILE NCCL_GRAPH_DUMP_FILE",
+         because="writes a file at each start",
+         remedy="once is enough: leave it out when you have the file"),
+    error("conf-quotes", "NCCL_* RCCL_*", value=r"(['\"]).*\1", forms=(SettingForm.CONF,),
+          because="an nccl.conf is no shell: the quotes become part of the value",
+          remedy="NAME=value, without quotes", source="NCCL src/misc/param.cc"),
+    error("conf-name", "*", when=_odd_name, forms=(SettingForm.CONF,),
+          because="an nccl.conf is no shell: all before the `=` is the name, so nobody reads"
+          " `{name}`", remedy="NAME=value at the beginning of the line",
+          source="NCCL src/misc/param.cc"),
+    error("conf-no-value", "*", when=lambda one, _: Seen() if one.value is None else None,
+          forms=(SettingForm.CONF,), because="there is no `=` in the line, so it sets nothing",
+          remedy="NAME=value", source="NCCL src/misc/param.cc"),
 )  # fmt: skip
 
 
@@ -367,84 +302,43 @@ def _not_the_switch(one: Setting, _: Scene) -> Seen | None:
 
 
 IB_RULES: Final = (
-    LintRule(
-        name="ib-off", names=("NCCL_IB_DISABLE",), severity=Severity.WARNING, value=r"0*[1-9]\d*",
-        nodes="not one",
-        because="NCCL does without InfiniBand and RoCE, and goes over TCP; often left from"
-        " debugging",
-        remedy="leave it out", source=ENV_RST,
-    ),
-    LintRule(
-        name="ib-idle", names=("NCCL_IB_*",), severity=Severity.WARNING,
-        beside=("NCCL_IB_DISABLE", r"0*[1-9]\d*"), because="has no effect beside {other}",
-        remedy="leave NCCL_IB_DISABLE out, or this",
-        source="NCCL src/transport/net_ib (ncclIbInit)",
-        when=_not_the_switch,
-    ),
-    LintRule(
-        name="ib-idle-socket", names=("NCCL_IB_*",), severity=Severity.WARNING,
-        beside=("NCCL_NET", "socket"), because="has no effect beside {other}",
-        remedy="leave NCCL_NET out, or this", source=ENV_RST,
-        when=_not_the_switch,
-    ),
-    LintRule(
-        name="ib-hca-prefix", names=("NCCL_IB_HCA",), severity=Severity.WARNING, when=_do_exact,
-        because="without `=` a name is a beginning: {seen}", remedy="{do}", source=ENV_RST,
-    ),
-    LintRule(
-        name="ib-hca-many", names=("NCCL_IB_HCA",), severity=Severity.ERROR, when=_too_many,
-        because=f"{{seen}} names, and NCCL reads {MOST_DEVICES} at most",
-        remedy="a shorter list, or one of those to leave out (^)",
-        source="NCCL src/transport/net_ib (MAX_IB_DEVS)",
-    ),
-    LintRule(
-        name="ib-hca-absent", names=("NCCL_IB_HCA",), severity=Severity.ERROR, when=_absent,
-        because="no device here matches, so NCCL goes over TCP; {seen}",
-        remedy="leave it out, or name devices that are here", source=ENV_RST,
-    ),
-    LintRule(
-        name="ib-hca-partly", names=("NCCL_IB_HCA",), severity=Severity.WARNING,
-        when=_partly_absent, because="not on this node: {seen}",
-        remedy="leave it out, or name devices that are here", source=ENV_RST,
-    ),
-    LintRule(
-        name="list-sign", names=("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME"),
-        severity=Severity.ERROR, when=_later_equals,
-        because="`=` and `^` stand once, before the whole list; `{seen}` matches nothing",
-        remedy="{name}==a,b or {name}=^=a,b", source=ENV_RST,
-    ),
-    LintRule(
-        name="ib-gid-index", names=("NCCL_IB_GID_INDEX",), severity=Severity.NOTE,
-        value=r"\d+", since="2.21",
-        because="NCCL chooses the GID by itself (-1); a fixed one is wrong on a node whose table"
-        " differs",
-        remedy="leave it out", source=ENV_RST,
-    ),
-    LintRule(
-        name="ib-timeout-short", names=("NCCL_IB_TIMEOUT",), severity=Severity.WARNING,
-        since="2.23", when=_short_timeout,
-        because="shorter than the default of 20: large fabrics then fail while routes change",
-        remedy="leave it out", source=ENV_RST,
-    ),
-    LintRule(
-        name="ib-range", names=("NCCL_IB_SL", "NCCL_IB_TC", "NCCL_IB_TIMEOUT", "NCCL_IB_RETRY_CNT"),
-        severity=Severity.ERROR, when=_out_of_range, because="{seen} is the most that it can be",
-        remedy="leave it out, or ask who runs the fabric",
-        source="InfiniBand Architecture Specification, volume 1",
-    ),
-    LintRule(
-        name="ib-split-data", names=("NCCL_IB_SPLIT_DATA_ON_QPS",), severity=Severity.NOTE,
-        value="0*1", since="2.20",
-        because="each message goes over all queue pairs in pieces; 0 is the default because small"
-        " messages suffer",
-        remedy="leave it out", source=ENV_RST,
-    ),
-    LintRule(
-        name="ib-on-efa", names=("NCCL_IB_*",), severity=Severity.NOTE,
-        plugins=(NetPlugin.AWS_OFI, NetPlugin.TCPX, NetPlugin.TCPXO),
-        because="this network is not reached through NCCL's own InfiniBand code",
-        remedy="leave it out", source="aws-ofi-nccl doc/efa-env-var.md",
-    ),
+    warning("ib-off", "NCCL_IB_DISABLE", value=r"0*[1-9]\d*", nodes="not one",
+            because="NCCL does without InfiniBand and RoCE, and goes over TCP; often left from"
+            " debugging"),
+    warning("ib-idle", "NCCL_IB_*", when=_not_the_switch, beside=("NCCL_IB_DISABLE", r"0*[1-9]\d*"),
+            because="has no effect beside {other}", remedy="leave NCCL_IB_DISABLE out, or this",
+            source="NCCL src/transport/net_ib (ncclIbInit)"),
+    warning("ib-idle-socket", "NCCL_IB_*", when=_not_the_switch, beside=("NCCL_NET", "socket"),
+            because="has no effect beside {other}", remedy="leave NCCL_NET out, or this"),
+    warning("ib-hca-prefix", "NCCL_IB_HCA", when=_do_exact,
+            because="without `=` a name is a beginning: {seen}", remedy="{do}"),
+    error("ib-hca-many", "NCCL_IB_HCA", when=_too_many,
+          because=f"{{seen}} names, and NCCL reads {MOST_DEVICES} at most",
+          remedy="a shorter list, or one of those to leave out (^)",
+          source="NCCL src/transport/net_ib (MAX_IB_DEVS)"),
+    error("ib-hca-absent", "NCCL_IB_HCA", when=_absent,
+          because="no device here matches, so NCCL goes over TCP; {seen}",
+          remedy="leave it out, or name devices that are here"),
+    warning("ib-hca-partly", "NCCL_IB_HCA", when=_partly_absent, because="not on this node: {seen}",
+            remedy="leave it out, or name devices that are here"),
+    error("list-sign", "NCCL_IB_HCA NCCL_SOCKET_IFNAME NCCL_OOB_NET_IFNAME", when=_later_equals,
+          because="`=` and `^` stand once, before the whole list; `{seen}` matches nothing",
+          remedy="{name}==a,b or {name}=^=a,b"),
+    note("ib-gid-index", "NCCL_IB_GID_INDEX", value=r"\d+", since="2.21",
+         because="NCCL chooses the GID by itself (-1); a fixed one is wrong on a node whose table"
+         " differs"),
+    warning("ib-timeout-short", "NCCL_IB_TIMEOUT", when=_short_timeout, since="2.23",
+            because="shorter than the default of 20: large fabrics then fail while routes change"),
+    error("ib-range", "NCCL_IB_SL NCCL_IB_TC NCCL_IB_TIMEOUT NCCL_IB_RETRY_CNT", when=_out_of_range,
+          because="{seen} is the most that it can be",
+          remedy="leave it out, or ask who runs the fabric",
+          source="InfiniBand Architecture Specification, volume 1"),
+    note("ib-split-data", "NCCL_IB_SPLIT_DATA_ON_QPS", value="0*1", since="2.20",
+         because="each message goes over all queue pairs in pieces; 0 is the default because"
+         " small messages suffer"),
+    note("ib-on-efa", "NCCL_IB_*", plugins=(NetPlugin.AWS_OFI, NetPlugin.TCPX, NetPlugin.TCPXO),
+         because="this network is not reached through NCCL's own InfiniBand code",
+         source="aws-ofi-nccl doc/efa-env-var.md"),
 )  # fmt: skip
 
 
@@ -453,29 +347,18 @@ IB_RULES: Final = (
 _ROCM: Final = "ROCm documentation, environment variables"
 
 RCCL_RULES: Final = (
-    LintRule(
-        name="rccl-on-nvidia",
-        names=("RCCL_*", "HSA_*", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
-        severity=Severity.NOTE, library=CommLibrary.NCCL,
-        because="for GPUs of AMD; NCCL and CUDA do not read it", remedy="leave it out",
-        source="RCCL documentation, environment variables",
-    ),
-    LintRule(
-        name="nvlink-on-amd", names=("NCCL_NVLS_*", "NCCL_MNNVL_*", "NCCL_NVB_*"),
-        severity=Severity.NOTE, library=CommLibrary.RCCL,
-        because="about NVLink; GPUs of AMD have none", remedy="leave it out",
-        source="RCCL documentation, environment variables",
-    ),
-    LintRule(
-        name="hsa-fine-grain", names=("HSA_FORCE_FINE_GRAIN_PCIE",), severity=Severity.NOTE,
-        because="of old ROCm releases, where P2P over PCIe needed it",
-        remedy="leave it out unless the site asks for it", source=_ROCM,
-    ),
-    LintRule(
-        name="hsa-sdma-off", names=("HSA_ENABLE_SDMA",), severity=Severity.NOTE, value="0",
-        because="copies take compute units in place of the copy engines",
-        remedy="leave it out; it is a workaround", source=_ROCM,
-    ),
+    note("rccl-on-nvidia", "RCCL_* HSA_* HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES",
+         library=CommLibrary.NCCL, because="for GPUs of AMD; NCCL and CUDA do not read it",
+         source="RCCL documentation, environment variables"),
+    note("nvlink-on-amd", "NCCL_NVLS_* NCCL_MNNVL_* NCCL_NVB_*", library=CommLibrary.RCCL,
+         because="about NVLink; GPUs of AMD have none",
+         source="RCCL documentation, environment variables"),
+    note("hsa-fine-grain", "HSA_FORCE_FINE_GRAIN_PCIE",
+         because="of old ROCm releases, where P2P over PCIe needed it",
+         remedy="leave it out unless the site asks for it", source=_ROCM),
+    note("hsa-sdma-off", "HSA_ENABLE_SDMA", value="0",
+         because="copies take compute units in place of the copy engines",
+         remedy="leave it out; it is a workaround", source=_ROCM),
 )  # fmt: skip
 
 
@@ -530,59 +413,33 @@ def _virtual(one: Setting, _: Scene) -> Seen | None:
 
 
 SOCKET_RULES: Final = (
-    LintRule(
-        name="ifname-absent", names=_BY_PREFIX, severity=Severity.ERROR, when=_absent_interfaces,
-        because="no interface of this node matches; it has {seen}",
-        remedy="leave it out, or name one that all nodes have: {name}==NAME", source=ENV_RST,
-    ),
-    LintRule(
-        name="ifname-absent-exact", names=_BY_NAME, severity=Severity.ERROR, when=absent_name,
-        because="this node has no such interface; it has {seen}",
-        remedy="leave it out, or name one that all nodes have", source="PyTorch, distributed",
-    ),
-    LintRule(
-        name="ifname-sign", names=_BY_NAME, severity=Severity.ERROR, value=r"[=^].*",
-        because="`=` and `^` are NCCL's; here the name must be written as it is",
-        remedy="the name alone", source="PyTorch, distributed",
-    ),
-    LintRule(
-        name="ifname-eth0", names=(*_BY_PREFIX, *_BY_NAME), severity=Severity.NOTE,
-        value=r"=?eth0(,.*)?", when=_unknown_eth,
-        because="most hosts name interfaces by their place (ens1f0, enp0s12) and have no eth0;"
-        " without one NCCL fails",
-        remedy="look at `ip -br link` on a compute node, or leave it out", source=ENV_RST,
-    ),
-    LintRule(
-        name="ifname-lo", names=(*_BY_PREFIX, *_BY_NAME), severity=Severity.ERROR,
-        value=r"=?lo(,.*)?", nodes="not one",
-        because="the loopback interface reaches no other node", remedy="leave it out",
-        source=ENV_RST,
-    ),
-    LintRule(
-        name="ifname-virtual", names=(*_BY_PREFIX, *_BY_NAME), severity=Severity.ERROR,
-        when=_virtual, because="{seen} is a bridge inside the node, and reaches no other",
-        remedy="leave it out: NCCL passes over docker and lo by itself", source=ENV_RST,
-    ),
-    LintRule(
-        name="socket-family", names=("NCCL_SOCKET_FAMILY",), severity=Severity.WARNING,
-        value=r"(?-i:(?!AF_INET6?$).+)",
-        because="`{value}` is none of AF_INET and AF_INET6, so the line has no effect",
-        remedy="NCCL_SOCKET_FAMILY=AF_INET or AF_INET6", source="NCCL src/misc/socket.cc",
-    ),
-    LintRule(
-        name="socket-count", names=("NCCL_SOCKET_NTHREADS",), severity=Severity.WARNING,
-        when=_sockets, because="{seen}", remedy="leave both out",
-        source="NCCL src/transport/net_socket.cc",
-    ),
-    LintRule(
-        name="socket-idle", names=("NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"),
-        severity=Severity.NOTE, plugins=(NetPlugin.AWS_OFI, NetPlugin.TCPXO, NetPlugin.GIB),
-        because="traffic does not go over NCCL's sockets here", remedy="leave it out",
-        source="aws-ofi-nccl doc/efa-env-var.md",
-    ),
-    LintRule(
-        name="socket-idle-ib", names=("NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"),
-        severity=Severity.NOTE, beside=("NCCL_NET", "ib"),
-        because="has no effect beside {other}", remedy="leave it out", source=ENV_RST,
-    ),
+    error("ifname-absent", _BY_PREFIX, when=_absent_interfaces,
+          because="no interface of this node matches; it has {seen}",
+          remedy="leave it out, or name one that all nodes have: {name}==NAME"),
+    error("ifname-absent-exact", _BY_NAME, when=absent_name,
+          because="this node has no such interface; it has {seen}",
+          remedy="leave it out, or name one that all nodes have", source="PyTorch, distributed"),
+    error("ifname-sign", _BY_NAME, value=r"[=^].*",
+          because="`=` and `^` are NCCL's; here the name must be written as it is",
+          remedy="the name alone", source="PyTorch, distributed"),
+    note("ifname-eth0", (*_BY_PREFIX, *_BY_NAME), value=r"=?eth0(,.*)?", when=_unknown_eth,
+         because="most hosts name interfaces by their place (ens1f0, enp0s12) and have no eth0;"
+         " without one NCCL fails",
+         remedy="look at `ip -br link` on a compute node, or leave it out"),
+    error("ifname-lo", (*_BY_PREFIX, *_BY_NAME), value=r"=?lo(,.*)?", nodes="not one",
+          because="the loopback interface reaches no other node"),
+    error("ifname-virtual", (*_BY_PREFIX, *_BY_NAME), when=_virtual,
+          because="{seen} is a bridge inside the node, and reaches no other",
+          remedy="leave it out: NCCL passes over docker and lo by itself"),
+    warning("socket-family", "NCCL_SOCKET_FAMILY", value=r"(?-i:(?!AF_INET6?$).+)",
+            because="`{value}` is none of AF_INET and AF_INET6, so the line has no effect",
+            remedy="NCCL_SOCKET_FAMILY=AF_INET or AF_INET6", source="NCCL src/misc/socket.cc"),
+    warning("socket-count", "NCCL_SOCKET_NTHREADS", when=_sockets, because="{seen}",
+            remedy="leave both out", source="NCCL src/transport/net_socket.cc"),
+    note("socket-idle", "NCCL_SOCKET_NTHREADS NCCL_NSOCKS_PERTHREAD",
+         plugins=(NetPlugin.AWS_OFI, NetPlugin.TCPXO, NetPlugin.GIB),
+         because="traffic does not go over NCCL's sockets here",
+         source="aws-ofi-nccl doc/efa-env-var.md"),
+    note("socket-idle-ib", "NCCL_SOCKET_NTHREADS NCCL_NSOCKS_PERTHREAD", beside=("NCCL_NET", "ib"),
+         because="has no effect beside {other}"),
 )  # fmt: skip
