@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
 
 from hpckit.comm.run.log import LogReader, refuse
 from hpckit.comm.run.log_lines import RawLine, raw_lines
@@ -348,11 +349,82 @@ def _rank(match: re.Match[str]) -> RankDevice:
 # Source: nccl-tests 2.17.4 to 2.19.6, src/util.cu. Version 1 wrote `bandwidith`. `devices` has the
 # first GPU of each process alone. Of the environment only what NCCL and its plugins read is kept.
 
-VERSIONS: Final = (1, 2, 3)
 _PREFIXES: Final = ("NCCL_", "RCCL_", "FI_", "OFI_NCCL_")
 _EXPECTED: Final = "what nccl-tests writes with -J, version 1 to 3"
 TOOL: Final = "nccl-tests"
-_MOST_LOCAL: Final = 1024
+
+_Whole = Annotated[int, msgspec.Meta(ge=0, le=MOST_COUNTED)]
+_Few = Annotated[int, msgspec.Meta(ge=1, le=1024)]
+_Figure = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class _Side(msgspec.Struct):
+    time: _Figure | None = None
+    cpu_time: _Figure | None = None
+    alg_bw: _Figure | None = None
+    bus_bw: _Figure | None = None
+    nwrong: _Figure | None = None
+
+    def figures(self) -> BusbwFigures | None:
+        time = self.cpu_time if self.time is None else self.time
+        return _measured(time, self.alg_bw, self.bus_bw, self.nwrong)
+
+
+class _Result(msgspec.Struct):
+    size: _Whole
+    count: _Whole
+    type: str | None = None
+    redop: str | None = None
+    root: str | int | None = None
+    out_of_place: _Side | None = None
+    in_place: _Side | None = None
+
+    def row(self) -> BusbwRow:
+        root = str(self.root).strip()
+        return BusbwRow(
+            size_bytes=self.size,
+            elements=self.count,
+            type=self.type,
+            redop=self.redop,
+            root=int(root) if _ROOT.fullmatch(root) else None,
+            out_of_place=self.out_of_place and self.out_of_place.figures(),
+            in_place=self.in_place and self.in_place.figures(),
+        )
+
+
+class _Device(msgspec.Struct):
+    rank: _Whole
+    pid: _Whole
+    device: _Whole
+    group: int | None = None
+    hostname: str = ""
+    device_hex: str = ""
+    device_info: str = ""
+
+    def rank_device(self) -> RankDevice:
+        return RankDevice(
+            rank=self.rank, group=self.group, pid=self.pid, host=self.hostname,
+            device=self.device, bus=self.device_hex, gpu=self.device_info,
+        )  # fmt: skip
+
+
+class _Config(msgspec.Struct):
+    nthreads: _Few = 1
+    ngpus: _Few = 1
+    maximum_bytes: _Whole | None = None
+    devices: tuple[_Device, ...] = ()
+
+
+class _Document(msgspec.Struct):
+    version: Literal[1, 2, 3]
+    results: tuple[_Result, ...]
+    args: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    nccl_version: int = 0
+    config: _Config = msgspec.field(default_factory=_Config)
+    out_of_bounds: dict[str, Any] = {}
+    average_bus_bandwidth: dict[str, Any] = {}
+    average_bus_bandwidith: dict[str, Any] = {}
 
 
 def is_nccl_tests_json(text: str) -> bool:
@@ -366,146 +438,43 @@ def parse_nccl_tests_json(text: str) -> tuple[NcclTest, ...]:
 
     Raises ParseError for what is no JSON of nccl-tests, or of another version.
     """
-    return tuple(_test(one) for one in json_objects(text, TOOL))
+    return tuple(_test(_document(one)) for one in json_objects(text, TOOL))
 
 
-def _test(one: JsonObject) -> NcclTest:
-    tree = one.tree
-    if tree.get("version") not in VERSIONS:
-        raise one.refuse("version", f"got {str(tree.get('version'))[:20]}", _EXPECTED)
-    results = tree.get("results")
-    if not isinstance(results, list):
-        raise one.refuse("results", "no list of results", _EXPECTED)
-    config = _part(tree, "config")
-    program = _program(tree.get("args"))
-    name = (program or "").removesuffix("_mpi").removesuffix("_perf")
-    collective = COLLECTIVES.get(name)
+def _document(one: JsonObject) -> _Document:
+    try:
+        return msgspec.convert(one.tree, _Document)
+    except msgspec.ValidationError as error:
+        message, _, path = str(error).partition(" - at `$.")
+        raise one.refuse(path.rstrip("`"), message, _EXPECTED) from None
+
+
+def _test(document: _Document) -> NcclTest:
+    config, results = document.config, document.results
+    program = document.args[0].rpartition("/")[2] if document.args else ""
+    collective = COLLECTIVES.get(program.removesuffix("_mpi").removesuffix("_perf"))
+    library = None
+    with suppress(ValueError):
+        library = NcclVersion.of_code(document.nccl_version)
+    average = document.average_bus_bandwidth.get("bandwidth")
+    average = document.average_bus_bandwidith.get("bandwidith", average)
+    wrong = document.out_of_bounds.get("count")
+    sides = [side for result in results for side in (result.out_of_place, result.in_place)]
+    variables = (line.partition("=") for line in document.env if line.startswith(_PREFIXES))
     return NcclTest(
-        program=program,
+        program=program or None,
         collective=collective,
         collective_unknown=None if collective else NO_PROGRAM,
-        library=_json_version(tree.get("nccl_version")),
-        ranks=tuple(_json_rank(rank, one) for rank in _objects(config.get("devices"))),
-        gpus_per_rank=_few(config, "nthreads", one) * _few(config, "ngpus", one),
-        rows=tuple(_json_row(row, one) for row in _objects(results)),
-        unread=sum(_is_broken(row, one) for row in _objects(results)),
-        average_busbw_bytes_per_s=_average(tree),
-        out_of_bounds=_json_whole(_part(tree, "out_of_bounds").get("count")),
-        most_bytes=_json_whole(config.get("maximum_bytes")),
-        environment=_environment(tree.get("env")),
+        library=library,
+        ranks=tuple(device.rank_device() for device in config.devices),
+        gpus_per_rank=config.nthreads * config.ngpus,
+        rows=tuple(result.row() for result in results),
+        unread=sum(side is not None and side.figures() is None for side in sides),
+        average_busbw_bytes_per_s=average * _GB if isinstance(average, int | float) else None,
+        out_of_bounds=wrong if isinstance(wrong, int) else None,
+        most_bytes=config.maximum_bytes,
+        environment=tuple((name, value) for name, _, value in variables),
     )
-
-
-def _program(args: Any) -> str | None:
-    first = args[0] if isinstance(args, list) and args else None
-    return first.rpartition("/")[2] or None if isinstance(first, str) else None
-
-
-def _environment(env: Any) -> tuple[tuple[str, str], ...]:
-    lines = [one for one in env if isinstance(one, str)] if isinstance(env, list) else []
-    pairs = (line.partition("=") for line in lines if line.startswith(_PREFIXES))
-    return tuple((name, value) for name, _, value in pairs)
-
-
-def _average(tree: dict[str, Any]) -> float | None:
-    for key, inner in (
-        ("average_bus_bandwidth", "bandwidth"),
-        ("average_bus_bandwidith", "bandwidith"),
-    ):
-        value = _float(_part(tree, key).get(inner))
-        if value is not None:
-            return value * _GB
-    return None
-
-
-def _json_rank(tree: dict[str, Any], one: JsonObject) -> RankDevice:
-    return RankDevice(
-        rank=_needed(tree, "rank", one),
-        group=_json_whole(tree.get("group")),
-        pid=_needed(tree, "pid", one),
-        host=str(tree.get("hostname") or ""),
-        device=_needed(tree, "device", one),
-        bus=str(tree.get("device_hex") or ""),
-        gpu=str(tree.get("device_info") or ""),
-    )
-
-
-def _json_row(tree: dict[str, Any], one: JsonObject) -> BusbwRow:
-    root = tree.get("root")
-    number = None
-    with suppress(TypeError, ValueError):
-        number = int(str(root)[:12])
-    return BusbwRow(
-        size_bytes=_needed(tree, "size", one),
-        elements=_needed(tree, "count", one),
-        type=_word(tree.get("type")),
-        redop=_word(tree.get("redop")),
-        root=number,
-        out_of_place=_json_figures(tree.get("out_of_place"), one),
-        in_place=_json_figures(tree.get("in_place"), one),
-    )
-
-
-def _is_broken(tree: dict[str, Any], one: JsonObject) -> bool:
-    """Whether a placement that was measured has a figure that is none."""
-    sides = [tree.get("out_of_place"), tree.get("in_place")]
-    return any(side is not None and _json_figures(side, one) is None for side in sides)
-
-
-def _json_figures(tree: Any, one: JsonObject) -> BusbwFigures | None:
-    if tree is None:
-        return None
-    if not isinstance(tree, dict):
-        raise one.refuse("out_of_place", "no object", _EXPECTED)
-    time = tree.get("time", tree.get("cpu_time"))
-    figures = (time, tree.get("alg_bw"), tree.get("bus_bw"), tree.get("nwrong"))
-    return _measured(*map(_float, figures))
-
-
-def _objects(value: Any) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
-
-
-def _part(tree: dict[str, Any], key: str) -> dict[str, Any]:
-    value = tree.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def _few(config: dict[str, Any], key: str, one: JsonObject) -> int:
-    """Threads or GPUs of a process, 1 where they are not told."""
-    value = config.get(key, 1)
-    if _json_whole(value) is None or not 1 <= value <= _MOST_LOCAL:
-        raise one.refuse(key, f"got {str(value)[:40]}", f"a number from 1 to {_MOST_LOCAL}")
-    return int(value)
-
-
-def _needed(tree: dict[str, Any], key: str, one: JsonObject) -> int:
-    value = _json_whole(tree.get(key))
-    if value is None:
-        raise one.refuse(key, f"got {str(tree.get(key))[:40]}", "a whole number, 0 or more")
-    return value
-
-
-def _json_whole(value: Any) -> int | None:
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    return value if is_whole and 0 <= value <= MOST_COUNTED else None
-
-
-def _float(value: Any) -> float | None:
-    """A figure; JSON has numbers that no float holds."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if 0 <= value <= sys.float_info.max else None
-
-
-def _word(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _json_version(value: Any) -> NcclVersion | None:
-    with suppress(ValueError):
-        return NcclVersion.of_code(value) if isinstance(value, int) else None
-    return None
 
 
 RUN_TOOL: Final = "nccl run"
