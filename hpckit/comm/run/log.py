@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Any, Final
 
 from hpckit.comm.run.log_forms import (
     JOB_FORMS,
@@ -22,27 +22,11 @@ from hpckit.comm.run.log_forms import (
     version_fact,
 )
 from hpckit.comm.run.log_lines import (
-    Algorithm,
-    Bootstrap,
-    ChannelCounts,
-    Communicator,
-    Connection,
-    GpuDirect,
-    LibraryVersion,
-    LoggedSetting,
+    FACT_LISTS,
     NcclLine,
     NcclLog,
-    Network,
-    NicList,
-    NodeShare,
-    Nvls,
-    OfiProvider,
-    P2pDisabled,
-    Plugin,
     RawLine,
-    SearchedGraph,
     Seen,
-    VirtualNic,
     Warned,
     nccl_lines,
     raw_lines,
@@ -59,7 +43,6 @@ _ERRORS: Final = ("NCCL error in: ", "NCCL error in ", "Failed, NCCL error ", "T
 _KEPT_CHARS: Final = 300
 _MOST_CHARS: Final = 4096
 _MOST_LABEL: Final = 40
-_Fact = TypeVar("_Fact", bound=Hashable)
 
 
 class LogReader:
@@ -94,24 +77,7 @@ class LogReader:
             other_lines=self._other,
             hosts=tuple(self._hosts),
             processes=len(self._processes),
-            versions=self._all(LibraryVersion),
-            bootstraps=self._all(Bootstrap),
-            settings=self._all(LoggedSetting),
-            networks=self._all(Network),
-            nic_lists=self._all(NicList),
-            virtual_nics=self._all(VirtualNic),
-            providers=self._all(OfiProvider),
-            plugins=self._all(Plugin),
-            gpu_direct=self._all(GpuDirect),
-            connections=self._all(Connection),
-            graphs=self._all(SearchedGraph),
-            channels=self._all(ChannelCounts),
-            communicators=self._all(Communicator),
-            shares=self._all(NodeShare),
-            algorithms=self._all(Algorithm),
-            nvls=self._all(Nvls),
-            p2p_disabled=self._all(P2pDisabled),
-            warnings=self._all(Warned),
+            **{name: self._all(kind) for name, kind in FACT_LISTS.items()},
             unread=tuple(Seen(text, *at) for text, at in self._unread.items()),
         )
 
@@ -181,7 +147,7 @@ class LogReader:
         else:
             seen[1] += 1
 
-    def _all(self, kind: type[_Fact]) -> tuple[Seen[_Fact], ...]:
+    def _all(self, kind: type) -> tuple[Seen[Any], ...]:
         return tuple(Seen(fact, *at) for fact, at in self._seen.items() if isinstance(fact, kind))
 
 

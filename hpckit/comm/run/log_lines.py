@@ -7,10 +7,10 @@ first line, are in `Seen`. Words and units are NCCL's; bandwidth is in bytes a s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from hpckit.spec.platform import CommLibrary, NcclVersion
 
@@ -27,38 +27,39 @@ class Seen(Generic[Fact]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LibraryVersion:
+class _OfHost:
+    host: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryVersion(_OfHost):
     """The release of a process; `text` is as it was printed."""
 
-    host: str | None
     library: CommLibrary
     version: NcclVersion
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bootstrap:
+class Bootstrap(_OfHost):
     """The interface on which the ranks meet."""
 
-    host: str | None
     interface: str
     address: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedSetting:
+class LoggedSetting(_OfHost):
     """A variable that a process took from its environment or a configuration file."""
 
-    host: str | None
     name: str
     value: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
+class Network(_OfHost):
     """What carries traffic between nodes: `IB`, `Socket`, or the name that a plugin gives."""
 
-    host: str | None
     name: str
 
 
@@ -73,19 +74,17 @@ class LogNic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NicList:
+class NicList(_OfHost):
     """The NICs that a network uses; none where it found no device."""
 
-    host: str | None
     network: str
     nics: tuple[LogNic, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VirtualNic:
+class VirtualNic(_OfHost):
     """What connections are numbered by since 2.24: one NIC, or `devices` of them as one (`a+b`)."""
 
-    host: str | None
     index: int
     name: str
     rate_bytes_per_s: float
@@ -93,10 +92,9 @@ class VirtualNic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfiProvider:
+class OfiProvider(_OfHost):
     """The libfabric provider that the OFI plugin chose; `nics` None in releases that do not say."""
 
-    host: str | None
     provider: str
     nics: int | None
 
@@ -112,23 +110,21 @@ class PluginEvent(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plugin:
+class Plugin(_OfHost):
     """A plugin by `kind` (`net`, `collnet`, `tuner` …); `name` is None for NCCL's own."""
 
-    host: str | None
     kind: str
     event: PluginEvent
     name: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuDirect:
+class GpuDirect(_OfHost):
     """Whether GPU Direct RDMA is used, for a NIC or (`gpu` not None) between a GPU and one.
 
     `gpu` and `nic` are as printed: a device number or a bus id, by release.
     """
 
-    host: str | None
     gpu: str | None
     nic: str
     is_enabled: bool
@@ -146,7 +142,7 @@ class Transport(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
+class Connection(_OfHost):
     """A rank's connection to another; `Seen.count` is the channels that use it.
 
     `how` is what follows the transport (`CUMEM/read`, `direct pointer`, `IB`); `nic` is the index
@@ -154,7 +150,6 @@ class Connection:
     where it is for sends and receives (connection 1), not for rings and trees.
     """
 
-    host: str | None
     sender: int
     receiver: int | None
     transport: Transport
@@ -166,13 +161,12 @@ class Connection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchedGraph:
+class SearchedGraph(_OfHost):
     """What NCCL's search found for a pattern (4 ring, 1 to 3 trees, 5 NVLS), by channel.
 
     `intra_type` and `inter_type` are NCCL's path types, the latter to the NIC.
     """
 
-    host: str | None
     pattern: int
     cross_nic: int
     channels: int
@@ -183,10 +177,9 @@ class SearchedGraph:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelCounts:
+class ChannelCounts(_OfHost):
     """Channels of a communicator by use; None is what the release does not print."""
 
-    host: str | None
     collective: int
     nvls: int | None = None
     p2p: int | None = None
@@ -194,10 +187,9 @@ class ChannelCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Communicator:
+class Communicator(_OfHost):
     """A rank of a communicator, and what became of it: `Init COMPLETE`, `Abort COMPLETE` …."""
 
-    host: str | None
     commid: str | None
     rank: int
     ranks: int
@@ -206,10 +198,9 @@ class Communicator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeShare:
+class NodeShare(_OfHost):
     """How many nodes a communicator has, and ranks on this one; `is_mnnvl` joins them by NVLink."""
 
-    host: str | None
     ranks: int
     nodes: int
     local_ranks: int
@@ -226,26 +217,23 @@ class Algorithm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Nvls:
+class Nvls(_OfHost):
     """Whether a GPU can use NVLink SHARP."""
 
-    host: str | None
     is_available: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class P2pDisabled:
+class P2pDisabled(_OfHost):
     """Two GPUs that are connected and may not access each other."""
 
-    host: str | None
     gpus: tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Warned:
+class Warned(_OfHost):
     """A line of level WARN, or an INFO line in which NCCL says that something failed."""
 
-    host: str | None
     text: str
 
 
@@ -303,6 +291,13 @@ class NcclLog:
         """Ranks of the largest communicator."""
         return max((one.what.ranks for one in self.communicators), default=None)
 
+
+FACT_LISTS: Final[Mapping[str, type]] = {
+    name: get_args(get_args(hint)[0])[0]
+    for name, hint in get_type_hints(NcclLog).items()
+    if get_origin(hint) is tuple and get_args(hint)[0] not in (str, Seen[str])
+}
+"""The kind of fact that each list of a log holds."""
 
 # --- The lines of a file that NCCL wrote into, with the prefixes of whoever collected it taken off.
 # Source: NCCL, src/debug.cc, ncclDebugLog: `HOST:PID:TID [DEVICE] NCCL INFO text`, a warning with
