@@ -121,7 +121,7 @@ def fact(kind: type[Any], **given: Any) -> Build:
     """
     readers = {**_READERS, **{name: read for name, read in given.items() if callable(read)}}
     fixed = {name: value for name, value in given.items() if not callable(value)}
-    has_host = "host" in kind.__slots__
+    has_host = "host" in kind.__dataclass_fields__
 
     def build(match: re.Match[str], line: NcclLine) -> Facts:
         values = {name: readers.get(name, str)(text) for name, text in match.groupdict().items()}
@@ -218,31 +218,24 @@ _RANKS: Final = rf"rank (?P<rank>{NUMBER}) n[rR]anks (?P<ranks>{NUMBER})"
 
 JOB_FORMS: Final[tuple[Form, ...]] = (
     Form(starts=("NCCL version", "RCCL version"), pattern=VERSION, build=_version),
-    form(
-        "",
-        r"(?P<name>[A-Z][A-Z0-9_]{2,60}) set by environment to (?P<value>.{0,400})",
-        fact(LoggedSetting),
-    ),
+    form("", r"(?P<name>[A-Z][A-Z0-9_]{2,60}) set by environment to (?P<value>.{0,400})",
+         fact(LoggedSetting)),
     form("", r"(?P<name>[NR]CCL_[A-Z0-9_]{2,60}) set to (?P<value>.{0,400})", fact(LoggedSetting)),
-    form(
-        "",
-        rf"(?:\[Rank {NUMBER}\] )?(?:[A-Za-z_]{{4,40}} )?{_COMM} {_RANKS}(?P<more>.{{0,200}}?)- "
-        r"(?P<event>Init START|Init COMPLETE|Abort START|Abort COMPLETE|Destroy COMPLETE).{0,40}",
-        _communicator,
-    ),
-    form(
-        "comm",
-        rf"{_COMM} rank {NUMBER} nRanks (?P<ranks>{NUMBER}) nNodes (?P<nodes>{NUMBER})"
-        rf" localRanks (?P<local_ranks>{NUMBER}) localRank {NUMBER} MNNVL (?P<is_mnnvl>{NUMBER})",
-        fact(NodeShare),
-    ),
+    form("",
+         rf"(?:\[Rank {NUMBER}\] )?(?:[A-Za-z_]{{4,40}} )?{_COMM} {_RANKS}(?P<more>.{{0,200}}?)- "
+         r"(?P<event>Init START|Init COMPLETE|Abort START|Abort COMPLETE|Destroy COMPLETE).{0,40}",
+         _communicator),
+    form("comm",
+         rf"{_COMM} rank {NUMBER} nRanks (?P<ranks>{NUMBER}) nNodes (?P<nodes>{NUMBER})"
+         rf" localRanks (?P<local_ranks>{NUMBER}) localRank {NUMBER} MNNVL (?P<is_mnnvl>{NUMBER})",
+         fact(NodeShare)),
     form("Call to", r"Call to .{1,60} (?:failed|returned) .*", _failed),
     form("Call to", r"Call to .{0,80} (?:not supported|skipped).{0,100}", nothing),
     form("", r".{1,120}: (?:connect|connect to \S{1,80}) returned .*", _failed),
     form("Failed to bind NVLink SHARP", r"Failed to bind NVLink SHARP .*", _failed),
     form("cuMem host allocations", r"cuMem host allocations do not appear .*", _failed),
     form("", r"\S{1,200}:[0-9]{1,6} (?:-> [0-9]{1,4}|Cuda failure .{1,200}).{0,60}", nothing),
-)
+)  # fmt: skip
 
 
 _KINDS: Final = MappingProxyType({"network": "net", "coll": "collnet"})
@@ -304,48 +297,37 @@ def _interfaces(match: re.Match[str], line: NcclLine) -> Facts:
 
 
 NET_FORMS: Final[tuple[Form, ...]] = (
-    form(
-        "Bootstrap",
-        r"Bootstrap ?: Using ?(?P<interface>[^\s:\[\]]{1,40}):(?P<address>\S{1,100}).{0,20}",
-        fact(Bootstrap),
-    ),
+    form("Bootstrap",
+         r"Bootstrap ?: Using ?(?P<interface>[^\s:\[\]]{1,40}):(?P<address>\S{1,100}).{0,20}",
+         fact(Bootstrap)),
     form("Bootstrap", r"Bootstrap timings .*", nothing),
     form("Using network", r"Using network (?P<name>.{1,100})", fact(Network)),
     form("NET/IB", r"NET/IB ?: Using ?(.*?) ?(?:\[RO\])?; OOB .*", _ib_nics),
     form("NET/IB", r"NET/IB ?: Using (\[.*)", _ib_nics),
     form("NET/IB", r"NET/IB ?: No device found(\.?)", _ib_nics),
-    form(
-        "NET/IB",
-        r"NET/IB ?: Made virtual device \[(?P<index>[0-9]{1,4})\] name=(?P<name>\S{1,200})"
-        r" speed=(?P<rate_bytes_per_s>[0-9]{1,9}) ndevs=(?P<devices>[0-9]{1,3}).{0,80}",
-        fact(VirtualNic),
-    ),
+    form("NET/IB",
+         r"NET/IB ?: Made virtual device \[(?P<index>[0-9]{1,4})\] name=(?P<name>\S{1,200})"
+         r" speed=(?P<rate_bytes_per_s>[0-9]{1,9}) ndevs=(?P<devices>[0-9]{1,3}).{0,80}",
+         fact(VirtualNic)),
     form("NET/Socket", r"NET/Socket ?: Using (\[.*)", _interfaces),
-    form(
-        "NET/OFI",
-        r"NET/OFI (?:\[[^\]]{0,20}\] )?[Ss]elected [Pp]rovider is (?P<provider>[^\s,]{1,60})"
-        r"(?:, fabric is \S{1,60})?(?: \(found (?P<nics>[0-9]{1,4}) nics\))?.{0,40}",
-        fact(OfiProvider),
-    ),
+    form("NET/OFI",
+         r"NET/OFI (?:\[[^\]]{0,20}\] )?[Ss]elected [Pp]rovider is (?P<provider>[^\s,]{1,60})"
+         r"(?:, fabric is \S{1,60})?(?: \(found (?P<nics>[0-9]{1,4}) nics\))?.{0,40}",
+         fact(OfiProvider)),
     form("NET/OFI", r"NET/OFI (?:Initializing|Using) (?P<name>aws-ofi-[nr]ccl .{0,60})", _LOADED),
     form("NET/OFI", r"NET/OFI .*(?:[Nn]o eligible providers|[Ff]ailed).*", _failed),
-    form(
-        "",
-        r"NET/[^:]{1,60}: GPU Direct RDMA (?P<is_enabled>Enabled|Disabled) for HCA"
-        r" [0-9]{1,4} '(?P<nic>[^']{1,100})'.{0,40}",
-        fact(GpuDirect, gpu=None, nic=str),
-    ),
-    form(
-        "GPU Direct RDMA",
-        r"GPU Direct RDMA (?P<is_enabled>Enabled|Disabled) for GPU (?P<gpu>[0-9a-fA-F:./-]{1,20})"
-        r" / HCA (?P<nic>[0-9a-fA-F:./-]{1,20})"
-        rf" \(distance (?P<distance>{NUMBER}) (?:<=|>) (?P<limit>{NUMBER})\).{{0,60}}",
-        fact(GpuDirect, nic=str),
-    ),
+    form("",
+         r"NET/[^:]{1,60}: GPU Direct RDMA (?P<is_enabled>Enabled|Disabled) for HCA"
+         r" [0-9]{1,4} '(?P<nic>[^']{1,100})'.{0,40}", fact(GpuDirect, gpu=None, nic=str)),
+    form("GPU Direct RDMA",
+         r"GPU Direct RDMA (?P<is_enabled>Enabled|Disabled) for GPU (?P<gpu>[0-9a-fA-F:./-]{1,20})"
+         r" / HCA (?P<nic>[0-9a-fA-F:./-]{1,20})"
+         rf" \(distance (?P<distance>{NUMBER}) (?:<=|>) (?P<limit>{NUMBER})\).{{0,60}}",
+         fact(GpuDirect, nic=str)),
     form("NET/OFI", r"NET/OFI .*", nothing),
     form("NET/IB", r"NET/IB ?:(?! ?(?:Using|No device|Made|GPU Direct)).*", nothing),
     form("NET/Socket", r"NET/Socket ?: Using [a-z0-9].*", nothing),
-)
+)  # fmt: skip
 
 
 _PLACE: Final = r"\[[0-9a-fA-F]{1,16}\]"
@@ -365,81 +347,52 @@ def _p2p_disabled(match: re.Match[str], line: NcclLine) -> Facts:
 
 
 PATH_FORMS: Final[tuple[Form, ...]] = (
-    form(
-        "Channel",
-        rf"{_CHANNEL} via (?P<transport>P2P|SHM)/(?P<how>.{{1,80}}?){_RCCL_END}",
-        fact(Connection),
-    ),
-    form(
-        "Channel",
-        rf"{_CHANNEL} \[(?P<is_send>send|receive)\] via (?P<transport>NET)/(?P<how>[^/]{{1,100}})"
-        rf"/(?P<nic>[0-9]{{1,4}})(?:\([0-9]{{1,7}}\))?(?P<is_gdr>(?:/[A-Za-z0-9()]{{1,20}}){{0,4}}){_RCCL_END}",
-        fact(Connection),
-    ),
-    form(
-        "CollNet",
-        rf"CollNet [0-9]{{1,4}}/[0-9]{{1,4}} ?: (?P<sender>{NUMBER}) \[(?P<is_send>send|receive)\]"
-        r" via (?P<transport>COLLNET)/(?P<how>[^/]{1,100})/(?P<nic>[0-9]{1,4})(?:\([0-9]{1,7}\))?"
-        r"(?P<is_gdr>(?:/[A-Za-z0-9()]{1,20}){0,4})",
-        fact(Connection, receiver=None),
-    ),
+    form("Channel", rf"{_CHANNEL} via (?P<transport>P2P|SHM)/(?P<how>.{{1,80}}?){_RCCL_END}",
+         fact(Connection)),
+    form("Channel",
+         rf"{_CHANNEL} \[(?P<is_send>send|receive)\] via (?P<transport>NET)/(?P<how>[^/]{{1,100}})"
+         rf"/(?P<nic>[0-9]{{1,4}})(?:\([0-9]{{1,7}}\))?(?P<is_gdr>(?:/[A-Za-z0-9()]{{1,20}}){{0,4}}){_RCCL_END}",
+         fact(Connection)),
+    form("CollNet",
+         rf"CollNet [0-9]{{1,4}}/[0-9]{{1,4}} ?: (?P<sender>{NUMBER}) \[(?P<is_send>send|receive)\]"
+         r" via (?P<transport>COLLNET)/(?P<how>[^/]{1,100})/(?P<nic>[0-9]{1,4})(?:\([0-9]{1,7}\))?"
+         r"(?P<is_gdr>(?:/[A-Za-z0-9()]{1,20}){0,4})", fact(Connection, receiver=None)),
     # The order of a ring: ranks of channel c of n, as many as fit into NCCL's buffer.
     form("Channel", r"Channel [0-9]{1,4}/[0-9]{1,4} ?:[ 0-9]*", nothing),
-    form(
-        "Pattern",
-        rf"Pattern (?P<pattern>{NUMBER}), crossNic (?P<cross_nic>{NUMBER}),"
-        rf" nChannels (?P<channels>{NUMBER}),"
-        rf" bw (?P<intra_bytes_per_s>{_FLOAT})/(?P<inter_bytes_per_s>{_FLOAT}),"
-        rf" type (?P<intra_type>{_TYPE})/(?P<inter_type>{_TYPE}), sameChannels {NUMBER}.{{0,60}}",
-        fact(SearchedGraph),
-    ),
-    form(
-        "",
-        rf"(?P<collective>{NUMBER}) coll channels, (?:{NUMBER} collnet channels, )?"
-        rf"(?:(?P<nvls>{NUMBER}) nvls channels, )?(?P<p2p>{NUMBER}) p2p channels,"
-        rf" (?P<p2p_per_peer>{NUMBER}) p2p channels per peer.{{0,60}}",
-        fact(ChannelCounts),
-    ),
-    form(
-        "comm:",
-        rf"comm:\S{{1,20}}, nRanks:{NUMBER}, nNodes:{NUMBER},"
-        rf" coll channels:(?P<collective>{NUMBER}) collnet channels:{NUMBER},"
-        rf" nvls channels:(?P<nvls>{NUMBER}), p2p channels:(?P<p2p>{NUMBER}),"
-        rf" p2p channels per peer:(?P<p2p_per_peer>{NUMBER}).{{0,60}}",
-        fact(ChannelCounts),
-    ),
-    form(
-        "",
-        r"(?P<collective>[A-Z][A-Za-z]{2,30}): [0-9]{1,20} Bytes -> Algo"
-        r" (?P<algorithm>[A-Za-z0-9_]{1,30}) proto (?P<protocol>[A-Za-z0-9]{1,20}) channel.{0,40}",
-        fact(Algorithm, collective=str),
-    ),
-    form(
-        "",
-        r"[0-9]{1,20} Bytes -> Algo (?P<algorithm>[0-9]{1,2}) proto (?P<protocol>[0-9]{1,2})"
-        r" time .{1,40}",
-        fact(Algorithm, collective=None),
-    ),
+    form("Pattern",
+         rf"Pattern (?P<pattern>{NUMBER}), crossNic (?P<cross_nic>{NUMBER}),"
+         rf" nChannels (?P<channels>{NUMBER}),"
+         rf" bw (?P<intra_bytes_per_s>{_FLOAT})/(?P<inter_bytes_per_s>{_FLOAT}),"
+         rf" type (?P<intra_type>{_TYPE})/(?P<inter_type>{_TYPE}), sameChannels {NUMBER}.{{0,60}}",
+         fact(SearchedGraph)),
+    form("",
+         rf"(?P<collective>{NUMBER}) coll channels, (?:{NUMBER} collnet channels, )?"
+         rf"(?:(?P<nvls>{NUMBER}) nvls channels, )?(?P<p2p>{NUMBER}) p2p channels,"
+         rf" (?P<p2p_per_peer>{NUMBER}) p2p channels per peer.{{0,60}}", fact(ChannelCounts)),
+    form("comm:",
+         rf"comm:\S{{1,20}}, nRanks:{NUMBER}, nNodes:{NUMBER},"
+         rf" coll channels:(?P<collective>{NUMBER}) collnet channels:{NUMBER},"
+         rf" nvls channels:(?P<nvls>{NUMBER}), p2p channels:(?P<p2p>{NUMBER}),"
+         rf" p2p channels per peer:(?P<p2p_per_peer>{NUMBER}).{{0,60}}", fact(ChannelCounts)),
+    form("",
+         r"(?P<collective>[A-Z][A-Za-z]{2,30}): [0-9]{1,20} Bytes -> Algo"
+         r" (?P<algorithm>[A-Za-z0-9_]{1,30}) proto (?P<protocol>[A-Za-z0-9]{1,20}) channel.{0,40}",
+         fact(Algorithm, collective=str)),
+    form("",
+         r"[0-9]{1,20} Bytes -> Algo (?P<algorithm>[0-9]{1,2}) proto (?P<protocol>[0-9]{1,2})"
+         r" time .{1,40}", fact(Algorithm, collective=None)),
     form("NVLS multicast", r"NVLS multicast support is (?:not )?available on dev .*", _nvls),
     form("NVLS comm", r"NVLS comm .*", _nvls),
     form("NVLS", r"NVLS .*", nothing),
-    form(
-        "P2P is disabled",
-        r"P2P is disabled between connected GPUs ([0-9]{1,5}) and ([0-9]{1,5})\..*",
-        _p2p_disabled,
-    ),
-    form(
-        ("Could not enable P2P", "peer query failed"),
-        r"(?:Could not enable P2P|peer query failed) between dev ([0-9]{1,5})\(=[0-9a-f]{1,16}\)"
-        r" and dev ([0-9]{1,5})\(=[0-9a-f]{1,16}\)",
-        _p2p_disabled,
-    ),
-    form(
-        "P2P not supported between GPU",
-        r"P2P not supported between GPU([0-9]{1,5}) and GPU([0-9]{1,5})",
-        _p2p_disabled,
-    ),
-)
+    form("P2P is disabled",
+         r"P2P is disabled between connected GPUs ([0-9]{1,5}) and ([0-9]{1,5})\..*",
+         _p2p_disabled),
+    form(("Could not enable P2P", "peer query failed"),
+         r"(?:Could not enable P2P|peer query failed) between dev ([0-9]{1,5})\(=[0-9a-f]{1,16}\)"
+         r" and dev ([0-9]{1,5})\(=[0-9a-f]{1,16}\)", _p2p_disabled),
+    form("P2P not supported between GPU",
+         r"P2P not supported between GPU([0-9]{1,5}) and GPU([0-9]{1,5})", _p2p_disabled),
+)  # fmt: skip
 
 
 PLUGIN_FORMS: Final[tuple[Form, ...]] = (
@@ -455,20 +408,12 @@ PLUGIN_FORMS: Final[tuple[Form, ...]] = (
     form(_STARTS, rf"{_KIND}.*", nothing),
     form("Plugin Path", r"Plugin Path ?: .*", nothing),
     form("P2P plugin", r"P2P plugin (?:v[0-9]{1,3} )?(?P<name>\S{1,100})", _LOADED),
-    form(
-        "Successfully loaded external",
-        r"Successfully loaded external (?:(?P<kind>[a-z]{2,12}) )?plugin (?P<name>.{1,200})",
-        _LOADED,
-    ),
-    form(
-        "External",
-        r"External (?P<kind>[a-z]{2,12}) plugin (?P<name>.{1,200}) is unsupported",
-        _FAILED,
-    ),
-    form(
-        "Failed to initialize",
-        r"Failed to initialize (?P<kind>[A-Z]{2,12}) plugin (?P<name>.{1,200})",
-        _FAILED,
-    ),
-)
+    form("Successfully loaded external",
+         r"Successfully loaded external (?:(?P<kind>[a-z]{2,12}) )?plugin (?P<name>.{1,200})",
+         _LOADED),
+    form("External", r"External (?P<kind>[a-z]{2,12}) plugin (?P<name>.{1,200}) is unsupported",
+         _FAILED),
+    form("Failed to initialize",
+         r"Failed to initialize (?P<kind>[A-Z]{2,12}) plugin (?P<name>.{1,200})", _FAILED),
+)  # fmt: skip
 """In the order in which they are tried."""
