@@ -209,7 +209,8 @@ class Seen(NamedTuple):
     is_sure: bool = True
 
 
-Test = Callable[[Setting, Scene], Seen | None]
+Test = Callable[[Setting, Scene], Seen | str | bool | None]
+"""Whether something holds of a setting: what was seen, its words alone, or that it is so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,9 +295,10 @@ def match_of(rule: LintRule, one: Setting, scene: Scene) -> Match | None:
     held = {held_from(scene.nccl, rule.since), held_before(scene.nccl, rule.before)}
     if Held.NO in held:
         return None
-    seen = Seen() if rule.when is None else rule.when(one, scene)
-    if seen is None:
+    said = True if rule.when is None else rule.when(one, scene)
+    if not said:
         return None
+    seen = said if isinstance(said, Seen) else Seen(said if isinstance(said, str) else "")
     return Match(seen._replace(is_sure=seen.is_sure and Held.MAYBE not in held), other)
 
 

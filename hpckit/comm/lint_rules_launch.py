@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from hpckit.comm.lint_rule import Scene, Seen, Setting, SettingForm, error, note, warning
@@ -37,7 +36,7 @@ _LISTS: Final = frozenset(
 )  # fmt: skip
 
 
-def _hides_peers(one: Setting, scene: Scene) -> Seen | None:
+def _hides_peers(one: Setting, scene: Scene) -> bool:
     """Whether a GPU a task hides others: not with one task a node, nor where nothing is bound.
 
     As many tasks as nodes are one a node, as torchrun is started.
@@ -46,7 +45,7 @@ def _hides_peers(one: Setting, scene: Scene) -> Seen | None:
     each = {other.value for other in scene.beside(one, "--ntasks-per-node")}
     total = {other.value for other in scene.beside(one, "--ntasks")}
     is_alone = "1" in each | total or (scene.nodes is not None and str(scene.nodes) in total)
-    return None if is_alone or "none" in bound else Seen()
+    return not is_alone and "none" not in bound
 
 
 def _lost_exports(one: Setting, scene: Scene) -> Seen | None:
@@ -68,12 +67,12 @@ def _lost_exports(one: Setting, scene: Scene) -> Seen | None:
     return Seen(", ".join(lost[:4]) + (" …" if len(lost) > 4 else ""), do) if lost else None  # noqa: PLR2004
 
 
-def _set_twice(one: Setting, _: Scene) -> Seen | None:
+def _set_twice(one: Setting, _: Scene) -> str | None:
     lost = one.instead_of
-    return Seen(f"{one.name}={lost.value} on line {lost.line}") if lost else None
+    return f"{one.name}={lost.value} on line {lost.line}" if lost else None
 
 
-def _cut_list(one: Setting, _: Scene) -> Seen | None:
+def _cut_list(one: Setting, _: Scene) -> str | None:
     """A list inside `--export`, whose commas part variables."""
     before = ""
     for part in (one.value or "").split(","):
@@ -81,30 +80,18 @@ def _cut_list(one: Setting, _: Scene) -> Seen | None:
         if equals:
             before = name
         elif before in _LISTS and not part.isupper():
-            return Seen(f"{before} ends before `,{part}`")
+            return f"{before} ends before `,{part}`"
         else:
             before = ""
     return None
 
 
-def _ephemeral(one: Setting, _: Scene) -> Seen | None:
-    return Seen() if whole_number(one.value) in _EPHEMERAL else None
-
-
-def _usual_port(one: Setting, _: Scene) -> Seen | None:
-    return Seen() if whole_number(one.value) == _USUAL_PORT else None
-
-
-def _not_exported(one: Setting, scene: Scene) -> Seen | None:
+def _not_exported(one: Setting, scene: Scene) -> bool:
     """A variable of the shell alone that no launcher is told of, and that a library would read."""
     is_read = not one.name.startswith("NCCL_") or one.name in _READ
     forms = {other.form for other in scene.by_name.get(one.name, ())}
     is_told = SettingForm.OPTION in forms or SettingForm.EXPORT in forms
-    return Seen() if one.form is SettingForm.SHELL and is_read and not is_told else None
-
-
-def _fixed(one: Setting, _: Scene) -> Seen | None:
-    return Seen() if re.fullmatch(r"[0-9][0-9, ]*", one.value or "", re.ASCII) else None
+    return one.form is SettingForm.SHELL and is_read and not is_told
 
 
 LAUNCH_RULES: Final = (
@@ -136,7 +123,7 @@ LAUNCH_RULES: Final = (
     warning("not-exported", _READ_NAMES, when=_not_exported,
             because="a variable of the shell, which no program sees unless it was exported before",
             remedy="export {name}=…", source="bash(1), export"),
-    warning("visible-fixed", _VISIBLE, when=_fixed, forms=_IN_SCRIPT,
+    warning("visible-fixed", _VISIBLE, value="[0-9][0-9, ]*", forms=_IN_SCRIPT,
             because="Slurm says which GPUs the job was given; a fixed list can name others, and"
             " gives all ranks the same", source="Slurm gres guide"),
     warning("visible-twice", "HIP_VISIBLE_DEVICES CUDA_VISIBLE_DEVICES",
@@ -152,11 +139,11 @@ LAUNCH_RULES: Final = (
             because="every srun and sbatch below places by this file, for other jobs too",
             remedy="SLURM_HOSTFILE=FILE srun --distribution=arbitrary …, for one step",
             source="srun(1), INPUT ENVIRONMENT VARIABLES"),
-    warning("port-fixed", "MASTER_PORT", when=_usual_port,
+    warning("port-fixed", "MASTER_PORT", when=lambda one, _: whole_number(one.value) == _USUAL_PORT,
             because="the default of PyTorch: a second job on the node fails with EADDRINUSE",
             remedy="MASTER_PORT=$((61000 + SLURM_JOB_ID % 4536))",
             source="accelerate#2096; enroot hook 50-slurm-pytorch.sh"),
-    note("port-ephemeral", "MASTER_PORT", when=_ephemeral,
+    note("port-ephemeral", "MASTER_PORT", when=lambda one, _: whole_number(one.value) in _EPHEMERAL,
          because="Linux gives ports from 32768 to 60999 to any program, so it may be taken",
          remedy="a port below 32768 or from 61000 on", source="enroot#243"),
     error("master-local", "MASTER_ADDR", value=r"localhost|127\..*|::1|0\.0\.0\.0", nodes="many",

@@ -49,76 +49,52 @@ def whole_number(value: str | None) -> int | None:
     return sign * int(text, 8) if is_octal and set(text) <= set("01234567") else sign * int(text)
 
 
-def _not_a_number(one: Setting, _: Scene) -> Seen | None:
-    """A word, or a number with a unit, where NCCL calls strtoll."""
+def _not_a_number(one: Setting, _: Scene) -> str | None:
+    """What strtoll makes of a word, or of a number with a unit."""
     if one.name not in _NUMBERS or not one.value or _INTEGER.fullmatch(one.value.strip()):
         return None
     leading = _INTEGER.match(one.value.strip())
-    return Seen(leading[0] if leading else "0")
+    return leading[0] if leading else "0"
 
 
-def _crossed(one: Setting, scene: Scene) -> Seen | None:
-    least = whole_number(one.value)
-    for other in scene.beside(one, _CROSSED[one.name]):
-        most = whole_number(other.value)
-        if least is not None and most is not None and 0 < most < least:
-            return Seen(other.text)
-    return None
+def _crossed(one: Setting, scene: Scene) -> str | None:
+    least = whole_number(one.value) or 0
+    others = scene.beside(one, _CROSSED[one.name])
+    return next((o.text for o in others if 0 < (whole_number(o.value) or 0) < least), None)
 
 
-def _lacks_ring(one: Setting, _: Scene) -> Seen | None:
+def _lacks_ring(one: Setting, _: Scene) -> bool:
     """Whether the list for all functions leaves Ring out; those for one function may."""
     first = (one.value or "").strip().lower().split(";", 1)[0]
-    if not first or ":" in first:
-        return None
-    is_exclusion = first.startswith("^")
     names = {name.strip() for name in first.removeprefix("^").split(",")}
-    return Seen() if ("ring" in names) is is_exclusion else None
+    is_for_all = bool(first) and ":" not in first
+    return is_for_all and ("ring" in names) is first.startswith("^")
 
 
-def _lacks_ring_early(one: Setting, scene: Scene) -> Seen | None:
-    """The same where the release is known to be early; else the other rule speaks."""
-    return None if scene.nccl is None else _lacks_ring(one, scene)
+def _forces_ring(one: Setting, scene: Scene) -> bool:
+    return bool((one.value or "").strip()) and not _lacks_ring(one, scene)
 
 
-def _forces_ring(one: Setting, scene: Scene) -> Seen | None:
-    is_list = one.value is not None and bool(one.value.strip())
-    return Seen() if is_list and _lacks_ring(one, scene) is None else None
-
-
-def _one_file(one: Setting, scene: Scene) -> Seen | None:
-    """A log file whose name does not tell processes and hosts apart."""
-    value = one.value
-    if not value or value.startswith("/dev/"):
+def _one_file(one: Setting, scene: Scene) -> str | None:
+    """What would tell processes and hosts apart, and is not in the name of a log file."""
+    marks = ("%p",) if scene.nodes == 1 else ("%h", "%p")
+    if not one.value or one.value.startswith("/dev/"):
         return None
-    missing = [mark for mark in ("%h", "%p") if mark not in value]
-    if scene.nodes == 1 and "%h" in missing:
-        missing.remove("%h")
-    return Seen(" and ".join(missing)) if missing else None
+    return " and ".join(mark for mark in marks if mark not in one.value)
 
 
-def _no_info(one: Setting, scene: Scene) -> Seen | None:
+def _no_info(one: Setting, scene: Scene) -> bool:
     levels = [other.value for other in scene.beside(one, "NCCL_DEBUG")]
-    chatty = {None, "INFO", "TRACE"}
-    is_info = any(level is None or level.strip().upper() in chatty for level in levels)
-    return None if is_info else Seen()
+    return not any(level is None or level.strip().upper() in ("INFO", "TRACE") for level in levels)
 
 
-def _bad_threads(one: Setting, _: Scene) -> Seen | None:
-    threads = whole_number(one.value)
-    if threads is None or threads <= 0:
-        return None
-    return Seen() if threads % 32 or not 64 <= threads <= 512 else None  # noqa: PLR2004
+def _bad_threads(one: Setting, _: Scene) -> bool:
+    threads = whole_number(one.value) or 0
+    return threads > 0 and threads not in range(64, 513, 32)
 
 
-def _not_on_amd(_: Setting, scene: Scene) -> Seen | None:
-    """RCCL has levels of its own."""
-    return None if scene.library is CommLibrary.RCCL else Seen()
-
-
-def _odd_name(one: Setting, _: Scene) -> Seen | None:
-    is_name = one.value is None or re.fullmatch(r"\w+", one.name, re.ASCII)
-    return None if is_name else Seen()
+def _odd_name(one: Setting, _: Scene) -> bool:
+    return one.value is not None and not re.fullmatch(r"\w+", one.name, re.ASCII)
 
 
 NCCL_RULES: Final = (
@@ -135,7 +111,8 @@ NCCL_RULES: Final = (
           " without Ring: it no longer steps in",
           remedy="leave it out, or name the function: NCCL_ALGO=allreduce:tree",
           source=f"{ENV_RST}; NCCL src/enqueue.cc"),
-    warning("nccl-algo-without-ring-early", "NCCL_ALGO", when=_lacks_ring_early, before="2.24",
+    warning("nccl-algo-without-ring-early", "NCCL_ALGO", before="2.24",
+            when=lambda one, scene: scene.nccl is not None and _lacks_ring(one, scene),
             because="one choice for all sizes and collectives; from 2.24 on those that lack it"
             " fail", remedy=_TUNING),
     note("nccl-algo-forced", "NCCL_ALGO", when=_forces_ring,
@@ -155,7 +132,8 @@ NCCL_RULES: Final = (
          because="each rank writes hundreds of lines at its start, which at scale hide the rest",
          remedy=f"NCCL_DEBUG=WARN; {_DEBUGGING}"),
     warning("nccl-debug-word", "NCCL_DEBUG", value=r"(?!(version|warn|info|abort|trace|none)$).+",
-            when=_not_on_amd, because="`{value}` is no level, so NCCL is silent",
+            when=lambda _, scene: scene.library is not CommLibrary.RCCL,
+            because="`{value}` is no level, so NCCL is silent",
             remedy="NCCL_DEBUG=WARN", source="NCCL src/debug.cc"),
     warning("nccl-debug-file-shared", "NCCL_DEBUG_FILE", when=_one_file,
             because="without {seen} several processes write to the same file",
@@ -198,7 +176,7 @@ NCCL_RULES: Final = (
           because="an nccl.conf is no shell: all before the `=` is the name, so nobody reads"
           " `{name}`", remedy="NAME=value at the beginning of the line",
           source="NCCL src/misc/param.cc"),
-    error("conf-no-value", "*", when=lambda one, _: Seen() if one.value is None else None,
+    error("conf-no-value", "*", when=lambda one, _: one.value is None,
           forms=(SettingForm.CONF,), because="there is no `=` in the line, so it sets nothing",
           remedy="NAME=value", source="NCCL src/misc/param.cc"),
 )  # fmt: skip
@@ -235,82 +213,75 @@ def _prefixes(one: Setting, scene: Scene) -> Seen | None:
     if one.value is None or is_exact(one.value):
         return None
     names, nics = listed(one.value), scene.facts.nics
+    value = one.value.strip()
+    do = f"{one.name}={'^' * value.startswith('^')}={value.removeprefix('^')}"
     if nics is None:
         short = next((name for name in names if _A_ONE.fullmatch(name)), None)
-        seen = Seen(f"{short} is also that of {short}0 to {short}9", is_sure=False)
-        return None if short is None else seen
+        words = f"{short} is also that of {short}0 to {short}9"
+        return Seen(words, do, is_sure=False) if short else None
     more = [
         nic for nic in nics if nic not in names and nic.startswith(names)
         and any(name in nics and nic.startswith(name) for name in names)
     ]  # fmt: skip
-    return Seen(f"the list takes {named(more)} too") if more else None
+    return Seen(f"the list takes {named(more)} too", do) if more else None
 
 
-def _do_exact(one: Setting, scene: Scene) -> Seen | None:
-    seen = _prefixes(one, scene)
-    value = (one.value or "").strip()
-    sign = "^" if value.startswith("^") else ""
-    return seen and seen._replace(do=f"{one.name}={sign}={value.removeprefix('^')}")
-
-
-def _too_many(one: Setting, _: Scene) -> Seen | None:
+def _too_many(one: Setting, _: Scene) -> str | None:
     count = len(listed(one.value or ""))
-    return Seen(str(count)) if count > MOST_DEVICES else None
+    return str(count) if count > MOST_DEVICES else None
 
 
-def _absent(one: Setting, scene: Scene) -> Seen | None:
-    """A list that takes no device of the node."""
-    nics, value = scene.facts.nics, one.value
-    if nics is None or not value or value.strip().startswith("^") or matched(value, nics):
-        return None
-    return Seen(f"the node has {named(nics) or 'none'}")
+def _matches_none(value: str | None, present: Sequence[str] | None) -> bool:
+    """Whether a list takes nothing of what is here, as far as that is known."""
+    is_list = bool(value) and not (value or "").strip().startswith("^")
+    return present is not None and is_list and not matched(value or "", present)
 
 
-def _partly_absent(one: Setting, scene: Scene) -> Seen | None:
-    """A list that takes some device of the node, and names others that are not here."""
-    nics, value = scene.facts.nics, one.value
-    if nics is None or not value or value.strip().startswith("^") or not matched(value, nics):
-        return None
-    lacking = [
-        name
-        for name in listed(value)
-        if not (name in nics if is_exact(value) else any(nic.startswith(name) for nic in nics))
-    ]
-    return Seen(named(lacking)) if lacking else None
+def _absent(one: Setting, scene: Scene) -> str | None:
+    """The node's devices, where a list takes none of them."""
+    nics = scene.facts.nics or ()
+    is_absent = _matches_none(one.value, scene.facts.nics)
+    return f"the node has {named(nics) or 'none'}" if is_absent else None
 
 
-def _later_equals(one: Setting, _: Scene) -> Seen | None:
+def _partly_absent(one: Setting, scene: Scene) -> str:
+    """The names of a list that are not here, where it takes some device of the node."""
+    nics, value = scene.facts.nics or (), (one.value or "").strip()
+    if value.startswith("^") or not matched(value, nics):
+        return ""
+    return named(
+        name for name in listed(value) if not matched(f"{'=' * is_exact(value)}{name}", nics)
+    )
+
+
+def _later_equals(one: Setting, _: Scene) -> str | None:
     first, *others = (one.value or "").strip().removeprefix("^").removeprefix("=").split(",")
     wrong = (name for name in (first, *others) if name.strip().startswith(("=", "^")))
-    return next(map(Seen, wrong), None)
+    return next(wrong, None)
 
 
-def _short_timeout(one: Setting, _: Scene) -> Seen | None:
-    timeout = whole_number(one.value)
-    return Seen() if timeout is not None and 0 < timeout < _LEAST_TIMEOUT else None
+def _short_timeout(one: Setting, _: Scene) -> bool:
+    return 0 < (whole_number(one.value) or 0) < _LEAST_TIMEOUT
 
 
-def _out_of_range(one: Setting, _: Scene) -> Seen | None:
+def _out_of_range(one: Setting, _: Scene) -> str | None:
     most = {"NCCL_IB_SL": 15, "NCCL_IB_TC": 255, "NCCL_IB_TIMEOUT": 31, "NCCL_IB_RETRY_CNT": 7}
-    number = whole_number(one.value)
     limit = most[one.name]
-    return Seen(str(limit)) if number is not None and number > limit else None
-
-
-def _not_the_switch(one: Setting, _: Scene) -> Seen | None:
-    return None if one.name == "NCCL_IB_DISABLE" else Seen()
+    return str(limit) if (whole_number(one.value) or 0) > limit else None
 
 
 IB_RULES: Final = (
     warning("ib-off", "NCCL_IB_DISABLE", value=r"0*[1-9]\d*", nodes="not one",
             because="NCCL does without InfiniBand and RoCE, and goes over TCP; often left from"
             " debugging"),
-    warning("ib-idle", "NCCL_IB_*", when=_not_the_switch, beside=("NCCL_IB_DISABLE", r"0*[1-9]\d*"),
+    warning("ib-idle", "NCCL_IB_*", when=lambda one, _: one.name != "NCCL_IB_DISABLE",
+            beside=("NCCL_IB_DISABLE", r"0*[1-9]\d*"),
             because="has no effect beside {other}", remedy="leave NCCL_IB_DISABLE out, or this",
             source="NCCL src/transport/net_ib (ncclIbInit)"),
-    warning("ib-idle-socket", "NCCL_IB_*", when=_not_the_switch, beside=("NCCL_NET", "socket"),
+    warning("ib-idle-socket", "NCCL_IB_*", when=lambda one, _: one.name != "NCCL_IB_DISABLE",
+            beside=("NCCL_NET", "socket"),
             because="has no effect beside {other}", remedy="leave NCCL_NET out, or this"),
-    warning("ib-hca-prefix", "NCCL_IB_HCA", when=_do_exact,
+    warning("ib-hca-prefix", "NCCL_IB_HCA", when=_prefixes,
             because="without `=` a name is a beginning: {seen}", remedy="{do}"),
     error("ib-hca-many", "NCCL_IB_HCA", when=_too_many,
           because=f"{{seen}} names, and NCCL reads {MOST_DEVICES} at most",
@@ -371,45 +342,38 @@ _MOST_THREADS: Final = 16
 _VIRTUAL: Final = re.compile(r"=?(docker|virbr|veth|br-|cni|flannel)", re.ASCII)
 
 
-def _absent_interfaces(one: Setting, scene: Scene) -> Seen | None:
-    """A list of beginnings that takes no interface of the node."""
-    interfaces, value = scene.facts.interfaces, (one.value or "").strip()
-    if interfaces is None or not value or value.startswith("^") or matched(value, interfaces):
-        return None
-    return Seen(named(interfaces) or "none")
+def _absent_interfaces(one: Setting, scene: Scene) -> str | None:
+    """The node's interfaces, where a list of beginnings takes none of them."""
+    interfaces = scene.facts.interfaces or ()
+    is_absent = _matches_none((one.value or "").strip(), scene.facts.interfaces)
+    return (named(interfaces) or "none") if is_absent else None
 
 
-def absent_name(one: Setting, scene: Scene) -> Seen | None:
+def absent_name(one: Setting, scene: Scene) -> str | None:
     """Return the node's interfaces, where none of a list of whole names is here."""
     interfaces, value = scene.facts.interfaces, (one.value or "").strip()
     names = [name.strip() for name in value.split(",")]
     if interfaces is None or not value or any(name in interfaces for name in names):
         return None
-    return Seen(named(interfaces) or "none")
+    return named(interfaces) or "none"
 
 
-def _unknown_eth(one: Setting, scene: Scene) -> Seen | None:
-    return Seen() if scene.facts.interfaces is None else None
-
-
-def _sockets(one: Setting, scene: Scene) -> Seen | None:
+def _sockets(one: Setting, scene: Scene) -> str | None:
     """More sockets or threads a connection than NCCL takes."""
-    threads = whole_number(one.value)
-    if threads is None:
-        return None
-    if one.name == "NCCL_SOCKET_NTHREADS" and threads > _MOST_THREADS:
-        return Seen(f"{threads} threads, and NCCL takes {_MOST_THREADS} at most")
+    threads = whole_number(one.value) or 0
+    if threads > _MOST_THREADS:
+        return f"{threads} threads, and NCCL takes {_MOST_THREADS} at most"
     for other in scene.beside(one, "NCCL_NSOCKS_PERTHREAD"):
-        each = whole_number(other.value)
-        if one.name == "NCCL_SOCKET_NTHREADS" and each and threads * each > _MOST_SOCKETS:
-            return Seen(f"{threads} × {each} sockets, and NCCL takes {_MOST_SOCKETS} at most")
+        each = whole_number(other.value) or 0
+        if threads * each > _MOST_SOCKETS:
+            return f"{threads} × {each} sockets, and NCCL takes {_MOST_SOCKETS} at most"
     return None
 
 
-def _virtual(one: Setting, _: Scene) -> Seen | None:
+def _virtual(one: Setting, _: Scene) -> str | None:
     names = (one.value or "").split(",")
-    hit = [name for name in names if _VIRTUAL.match(name.strip())]
-    return Seen(named(hit)) if hit and not names[0].startswith("^") else None
+    hit = named(name for name in names if _VIRTUAL.match(name.strip()))
+    return None if names[0].startswith("^") else hit
 
 
 SOCKET_RULES: Final = (
@@ -422,7 +386,8 @@ SOCKET_RULES: Final = (
     error("ifname-sign", _BY_NAME, value=r"[=^].*",
           because="`=` and `^` are NCCL's; here the name must be written as it is",
           remedy="the name alone", source="PyTorch, distributed"),
-    note("ifname-eth0", (*_BY_PREFIX, *_BY_NAME), value=r"=?eth0(,.*)?", when=_unknown_eth,
+    note("ifname-eth0", (*_BY_PREFIX, *_BY_NAME), value=r"=?eth0(,.*)?",
+         when=lambda _, scene: scene.facts.interfaces is None,
          because="most hosts name interfaces by their place (ens1f0, enp0s12) and have no eth0;"
          " without one NCCL fails",
          remedy="look at `ip -br link` on a compute node, or leave it out"),

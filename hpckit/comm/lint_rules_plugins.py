@@ -16,7 +16,6 @@ from hpckit.spec.platform import CommLibrary, NetPlugin
 _SHEET: Final = "aws-ofi-nccl doc/efa-env-var.md"
 _OFI: Final = (NetPlugin.AWS_OFI,)
 _ANY: Final = "(1|y|yes|true|on)"
-_OUT: Final = "leave it out"
 
 EFA_RULES: Final = (
     note("efa-fork-safe", "FI_EFA_FORK_SAFE",
@@ -38,7 +37,7 @@ EFA_RULES: Final = (
             source="fabric(7)"),
     note("efa-huge-page", "FI_EFA_USE_HUGE_PAGE", value="0",
          because="costs some speed; it is the cure where fork fails with `Cannot allocate memory`",
-         remedy=f"{_OUT} unless data loaders fail so", source=_SHEET),
+         remedy="leave it out unless data loaders fail so", source=_SHEET),
     warning("efa-proto", "NCCL_PROTO", value="simple", plugins=_OFI,
             because="needed by aws-ofi-nccl up to 1.5.0 alone; later ones choose the protocol",
             source=_SHEET),
@@ -74,12 +73,12 @@ def _no_gpu(one: Setting, scene: Scene) -> Seen | None:
     return None if has_gpu else Seen(do=gpu[0])
 
 
-def _slow(one: Setting, _: Scene) -> Seen | None:
+def _slow(one: Setting, _: Scene) -> bool:
     names = {name.strip() for name in (one.value or "").lower().split(",")}
     fast = {"all", "ib", "rc", "dc", "ud", "rc_x", "dc_x", "ud_x", "rc_v", "ud_v", "rc_mlx5",
             "dc_mlx5", "ud_mlx5", "rc_verbs", "ud_verbs", "srd", "gdr_copy"}  # fmt: skip
     is_list = bool(names - {""}) and not any(name.startswith("^") for name in names)
-    return Seen() if is_list and "tcp" in names and not names & fast else None
+    return is_list and "tcp" in names and not names & fast
 
 
 def _absent(one: Setting, scene: Scene) -> Seen | None:
@@ -98,10 +97,6 @@ def _no_port(one: Setting, _: Scene) -> Seen | None:
     bare = [name for name in names if re.fullmatch(r"mlx[45]_\w+", name, re.ASCII)]
     return Seen(named(bare), do=",".join(f"{name}:1" if name in bare else name for name in names)
                 ) if bare else None  # fmt: skip
-
-
-def _absent_tcp(one: Setting, scene: Scene) -> Seen | None:
-    return None if "/" in (one.value or "") else absent_name(one, scene)
 
 
 MPI_RULES: Final = (
@@ -130,7 +125,8 @@ MPI_RULES: Final = (
             because="without UCX, Open MPI 4 and later reach InfiniBand by TCP alone",
             remedy="leave it out, or OMPI_MCA_pml=ucx", source=_OMPI),
     error("ompi-interface-absent", "OMPI_MCA_btl_tcp_if_include OMPI_MCA_oob_tcp_if_include",
-          when=_absent_tcp, because="this node has no such interface; it has {seen}",
+          when=lambda one, scene: "/" not in (one.value or "") and absent_name(one, scene),
+          because="this node has no such interface; it has {seen}",
           remedy="leave it out, or name a network: 10.0.0.0/8",
           source="Open MPI documentation, TCP"),
     error("impi-fabrics", "I_MPI_FABRICS", value=r"(shm:)?(dapl|ofa|tmi|tcp)",
@@ -253,7 +249,7 @@ TRANSPORT_RULES: Final = (
          because="the plugin sets it by the type of the instance",
          source="aws-ofi-nccl src/platform-aws.cpp"),
     note("affinity-ignored", "NCCL_IGNORE_CPU_AFFINITY", value=_ON,
-         when=lambda _, scene: None if scene.facts.is_vm else Seen(),
+         when=lambda _, scene: not scene.facts.is_vm,
          because="NCCL's threads leave the CPUs that the ranks were bound to; meant for virtual"
          " machines that hide NUMA", remedy="leave it out where ranks are bound"),
 )  # fmt: skip

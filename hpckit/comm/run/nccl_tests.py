@@ -365,9 +365,12 @@ class _Side(msgspec.Struct):
     bus_bw: _Figure | None = None
     nwrong: _Figure | None = None
 
-    def figures(self) -> BusbwFigures | None:
-        time = self.cpu_time if self.time is None else self.time
-        return _measured(time, self.alg_bw, self.bus_bw, self.nwrong)
+
+def _side(side: _Side | None) -> BusbwFigures | None:
+    if side is None:
+        return None
+    time = side.cpu_time if side.time is None else side.time
+    return _measured(time, side.alg_bw, side.bus_bw, side.nwrong)
 
 
 class _Result(msgspec.Struct):
@@ -387,8 +390,8 @@ class _Result(msgspec.Struct):
             type=self.type,
             redop=self.redop,
             root=int(root) if _ROOT.fullmatch(root) else None,
-            out_of_place=self.out_of_place and self.out_of_place.figures(),
-            in_place=self.in_place and self.in_place.figures(),
+            out_of_place=_side(self.out_of_place),
+            in_place=_side(self.in_place),
         )
 
 
@@ -469,7 +472,7 @@ def _test(document: _Document) -> NcclTest:
         ranks=tuple(device.rank_device() for device in config.devices),
         gpus_per_rank=config.nthreads * config.ngpus,
         rows=tuple(result.row() for result in results),
-        unread=sum(side is not None and side.figures() is None for side in sides),
+        unread=sum(side is not None and _side(side) is None for side in sides),
         average_busbw_bytes_per_s=average * _GB if isinstance(average, int | float) else None,
         out_of_bounds=wrong if isinstance(wrong, int) else None,
         most_bytes=config.maximum_bytes,
