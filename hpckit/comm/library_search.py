@@ -208,9 +208,6 @@ _LABEL: Final = 8
 _NARROWEST: Final = 40
 _LONGEST: Final = 4000
 _LONGEST_VALUE: Final = 400
-_MOST_LOST: Final = 8
-_MOST_SET: Final = 64
-_MOST_NOTES: Final = 32
 _Row = tuple[str, str, Style]
 """Label, text and style of one row."""
 
@@ -223,9 +220,8 @@ def nccl_found_lines(found: FoundNccl, *, width: int = 80) -> list[Line]:
     width = max(width, _NARROWEST)
     rows = [("NCCL", _chosen(found), Style.PLAIN if found.chosen else Style.WARNING)]
     label = "lost" if found.chosen else "either"
-    lost = [(label, _lost(other), Style.FAINT) for other in found.others]
-    rows += [*_first(lost, _MOST_LOST, "", "more that lost"), *_noted(found.notes)]
-    return list(_lines(rows, width))
+    rows += [(label, _lost(other), Style.FAINT) for other in found.others]
+    return list(_lines([*rows, *_noted(found.notes)], width))
 
 
 def already_lines(already: Already, *, width: int = 80) -> list[Line]:
@@ -233,7 +229,7 @@ def already_lines(already: Already, *, width: int = 80) -> list[Line]:
     width = max(width, _NARROWEST)
     texts = [_setting(one) for one in already.settings]
     texts = texts or ["nothing, by the job's environment or by a file of NCCL's"]
-    rows = _first([("set", text, Style.PLAIN) for text in texts], _MOST_SET, "", "more")
+    rows = [("set", text, Style.PLAIN) for text in texts]
     return list(_lines([*rows, *_noted(already.notes)], width))
 
 
@@ -243,14 +239,7 @@ def unseen_lines(unseen: Iterable[str], *, width: int = 80) -> list[Line]:
 
 
 def _noted(notes: Iterable[str]) -> list[_Row]:
-    rows = [("note", note, Style.NOTE) for note in notes]
-    return _first(rows, _MOST_NOTES, "note", "more: --json has all")
-
-
-def _first(rows: list[_Row], most: int, label: str, more: str) -> list[_Row]:
-    """The first rows, and a last one that says how many are left."""
-    left = [(label, f"and {len(rows) - most} {more}", Style.FAINT)] if len(rows) > most else []
-    return [*rows[:most], *left]
+    return [("note", note, Style.NOTE) for note in notes]
 
 
 def _chosen(found: FoundNccl) -> str:
