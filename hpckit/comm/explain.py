@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from hpckit.comm.environment import RULES
 from hpckit.comm.facts import CommFacts, Explained, ExplainedWord, counts_here
 from hpckit.comm.lint import faults_of
 from hpckit.comm.lint_releases import KNOWN_VARIABLES, meant_by
-from hpckit.comm.rules import When, applies, when_of
+from hpckit.comm.rules import RULES, When, applies, when_of
 from hpckit.core.finding_lines import SEVERITY_STYLES, SEVERITY_WORDS
 from hpckit.core.findings import SourcedFinding
 from hpckit.core.text import Line, Style, wrapped, wrapped_lines

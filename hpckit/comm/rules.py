@@ -339,3 +339,9 @@ SLINGSHOT_ADVICE: Final = (
         remedy="--plugin aws-ofi-nccl, or [tune] plugin in the job file",
     ),
 )  # fmt: skip
+
+RULES: Final = (
+    *(*NCCL_RULES, *IB_RULES, *EFA_RULES, *SLINGSHOT_RULES),
+    *(*GCP_RULES, *RCCL_RULES, *MPI_RULES),
+)
+ADVICE: Final = (*NCCL_ADVICE, *EFA_ADVICE, *SLINGSHOT_ADVICE)

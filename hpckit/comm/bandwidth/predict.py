@@ -27,7 +27,6 @@ from hpckit.comm.bandwidth.values import (
     BusbwPrediction,
     Collective,
     CommMachine,
-    Protocol,
     platform_machine,
 )
 from hpckit.node.path import PathKind
@@ -74,13 +73,11 @@ def _off_by_list(value: str) -> frozenset[Algorithm]:
 
 def pairs_bound(machine: CommMachine, room: Room, nccl: NcclVersion) -> Bound | str:
     """The bus bandwidth of all-to-all, and what bounds it; or why it is not known."""
-    bounds = [] if room.gpus == 1 else [_within(machine, room, nccl)]
-    told = [one for one in bounds if isinstance(one, Bound)]
-    if len(told) < len(bounds):
-        return next(one for one in bounds if isinstance(one, str))
-    if room.nic is not None:
-        told.append(_between(room, room.nic))
-    return min(told, key=lambda one: one.gb_per_s)
+    within = None if room.gpus == 1 else _within(machine, room, nccl)
+    if isinstance(within, str):
+        return within
+    between = None if room.nic is None else _between(room, room.nic)
+    return min((bound for bound in (within, between) if bound), key=lambda one: one.gb_per_s)
 
 
 def _between(room: Room, nic: Bound) -> Bound:
@@ -225,7 +222,7 @@ def _plateau(
     return BusbwPrediction(
         collective=rate.collective,
         algorithm=rate.algorithm,
-        protocol=Protocol.SIMPLE,
+        protocol="Simple",
         busbw_bytes_per_s=rate.simple * _GB,
         channels=rate.graph.channels,
         channel_bytes_per_s=speed * _GB,
@@ -244,7 +241,7 @@ def _by_rccl(room: Room, caveats: Sequence[str]) -> tuple[BusbwPrediction, ...]:
         BusbwPrediction(
             collective=one,
             algorithm=Algorithm.RING,
-            protocol=Protocol.SIMPLE,
+            protocol="Simple",
             busbw_bytes_per_s=bound.gb_per_s * _GB,
             limited_by=bound.words,
             because="RCCL's rings share all links of a GPU",
@@ -262,7 +259,7 @@ def _all_to_all(machine: CommMachine, room: Room, nccl: NcclVersion) -> BusbwPre
     return BusbwPrediction(
         collective=Collective.ALL_TO_ALL,
         algorithm=Algorithm.PAIRS,
-        protocol=Protocol.SIMPLE,
+        protocol="Simple",
         busbw_bytes_per_s=bound.gb_per_s * _GB,
         limited_by=bound.words,
         because="the bytes that pass the slowest link",

@@ -13,7 +13,6 @@ from itertools import combinations
 from typing import Final, NamedTuple
 
 from hpckit.comm.bandwidth.rings import links_in_rings
-from hpckit.core.fields import InvalidValue
 from hpckit.node.path import PathKind
 from hpckit.node.pci import PciAddress, PciDevice, PcieLink
 from hpckit.node.topology import CpuTopology, LinkKind, Unknown
@@ -38,14 +37,6 @@ class Algorithm(StrEnum):
     NVLS = "NVLS"
     NVLS_TREE = "NVLSTree"
     PAIRS = "pairs"
-
-
-class Protocol(StrEnum):
-    """How a channel moves data, as NCCL_PROTO names it."""
-
-    LL = "LL"
-    LL128 = "LL128"
-    SIMPLE = "Simple"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +82,6 @@ class PcieRing:
 class CommNic:
     """A NIC for jobs: its rate in one direction, and its PCIe link where that is known."""
 
-    name: str
     rate_bytes_per_s: float
     pcie: PcieRate | None = None
 
@@ -105,7 +95,6 @@ class CommMachine:
     NVLink domain joins, 1 for none, None where it is not known. `has_nvls` is whether the switch
     adds up (NVLink SHARP), `has_sharp` whether the network does. `has_c2c` is whether NICs reach
     GPUs through an NVLink-C2C. `unknown` is what the source lacks and a prediction needs.
-    Raises InvalidValue for no GPU or an empty domain.
     """
 
     gpus: int
@@ -121,12 +110,6 @@ class CommMachine:
     has_c2c: bool = False
     unknown: tuple[Unknown, ...] = ()
 
-    def __post_init__(self) -> None:
-        if self.gpus < 1:
-            raise InvalidValue("gpus", self.gpus, "at least one GPU a node")
-        if self.domain_nodes is not None and self.domain_nodes < 1:
-            raise InvalidValue("domain_nodes", self.domain_nodes, "at least one node")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BusbwPrediction:
@@ -141,7 +124,7 @@ class BusbwPrediction:
 
     collective: Collective
     algorithm: Algorithm | None = None
-    protocol: Protocol | None = None
+    protocol: str | None = None
     busbw_bytes_per_s: float | None = None
     channels: int | None = None
     channel_bytes_per_s: float | None = None
@@ -218,8 +201,6 @@ def _upward(tree: Tree, address: PciAddress | None) -> Iterator[PciDevice]:
 
 # --- What decides bus bandwidth on nodes that nobody inspected: as the site file calls them.
 
-_BYTES_PER_GBIT: Final = 1e9 / 8
-
 
 class Board(NamedTuple):
     """GPUs on one board: their architecture, and the NVLinks of each, to a switch where it has one.
@@ -274,20 +255,17 @@ def platform_machine(platform: Platform, nodes: int, gpus_per_node: int | None) 
         unknown.append(Unknown(subject="GPUs", what="links", because=because))
         return CommMachine(gpus=gpus, nics=nics, unknown=tuple(unknown))
     is_meshed = platform.gpus == MESHED_GPUS and not board.has_c2c
+    switched = RingLinks(kind=LinkKind.NVLINK, per_gpu=board.links, is_switched=True)
     return CommMachine(
         gpus=gpus,
         architecture=board.architecture,
-        links=_mesh(board, gpus) if is_meshed else _switch(board),
+        links=_mesh(board, gpus) if is_meshed else switched,
         nics=nics,
         domain_nodes=platform.domain_nodes or 1,
         has_nvls=board.has_nvls and not is_meshed,
         has_c2c=board.has_c2c,
         unknown=tuple(unknown),
     )
-
-
-def _switch(board: Board) -> RingLinks:
-    return RingLinks(kind=LinkKind.NVLINK, per_gpu=board.links, is_switched=True)
 
 
 def _mesh(board: Board, gpus: int) -> RingLinks:
@@ -304,5 +282,4 @@ def _nics(platform: Platform, gpus: int) -> tuple[CommNic, ...] | None:
         return None
     every = platform.gpus or gpus
     used = max(1, platform.nics * min(gpus, every) // every)
-    rate = platform.nic_gbits * _BYTES_PER_GBIT
-    return tuple(CommNic(name=f"NIC{at}", rate_bytes_per_s=rate) for at in range(used))
+    return (CommNic(rate_bytes_per_s=platform.nic_gbits * 1e9 / 8),) * used

@@ -29,12 +29,8 @@ from hpckit.comm.run.log_lines import (
     Seen,
     Warned,
     nccl_lines,
-    raw_lines,
 )
-from hpckit.core.errors import ParseError
-from hpckit.core.excerpt import refusal
 
-TOOL: Final = "NCCL log"
 UNREAD_KEPT: Final = 100
 """Texts in another form than the one that is read which are kept."""
 
@@ -78,7 +74,7 @@ class LogReader:
             hosts=tuple(self._hosts),
             processes=len(self._processes),
             **{name: self._all(kind) for name, kind in FACT_LISTS.items()},
-            unread=tuple(Seen(text, *at) for text, at in self._unread.items()),
+            unread=tuple(Seen(text, *at) for text, at in self._unread.items())[:UNREAD_KEPT],
         )
 
     def _host(self, line: NcclLine) -> str | None:
@@ -105,16 +101,10 @@ class LogReader:
             return
         facts = facts_of(line, _FORMS) if len(line.text) <= _MOST_CHARS else None
         if facts is None and begins_as_form(text, _FORMS):
-            self._take_unread(line, text[:_KEPT_CHARS])
+            self._unread_lines += 1
+            self._unread.setdefault(text[:_KEPT_CHARS], [line.line_no, 0])[1] += 1
         for fact in facts or ():
             self._note(fact, line.line_no)
-
-    def _take_unread(self, line: NcclLine, text: str) -> None:
-        self._unread_lines += 1
-        if text in self._unread:
-            self._unread[text][1] += 1
-        elif len(self._unread) < UNREAD_KEPT:
-            self._unread[text] = [line.line_no, 1]
 
     def _take_error(self, line: RawLine) -> bool:
         """What PyTorch or nccl-tests says of an error that NCCL gave it."""
@@ -141,21 +131,7 @@ class LogReader:
         return fact is not None
 
     def _note(self, fact: Hashable, line_no: int) -> None:
-        seen = self._seen.get(fact)
-        if seen is None:
-            self._seen[fact] = [line_no, 1]
-        else:
-            seen[1] += 1
+        self._seen.setdefault(fact, [line_no, 0])[1] += 1
 
     def _all(self, kind: type) -> tuple[Seen[Any], ...]:
         return tuple(Seen(fact, *at) for fact, at in self._seen.items() if isinstance(fact, kind))
-
-
-def refuse(text: str, message: str, expected: str, tool: str = TOOL) -> ParseError:
-    """The error that shows the first line that is not blank."""
-    for line in raw_lines(text):
-        if line.text.strip():
-            return refusal(
-                message, tool=tool, line_no=line.line_no, line=line.text, expected=expected
-            )
-    return refusal(message, tool=tool, line_no=1, line="", expected=expected)

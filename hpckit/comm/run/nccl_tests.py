@@ -11,7 +11,6 @@ writeBenchmarkLineBody, writeDeviceReport); doc/PERFORMANCE.md: algbw and busbw 
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +19,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from hpckit.comm.run.log import LogReader, refuse
+from hpckit.comm.run.log import LogReader
 from hpckit.comm.run.log_lines import RawLine, raw_lines
 from hpckit.comm.run.result import (
     COLLECTIVES,
@@ -31,6 +30,7 @@ from hpckit.comm.run.result import (
     RankDevice,
     collective_of,
 )
+from hpckit.core.excerpt import refuse_text
 from hpckit.core.foreign_text import JsonObject, json_objects
 from hpckit.spec.platform import NcclVersion
 
@@ -51,14 +51,21 @@ _PER_ROW: Final = frozenset({"size", "count", "type", "redop", "root"})
 _TIMED: Final = frozenset({"time", "cputime"})
 _NAMES: Final = _PER_ROW | _TIMED | {"algbw", "busbw", "#wrong", "error", "timestamp"}
 _STAMP_WORDS: Final = 2
-_WHOLE: Final = re.compile(r"[0-9]{1,19}", re.ASCII)
-_FIGURE: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?(?:e[+-]?[0-9]{1,3})?", re.ASCII)
-_ROOT: Final = re.compile(r"-?[0-9]{1,7}", re.ASCII)
-_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,30}", re.ASCII)
+_WHOLE: Final = r"[0-9]{1,19}"
+_FIGURE: Final = r"[0-9]{1,15}(?:\.[0-9]{1,9})?(?:e[+-]?[0-9]{1,2})?"
+_WORD: Final = r"[A-Za-z_][A-Za-z0-9_]{0,30}"
+_ROOT: Final = r"-?[0-9]{1,7}"
+_CELLS: Final[Mapping[str, re.Pattern[str]]] = {
+    name: re.compile(pattern, re.ASCII)
+    for name, pattern in (
+        *(("size", _WHOLE), ("count", _WHOLE), ("type", _WORD), ("redop", _WORD)),
+        *(("root", _ROOT), ("time", _FIGURE), ("algbw", _FIGURE), ("busbw", _FIGURE)),
+        ("#wrong", rf"{_FIGURE}|N/A"),
+    )
+}
+_BEGIN_OF_ROW: Final = re.compile(rf"(?:\S+ )?{_WHOLE} {_WHOLE} {_WORD}(?: |$)", re.ASCII)
 _US: Final = 1e-6
 _GB: Final = 1e9
-_LIKE: Final = (_WHOLE, _WHOLE, _WORD)
-"""How a row begins: size, count, type."""
 
 
 def columns_of(text: str) -> tuple[str, ...] | None:
@@ -68,7 +75,8 @@ def columns_of(text: str) -> tuple[str, ...] | None:
     if start is None:
         return None
     names = ("size", *words[start + 1 :])
-    is_whole = names.count("busbw") in (1, 2) and names.count("algbw") == names.count("busbw")
+    sides = {sum(map(names.count, _TIMED)), names.count("algbw"), names.count("busbw")}
+    is_whole = "count" in names and sides in ({1}, {2})
     are_known = all(name in _NAMES or name.startswith("i_") for name in names)
     is_clear = len(dict(_sided(names))) == len(names)
     return names if is_whole and is_clear and are_known else None
@@ -101,11 +109,8 @@ def _layouts(columns: tuple[str, ...]) -> tuple[tuple[int, _Places], ...]:
 
 def is_like_row(words: Sequence[str], columns: Sequence[str]) -> bool:
     """Whether a line begins as a row does, with a size, a count and a type, and is none."""
-    for at in range(min(2, len(words))):
-        head = zip(_LIKE, words[at : at + len(_LIKE)], strict=False)
-        if len(words) - at >= len(_LIKE) and all(like.fullmatch(word) for like, word in head):
-            return len(words) - at <= len(columns) + _STAMP_WORDS
-    return False
+    is_begun = _BEGIN_OF_ROW.match(" ".join(words[:4])) is not None
+    return is_begun and len(words) <= len(columns) + _STAMP_WORDS
 
 
 def _sided(names: Iterable[str]) -> Iterable[tuple[tuple[str, int | None], int]]:
@@ -120,14 +125,9 @@ def _sided(names: Iterable[str]) -> Iterable[tuple[tuple[str, int | None], int]]
 
 def _row(places: _Places, words: Sequence[str], line_no: int) -> BusbwRow | None:
     cells = {key: words[at] for key, at in places.items()}
-    if not _are_row_cells(cells):
+    patterns = ((_CELLS.get(name), cell) for (name, _), cell in cells.items())
+    if not all(pattern is None or pattern.fullmatch(cell) for pattern, cell in patterns):
         return None
-    sides: dict[int, BusbwFigures] = {}
-    for side in {side: None for _, side in places if side is not None}:
-        figures = _figures(cells, side)
-        if figures is None:
-            return None
-        sides[side] = figures
     root = cells.get(("root", None))
     return BusbwRow(
         size_bytes=int(cells["size", None]),
@@ -135,35 +135,16 @@ def _row(places: _Places, words: Sequence[str], line_no: int) -> BusbwRow | None
         type=cells.get(("type", None)),
         redop=cells.get(("redop", None)),
         root=None if root is None else int(root),
-        out_of_place=sides.get(0),
-        in_place=sides.get(1),
+        out_of_place=_figures(cells, 0),
+        in_place=_figures(cells, 1),
         line_no=line_no,
     )
 
 
-_CELLS: Final = (
-    ("size", _WHOLE), ("count", _WHOLE), ("type", _WORD), ("redop", _WORD), ("root", _ROOT)
-)  # fmt: skip
-
-
-def _are_row_cells(cells: Mapping[tuple[str, int | None], str]) -> bool:
-    if ("size", None) not in cells or ("count", None) not in cells:
-        return False
-    return all(
-        pattern.fullmatch(cells[name, None]) is not None
-        for name, pattern in _CELLS
-        if (name, None) in cells
-    )
-
-
 def _figures(cells: Mapping[tuple[str, int | None], str], side: int) -> BusbwFigures | None:
-    """What was measured; None for a cell that is no number."""
-    time, algbw, busbw = (
-        _figure(cells.get((name, side), "")) for name in ("time", "algbw", "busbw")
-    )
-    word = cells.get(("#wrong", side), "N/A")
-    wrong = _figure(word)
-    return None if wrong is None and word != "N/A" else _measured(time, algbw, busbw, wrong)
+    """What was measured on one side, None where the row does not have it."""
+    words = (cells.get((name, side)) for name in ("time", "algbw", "busbw", "#wrong"))
+    return _measured(*(None if word in (None, "N/A") else float(word or 0) for word in words))
 
 
 def _measured(
@@ -178,13 +159,6 @@ def _measured(
         busbw_bytes_per_s=busbw * _GB,
         wrong=None if wrong is None else min(round(wrong), MOST_COUNTED),
     )
-
-
-def _figure(word: str) -> float | None:
-    if _FIGURE.fullmatch(word) is None:
-        return None
-    value = float(word)
-    return value if math.isfinite(value) else None
 
 
 NO_PROGRAM: Final = "the output does not name its program (nccl-tests does since 2.17.4)"
@@ -389,7 +363,7 @@ class _Result(msgspec.Struct):
             elements=self.count,
             type=self.type,
             redop=self.redop,
-            root=int(root) if _ROOT.fullmatch(root) else None,
+            root=int(root) if _CELLS["root"].fullmatch(root) else None,
             out_of_place=_side(self.out_of_place),
             in_place=_side(self.in_place),
         )
@@ -480,7 +454,6 @@ def _test(document: _Document) -> NcclTest:
     )
 
 
-RUN_TOOL: Final = "nccl run"
 RUN_EXPECTED: Final = (
     "the table or JSON (-J) of nccl-tests, or NCCL's log (NCCL_DEBUG=INFO: lines of `NCCL INFO …`)"
 )
@@ -501,7 +474,10 @@ def parse_nccl_run(text: str) -> NcclRun:
             tests.take(line)
     run = NcclRun(tests=tests.tests(), log=log.log())
     if not run.tests and run.log is None:
-        raise refuse(
-            text, "neither a table of nccl-tests nor a line of NCCL's", RUN_EXPECTED, RUN_TOOL
+        raise refuse_text(
+            "neither a table of nccl-tests nor a line of NCCL's",
+            tool="nccl run",
+            lines=text.split("\n"),
+            expected=RUN_EXPECTED,
         )
     return run

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol, TypeVar
 
 from hpckit.comm.run.log_lines import (
-    LibraryVersion,
     LoggedSetting,
     NcclLog,
     NicList,
@@ -78,6 +77,18 @@ class _Hosted(Hashable, Protocol):
 Hosted = TypeVar("Hosted", bound=_Hosted)
 
 
+_Item = TypeVar("_Item")
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+def grouped(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> dict[_Key, list[_Item]]:
+    """Return items by their key, in the order in which they come."""
+    groups: dict[_Key, list[_Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
 @dataclass(frozen=True, slots=True)
 class RunFacts:
     """A run beside what was expected of it."""
@@ -135,11 +146,9 @@ class RunFacts:
 
     def settings(self, *names: str) -> Iterator[tuple[Seen[LoggedSetting], str]]:
         """Variables by name that were set, each value once, and a word for where."""
-        groups: dict[tuple[str, str], list[Seen[LoggedSetting]]] = {}
-        for one in (*self.log.settings, *self._listed_settings()):
-            if one.what.name in names:
-                groups.setdefault((one.what.name, one.what.value), []).append(one)
-        for each in groups.values():
+        every = (*self.log.settings, *self._listed_settings())
+        wanted = (one for one in every if one.what.name in names)
+        for each in grouped(wanted, lambda one: (one.what.name, one.what.value)).values():
             yield each[0], self.where(each)
 
     def unwanted(self, *names: str) -> Iterator[tuple[Seen[LoggedSetting], str]]:
@@ -158,6 +167,17 @@ class RunFacts:
         """Return the hosts that said something, for a sentence: nothing where it is all of them."""
         hosts = {one.what.host for one in seen if one.what.host is not None}
         return "" if not hosts or hosts >= set(self.log.hosts) else f" on {named(hosts)}"
+
+    def told(
+        self,
+        because: str,
+        seen: Sequence[Seen[Hosted]],
+        more: str = "",
+        severity: Severity | None = None,
+    ) -> tuple[Evidence, ...]:
+        """Return what hosts said, at its first line; nothing where none of them did."""
+        evidence = logged(f"{because}{self.where(seen)}{more}", first_line(seen), severity)
+        return (evidence,) if seen else ()
 
 
 def logged(because: str, line_no: int | None, severity: Severity | None = None) -> Evidence:
@@ -282,9 +302,9 @@ def _name(test: NcclTest) -> str:
 
 def versions_differ(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `versions-differ`: ranks that loaded another release."""
-    groups: dict[str, list[Seen[LibraryVersion]]] = {}
-    for one in facts.log.versions:
-        groups.setdefault(f"{one.what.library.upper()} {one.what.version}", []).append(one)
+    groups = grouped(
+        facts.log.versions, lambda one: f"{one.what.library.upper()} {one.what.version}"
+    )
     if len(groups) < 2:  # noqa: PLR2004  one release
         return
     usual = max(groups, key=lambda name: sum(one.count for one in groups[name]))

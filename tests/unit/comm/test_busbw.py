@@ -13,9 +13,7 @@ from hpckit.comm.bandwidth.values import (
     Collective,
     CommMachine,
     PcieRing,
-    Protocol,
 )
-from hpckit.core.fields import InvalidValue
 from hpckit.node.path import PathKind
 from hpckit.node.topology import CpuTopology, LinkKind, Unknown
 from hpckit.spec.platform import NcclVersion
@@ -107,7 +105,7 @@ def test_every_collective_has_one_best() -> None:
 def test_nvls_is_best_on_a_board_of_h100() -> None:
     """8 heads of 40 GB/s, of which 7/8 and 85 % count twice: 476 GB/s."""
     one = best(predict(switched(), 1))
-    assert (one.algorithm, one.protocol, one.channels) == (Algorithm.NVLS, Protocol.SIMPLE, 8)
+    assert (one.algorithm, one.protocol, one.channels) == (Algorithm.NVLS, "Simple", 8)
     assert one.busbw_bytes_per_s == pytest.approx(476e9)
     assert one.caveat is not None
     assert "fabric manager" in one.caveat
@@ -217,10 +215,3 @@ def test_two_gpus_have_nvls_from_2_28_7_on(gpus: int, release: NcclVersion, has_
     """Before it NCCL takes NVLS for three or more."""
     found = {one.algorithm for one in predict(switched(gpus=gpus), 1, nccl=release)}
     assert (Algorithm.NVLS in found) is has_nvls
-
-
-@pytest.mark.parametrize(("gpus", "domain_nodes"), [(0, 1), (8, 0)])
-def test_a_machine_of_nothing(gpus: int, domain_nodes: int) -> None:
-    """No GPU, and a domain of no node, are refused."""
-    with pytest.raises(InvalidValue):
-        CommMachine(gpus=gpus, domain_nodes=domain_nodes)

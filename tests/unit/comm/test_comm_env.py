@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from hpckit.comm.environment import ADVICE, RULES, CommChoice, OwnSetting, comm_env
+from hpckit.comm.environment import CommChoice, OwnSetting, comm_env
 from hpckit.comm.facts import CommFacts, CommQuestion, SeenNode, comm_facts
-from hpckit.comm.rules import CommAdvice, CommRule
+from hpckit.comm.rules import ADVICE, RULES, CommAdvice, CommRule
 from hpckit.core.errors import PlanError
 from hpckit.core.findings import Severity
 from hpckit.spec.nic_kind import NicKind
