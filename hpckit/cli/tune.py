@@ -140,10 +140,9 @@ def tune(
 def _predicted(
     spec: JobSpec, made: Communication, topology: NodeTopology | None
 ) -> tuple[BusbwPrediction, ...]:
-    from hpckit.comm.bandwidth.predict import Allocation, predicted
+    from hpckit.comm.bandwidth.predict import predicted
 
     return predicted(
-        Allocation(nodes=made.facts.nodes, gpus_per_node=spec.resources.gpus_per_node),
         made.site.platform,
         topology,
         made.facts.version,
@@ -151,6 +150,8 @@ def _predicted(
             *spec.environment.set.items(),
             *((setting.name, setting.value) for setting in made.env.settings),
         ],
+        nodes=made.facts.nodes,
+        gpus_per_node=spec.resources.gpus_per_node,
     )
 
 

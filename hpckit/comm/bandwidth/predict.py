@@ -8,7 +8,6 @@ is its rings alone: its other figures are tables by machine.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
@@ -268,45 +267,31 @@ def _all_to_all(machine: CommMachine, room: Room, nccl: NcclVersion) -> BusbwPre
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allocation:
-    """How many nodes, and how many GPUs of each; None is all of a node's."""
-
-    nodes: int
-    gpus_per_node: int | None = None
-
-
 def predicted(
-    allocation: Allocation,
     platform: Platform,
     topology: NodeTopology | None,
     nccl: NcclVersion | None,
     settings: Iterable[tuple[str, str]] = (),
+    *,
+    nodes: int,
+    gpus_per_node: int | None = None,
 ) -> tuple[BusbwPrediction, ...]:
     """The plateau of each collective; none where nothing is known of the nodes.
 
-    `settings` are variables of the job, of which some turn algorithms off.
+    `settings` are variables of the job, of which some turn algorithms off; without
+    `gpus_per_node` all of a node's GPUs are used.
     """
-    machine = _machine(allocation, platform, topology)
-    if machine is None:
+    shown = [] if topology is None else [gpu for gpu in topology.gpus if not gpu.is_hidden]
+    if topology is not None and shown:
+        machine = comm_machine(
+            topology,
+            nodes=nodes,
+            gpus_per_node=gpus_per_node or len(shown),
+            domain_nodes=platform.domain_nodes,
+            architecture=architecture_of(shown[0].name) or architecture_of(platform.gpu),
+        )
+    elif topology is None and platform.gpu is not None:
+        machine = platform_machine(platform, nodes, gpus_per_node)
+    else:
         return ()
-    return predict(machine, allocation.nodes, nccl=nccl, off=forced_off(settings))
-
-
-def _machine(
-    allocation: Allocation, platform: Platform, topology: NodeTopology | None
-) -> CommMachine | None:
-    asked = allocation.gpus_per_node
-    if topology is None:
-        known = platform.gpu is not None
-        return platform_machine(platform, allocation.nodes, asked) if known else None
-    shown = [gpu for gpu in topology.gpus if not gpu.is_hidden]
-    if not shown:
-        return None
-    return comm_machine(
-        topology,
-        nodes=allocation.nodes,
-        gpus_per_node=asked or len(shown),
-        domain_nodes=platform.domain_nodes,
-        architecture=architecture_of(shown[0].name) or architecture_of(platform.gpu),
-    )
+    return predict(machine, nodes, nccl=nccl, off=forced_off(settings))

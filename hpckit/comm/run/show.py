@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from hpckit.comm.bandwidth.predict import Allocation, predicted
+from hpckit.comm.bandwidth.predict import predicted
 from hpckit.comm.bandwidth.values import Algorithm, BusbwPrediction
 from hpckit.comm.facts import CommFacts
 from hpckit.comm.run.log_lines import NcclLog, NicList, PluginEvent, Transport
@@ -67,22 +67,36 @@ def compare_run(
         for one in all_ways
         if one.is_best and one.busbw_bytes_per_s is not None
     }
-    has_nvls = any(one.algorithm in _BY_SWITCH for one in free) if figures else None
     nodes = run.test_nodes or (run.log.nodes if run.log else None)
-    known = ExpectedRun() if other else expected_run(facts, platform, topology)
     expected = replace(
-        known,
+        ExpectedRun() if other else _of_machine(facts, platform, topology),
         is_multi_node=None if nodes is None else nodes > 1,
         busbw=tuple(figures.items()),
         bounds=tuple(str(one.collective) for one in all_ways if one.is_bound),
-        has_nvls=has_nvls,
+        has_nvls=any(one.algorithm in _BY_SWITCH for one in free) if figures else None,
         settings=settings,
         is_profiled=platform.profile is not None,
     )
-    findings = shortfall_findings(run, expected)
     is_answered = figures or not run.tests
-    unpredicted = _others(run) if is_answered else why_not or _unpredicted(run, all_ways)
-    return ComparedRun(run=run, findings=findings, predicted=figures, unpredicted=unpredicted)
+    return ComparedRun(
+        run=run,
+        findings=shortfall_findings(run, expected),
+        predicted=figures,
+        unpredicted=_others(run) if is_answered else why_not or _unpredicted(run, all_ways),
+    )
+
+
+def _of_machine(facts: CommFacts, platform: Platform, topology: NodeTopology | None) -> ExpectedRun:
+    """What is known of the machine that a run was on; how many nodes there were says the run."""
+    nics = None if topology is None else job_nics(topology)
+    links = () if topology is None else topology.gpu_links
+    has_nvlink = any(link.kind is LinkKind.NVLINK for link in links)
+    return ExpectedRun(
+        nics=nics or tuple(name.partition(":")[0] for name in facts.hcas) or None,
+        nic_count=platform.nics,
+        plugin=facts.plugin,
+        gpu_transport=GpuTransport.NVLINK if has_nvlink else None,
+    )
 
 
 def _other_machine(run: NcclRun, platform: Platform, topology: NodeTopology | None) -> str | None:
@@ -118,7 +132,7 @@ def _others(run: NcclRun) -> str | None:
 def _unpredicted(run: NcclRun, all_ways: tuple[BusbwPrediction, ...]) -> str:
     if all_ways:
         return all_ways[0].because
-    if _allocation(run) is None:
+    if not _nodes_and_ranks(run)[0]:
         return "the output does not tell on how many nodes and GPUs it ran"
     return "nothing tells on what machine it ran; --topology or --site does"
 
@@ -145,10 +159,13 @@ def _predicted(
     topology: NodeTopology | None,
     settings: tuple[tuple[str, str], ...],
 ) -> tuple[BusbwPrediction, ...]:
-    allocation = _allocation(run)
-    if allocation is None:
+    nodes, ranks = _nodes_and_ranks(run)
+    if not nodes:
         return ()
-    return predicted(allocation, platform, topology, _release(run) or facts.version, settings)
+    version = _release(run) or facts.version
+    return predicted(
+        platform, topology, version, settings, nodes=nodes, gpus_per_node=ranks // nodes or 1
+    )
 
 
 def _release(run: NcclRun) -> NcclVersion | None:
@@ -161,32 +178,12 @@ def _release(run: NcclRun) -> NcclVersion | None:
     return next((test.library for test in run.tests if test.library), None)
 
 
-def _allocation(run: NcclRun) -> Allocation | None:
-    """The nodes and GPUs of the first test that tells its devices, else those of NCCL's log."""
+def _nodes_and_ranks(run: NcclRun) -> tuple[int, int]:
+    """Those of the first test that tells its devices, else of NCCL's log; 0 where none does."""
     told = [(test.nodes, test.rank_count) for test in run.tests if test.hosts]
     if run.log is not None and run.log.nodes and run.log.ranks:
         told.append((run.log.nodes, run.log.ranks))
-    for nodes, ranks in told:
-        return Allocation(nodes=nodes, gpus_per_node=ranks // nodes or 1)
-    return None
-
-
-def expected_run(
-    facts: CommFacts, platform: Platform, topology: NodeTopology | None
-) -> ExpectedRun:
-    """What is known of the machine that a run was on; how many nodes there were says the run."""
-    nics = None if topology is None else job_nics(topology)
-    if not nics and facts.hcas:
-        nics = tuple(one.partition(":")[0] for one in facts.hcas)
-    transport = None
-    if topology is not None and any(one.kind is LinkKind.NVLINK for one in topology.gpu_links):
-        transport = GpuTransport.NVLINK
-    return ExpectedRun(
-        nics=nics or None,
-        nic_count=platform.nics,
-        plugin=facts.plugin,
-        gpu_transport=transport,
-    )
+    return told[0] if told else (0, 0)
 
 
 # --- What a run of NCCL really used, in words: network, NICs, links, channels, algorithms.
