@@ -378,7 +378,7 @@ def _say(tuned: Tuned, source: JobSource, options: TuneOptions) -> None:
 
 def _say_predicted(tuned: Tuned, width: int) -> None:
     """The best algorithm of each collective; where none has a figure, why."""
-    from hpckit.comm.bandwidth.show import busbw_lines
+    from hpckit.comm.bandwidth.predict import busbw_lines
 
     best = [prediction for prediction in tuned.predicted if prediction.is_best]
     if not best:

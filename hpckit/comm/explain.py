@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from hpckit.comm.facts import CommFacts, Explained, ExplainedWord, counts_here
-from hpckit.comm.lint import faults_of
-from hpckit.comm.lint_releases import KNOWN_VARIABLES, meant_by
+from hpckit.comm.lint import KNOWN_VARIABLES, faults_of, meant_by
 from hpckit.comm.rules import RULES, When, applies, when_of
 from hpckit.core.finding_lines import SEVERITY_STYLES, SEVERITY_WORDS
 from hpckit.core.findings import SourcedFinding
 from hpckit.core.text import Line, Style, wrapped, wrapped_lines
-from hpckit.spec.platform import CommEnv, CommLeft, CommSetting, SettingOrigin, sources
+from hpckit.spec.platform import CommEnv, CommSetting, SettingOrigin, sources
 from hpckit.spec.site import SiteSpec
 
 
@@ -179,7 +178,8 @@ def comm_lines(
     """
     words = f"{title} {_facts_words(facts)}"
     yield from wrapped_lines(words, width, first=" ", further=_INDENT, style=Style.TITLE)
-    head = _head(env)
+    names = [one.name for one in env.settings] + [one.name for one in env.left]
+    head = max(_LEAST, min(_MOST, max(map(len, names), default=0)))
     for setting in env.settings:
         yield from _setting(setting, head, width)
     if env.profile is not None:
@@ -190,7 +190,8 @@ def comm_lines(
     for source in sources(env.settings):
         yield from wrapped_lines(source, width, first=" ", further=_INDENT, style=Style.FAINT)
     for left in env.left:
-        yield from _left(left, head, width)
+        yield from _row(left.name, f"left: {left.because}", head, width)
+        yield from _below(f"hpckit would set {left.value} [{left.rule}]", width, Style.FAINT)
     for note in env.notes:
         yield from _note(note, width)
 
@@ -216,11 +217,6 @@ def _facts_words(facts: CommFacts) -> str:
     return f"· {network} · {library} {version}{plugin}"
 
 
-def _head(env: CommEnv) -> int:
-    names = [one.name for one in env.settings] + [one.name for one in env.left]
-    return max(_LEAST, min(_MOST, max(map(len, names), default=0)))
-
-
 def _setting(setting: CommSetting, head: int, width: int) -> Iterator[Line]:
     yield from _row(setting.name, setting.value, head, width)
     is_own = setting.origin is SettingOrigin.JOB
@@ -228,11 +224,6 @@ def _setting(setting: CommSetting, head: int, width: int) -> Iterator[Line]:
     yield from _below(reason, width)
     if setting.warning is not None:
         yield from _below(f"warning: {setting.warning}", width, Style.WARNING)
-
-
-def _left(left: CommLeft, head: int, width: int) -> Iterator[Line]:
-    yield from _row(left.name, f"left: {left.because}", head, width)
-    yield from _below(f"hpckit would set {left.value} [{left.rule}]", width, Style.FAINT)
 
 
 def _note(note: SourcedFinding, width: int) -> Iterator[Line]:

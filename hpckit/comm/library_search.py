@@ -125,7 +125,8 @@ def unseen(spec: JobSpec, person: Person) -> tuple[str, ...]:
     held_back = submission_environment(person.environment, asked.inherit, asked.pass_).held_back
     own = {one.name: one for one in _in_order(spec)}
     held = [name for name in held_back if is_told(name) and name not in own]
-    computed = [name for name, one in own.items() if one.value is None and _matters(name)]
+    unknown = [name for name, one in own.items() if one.value is None]
+    computed = [name for name in unknown if name in _LISTS or is_told(name)]
     found = []
     if held:
         names = ", ".join(held)
@@ -139,10 +140,6 @@ def unseen(spec: JobSpec, person: Person) -> tuple[str, ...]:
     if spec.environment.setup:
         found.append("setup lines are not run here: what they load or call is not seen")
     return tuple(found)
-
-
-def _matters(name: str) -> bool:
-    return name in _LISTS or is_told(name)
 
 
 def _in_order(spec: JobSpec) -> Iterator[OwnSetting]:
@@ -159,12 +156,9 @@ def container_of(spec: JobSpec) -> str | None:
     named = [spec.slurm.srun_extra.get(option) for option in _OPTIONS]
     runtime = posixpath.basename(spec.command[0])
     if runtime in _RUNTIMES:
-        named += [*filter(_is_image, spec.command), f"of {runtime}"]
+        images = (w for w in spec.command if w.endswith(_IMAGES) or w.startswith(_REGISTRIES))
+        named += [*images, f"of {runtime}"]
     return next((str(one) for one in named if isinstance(one, str)), None)
-
-
-def _is_image(word: str) -> bool:
-    return word.endswith(_IMAGES) or word.startswith(_REGISTRIES)
 
 
 def _python(spec: JobSpec, person: Person, workdir: str) -> str | None:
@@ -205,7 +199,6 @@ def _conda_root(person: Person) -> str:
 # --- Which NCCL a job will load and what is set already, in lines for the terminal.
 
 _LABEL: Final = 8
-_NARROWEST: Final = 40
 _LONGEST: Final = 4000
 _LONGEST_VALUE: Final = 400
 _Row = tuple[str, str, Style]
@@ -217,7 +210,6 @@ def nccl_found_lines(found: FoundNccl, *, width: int = 80) -> list[Line]:
 
     What is not known is said so. All that came from files is shown without control characters.
     """
-    width = max(width, _NARROWEST)
     rows = [("NCCL", _chosen(found), Style.PLAIN if found.chosen else Style.WARNING)]
     label = "lost" if found.chosen else "either"
     rows += [(label, _lost(other), Style.FAINT) for other in found.others]
@@ -226,7 +218,6 @@ def nccl_found_lines(found: FoundNccl, *, width: int = 80) -> list[Line]:
 
 def already_lines(already: Already, *, width: int = 80) -> list[Line]:
     """What is set already, by whom, and what that overrides; one line says that nothing is."""
-    width = max(width, _NARROWEST)
     texts = [_setting(one) for one in already.settings]
     texts = texts or ["nothing, by the job's environment or by a file of NCCL's"]
     rows = [("set", text, Style.PLAIN) for text in texts]
@@ -235,7 +226,7 @@ def already_lines(already: Already, *, width: int = 80) -> list[Line]:
 
 def unseen_lines(unseen: Iterable[str], *, width: int = 80) -> list[Line]:
     """What was not looked at, a note each, in lines of 40 or more."""
-    return list(_lines(_noted(unseen), max(width, _NARROWEST)))
+    return list(_lines(_noted(unseen), width))
 
 
 def _noted(notes: Iterable[str]) -> list[_Row]:

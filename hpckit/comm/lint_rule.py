@@ -343,7 +343,6 @@ def _has_value(pattern: str | None, value: str | None) -> bool:
 
 # --- What is wrong with settings of communication, for a terminal: the count first, then each.
 
-_NARROWEST: Final = 40
 _MOST_SHOWN: Final = 30
 _LONGEST: Final = 400
 
@@ -351,12 +350,11 @@ _LONGEST: Final = 400
 def comm_lint_lines(
     findings: Sequence[LintFinding], *, name: str, width: int = 80, command: str | None = None
 ) -> list[Line]:
-    """The screen of `hpckit tune --lint`, in lines of at most `width` columns (40 or more).
+    """The screen of `hpckit tune --lint`, in lines of at most `width` columns.
 
     `name` is the file, `command` what shows more; the last line says it, and is left out
     without a command. The gravest come first, then by line.
     """
-    width = max(width, _NARROWEST)
     counts = verdict(findings, "nothing to change").split(" ")
     title = wrapped((f"{visible(name, _LONGEST)}:", *counts), width, further="  ")
     lines = [Line(text=text, style=Style.TITLE) for text in title]

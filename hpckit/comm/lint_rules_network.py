@@ -71,10 +71,6 @@ def _lacks_ring(one: Setting, _: Scene) -> bool:
     return is_for_all and ("ring" in names) is first.startswith("^")
 
 
-def _forces_ring(one: Setting, scene: Scene) -> bool:
-    return bool((one.value or "").strip()) and not _lacks_ring(one, scene)
-
-
 def _one_file(one: Setting, scene: Scene) -> str | None:
     """What would tell processes and hosts apart, and is not in the name of a log file."""
     marks = ("%p",) if scene.nodes == 1 else ("%h", "%p")
@@ -115,7 +111,8 @@ NCCL_RULES: Final = (
             when=lambda one, scene: scene.nccl is not None and _lacks_ring(one, scene),
             because="one choice for all sizes and collectives; from 2.24 on those that lack it"
             " fail", remedy=_TUNING),
-    note("nccl-algo-forced", "NCCL_ALGO", when=_forces_ring,
+    note("nccl-algo-forced", "NCCL_ALGO",
+         when=lambda one, scene: (one.value or "").strip() and not _lacks_ring(one, scene),
          because="one choice for all sizes, in place of NCCL's own by size and machine",
          remedy=_TUNING),
     warning("nccl-proto-ll128", "NCCL_PROTO", value=r"(?!\^)[^;]*\bll128\b.*",
@@ -185,7 +182,6 @@ NCCL_RULES: Final = (
 # --- Rules about InfiniBand and RoCE.
 
 MOST_DEVICES: Final = 32
-_LEAST_TIMEOUT: Final = 20
 _A_ONE: Final = re.compile(r".*[^0-9]1", re.ASCII)
 
 
@@ -260,10 +256,6 @@ def _later_equals(one: Setting, _: Scene) -> str | None:
     return next(wrong, None)
 
 
-def _short_timeout(one: Setting, _: Scene) -> bool:
-    return 0 < (whole_number(one.value) or 0) < _LEAST_TIMEOUT
-
-
 def _out_of_range(one: Setting, _: Scene) -> str | None:
     most = {"NCCL_IB_SL": 15, "NCCL_IB_TC": 255, "NCCL_IB_TIMEOUT": 31, "NCCL_IB_RETRY_CNT": 7}
     limit = most[one.name]
@@ -298,7 +290,8 @@ IB_RULES: Final = (
     note("ib-gid-index", "NCCL_IB_GID_INDEX", value=r"\d+", since="2.21",
          because="NCCL chooses the GID by itself (-1); a fixed one is wrong on a node whose table"
          " differs"),
-    warning("ib-timeout-short", "NCCL_IB_TIMEOUT", when=_short_timeout, since="2.23",
+    warning("ib-timeout-short", "NCCL_IB_TIMEOUT", since="2.23",
+            when=lambda one, _: whole_number(one.value) in range(1, 20),
             because="shorter than the default of 20: large fabrics then fail while routes change"),
     error("ib-range", "NCCL_IB_SL NCCL_IB_TC NCCL_IB_TIMEOUT NCCL_IB_RETRY_CNT", when=_out_of_range,
           because="{seen} is the most that it can be",

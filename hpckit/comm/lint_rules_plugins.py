@@ -152,12 +152,6 @@ _CHECKED: Final = (
 )  # fmt: skip
 
 
-def _word_of_number(one: Setting, _: Scene) -> Seen | None:
-    """The word of an old level."""
-    word = level_of(one.value or "")
-    return Seen(do=word) if word else None
-
-
 def _no_level(one: Setting, _: Scene) -> Seen | None:
     value = (one.value or "").strip()
     if not value or value in _KNOWN or value[0].isdigit():
@@ -177,7 +171,8 @@ TRANSPORT_RULES: Final = (
     warning("p2p-level-idle", "NCCL_P2P_LEVEL", beside=("NCCL_P2P_DISABLE", "0*1"),
             because="has no effect beside {other}", remedy="leave out both",
             source="NCCL src/graph/paths.cc (ncclGetLevel)"),
-    note("level-number", _LEVELS, when=_word_of_number,
+    note("level-number", _LEVELS,
+         when=lambda one, _: (word := level_of(one.value or "")) and Seen(do=word),
          because="numbers are the levels of old releases; 4 and more are SYS",
          remedy="{name}={do}, or leave it out"),
     error("level-word", _LEVELS, when=_no_level,

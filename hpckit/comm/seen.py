@@ -26,9 +26,10 @@ _DEVICE_STEM: Final = "cxi"
 def seen_node(topology: NodeTopology) -> SeenNode:
     """What the rules of communication ask of a node; the roles of its NICs are used."""
     others = _other_hcas(topology.nics)
+    architectures = {gpu.architecture or architecture_of(gpu.name) for gpu in topology.gpus}
     return SeenNode(
         library=_library(topology),
-        architecture=_architecture(topology),
+        architecture=next(iter(architectures)) if len(architectures) == 1 else None,
         interconnect=_interconnect(topology.nics),
         traits=tuple(_seen_traits(topology)),
         hcas=_hcas(topology.nics),
@@ -63,11 +64,6 @@ def _library(topology: NodeTopology) -> CommLibrary | None:
     if makers == {GpuVendor.AMD}:
         return CommLibrary.RCCL
     return CommLibrary.NCCL if makers == {GpuVendor.NVIDIA} else None
-
-
-def _architecture(topology: NodeTopology) -> str | None:
-    found = {gpu.architecture or architecture_of(gpu.name) for gpu in topology.gpus}
-    return found.pop() if len(found) == 1 else None
 
 
 def _interconnect(nics: Iterable[Nic]) -> NicKind | None:

@@ -17,13 +17,13 @@ from hpckit.comm.bandwidth.facts import (
     cpu_link_gb_per_s,
     link_gb_per_s,
 )
-from hpckit.comm.bandwidth.rings import links_in_rings
 from hpckit.comm.bandwidth.values import (
     CommMachine,
     CommNic,
     PcieRate,
     PcieRing,
     RingLinks,
+    links_in_rings,
     pcie_rate,
     shared,
     slowest_pcie,

@@ -276,15 +276,10 @@ class NcclLog:
         """Nodes of the largest communicator; None where only some of its ranks wrote lines."""
         told = max((one.what.nodes for one in self.shares), default=0)
         hosts = len(self.hosts)
-        is_known = told or hosts > 1 or self._is_whole
-        return max(told, hosts) or None if is_known else None
-
-    @property
-    def _is_whole(self) -> bool:
-        """Whether each rank of the largest communicator wrote a line."""
         ranks = self.ranks
-        seen = {one.what.rank for one in self.communicators if one.what.ranks == ranks}
-        return ranks is not None and len(seen) >= ranks
+        wrote = {one.what.rank for one in self.communicators if one.what.ranks == ranks}
+        is_whole = ranks is not None and len(wrote) >= ranks
+        return max(told, hosts) or None if told or hosts > 1 or is_whole else None
 
     @property
     def ranks(self) -> int | None:
@@ -326,7 +321,7 @@ class RawLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NcclLine:
-    """What one process said: `host`, `pid` and `device` are None where the line lacks them.
+    """What one process said: `host` and `pid` are None where the line lacks them.
 
     `is_glued` where it stands behind another process's words in one line, of which some may touch
     its host.
@@ -335,7 +330,6 @@ class NcclLine:
     line_no: int
     host: str | None
     pid: int | None
-    device: int | None
     is_warning: bool
     text: str
     is_glued: bool = False
@@ -363,7 +357,7 @@ def nccl_lines(line: RawLine) -> list[NcclLine]:
     found: list[NcclLine] = []
     begin = 0
     for (at, mark), end in zip(marks, ends, strict=True):
-        host, pid, device = _origin(text[max(begin, at - _MOST_PREFIX) : at])
+        host, pid = _origin(text[max(begin, at - _MOST_PREFIX) : at])
         begin = at + len(mark)
         said = text[begin:end]
         if end < len(text):
@@ -373,7 +367,6 @@ def nccl_lines(line: RawLine) -> list[NcclLine]:
                 line_no=line.line_no,
                 host=host,
                 pid=pid,
-                device=device,
                 is_warning=mark == _MARKS[1],
                 text=said.strip(),
                 is_glued=bool(found),
@@ -392,19 +385,18 @@ def _marked(text: str) -> Iterator[tuple[int, str]]:
         at = text.find("NCCL ", at + 1)
 
 
-def _origin(before: str) -> tuple[str | None, int | None, int | None]:
-    """Host, process and device of what stands before a mark."""
+def _origin(before: str) -> tuple[str | None, int | None]:
+    """Host and process of what stands before a mark."""
     words = before.split()[-4:]
     for at in range(len(words) - 1, -1, -1):
-        device = _DEVICE.fullmatch(words[at])
-        if device is None:
+        if _DEVICE.fullmatch(words[at]) is None:
             continue
         name = words[at - 1] if at else ""
         process = _PROCESS.fullmatch(name)
         # A label of Open MPI's --tag-output touches the host.
         host = (process[1] if process else name).rpartition(":")[2] or None
-        return host, int(process[2]) if process else None, int(device[1])
-    return None, None, None
+        return host, int(process[2]) if process else None
+    return None, None
 
 
 def _prefix_chars(said: str) -> int:

@@ -12,7 +12,7 @@ writeBenchmarkLineBody, writeDeviceReport); doc/PERFORMANCE.md: algbw and busbw 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Annotated, Any, Final, Literal
@@ -165,17 +165,12 @@ NO_PROGRAM: Final = "the output does not name its program (nccl-tests does since
 
 _MOST_CHARS: Final = 4096
 _PROGRAM: Final = re.compile(r"\b([a-z_]{4,24})_perf(?:_mpi)?\b", re.ASCII)
-_TEST: Final = re.compile(r"# nccl-tests version (\S{1,40}).*?nccl-library=([0-9]{4,5})", re.ASCII)
-_BEGIN: Final = re.compile(r"# Collective test (?:starting|concluded): *(\S{1,80})", re.ASCII)
-_SIZES: Final = re.compile(r"nThread [0-9]{1,9} nGpus .{1,60}maxBytes ([0-9]{1,18})\b", re.ASCII)
 _RANK: Final = re.compile(
     r"# +Rank +(?P<rank>[0-9]{1,7})(?: +Group +(?P<group>-?[0-9]{1,9}))? +Pid +(?P<pid>[0-9]{1,10})"
     r" +on +(?P<host>\S{1,255}) +device +(?P<device>[0-9]{1,4}) +\[(?P<bus>[0-9a-fA-Fx:.]{1,20})\]"
     r" *(?P<gpu>.{0,100})",
     re.ASCII,
 )
-_AVERAGE: Final = re.compile(r"# Avg bus bandwidth +: +([0-9.e+]{1,20})", re.ASCII)
-_BOUNDS: Final = re.compile(r"# Out of bounds values +: +([0-9]{1,18})", re.ASCII)
 
 
 class TableReader:
@@ -245,40 +240,19 @@ class TableReader:
 
     def _take_head(self, text: str, line_no: int) -> bool:
         """A line of comment, from its `#` on."""
-        if self._take_ranks(text, line_no):
+        rank = _RANK.match(text)
+        if rank is not None:
+            self._ranks.append(_rank(rank))
             return True
-        for name, pattern, convert in _FOOTS:
-            match = pattern.match(text)
+        for pattern, is_head, is_foot, facts in _COMMENTS:
+            match = pattern.search(text)
             if match is not None:
-                with suppress(ValueError):
-                    self._facts[name] = convert(match[1])
-                self._is_over = True
+                if is_head:
+                    self._next(line_no)
+                self._facts |= facts(match)
+                self._is_over |= is_foot
                 return True
-        match = _BEGIN.match(text)
-        if match is not None:
-            if "starting" in text:
-                self._next(line_no)
-            self._facts["program"] = match[1].rpartition("/")[2]
-            return True
         return False
-
-    def _take_ranks(self, text: str, line_no: int) -> bool:
-        match = _TEST.match(text)
-        if match is not None:
-            self._next(line_no)
-            self._facts["version"] = match[1]
-            with suppress(ValueError):
-                self._facts["library"] = NcclVersion.of_code(int(match[2]))
-            return True
-        match = _SIZES.search(text)
-        if match is not None:
-            self._next(line_no)
-            self._facts["most_bytes"] = int(match[1])
-            return True
-        match = _RANK.match(text)
-        if match is not None:
-            self._ranks.append(_rank(match))
-        return match is not None
 
     def _take_columns(self, text: str, line_no: int) -> bool:
         columns = columns_of(text)
@@ -300,10 +274,33 @@ class TableReader:
         return is_broken
 
 
-_FOOTS: Final = (
-    ("average_busbw_bytes_per_s", _AVERAGE, lambda text: float(text) * _GB),
-    ("out_of_bounds", _BOUNDS, int),
-)
+def _library(code: int) -> NcclVersion | None:
+    with suppress(ValueError):
+        return NcclVersion.of_code(code)
+    return None
+
+
+def _comment(
+    pattern: str, facts: Callable[[re.Match[str]], dict[str, Any]], *, is_head: bool = False,
+    is_foot: bool = False,
+) -> tuple[re.Pattern[str], bool, bool, Callable[[re.Match[str]], dict[str, Any]]]:  # fmt: skip
+    return re.compile(pattern, re.ASCII), is_head, is_foot, facts
+
+
+_COMMENTS: Final = (
+    _comment(r"^# nccl-tests version (\S{1,40}).*?nccl-library=([0-9]{4,5})", is_head=True,
+             facts=lambda match: {"version": match[1], "library": _library(int(match[2]))}),
+    _comment(r"nThread [0-9]{1,9} nGpus .{1,60}maxBytes ([0-9]{1,18})\b", is_head=True,
+             facts=lambda match: {"most_bytes": int(match[1])}),
+    _comment(rf"^# Avg bus bandwidth +: +({_FIGURE})", is_foot=True,
+             facts=lambda match: {"average_busbw_bytes_per_s": float(match[1]) * _GB}),
+    _comment(r"^# Out of bounds values +: +([0-9]{1,18})", is_foot=True,
+             facts=lambda match: {"out_of_bounds": int(match[1])}),
+    _comment(r"^# Collective test starting: *(\S{1,80})", is_head=True,
+             facts=lambda match: {"program": match[1].rpartition("/")[2]}),
+    _comment(r"^# Collective test concluded: *(\S{1,80})",
+             facts=lambda match: {"program": match[1].rpartition("/")[2]}),
+)  # fmt: skip
 
 
 def _rank(match: re.Match[str]) -> RankDevice:
@@ -430,9 +427,6 @@ def _test(document: _Document) -> NcclTest:
     config, results = document.config, document.results
     program = document.args[0].rpartition("/")[2] if document.args else ""
     collective = COLLECTIVES.get(program.removesuffix("_mpi").removesuffix("_perf"))
-    library = None
-    with suppress(ValueError):
-        library = NcclVersion.of_code(document.nccl_version)
     average = document.average_bus_bandwidth.get("bandwidth")
     average = document.average_bus_bandwidith.get("bandwidith", average)
     wrong = document.out_of_bounds.get("count")
@@ -442,7 +436,7 @@ def _test(document: _Document) -> NcclTest:
         program=program or None,
         collective=collective,
         collective_unknown=None if collective else NO_PROGRAM,
-        library=library,
+        library=_library(document.nccl_version),
         ranks=tuple(device.rank_device() for device in config.devices),
         gpus_per_rank=config.nthreads * config.ngpus,
         rows=tuple(result.row() for result in results),

@@ -450,16 +450,19 @@ def nics_uneven(facts: RunFacts) -> Iterator[Evidence]:
     Whether all ranks wrote is told by the ranks that NCCL counts on a host.
     """
     nics_of, whole = _nics_of(facts), _whole_hosts(facts)
-    for host, sends in _by_host(one for one in facts.log.connections if _is_ring_send(one.what)):
+    # For rings and trees: sends of a program may be uneven.
+    ring_sends = (
+        one
+        for one in facts.log.connections
+        if one.what.transport is Transport.NET
+        and one.what.is_send
+        and not one.what.is_point_to_point
+    )
+    for host, sends in _by_host(ring_sends):
         nics = nics_of.get(host, {})
         is_told = all(one.what.nic in nics for one in sends)
         if len(set(nics.values())) > 1 and is_told and host in whole:
             yield from _uneven(host, nics, sends)
-
-
-def _is_ring_send(one: Connection) -> bool:
-    """Whether a connection leaves a host for rings and trees: sends of a program may be uneven."""
-    return one.transport is Transport.NET and not one.is_point_to_point and one.is_send is True
 
 
 def _by_host(seen: Iterable[Seen[Hosted]]) -> Iterator[tuple[str, list[Seen[Hosted]]]]:

@@ -146,8 +146,12 @@ class RunFacts:
 
     def settings(self, *names: str) -> Iterator[tuple[Seen[LoggedSetting], str]]:
         """Variables by name that were set, each value once, and a word for where."""
-        every = (*self.log.settings, *self._listed_settings())
-        wanted = (one for one in every if one.what.name in names)
+        listed = (
+            Seen(LoggedSetting(host=None, name=name, value=value), test.line_no)
+            for test in self.run.tests
+            for name, value in test.environment
+        )
+        wanted = (one for one in (*self.log.settings, *listed) if one.what.name in names)
         for each in grouped(wanted, lambda one: (one.what.name, one.what.value)).values():
             yield each[0], self.where(each)
 
@@ -156,12 +160,6 @@ class RunFacts:
         for one, where in self.settings(*names):
             if (one.what.name, one.what.value) not in self.expected.settings:
                 yield one, where
-
-    def _listed_settings(self) -> Iterator[Seen[LoggedSetting]]:
-        """What nccl-tests' JSON lists of its environment."""
-        for test in self.run.tests:
-            for name, value in test.environment:
-                yield Seen(LoggedSetting(host=None, name=name, value=value), test.line_no)
 
     def where(self, seen: Iterable[Seen[Hosted]]) -> str:
         """Return the hosts that said something, for a sentence: nothing where it is all of them."""

@@ -196,6 +196,7 @@ _GBIT_BYTES: Final = 1e9 / 8
 
 def used_rows(log: NcclLog) -> Iterator[tuple[str, str]]:
     """(label, words) of what a log tells; a last one for what it does not."""
+    meeting = {one.what.interface for one in log.bootstraps}
     rows = (
         ("network", _network(log)),
         ("NICs", _nics(log)),
@@ -203,7 +204,7 @@ def used_rows(log: NcclLog) -> Iterator[tuple[str, str]]:
         ("GPUs", _gpus(log)),
         ("channels", _channels(log)),
         ("algorithm", _algorithms(log)),
-        ("meet on", _bootstrap(log)),
+        ("meet on", ", ".join(sorted(meeting, key=natural_order))),
     )
     yield from ((label, words) for label, words in rows if words)
     lacking = [label for label, words in rows if not words and label in _ASKABLE]
@@ -330,10 +331,6 @@ def _algorithms(log: NcclLog) -> str:
     return " · ".join(f"{name}: {', '.join(each)}" for name, each in groups.items())
 
 
-def _bootstrap(log: NcclLog) -> str:
-    return ", ".join(sorted({one.what.interface for one in log.bootstraps}, key=natural_order))
-
-
 def _shown(hosts: Iterable[str]) -> str:
     names = sorted({host for host in hosts if host}, key=natural_order)
     return names_shown(names) if names else counted(1, "host")
@@ -341,7 +338,6 @@ def _shown(hosts: Iterable[str]) -> str:
 
 # --- A run of NCCL for people: what was measured beside what was predicted, what was used, and why.
 
-NARROWEST: Final = 40
 _GB: Final = 1e9
 _MOST_FINDINGS: Final = 12
 
@@ -354,12 +350,11 @@ def nccl_run_lines(
     unpredicted: str | None = None,
     width: int = 80,
 ) -> list[Line]:
-    """The screen in lines of at most `width` columns (40 or more).
+    """The screen in lines of at most `width` columns.
 
     `predicted` is bus bandwidth in bytes/s by NCCL's name of a collective (`AllReduce`),
     `unpredicted` why there is none, or not of all tests.
     """
-    width = max(width, NARROWEST)
     title = wrapped(tuple(_title(run, findings)), width, further="  ", between=" · ")
     lines = [Line(text=text, style=Style.TITLE) for text in title]
     for test in run.tests:

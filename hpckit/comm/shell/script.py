@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise, takewhile
 from typing import Final
 
@@ -103,7 +104,7 @@ class _Script:
             **dict.fromkeys(STEP_LAUNCHERS, self._launch),
             **dict.fromkeys(MPI_LAUNCHERS, self._mpi),
             **dict.fromkeys(CONTAINERS, self._container),
-            **dict.fromkeys(LISTING_CONTAINERS, self._listing_container),
+            **dict.fromkeys(LISTING_CONTAINERS, partial(self._container, is_list=True)),
             **dict.fromkeys(SHELLS, self._shell),
             **dict.fromkeys(WRAPPERS, self._wrapped),
             "eval": self._eval,
@@ -282,9 +283,6 @@ class _Script:
         for pair in container_pairs(words, is_list=is_list):
             self._variables.add(pair, SettingForm.OPTION, self._end_line)
         self._wrapped(words)
-
-    def _listing_container(self, words: Sequence[Word]) -> None:
-        self._container(words, is_list=True)
 
     def _wrapped(self, words: Sequence[Word]) -> None:
         """The first program behind another one's options that says something of variables."""

@@ -6,7 +6,7 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from hpckit.comm.bandwidth.rings import links_in_rings
+from hpckit.comm.bandwidth.values import links_in_rings
 
 CUBE_MESH = {
     (0, 1): 1, (0, 2): 1, (0, 3): 2, (0, 4): 2, (1, 2): 2, (1, 3): 1, (1, 5): 2, (2, 3): 2,

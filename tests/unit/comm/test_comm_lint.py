@@ -6,8 +6,7 @@ from functools import cache
 
 import pytest
 
-from hpckit.comm.lint import LINT_RULES, lint_settings, lint_text
-from hpckit.comm.lint_releases import is_one_edit
+from hpckit.comm.lint import LINT_RULES, is_one_edit, lint_settings, lint_text
 from hpckit.comm.lint_rule import (
     SURELY_SINCE,
     Held,

@@ -7,7 +7,7 @@ import pytest
 from hpckit.comm.run.nccl_tests import parse_nccl_run
 from hpckit.comm.run.rules import shortfall_findings
 from hpckit.comm.run.rules_result import ExpectedRun
-from hpckit.comm.run.show import NARROWEST, nccl_run_lines
+from hpckit.comm.run.show import nccl_run_lines
 from hpckit.core.findings import Severity, SourcedFinding
 from hpckit.core.text import Line, Style, columns
 from tests.fakes.slurm_records import record_text
@@ -93,11 +93,6 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     for text in (TABLE + LOG, SOCKETS):
         for line in screen(text, {"AllReduce": 400e9}, width):
             assert columns(line.text) <= width or line.text.startswith(("next", "      "))
-
-
-def test_a_terminal_narrower_than_the_least_is_taken_as_that() -> None:
-    """Below that nothing can be read."""
-    assert screen(LOG, width=3) == screen(LOG, width=NARROWEST)
 
 
 def test_what_a_log_holds_cannot_steer_the_terminal() -> None:
