@@ -142,13 +142,6 @@ def test_xgmi_between_nodes_is_the_slowest_link() -> None:
     assert "RCCL has no such model" in (one.caveat or "")
 
 
-def test_all_to_all_is_no_part_of_the_tuning_model() -> None:
-    """It says so."""
-    one = best(predict(switched(), 1), Collective.ALL_TO_ALL)
-    assert one.algorithm is Algorithm.PAIRS
-    assert "not in NCCL's tuning model" in (one.caveat or "")
-
-
 LACKING = Unknown(subject="GPUs", what="architecture", because="topo -m does not hold it")
 
 

@@ -5,27 +5,14 @@ from __future__ import annotations
 import pytest
 
 from hpckit.comm.bandwidth.facts import (
-    CHANNEL_FACTS,
-    CPU_LINK_FACTS,
-    LINK_FACTS,
     NEWEST,
     OLDEST,
     SPEED_FACTS,
-    capability_of,
     cpu_link_gb_per_s,
     link_gb_per_s,
 )
 from hpckit.node.topology import CpuTopology
 from hpckit.spec.platform import NcclVersion
-
-
-@pytest.mark.parametrize(
-    ("word", "found"),
-    [("sm_90", 90), ("sm_103", 103), ("sm_90a", 90), ("gfx942", None), ("sm_", None)],
-)
-def test_compute_capabilities(word: str, found: int | None) -> None:
-    """Only NVIDIA's architectures have one."""
-    assert capability_of(word) == found
 
 
 @pytest.mark.parametrize(
@@ -83,12 +70,3 @@ def test_speeds_are_tried_from_the_fastest() -> None:
     for row in SPEED_FACTS:
         for speeds in (row.intra, row.inter):
             assert list(speeds) == sorted(set(speeds), reverse=True)
-
-
-def test_no_two_rows_of_a_kind_hold_from_one_release() -> None:
-    """Else which of them holds would be a matter of order."""
-    for rows in (LINK_FACTS, SPEED_FACTS, CHANNEL_FACTS):
-        keys = [(row.capability, row.since) for row in rows]
-        assert len(set(keys)) == len(keys)
-    cpus = [(row.arch, row.vendor, row.model_from, row.since) for row in CPU_LINK_FACTS]
-    assert len(set(cpus)) == len(cpus)

@@ -29,13 +29,6 @@ def test_variables_turn_algorithms_off(name: str, value: str, off: set[Algorithm
     assert forced_off([(name, value)]) == off
 
 
-def test_what_is_off_is_not_predicted() -> None:
-    """Rings alone on 8 H100 are 360 GB/s, though NVLS would be 476."""
-    found = predict(switched(), 1, off=forced_off([("NCCL_ALGO", "Ring")]))
-    (one,) = (each for each in found if each.collective is Collective.ALL_REDUCE)
-    assert (one.algorithm, one.busbw_bytes_per_s) == (Algorithm.RING, 360e9)
-
-
 def test_a_collective_without_an_algorithm_says_so() -> None:
     """Trees alone leave AllGather none."""
     found = predict(switched(), 1, off=forced_off([("NCCL_ALGO", "Tree")]))

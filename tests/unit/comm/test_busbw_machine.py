@@ -14,7 +14,7 @@ from hpckit.core.errors import ParseError
 from hpckit.node.capture.snapshot import inspect_capture
 from hpckit.node.path import PathKind
 from hpckit.node.topology import GpuFabric, NodeTopology
-from tests.corpus import corpus_file, corpus_files
+from tests.corpus import corpus_files
 from tests.fakes.machine_parts import paths_by_hand
 from tests.fakes.machines import (
     dgx_1v,
@@ -189,10 +189,3 @@ def test_every_capture_has_a_prediction_or_a_reason(path: Path) -> None:
                 for one in predict(machine, count):
                     assert one.because
                     assert one.busbw_bytes_per_s is None or 0 < one.busbw_bytes_per_s < 5e12
-
-
-def test_a_captured_board_of_h100() -> None:
-    """OCI's dump of 8 H100 gives NVLS its 476 GB/s."""
-    path = corpus_file("nccl-topo-xml/oci/H100-topology.xml")
-    (node,) = inspect_capture(path.read_bytes(), path.name)
-    assert busbw(comm_machine(node, nodes=1, gpus_per_node=8)) == 476.0

@@ -12,7 +12,6 @@ from hpckit.comm.facts import (
     Trait,
     are_rails_isolated,
     comm_facts,
-    level_of,
     says_the_same,
 )
 from hpckit.comm.seen import seen_node
@@ -73,13 +72,6 @@ def test_storage_nics_are_left_out_by_exact_names() -> None:
     seen = seen_node(dgx_h100())
     assert seen.hcas == tuple(f"mlx5_{index}" for index in range(8))
     assert needs(dgx_h100()) == {"NCCL_IB_HCA": "=" + ",".join(seen.hcas)}
-
-
-def test_names_that_begin_alike_are_told_apart() -> None:
-    """mlx5_1 for jobs beside mlx5_10 for storage: the list is exact, so mlx5_10 is not in it."""
-    value = needs(renamed(dgx_h100(), {"mlx5_8": "mlx5_10", "mlx5_9": "mlx5_11"}))["NCCL_IB_HCA"]
-    assert value.startswith("=")
-    assert "mlx5_10" not in value.removeprefix("=").split(",")
 
 
 def test_a_nic_that_is_down_is_no_device_for_jobs() -> None:
@@ -168,14 +160,6 @@ def test_the_same_written_otherwise_is_the_same(name: str, value: str, derived: 
 def test_what_means_another_thing_is_not_the_same(name: str, value: str, derived: str) -> None:
     """One more interface, a prefix for a device, another level: each is another value."""
     assert not says_the_same(name, value, derived)
-
-
-@pytest.mark.parametrize(
-    ("value", "level"), [("0", "LOC"), ("3", "PHB"), ("9", "SYS"), ("PHB", None)]
-)
-def test_old_levels_are_numbers(value: str, level: str | None) -> None:
-    """0 to 4 are words in order, and more is SYS."""
-    assert level_of(value) == level
 
 
 def fabric(*, spine: bool, rails: int = 2) -> ClusterTopology:

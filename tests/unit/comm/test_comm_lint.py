@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import cache
 
 import pytest
 
-from hpckit.comm.lint import LINT_RULES, is_one_edit, lint_settings, lint_text
+from hpckit.comm.lint import LINT_RULES, lint_settings
 from hpckit.comm.lint_rule import (
     SURELY_SINCE,
     Held,
@@ -85,14 +84,6 @@ def lint(
     )
 
 
-def fired(case: Case, rules: Sequence[LintRule] = LINT_RULES) -> list[str]:
-    """The rules that speak in a case."""
-    found = lint(
-        case.fires, case.name, case.nccl, facts=case.facts, library=case.library, rules=rules
-    )
-    return [one.rule for one in found]
-
-
 def missed(case: Case, rules: Sequence[LintRule] = LINT_RULES) -> list[str]:
     """The rules that speak in its near miss."""
     name = case.name if case.miss_name is None else case.miss_name
@@ -106,27 +97,6 @@ def missed(case: Case, rules: Sequence[LintRule] = LINT_RULES) -> list[str]:
 def brief(findings: Sequence[LintFinding]) -> list[tuple[int, str, str]]:
     """Line, rule and severity of each."""
     return [(one.line_no, one.rule, one.severity.value) for one in findings]
-
-
-def freed() -> Iterator[tuple[str, LintRule, LintRule]]:
-    """Each row with a condition, and the same without it; tests are left, as they give words."""
-    for rule in LINT_RULES:
-        conditions: dict[str, LintRule] = {
-            "value": replace(rule, value=None),
-            "beside": replace(rule, beside=None),
-            "without": replace(rule, without=None),
-            "since": replace(rule, since=None),
-            "before": replace(rule, before=None),
-            "library": replace(rule, library=None),
-            "plugins": replace(rule, plugins=()),
-            "nodes": replace(rule, nodes=None),
-            "is_vm": replace(rule, is_vm=None),
-            "forms": replace(rule, forms=()),
-            "is_fallback": replace(rule, is_fallback=False),
-        }
-        for condition, free in conditions.items():
-            if free != rule:
-                yield f"{rule.name}-{condition}", rule, free
 
 
 @pytest.mark.parametrize(
@@ -148,19 +118,6 @@ def test_each_rule_has_a_name_of_its_own_and_a_case() -> None:
     assert set(names) == {case.rule for case in CASES}
 
 
-def test_each_condition_of_a_row_is_held_by_a_case() -> None:
-    """Without any one condition of a row, it speaks in some near miss or not in some case."""
-    free_of = list(freed())
-    assert free_of
-    for condition, rule, free in free_of:
-        rules = [free if row is rule else row for row in LINT_RULES]
-        cases = [case for case in CASES if case.rule == rule.name]
-        assert any(
-            rule.name in missed(case, rules) or rule.name not in fired(case, rules)
-            for case in cases
-        ), condition
-
-
 def test_a_modern_script_is_left_in_peace() -> None:
     """A script that sets what a site must, in the way of today, has no finding."""
     facts = LintFacts(interfaces=("lo", "ens1f0"), nics=("mlx5_0", "mlx5_1"), is_vm=False)
@@ -176,12 +133,6 @@ def test_exports_of_a_benchmark() -> None:
         (10, "nccl-default", "note"),
         (11, "nccl-debug-info", "note"),
     ]
-
-
-def test_no_finding_twice_for_one_line() -> None:
-    """A rule speaks once of a variable on one line, however often it is set there."""
-    found = lint("NCCL_DEBUG=TRACE srun a; NCCL_DEBUG=TRACE srun b\n")
-    assert brief(found) == [(1, "nccl-debug-trace", "warning")]
 
 
 def test_an_unknown_release_gives_notes() -> None:
@@ -282,37 +233,6 @@ def test_a_variable_of_the_library_is_not_misspelt_on_amd() -> None:
     assert lint("export NCCL_IB_SLX=1\n", library=CommLibrary.RCCL) == ()
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "is_near"),
-    [
-        ("abc", "abc", False),
-        ("abc", "abcd", True),
-        ("abc", "ab", True),
-        ("abc", "xbc", True),
-        ("abc", "acb", True),
-        ("abc", "axx", False),
-        ("abcd", "badc", False),
-        ("", "a", True),
-        ("", "ab", False),
-    ],
-)
-def test_one_edit(first: str, second: str, is_near: bool) -> None:
-    """One letter more, less or other, or two swapped, part two words."""
-    assert is_one_edit(first, second) is is_near
-    assert is_one_edit(second, first) is is_near
-
-
-def test_variables_are_sorted_and_dated() -> None:
-    """Each variable stands once, its releases are releases, and they are in order."""
-    names = [one.name for one in NCCL_VARIABLES]
-    assert names == sorted(set(names))
-    for one in NCCL_VARIABLES:
-        releases = [NcclVersion.of(release) for release, _ in one.defaults]
-        assert releases == sorted(releases)
-        assert all(release >= NcclVersion.of(one.since) for release in releases)
-        assert one.until is None or NcclVersion.of(one.until) > NcclVersion.of(one.since)
-
-
 def test_known_variables_are_not_one_another_misspelt() -> None:
     """No variable that NCCL reads is called misspelt."""
     text = "".join(f"export {one.name}=x\n" for one in NCCL_VARIABLES)
@@ -323,20 +243,6 @@ def test_what_hpckit_sets_too_may_still_be_set_the_wrong_way() -> None:
     """The value is fine; that the shell keeps it to itself is not."""
     text = "NCCL_NET_GDR_LEVEL=PHB\nsrun true\n"
     assert [one.rule for one in lint(text, facts=DERIVED)] == ["not-exported"]
-
-
-def test_a_file_is_linted() -> None:
-    """What a file sets is judged for the release and the node that are told."""
-    found = lint_text(
-        b"export NCCL_NVLS_ENABLE=0\nexport NCCL_IB_HCA==mlx5_9\n",
-        "job.sh",
-        nccl=NcclVersion.of("2.27.3"),
-        facts=LintFacts(nics=("mlx5_0",)),
-    )
-    assert [(one.line_no, one.rule, one.severity) for one in found] == [
-        (1, "nvls-off", Severity.WARNING),
-        (2, "ib-hca-absent", Severity.ERROR),
-    ]
 
 
 def finding(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from hpckit.comm.nccl_conf import (
-    Already,
     Overridden,
     already_set,
     conf_paths,
@@ -115,13 +114,6 @@ def test_who_set_a_variable_of_the_environment_is_named() -> None:
     assert [one.set_by for one in found.settings] == ["environment", "[tune] env of the job"]
 
 
-def test_a_file_s_line_is_named_where_it_wins() -> None:
-    """The first line of a name counts."""
-    setting = already_set({}, {SYSTEM: "\nNCCL_IB_TC=41\nNCCL_IB_TC=106"}).of("NCCL_IB_TC")
-    assert setting is not None
-    assert (setting.value, setting.set_by) == ("41", f"{SYSTEM} line 2")
-
-
 def test_only_variables_of_communication_are_told() -> None:
     """They are told by name, whatever order they came in."""
     environment = {"PATH": "/bin", "UCX_TLS": "rc", "NCCL_DEBUG": "WARN", "HSA_X": "1", "FI_X": "2"}
@@ -169,8 +161,3 @@ def test_what_cannot_be_relied_on_is_a_note(
 def test_a_plugin_that_is_not_opened_is_no_note(plugin: str, version: NcclVersion) -> None:
     """`none` is no plugin, and there were none before 2.28.7."""
     assert already_set({"NCCL_ENV_PLUGIN": plugin}, {}, version).notes == ()
-
-
-def test_nothing_is_set_where_nobody_set_it() -> None:
-    """An empty environment and no files are no settings, no files, no notes."""
-    assert already_set({}, {}) == Already()

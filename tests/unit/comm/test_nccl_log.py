@@ -8,7 +8,6 @@ from typing import TypeVar
 
 import pytest
 
-from hpckit.comm.run.log import UNREAD_KEPT
 from hpckit.comm.run.log_lines import (
     Algorithm,
     Bootstrap,
@@ -375,13 +374,6 @@ def test_a_line_in_a_new_form_is_kept() -> None:
     found = log("Using network IB", "Channel 0 -> 1", "Channel 0 -> 1", "Frobnicating 7 widgets")
     assert (found.lines, found.unread_lines) == (4, 2)
     assert found.unread == (Seen("Channel 0 -> 1", 2, 2),)
-
-
-def test_so_many_unread_texts_are_kept_and_all_are_counted() -> None:
-    """A log of nothing but lines in a new form does not fill the memory."""
-    found = log(*(f"Channel {at} -> 1" for at in range(UNREAD_KEPT + 50)))
-    assert len(found.unread) == UNREAD_KEPT
-    assert found.unread_lines == UNREAD_KEPT + 50
 
 
 def test_the_log_of_two_nodes_is_whole() -> None:
