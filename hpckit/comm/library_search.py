@@ -127,17 +127,13 @@ def unseen(spec: JobSpec, person: Person) -> tuple[str, ...]:
     held = [name for name in held_back if is_told(name) and name not in own]
     unknown = [name for name, one in own.items() if one.value is None]
     computed = [name for name in unknown if name in _LISTS or is_told(name)]
-    found = []
-    if held:
-        names = ", ".join(held)
-        found.append(f"set here but held back, unless --pass names it: {names}")
-    if computed:
-        names = ", ".join(sorted(computed))
-        found.append(f"setup lines compute a value that is not known here: {names}")
-    if spec.environment.modules:
-        names = ", ".join(spec.environment.modules)
-        found.append(f"modules are not loaded here, so what they bring is not seen: {names}")
-    if spec.environment.setup:
+    lists = {
+        "set here but held back, unless --pass names it": held,
+        "setup lines compute a value that is not known here": sorted(computed),
+        "modules are not loaded here, so what they bring is not seen": asked.modules,
+    }
+    found = [f"{words}: {', '.join(names)}" for words, names in lists.items() if names]
+    if asked.setup:
         found.append("setup lines are not run here: what they load or call is not seen")
     return tuple(found)
 

@@ -12,7 +12,6 @@ from hpckit.comm.lint_rule import (
     LintFacts,
     LintFinding,
     LintRule,
-    Match,
     Scene,
     Seen,
     Setting,
@@ -154,12 +153,6 @@ RELEASE_RULES: Final = (
 # --- What hpckit sets there itself, and all rules.
 
 
-def is_derived(one: Setting, scene: Scene) -> bool:
-    """Whether hpckit sets the very same there."""
-    derived = scene.derived.get(one.name)
-    return derived is not None and one.value == derived.value
-
-
 def _unlike_derived(one: Setting, scene: Scene) -> Seen | None:
     """Another value than hpckit's; sure where the node itself asks for that one."""
     derived = scene.derived.get(one.name)
@@ -242,21 +235,12 @@ class _Chosen:
 def _findings(one: Setting, scene: Scene, rules: _Chosen) -> Iterator[LintFinding]:
     """What is wrong with one setting; fallbacks speak where nothing else does."""
     about = list(rules.about(one.name))
-    if is_derived(one, scene):
+    derived = scene.derived.get(one.name)
+    if derived is not None and one.value == derived.value:
         about = [rule for rule in about if not _is_about_value(rule)]
-    held = [
-        _finding(rule, one, match)
-        for rule in about
-        if not rule.is_fallback and (match := match_of(rule, one, scene)) is not None
-    ]
-    yield from held
-    if held:
-        return
-    for rule in about:
-        match = match_of(rule, one, scene) if rule.is_fallback else None
-        if match is not None:
-            yield _finding(rule, one, match)
-            return
+    held = [(rule, seen) for rule in about if (seen := match_of(rule, one, scene)) is not None]
+    plain = [(rule, seen) for rule, seen in held if not rule.is_fallback]
+    yield from (_finding(rule, one, seen) for rule, seen in plain or held[:1])
 
 
 def _is_about_value(rule: LintRule) -> bool:
@@ -265,12 +249,11 @@ def _is_about_value(rule: LintRule) -> bool:
     return not is_pair and not rule.forms and rule not in LAUNCH_RULES
 
 
-def _finding(rule: LintRule, one: Setting, match: Match) -> LintFinding:
-    seen = match.seen
+def _finding(rule: LintRule, one: Setting, seen: Seen) -> LintFinding:
     words = {
         "name": visible(one.name, _LONGEST),
         "value": visible(one.value or "", _LONGEST),
-        "other": visible(match.other.text, 2 * _LONGEST) if match.other else "",
+        "other": visible(seen.other.text, 2 * _LONGEST) if seen.other else "",
         "seen": visible(seen.words, 4 * _LONGEST),
         "do": visible(seen.do, 4 * _LONGEST),
     }

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from hpckit.core.finding_lines import finding_lines, more_lines, next_lines, verdict, words_of
@@ -200,13 +200,15 @@ class Scene:
 class Seen(NamedTuple):
     """What a test saw, for `{seen}`, and what to do, for `{do}`.
 
-    Where `is_sure` is False the finding is a note. `since` is the release that matters.
+    Where `is_sure` is False the finding is a note. `since` is the release that matters, `other`
+    the setting beside which the rule holds.
     """
 
     words: str = ""
     do: str = ""
     since: str | None = None
     is_sure: bool = True
+    other: Setting | None = None
 
 
 Test = Callable[[Setting, Scene], Seen | str | bool | None]
@@ -276,15 +278,8 @@ warning: Final = partial(_row, Severity.WARNING)
 note: Final = partial(_row, Severity.NOTE)
 
 
-class Match(NamedTuple):
-    """That a rule holds for a setting: what a test saw, and the other setting of a pair."""
-
-    seen: Seen
-    other: Setting | None
-
-
-def match_of(rule: LintRule, one: Setting, scene: Scene) -> Match | None:
-    """Whether a rule that is about this name holds for a setting; None where it does not."""
+def match_of(rule: LintRule, one: Setting, scene: Scene) -> Seen | None:
+    """What is seen where a rule that is about this name holds for a setting, else None."""
     if not _has_value(rule.value, one.value) or not _is_here(rule, one, scene):
         return None
     other = _other(rule, one, scene)
@@ -299,7 +294,7 @@ def match_of(rule: LintRule, one: Setting, scene: Scene) -> Match | None:
     if not said:
         return None
     seen = said if isinstance(said, Seen) else Seen(said if isinstance(said, str) else "")
-    return Match(seen._replace(is_sure=seen.is_sure and Held.MAYBE not in held), other)
+    return seen._replace(is_sure=seen.is_sure and Held.MAYBE not in held, other=other)
 
 
 def _is_here(rule: LintRule, one: Setting, scene: Scene) -> bool:
@@ -330,15 +325,11 @@ def _other(rule: LintRule, one: Setting, scene: Scene) -> Setting | None:
     )
 
 
-@lru_cache(maxsize=512)
-def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(text, re.IGNORECASE | re.ASCII | re.DOTALL)
-
-
 def _has_value(pattern: str | None, value: str | None) -> bool:
-    if pattern is None:
-        return True
-    return value is not None and _pattern(pattern).fullmatch(value.strip()) is not None
+    if pattern is None or value is None:
+        return pattern is None
+    flags = re.IGNORECASE | re.ASCII | re.DOTALL
+    return re.fullmatch(pattern, value.strip(), flags) is not None
 
 
 # --- What is wrong with settings of communication, for a terminal: the count first, then each.

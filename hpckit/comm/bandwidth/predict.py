@@ -8,6 +8,7 @@ is its rings alone: its other figures are tables by machine.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Final
 
@@ -219,17 +220,23 @@ def _plateau(
     if rate.algorithm in {Algorithm.NVLS, Algorithm.NVLS_TREE}:
         own.append(_NEEDS_NVLS)
     speed = rate.graph.intra if setting.room.nodes == 1 else rate.graph.inter
+    bound = Bound(gb_per_s=rate.simple, words=rate.limited_by)
+    shown = _shown(rate.collective, rate.algorithm, bound, rate.words, own)
+    count, bytes_per_s = rate.graph.channels, speed * _GB
+    return replace(shown, channels=count, channel_bytes_per_s=bytes_per_s, is_best=is_best)
+
+
+def _shown(
+    collective: Collective, algorithm: Algorithm, bound: Bound, because: str, caveats: Sequence[str]
+) -> BusbwPrediction:
     return BusbwPrediction(
-        collective=rate.collective,
-        algorithm=rate.algorithm,
+        collective=collective,
+        algorithm=algorithm,
         protocol="Simple",
-        busbw_bytes_per_s=rate.simple * _GB,
-        channels=rate.graph.channels,
-        channel_bytes_per_s=speed * _GB,
-        limited_by=rate.limited_by,
-        because=rate.words,
-        caveat="; ".join(own) or None,
-        is_best=is_best,
+        busbw_bytes_per_s=bound.gb_per_s * _GB,
+        limited_by=bound.words,
+        because=because,
+        caveat="; ".join(caveats) or None,
     )
 
 
@@ -237,35 +244,18 @@ def _by_rccl(room: Room, caveats: Sequence[str]) -> tuple[BusbwPrediction, ...]:
     """Rings as wide as the links: rome_models.cc shares all XGMI out among its rings."""
     bound = ring_bound(room)
     own = [*caveats, *([_RCCL] if room.nodes > 1 else [])]
-    return tuple(
-        BusbwPrediction(
-            collective=one,
-            algorithm=Algorithm.RING,
-            protocol="Simple",
-            busbw_bytes_per_s=bound.gb_per_s * _GB,
-            limited_by=bound.words,
-            because="RCCL's rings share all links of a GPU",
-            caveat="; ".join(own) or None,
-            is_bound=room.nodes > 1,
-        )
-        for one in RINGED
-    )
+    because = "RCCL's rings share all links of a GPU"
+    shown = (_shown(one, Algorithm.RING, bound, because, own) for one in RINGED)
+    return tuple(replace(one, is_bound=room.nodes > 1) for one in shown)
 
 
 def _all_to_all(machine: CommMachine, room: Room, nccl: NcclVersion) -> BusbwPrediction:
     bound = pairs_bound(machine, room, nccl)
     if isinstance(bound, str):
         return BusbwPrediction(collective=Collective.ALL_TO_ALL, because=bound)
-    return BusbwPrediction(
-        collective=Collective.ALL_TO_ALL,
-        algorithm=Algorithm.PAIRS,
-        protocol="Simple",
-        busbw_bytes_per_s=bound.gb_per_s * _GB,
-        limited_by=bound.words,
-        because="the bytes that pass the slowest link",
-        caveat=_PAIRS,
-        is_bound=True,
-    )
+    because = "the bytes that pass the slowest link"
+    shown = _shown(Collective.ALL_TO_ALL, Algorithm.PAIRS, bound, because, (_PAIRS,))
+    return replace(shown, is_bound=True)
 
 
 def predicted(

@@ -27,12 +27,14 @@ class Seen(Generic[Fact]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _OfHost:
+class OfHost:
+    """What a host said, None where its line has none."""
+
     host: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LibraryVersion(_OfHost):
+class LibraryVersion(OfHost):
     """The release of a process; `text` is as it was printed."""
 
     library: CommLibrary
@@ -41,7 +43,7 @@ class LibraryVersion(_OfHost):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bootstrap(_OfHost):
+class Bootstrap(OfHost):
     """The interface on which the ranks meet."""
 
     interface: str
@@ -49,7 +51,7 @@ class Bootstrap(_OfHost):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedSetting(_OfHost):
+class LoggedSetting(OfHost):
     """A variable that a process took from its environment or a configuration file."""
 
     name: str
@@ -57,7 +59,7 @@ class LoggedSetting(_OfHost):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Network(_OfHost):
+class Network(OfHost):
     """What carries traffic between nodes: `IB`, `Socket`, or the name that a plugin gives."""
 
     name: str
@@ -74,7 +76,7 @@ class LogNic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NicList(_OfHost):
+class NicList(OfHost):
     """The NICs that a network uses; none where it found no device."""
 
     network: str
@@ -82,7 +84,7 @@ class NicList(_OfHost):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VirtualNic(_OfHost):
+class VirtualNic(OfHost):
     """What connections are numbered by since 2.24: one NIC, or `devices` of them as one (`a+b`)."""
 
     index: int
@@ -92,7 +94,7 @@ class VirtualNic(_OfHost):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfiProvider(_OfHost):
+class OfiProvider(OfHost):
     """The libfabric provider that the OFI plugin chose; `nics` None in releases that do not say."""
 
     provider: str
@@ -110,7 +112,7 @@ class PluginEvent(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plugin(_OfHost):
+class Plugin(OfHost):
     """A plugin by `kind` (`net`, `collnet`, `tuner` …); `name` is None for NCCL's own."""
 
     kind: str
@@ -119,7 +121,7 @@ class Plugin(_OfHost):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuDirect(_OfHost):
+class GpuDirect(OfHost):
     """Whether GPU Direct RDMA is used, for a NIC or (`gpu` not None) between a GPU and one.
 
     `gpu` and `nic` are as printed: a device number or a bus id, by release.
@@ -142,7 +144,7 @@ class Transport(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connection(_OfHost):
+class Connection(OfHost):
     """A rank's connection to another; `Seen.count` is the channels that use it.
 
     `how` is what follows the transport (`CUMEM/read`, `direct pointer`, `IB`); `nic` is the index
@@ -161,7 +163,7 @@ class Connection(_OfHost):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchedGraph(_OfHost):
+class SearchedGraph(OfHost):
     """What NCCL's search found for a pattern (4 ring, 1 to 3 trees, 5 NVLS), by channel.
 
     `intra_type` and `inter_type` are NCCL's path types, the latter to the NIC.
@@ -177,7 +179,7 @@ class SearchedGraph(_OfHost):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelCounts(_OfHost):
+class ChannelCounts(OfHost):
     """Channels of a communicator by use; None is what the release does not print."""
 
     collective: int
@@ -187,7 +189,7 @@ class ChannelCounts(_OfHost):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Communicator(_OfHost):
+class Communicator(OfHost):
     """A rank of a communicator, and what became of it: `Init COMPLETE`, `Abort COMPLETE` …."""
 
     commid: str | None
@@ -198,7 +200,7 @@ class Communicator(_OfHost):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeShare(_OfHost):
+class NodeShare(OfHost):
     """How many nodes a communicator has, and ranks on this one; `is_mnnvl` joins them by NVLink."""
 
     ranks: int
@@ -217,21 +219,21 @@ class Algorithm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Nvls(_OfHost):
+class Nvls(OfHost):
     """Whether a GPU can use NVLink SHARP."""
 
     is_available: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class P2pDisabled(_OfHost):
+class P2pDisabled(OfHost):
     """Two GPUs that are connected and may not access each other."""
 
     gpus: tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Warned(_OfHost):
+class Warned(OfHost):
     """A line of level WARN, or an INFO line in which NCCL says that something failed."""
 
     text: str
@@ -303,11 +305,11 @@ FACT_LISTS: Final[Mapping[str, type]] = {
 MOST_CHARS: Final = 65536
 """What is read of a line; NCCL's own buffers end at 1 to 4 KiB."""
 
-_MOST_PREFIX: Final = 400
-_MARKS: Final = ("NCCL INFO ", "NCCL WARN ")
-_LINE: Final = re.compile(r"[^\n]+")
 _ESCAPE: Final = re.compile(r"\x1b\[[0-9;?]{0,32}[A-Za-z]|[\x00\x1b]")
-_DEVICE: Final = re.compile(r"\[(-?\d{1,4})\]", re.ASCII)
+_SAID: Final = re.compile(
+    r"(?:(?P<name>\S{1,300})? ?\[-?\d{1,4}\] (?:\S{1,200} ){0,2}?)?NCCL (?P<level>INFO|WARN) ",
+    re.ASCII,
+)
 _PROCESS: Final = re.compile(r"(.{1,256}):(\d{1,10}):(\d{1,10})", re.ASCII)
 
 
@@ -336,75 +338,32 @@ class NcclLine:
 
 
 def raw_lines(text: str) -> Iterator[RawLine]:
-    """The lines of a text that are not blank; only a newline ends one, and none is copied whole."""
-    line_no, counted_to = 1, 0
-    for match in _LINE.finditer(text):
-        start, end = match.span()
-        line_no += text.count("\n", counted_to, start)
-        counted_to = start
-        line = text[start : min(end, start + MOST_CHARS)].rstrip("\r")
-        if "\x1b" in line or "\x00" in line:
-            line = _ESCAPE.sub("", line)
+    """The lines of a text that are not blank; only a newline ends one."""
+    for line_no, whole in enumerate(text.split("\n"), start=1):
+        line = _ESCAPE.sub("", whole[:MOST_CHARS].rstrip("\r"))
         if line and not line.isspace():
-            yield RawLine(line_no=line_no, text=line, is_cut=end - start > MOST_CHARS)
+            yield RawLine(line_no=line_no, text=line, is_cut=len(whole) > MOST_CHARS)
 
 
 def nccl_lines(line: RawLine) -> list[NcclLine]:
     """What NCCL said in a line, mostly once; nothing for another program's line."""
-    text = line.text
-    marks = list(_marked(text))
-    ends = [*(at for at, _ in marks[1:]), len(text)][: len(marks)]
-    found: list[NcclLine] = []
-    begin = 0
-    for (at, mark), end in zip(marks, ends, strict=True):
-        host, pid = _origin(text[max(begin, at - _MOST_PREFIX) : at])
-        begin = at + len(mark)
-        said = text[begin:end]
-        if end < len(text):
-            said = said[: len(said) - _prefix_chars(said)]
-        found.append(
-            NcclLine(
-                line_no=line.line_no,
-                host=host,
-                pid=pid,
-                is_warning=mark == _MARKS[1],
-                text=said.strip(),
-                is_glued=bool(found),
-            )
-        )
-    return found
+    said = list(_SAID.finditer(line.text))
+    ends = [*(match.start() for match in said[1:]), len(line.text)]
+    return [
+        _nccl_line(line, match, end, is_glued=at > 0)
+        for at, (match, end) in enumerate(zip(said, ends, strict=False))
+    ]
 
 
-def _marked(text: str) -> Iterator[tuple[int, str]]:
-    """Where each mark begins."""
-    at = text.find("NCCL ")
-    while at >= 0:
-        mark = next((one for one in _MARKS if text.startswith(one, at)), None)
-        if mark is not None:
-            yield at, mark
-        at = text.find("NCCL ", at + 1)
-
-
-def _origin(before: str) -> tuple[str | None, int | None]:
-    """Host and process of what stands before a mark."""
-    words = before.split()[-4:]
-    for at in range(len(words) - 1, -1, -1):
-        if _DEVICE.fullmatch(words[at]) is None:
-            continue
-        name = words[at - 1] if at else ""
-        process = _PROCESS.fullmatch(name)
-        # A label of Open MPI's --tag-output touches the host.
-        host = (process[1] if process else name).rpartition(":")[2] or None
-        return host, int(process[2]) if process else None
-    return None, None
-
-
-def _prefix_chars(said: str) -> int:
-    """How many characters at the end are the prefix of the next line that was glued to this."""
-    tail = said[-_MOST_PREFIX:]
-    at = tail.rstrip().rfind(" ")
-    device = tail[at + 1 :]
-    if _DEVICE.fullmatch(device.strip()) is None:
-        return 0
-    before = tail[: max(at, 0)].rstrip()
-    return len(tail) - (before.rfind(" ") + 1)
+def _nccl_line(line: RawLine, match: re.Match[str], end: int, *, is_glued: bool) -> NcclLine:
+    name = match["name"] or ""
+    process = _PROCESS.fullmatch(name)
+    # A label of Open MPI's --tag-output touches the host.
+    return NcclLine(
+        line_no=line.line_no,
+        host=(process[1] if process else name).rpartition(":")[2] or None,
+        pid=int(process[2]) if process else None,
+        is_warning=match["level"] == "WARN",
+        text=line.text[match.end() : end].strip(),
+        is_glued=is_glued,
+    )

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from hpckit.comm.run.log_lines import (
     LoggedSetting,
     NcclLog,
     NicList,
+    OfHost,
     SearchedGraph,
     Seen,
     Transport,
@@ -69,12 +70,7 @@ RING: Final = 4
 _Value = TypeVar("_Value", bound=Hashable)
 
 
-class _Hosted(Hashable, Protocol):
-    @property
-    def host(self) -> str | None: ...
-
-
-Hosted = TypeVar("Hosted", bound=_Hosted)
+Hosted = TypeVar("Hosted", bound=OfHost)
 
 
 _Item = TypeVar("_Item")

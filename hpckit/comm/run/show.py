@@ -237,12 +237,9 @@ def _direct(log: NcclLog) -> str:
         if one.what.transport is Transport.NET and not one.what.is_send and one.what.how != SOCKET
     ]
     allowed = [one.what.is_enabled for one in log.gpu_direct if one.what.gpu is None]
-    states = received or allowed
-    if not states:
-        return ""
-    if all(states):
-        return "GPU Direct RDMA on"
-    return "GPU Direct RDMA partly on" if any(states) else "GPU Direct RDMA off"
+    states = set(received or allowed)
+    words = {(True,): "on", (False,): "off", (False, True): "partly on"}
+    return f"GPU Direct RDMA {words[tuple(sorted(states))]}" if states else ""
 
 
 def _nics(log: NcclLog) -> str:
@@ -304,22 +301,16 @@ def _gpus(log: NcclLog) -> str:
 
 
 def _channels(log: NcclLog) -> str:
-    words = []
-    counts = {one.what.collective for one in log.channels if one.what.collective > 0}
-    if counts:
-        words.append(_range(counts))
-    nvls = {one.what.nvls for one in log.channels if one.what.nvls}
-    if nvls:
-        words.append(f"{_range(nvls)} of NVLS")
-    rings = {one.what.channels for one in log.graphs if one.what.pattern == RING}
-    if rings:
-        words.append(f"search found {_range(rings)}")
-    return " · ".join(words)
+    counts = {
+        "{}": {one.what.collective for one in log.channels if one.what.collective > 0},
+        "{} of NVLS": {one.what.nvls for one in log.channels if one.what.nvls},
+        "search found {}": {one.what.channels for one in log.graphs if one.what.pattern == RING},
+    }
+    return " · ".join(words.format(_range(found)) for words, found in counts.items() if found)
 
 
-def _range(values: Iterable[int]) -> str:
-    found = set(values)
-    least, most = min(found), max(found)
+def _range(values: set[int]) -> str:
+    least, most = min(values), max(values)
     return str(least) if least == most else f"{least} to {most}"
 
 
