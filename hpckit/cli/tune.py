@@ -26,12 +26,11 @@ if TYPE_CHECKING:
     from hpckit.comm.bandwidth.values import BusbwPrediction
     from hpckit.comm.communication import Communication
     from hpckit.comm.facts import CommFacts
-    from hpckit.comm.library import JobFiles
     from hpckit.comm.library_search import FoundNccl, Person
     from hpckit.comm.lint_rule import LintFacts, LintFinding
     from hpckit.comm.nccl_conf import Already
     from hpckit.comm.run.show import ComparedRun
-    from hpckit.core.files import FileResources
+    from hpckit.core.files import FileResources, LocalFiles
     from hpckit.fabric.topology import ClusterTopology
     from hpckit.jobs.prepare import JobSource
     from hpckit.node.topology import NodeTopology
@@ -156,7 +155,7 @@ def _predicted(
 
 
 def look_for_nccl(
-    spec: JobSpec, person: Person, workdir: str, files: JobFiles, jobs: Sequence[JobEntry]
+    spec: JobSpec, person: Person, workdir: str, files: LocalFiles, jobs: Sequence[JobEntry]
 ) -> Looked:
     """What the job will load, and what is set already; what is not known is said.
 

@@ -39,9 +39,6 @@ def _single(when: When) -> Iterator[tuple[str, When]]:
         yield str(trait), When(traits=(trait,))
 
 
-_NOT_SET: Final = "not set: nothing here needs it"
-
-
 def explain(name: str, facts: CommFacts, env: CommEnv, site: SiteSpec) -> Explained:
     """What the job has of a variable, and what rules, site and overlays have for it."""
     return Explained(
@@ -78,7 +75,7 @@ def _here(name: str, env: CommEnv) -> str:
     for left in env.left:
         if left.name == name:
             return f"not set: {left.because}"
-    return _NOT_SET
+    return "not set: nothing here needs it"
 
 
 def _of_rules(name: str, facts: CommFacts) -> Iterator[ExplainedWord]:
@@ -133,8 +130,6 @@ def _of_overlays(name: str, site: SiteSpec) -> Iterator[ExplainedWord]:
 
 # --- One communication variable for people: what the job has of it, and what could have set it.
 
-_EXPLAIN_INDENT: Final = " " * 10
-
 
 def explain_lines(explained: Explained, *, width: int) -> Iterator[Line]:
     """The whole screen in lines of at most `width` columns."""
@@ -158,15 +153,12 @@ def explain_lines(explained: Explained, *, width: int) -> Iterator[Line]:
 
 
 def _explain_row(label: str, words: str, width: int, style: Style = Style.PLAIN) -> list[Line]:
-    return wrapped_lines(words, width, first=f" {label:<8} ", further=_EXPLAIN_INDENT, style=style)
+    return wrapped_lines(words, width, first=f" {label:<8} ", further=" " * 10, style=style)
 
 
 _LEAST: Final = 14
 _MOST: Final = 34
 _INDENT: Final = "   "
-_NOTHING: Final = "nothing to set: what this machine needs is detected"
-_UNWANTED: Final = "nothing is set: tune.derive = false (--no-tune) leaves a job its own variables"
-_UNKNOWN: Final = "nothing is set: the nodes' network is not known (--site NAME, --topology FILE)"
 
 
 def comm_lines(
@@ -204,8 +196,10 @@ def is_known(facts: CommFacts) -> bool:
 def nothing_set(facts: CommFacts, *, is_derived: bool = True) -> str:
     """Why there is no variable: nobody wants one, there is no need, or nobody knows."""
     if not is_derived:
-        return _UNWANTED
-    return _NOTHING if is_known(facts) else _UNKNOWN
+        return "nothing is set: tune.derive = false (--no-tune) leaves a job its own variables"
+    if is_known(facts):
+        return "nothing to set: what this machine needs is detected"
+    return "nothing is set: the nodes' network is not known (--site NAME, --topology FILE)"
 
 
 def _facts_words(facts: CommFacts) -> str:

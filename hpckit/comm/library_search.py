@@ -11,7 +11,7 @@ from typing import Final
 
 from hpckit.comm.communication import comm_choice, settings_in_setup
 from hpckit.comm.environment import OwnSetting
-from hpckit.comm.nccl_conf import ENVIRONMENT, Already, AlreadySet, is_told
+from hpckit.comm.nccl_conf import ENVIRONMENT, Already, AlreadySet, fact_of
 from hpckit.core.text import Line, Style, visible, wrapped
 from hpckit.script.environment import submission_environment
 from hpckit.script.launchers.registry import LAUNCHERS
@@ -82,8 +82,6 @@ _REGISTRIES = tuple(
                  "docker-daemon", "dockerd", "podman")
 )  # fmt: skip
 """How an image begins that is fetched or unpacked first."""
-_OPTIONS = ("container-image", "container-name")
-"""Of srun, by pyxis."""
 _RUNTIMES = frozenset(
     ("apptainer", "singularity", "enroot", "podman", "podman-hpc", "docker", "shifter", "sarus")
 )
@@ -124,9 +122,9 @@ def unseen(spec: JobSpec, person: Person) -> tuple[str, ...]:
     asked = spec.environment
     held_back = submission_environment(person.environment, asked.inherit, asked.pass_).held_back
     own = {one.name: one for one in _in_order(spec)}
-    held = [name for name in held_back if is_told(name) and name not in own]
+    held = [name for name in held_back if fact_of(name) and name not in own]
     unknown = [name for name, one in own.items() if one.value is None]
-    computed = [name for name in unknown if name in _LISTS or is_told(name)]
+    computed = [name for name in unknown if name in _LISTS or fact_of(name)]
     lists = {
         "set here but held back, unless --pass names it": held,
         "setup lines compute a value that is not known here": sorted(computed),
@@ -149,7 +147,8 @@ def _in_order(spec: JobSpec) -> Iterator[OwnSetting]:
 
 def container_of(spec: JobSpec) -> str | None:
     """The image, folder or name of what the job's command runs in; the runtime without one."""
-    named = [spec.slurm.srun_extra.get(option) for option in _OPTIONS]
+    # Options of srun by pyxis.
+    named = [spec.slurm.srun_extra.get(f"container-{of}") for of in ("image", "name")]
     runtime = posixpath.basename(spec.command[0])
     if runtime in _RUNTIMES:
         images = (w for w in spec.command if w.endswith(_IMAGES) or w.startswith(_REGISTRIES))

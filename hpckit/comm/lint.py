@@ -221,7 +221,7 @@ class _Chosen:
         self._exact: dict[str, list[LintRule]] = {}
         self._open = [rule for rule in rules if rule.beginnings]
         for rule in rules:
-            for name in rule.exact_names:
+            for name in rule.names:
                 self._exact.setdefault(name, []).append(rule)
 
     def about(self, name: str) -> Iterator[LintRule]:
@@ -272,7 +272,7 @@ def _finding(rule: LintRule, one: Setting, seen: Seen) -> LintFinding:
 
 def faults_of(variable: str) -> tuple[ExplainedFault, ...]:
     """Return what may be wrong with a setting of a variable, by the rules that name it."""
-    return lint_faults(rule for rule in LINT_RULES if variable in rule.exact_names)
+    return lint_faults(rule for rule in LINT_RULES if variable in rule.names)
 
 
 def lint_faults(rules: Iterable[LintRule]) -> tuple[ExplainedFault, ...]:

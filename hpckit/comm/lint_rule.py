@@ -245,11 +245,6 @@ class LintRule(Rule[Test | None]):
     is_fallback: bool = False
 
     @property
-    def exact_names(self) -> tuple[str, ...]:
-        """The names that stand for themselves alone."""
-        return tuple(name for name in self.names if not name.endswith("*"))
-
-    @property
     def beginnings(self) -> tuple[str, ...]:
         """The beginnings of names whose rest is free."""
         return tuple(name[:-1] for name in self.names if name.endswith("*"))

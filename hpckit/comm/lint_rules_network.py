@@ -227,17 +227,13 @@ def _too_many(one: Setting, _: Scene) -> str | None:
     return str(count) if count > MOST_DEVICES else None
 
 
-def _matches_none(value: str | None, present: Sequence[str] | None) -> bool:
-    """Whether a list takes nothing of what is here, as far as that is known."""
-    is_list = bool(value) and not (value or "").strip().startswith("^")
-    return present is not None and is_list and not matched(value or "", present)
-
-
 def _absent(one: Setting, scene: Scene) -> str | None:
-    """The node's devices, where a list takes none of them."""
-    nics = scene.facts.nics or ()
-    is_absent = _matches_none(one.value, scene.facts.nics)
-    return f"the node has {named(nics) or 'none'}" if is_absent else None
+    """The node's devices, or interfaces, where a list of beginnings takes none of them."""
+    present = scene.facts.nics if one.name == "NCCL_IB_HCA" else scene.facts.interfaces
+    value = (one.value or "").strip()
+    if present is None or not value or value.startswith("^") or matched(value, present):
+        return None
+    return named(present) or "none"
 
 
 def _partly_absent(one: Setting, scene: Scene) -> str:
@@ -279,7 +275,8 @@ IB_RULES: Final = (
           because=f"{{seen}} names, and NCCL reads {MOST_DEVICES} at most",
           remedy="a shorter list, or one of those to leave out (^)",
           source="NCCL src/transport/net_ib (MAX_IB_DEVS)"),
-    error("ib-hca-absent", "NCCL_IB_HCA", when=_absent,
+    error("ib-hca-absent", "NCCL_IB_HCA",
+          when=lambda one, scene: (here := _absent(one, scene)) and f"the node has {here}",
           because="no device here matches, so NCCL goes over TCP; {seen}",
           remedy="leave it out, or name devices that are here"),
     warning("ib-hca-partly", "NCCL_IB_HCA", when=_partly_absent, because="not on this node: {seen}",
@@ -335,13 +332,6 @@ _MOST_THREADS: Final = 16
 _VIRTUAL: Final = re.compile(r"=?(docker|virbr|veth|br-|cni|flannel)", re.ASCII)
 
 
-def _absent_interfaces(one: Setting, scene: Scene) -> str | None:
-    """The node's interfaces, where a list of beginnings takes none of them."""
-    interfaces = scene.facts.interfaces or ()
-    is_absent = _matches_none((one.value or "").strip(), scene.facts.interfaces)
-    return (named(interfaces) or "none") if is_absent else None
-
-
 def absent_name(one: Setting, scene: Scene) -> str | None:
     """Return the node's interfaces, where none of a list of whole names is here."""
     interfaces, value = scene.facts.interfaces, (one.value or "").strip()
@@ -370,7 +360,7 @@ def _virtual(one: Setting, _: Scene) -> str | None:
 
 
 SOCKET_RULES: Final = (
-    error("ifname-absent", _BY_PREFIX, when=_absent_interfaces,
+    error("ifname-absent", _BY_PREFIX, when=_absent,
           because="no interface of this node matches; it has {seen}",
           remedy="leave it out, or name one that all nodes have: {name}==NAME"),
     error("ifname-absent-exact", _BY_NAME, when=absent_name,

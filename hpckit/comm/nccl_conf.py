@@ -76,10 +76,6 @@ class Already:
     files: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def of(self, name: str) -> AlreadySet | None:
-        """The setting of this name, None where nobody set it."""
-        return next((one for one in self.settings if one.name == name), None)
-
 
 class PrefixFact(NamedTuple):
     """Variables that matter for communication, and whose they are.
@@ -175,11 +171,11 @@ def already_set(
     paths = [p for p in conf_paths(environment, library, version, account_home) if p in conf_texts]
     given: dict[str, list[tuple[str, str]]] = {}
     for name, value in environment.items():
-        if _fact_of(name) is not None:
+        if fact_of(name) is not None:
             given.setdefault(name, []).append((value, set_by.get(name, ENVIRONMENT)))
     for path in paths:
         for entry in parse_nccl_conf(conf_texts[path], version):
-            if _fact_of(entry.name) is not None:
+            if fact_of(entry.name) is not None:
                 source = f"{path} line {entry.line_no}"
                 given.setdefault(entry.name, []).append((entry.value, source))
     remarks = (text for path in paths for text in conf_remarks(conf_texts[path], path))
@@ -191,11 +187,6 @@ def already_set(
         files=tuple(paths),
         notes=(*_notes(environment, conf_texts, version, library), *remarks),
     )
-
-
-def is_told(name: str) -> bool:
-    """Whether a variable is of one of PREFIXES, so that `already_set` tells it."""
-    return _fact_of(name) is not None
 
 
 def _setting(name: str, values: list[tuple[str, str]], *, is_of_file: bool) -> AlreadySet:
@@ -210,7 +201,7 @@ def _setting(name: str, values: list[tuple[str, str]], *, is_of_file: bool) -> A
 
 
 def _remark_of(name: str, value: str, *, is_of_file: bool) -> str | None:
-    fact = _fact_of(name)
+    fact = fact_of(name)
     if is_of_file and fact is not None and not fact.is_read_by_nccl:
         return f"{fact.reader} sees it only if it is loaded after NCCL has read its files"
     if not value:
@@ -252,7 +243,8 @@ def _notes(
         yield f"NCCL_ENV_PLUGIN names {plugin}, which may give other values than these"
 
 
-def _fact_of(name: str) -> PrefixFact | None:
+def fact_of(name: str) -> PrefixFact | None:
+    """Return whose a variable is, None for one that `already_set` does not tell."""
     if not _NAME.fullmatch(name):
         return None
     return next((fact for fact in PREFIXES if name.startswith(fact.prefix)), None)

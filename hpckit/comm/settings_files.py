@@ -254,9 +254,11 @@ def _texts(value: object) -> list[str]:
 def _variables(tree: Tree, lines: _KeyLines) -> Iterator[Setting]:
     for table, key in _VARIABLES:
         for name, value in _table(_table(tree, table), key).items():
+            # What a number would be in the environment; a job file wants it in quotes.
+            said = str(value).lower() if isinstance(value, int | float) else None
             yield Setting(
                 name=name,
-                value=value if isinstance(value, str) else _scalar(value),
+                value=value if isinstance(value, str) else said,
                 line=lines.take(name),
                 form=SettingForm.JOB,
             )
@@ -290,11 +292,6 @@ def _shell(
             until_line=None if until is None else places[min(until, len(places)) - 1],
             instead_of=lost and replace(lost, line=lines.of_text(sign, places[lost.line - 1])),
         )
-
-
-def _scalar(value: object) -> str | None:
-    """What a number or a truth value would be in the environment; a job file wants it in quotes."""
-    return str(value).lower() if isinstance(value, int | float) else None
 
 
 def _command(tree: Tree, lines: _KeyLines, name: str) -> Iterator[Setting]:

@@ -50,12 +50,12 @@ def _since(release: str, **variables: _Value | _Gone) -> Iterator[NcclVariable]:
     """
     for name, said in variables.items():
         value = said.value if isinstance(said, _Gone) else said
-        defaults = () if value == _TEXT else value if isinstance(value, tuple) else (value,)
+        defaults = value if isinstance(value, tuple) else () if isinstance(value, str) else (value,)
         yield NcclVariable(
             name=name,
             since=release,
             until=said.until if isinstance(said, _Gone) else None,
-            is_number=value != _TEXT,
+            is_number=not isinstance(value, str),
             defaults=tuple(
                 each if isinstance(each, tuple) else (release, each) for each in defaults
             ),

@@ -77,6 +77,8 @@ def comm_machine(
     links, ring = (None, None)
     if len(gpus) == gpus_per_node > 1:
         links, ring = _inner(topology, gpus, architecture, unknown)
+    is_switched = links is not None and links.is_switched
+    has_nvls = is_switched and (capability_of(architecture or "") or 0) >= _HOPPER
     domain = _domain(topology, nodes, domain_nodes, unknown)
     is_outer = nodes > (domain or 1)
     is_linked = links is not None or len(gpus) == 1
@@ -87,7 +89,7 @@ def comm_machine(
     return CommMachine(
         gpus=gpus_per_node, architecture=architecture, links=links, ring=ring, pcie=pcie,
         cpu=topology.cpu, nics=_nics(topology, gpus, unknown) if is_outer else None,
-        domain_nodes=domain, has_nvls=_has_nvls(architecture, links),
+        domain_nodes=domain, has_nvls=has_nvls,
         has_c2c=any(link.kind is LinkKind.C2C for link in topology.cpu_links),
         unknown=tuple(unknown),
     )  # fmt: skip
@@ -115,12 +117,6 @@ def _domain(
     because = "the GPUs name an NVLink domain, and not how many nodes are in it"
     unknown.append(Unknown(subject="NVLink domain", what="number of nodes", because=because))
     return None
-
-
-def _has_nvls(architecture: str | None, links: RingLinks | None) -> bool:
-    if architecture is None or links is None or not links.is_switched:
-        return False
-    return (capability_of(architecture) or 0) >= _HOPPER
 
 
 def _inner(

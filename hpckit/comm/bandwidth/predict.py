@@ -45,7 +45,7 @@ Source: NCCL user guide, Environment Variables: NCCL_ALGO; NCCL src/enqueue.cc.
 """
 
 _OF_NCCL: Final = frozenset(Algorithm) - {Algorithm.PAIRS}
-_BY_SWITCH: Final = frozenset({Algorithm.NVLS, Algorithm.NVLS_TREE})
+BY_SWITCH: Final = frozenset({Algorithm.NVLS, Algorithm.NVLS_TREE})
 
 
 def forced_off(settings: Iterable[tuple[str, str]]) -> frozenset[Algorithm]:
@@ -53,7 +53,7 @@ def forced_off(settings: Iterable[tuple[str, str]]) -> frozenset[Algorithm]:
     found: frozenset[Algorithm] = frozenset()
     for name, value in settings:
         if name == "NCCL_NVLS_ENABLE" and value == "0":
-            found |= _BY_SWITCH
+            found |= BY_SWITCH
         if name == "NCCL_ALGO" and ":" not in value:
             found |= _off_by_list(value)
     return found
@@ -125,7 +125,6 @@ _BY_LATENCY: Final = (Algorithm.NVLS, Algorithm.NVLS_TREE, Algorithm.TREE, Algor
 _PAIRS: Final = "not in NCCL's tuning model: an upper bound, by what the slowest link allows"
 _RCCL: Final = "RCCL has no such model by links for several nodes: what the slowest link allows"
 _NEEDS_NVLS: Final = "needs the fabric manager, and multicast that a VM may not pass on"
-_ALL_OFF: Final = "NCCL_ALGO leaves it no algorithm"
 
 
 def predict(
@@ -162,7 +161,8 @@ def predict(
         for at, rate in enumerate(_ranked(found, collective))
     ]
     had = {rate.collective for rate in found}
-    lacking = _unknown((one for one in RINGED if one not in had), _ALL_OFF)
+    lost = [one for one in RINGED if one not in had]
+    lacking = _unknown(lost, "NCCL_ALGO leaves it no algorithm")
     return (*shown, *lacking, pairs)
 
 
@@ -217,7 +217,7 @@ def _plateau(
     rate: Rate, setting: Setting, caveats: Sequence[str], *, is_best: bool
 ) -> BusbwPrediction:
     own = [*caveats]
-    if rate.algorithm in {Algorithm.NVLS, Algorithm.NVLS_TREE}:
+    if rate.algorithm in BY_SWITCH:
         own.append(_NEEDS_NVLS)
     speed = rate.graph.intra if setting.room.nodes == 1 else rate.graph.inter
     bound = Bound(gb_per_s=rate.simple, words=rate.limited_by)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from hpckit.node.path import PathKind
 from hpckit.node.pci import PciAddress, PciDevice, PcieLink
 from hpckit.node.topology import CpuTopology, LinkKind, Unknown
-from hpckit.spec.platform import Platform
+from hpckit.spec.platform import Platform, architecture_of
 
 
 class Collective(StrEnum):
@@ -255,25 +255,20 @@ def _left(left: Counts, one: int, other: int) -> int:
 
 
 class Board(NamedTuple):
-    """GPUs on one board: their architecture, and the NVLinks of each, to a switch where it has one.
+    """GPUs on one board: the NVLinks of each, to a switch where it has one.
 
     `has_nvls` is whether the switch adds up.
     """
 
-    architecture: str
     links: int
     has_nvls: bool = True
     has_c2c: bool = False
 
 
 BOARDS: Final = {
-    "a100": Board("sm_80", 12, has_nvls=False),
-    "h100": Board("sm_90", 18),
-    "h200": Board("sm_90", 18),
-    "b200": Board("sm_100", 18),
-    "b300": Board("sm_103", 18),
-    "gb200": Board("sm_100", 18, has_c2c=True),
-    "gb300": Board("sm_103", 18, has_c2c=True),
+    "a100": Board(12, has_nvls=False),
+    **dict.fromkeys(("h100", "h200", "b200", "b300"), Board(18)),
+    **dict.fromkeys(("gb200", "gb300"), Board(18, has_c2c=True)),
 }
 """NVIDIA's data sheets of HGX A100, H100, H200, B200, B300 and of GB200 and GB300 NVL72."""
 MESHED_GPUS: Final = 4
@@ -310,7 +305,7 @@ def platform_machine(platform: Platform, nodes: int, gpus_per_node: int | None) 
     switched = RingLinks(kind=LinkKind.NVLINK, per_gpu=board.links, is_switched=True)
     return CommMachine(
         gpus=gpus,
-        architecture=board.architecture,
+        architecture=architecture_of(platform.gpu),
         links=_mesh(board, gpus) if is_meshed else switched,
         nics=nics,
         domain_nodes=platform.domain_nodes or 1,

@@ -306,10 +306,6 @@ _FLOAT: Final = r"[0-9]{1,9}(?:\.[0-9]{1,9})?"
 _TYPE: Final = r"[A-Z0-9]{2,6}"
 
 
-def _nvls(match: re.Match[str], line: NcclLine) -> Facts:
-    yield Nvls(host=line.host, is_available="not available" not in match[0])
-
-
 def _p2p_disabled(match: re.Match[str], line: NcclLine) -> Facts:
     yield P2pDisabled(host=line.host, gpus=(match[1], match[2]))
 
@@ -349,8 +345,9 @@ PATH_FORMS: Final[tuple[Form, ...]] = (
     form("",
          r"[0-9]{1,20} Bytes -> Algo (?P<algorithm>[0-9]{1,2}) proto (?P<protocol>[0-9]{1,2})"
          r" time .{1,40}", fact(Algorithm, collective=None)),
-    form("NVLS multicast", r"NVLS multicast support is (?:not )?available on dev .*", _nvls),
-    form("NVLS comm", r"NVLS comm .*", _nvls),
+    form("NVLS multicast", r"NVLS multicast support is (?P<is_available>not )?available on dev .*",
+         fact(Nvls, is_available=lambda text: text is None)),
+    form("NVLS comm", r"NVLS comm .*", fact(Nvls, is_available=True)),
     form("NVLS", r"NVLS .*", nothing),
     form("P2P is disabled",
          r"P2P is disabled between connected GPUs ([0-9]{1,5}) and ([0-9]{1,5})\..*",

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from hpckit.comm.bandwidth.predict import predicted
-from hpckit.comm.bandwidth.values import Algorithm, BusbwPrediction
+from hpckit.comm.bandwidth.predict import BY_SWITCH, predicted
+from hpckit.comm.bandwidth.values import BusbwPrediction
 from hpckit.comm.facts import CommFacts
 from hpckit.comm.run.log_lines import NcclLog, NicList, PluginEvent, Transport
 from hpckit.comm.run.nccl_tests import parse_nccl_run
@@ -24,8 +24,6 @@ from hpckit.core.text import Line, Style, names_shown, wrapped
 from hpckit.core.units import counted, short_bytes
 from hpckit.node.topology import LinkKind, NodeTopology
 from hpckit.spec.platform import NcclVersion, Platform, architecture_of
-
-_BY_SWITCH: Final = (Algorithm.NVLS, Algorithm.NVLS_TREE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +53,7 @@ def compare_run(
     itself sets there.
     """
     run = parse_nccl_run(data.decode(errors="replace"))
-    ran_with = tuple(_logged(run)) if _tells_settings(run) else settings
+    ran_with = _settings_of(run, settings)
     other = _other_machine(run, platform, topology)
     why_not = other or _why_not_one(run)
     free, all_ways = (
@@ -73,7 +71,7 @@ def compare_run(
         is_multi_node=None if nodes is None else nodes > 1,
         busbw=tuple(figures.items()),
         bounds=tuple(str(one.collective) for one in all_ways if one.is_bound),
-        has_nvls=any(one.algorithm in _BY_SWITCH for one in free) if figures else None,
+        has_nvls=any(one.algorithm in BY_SWITCH for one in free) if figures else None,
         settings=settings,
         is_profiled=platform.profile is not None,
     )
@@ -137,19 +135,12 @@ def _unpredicted(run: NcclRun, all_ways: tuple[BusbwPrediction, ...]) -> str:
     return "nothing tells on what machine it ran; --topology or --site does"
 
 
-def _tells_settings(run: NcclRun) -> bool:
-    """Whether a run names its variables: NCCL does where it says which network it uses."""
-    log = run.log
-    is_told = log is not None and bool(log.settings or log.networks)
-    return is_told or any(test.environment for test in run.tests)
-
-
-def _logged(run: NcclRun) -> Iterator[tuple[str, str]]:
-    """The variables that the run names, in its log and in the JSON of nccl-tests."""
-    for one in run.log.settings if run.log else ():
-        yield one.what.name, one.what.value
-    for test in run.tests:
-        yield from test.environment
+def _settings_of(run: NcclRun, known: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """The variables that a run names: NCCL does where it says its network; else those known."""
+    log = run.log or NcclLog(lines=0)
+    said = [(one.what.name, one.what.value) for one in log.settings]
+    said += [pair for test in run.tests for pair in test.environment]
+    return tuple(said) if said or log.networks else known
 
 
 def _predicted(
@@ -207,16 +198,14 @@ def used_rows(log: NcclLog) -> Iterator[tuple[str, str]]:
         ("meet on", ", ".join(sorted(meeting, key=natural_order))),
     )
     yield from ((label, words) for label, words in rows if words)
-    lacking = [label for label, words in rows if not words and label in _ASKABLE]
+    askable = ("network", "GPUs", "channels", "algorithm")
+    lacking = [label for label, words in rows if not words and label in askable]
     if lacking:
         yield (
             "unknown",
             f"{', '.join(lacking)}: not in this log;"
             f" NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS={SUBSYSTEMS} shows them",
         )
-
-
-_ASKABLE: Final = ("network", "GPUs", "channels", "algorithm")
 
 
 def _network(log: NcclLog) -> str:

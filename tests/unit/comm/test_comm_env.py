@@ -75,8 +75,8 @@ def test_each_rule_has_a_case() -> None:
     """Every rule sets its variable in some case, and every piece of advice is given in some."""
     asked = [*(case.facts for case in CASES.values()), EFA_WITHOUT_PLUGIN]
     envs = [comm_env(facts, SITE, CommChoice()) for facts in asked]
-    told = {one.rule for env in envs for one in (*env.settings, *env.notes)}
-    assert {one.name for one in (*RULES, *ADVICE)} <= told
+    assert {rule.name for rule in RULES} <= {one.rule for env in envs for one in env.settings}
+    assert {advice.name for advice in ADVICE} <= {one.rule for env in envs for one in env.notes}
     assert all("https://" in rule.source and len(rule.date) == 7 for rule in RULES)
 
 

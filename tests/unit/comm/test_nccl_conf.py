@@ -97,8 +97,7 @@ def test_the_environment_wins_over_the_user_and_the_user_over_the_system() -> No
     """What loses is named with its place, in the order in which it would count."""
     environment = {**ENVIRONMENT, "NCCL_DEBUG": "WARN"}
     texts = {USER: "#\nNCCL_DEBUG=INFO\nNCCL_DEBUG=TRACE\n", SYSTEM: "NCCL_DEBUG=ABORT\n"}
-    setting = already_set(environment, texts).of("NCCL_DEBUG")
-    assert setting is not None
+    (setting,) = already_set(environment, texts).settings
     assert (setting.value, setting.set_by) == ("WARN", "environment")
     assert setting.overrides == (
         Overridden(value="INFO", set_by=f"{USER} line 2"),
@@ -134,10 +133,9 @@ def test_what_a_value_does_not_do_is_a_remark(
     environment: dict[str, str], text: str, name: str, words: str
 ) -> None:
     """A setting that has another effect than it seems to has a remark."""
-    setting = already_set(environment, {SYSTEM: text}).of(name)
-    assert setting is not None
-    assert setting.remark is not None
-    assert setting.remark.startswith(words)
+    (setting,) = already_set(environment, {SYSTEM: text}).settings
+    assert setting.name == name
+    assert (setting.remark or "").startswith(words)
 
 
 @pytest.mark.parametrize(
