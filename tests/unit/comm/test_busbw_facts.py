@@ -9,30 +9,9 @@ from hpckit.comm.bandwidth.facts import (
     OLDEST,
     SPEED_FACTS,
     cpu_link_gb_per_s,
-    link_gb_per_s,
 )
 from hpckit.node.topology import CpuTopology
 from hpckit.spec.platform import NcclVersion
-
-
-@pytest.mark.parametrize(
-    ("capability", "nccl", "found"),
-    [
-        (50, NEWEST, 20.0),
-        (61, NEWEST, 18.0),
-        (75, NEWEST, 20.0),
-        (80, NEWEST, 20.0),
-        (86, NEWEST, 12.0),
-        (89, NEWEST, 20.0),
-        (90, NcclVersion(2, 19, 4), 20.0),
-        (90, NcclVersion(2, 20, 3), 20.6),
-        (100, NcclVersion(2, 27, 3), 40.0),
-        (120, NEWEST, 40.1),
-    ],
-)
-def test_nvlinks(capability: int, nccl: NcclVersion, found: float) -> None:
-    """A link by generation and release; sm_86 alone is narrow, as in topo.h."""
-    assert link_gb_per_s(capability, nccl) == found
 
 
 @pytest.mark.parametrize(

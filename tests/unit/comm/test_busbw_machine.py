@@ -95,31 +95,6 @@ def test_a_matrix_tells_a_switch_by_the_number_of_links() -> None:
     assert predict(machine, 1)[0].algorithm is Algorithm.NVLS
 
 
-def test_a_matrix_does_not_tell_the_gpu() -> None:
-    """Without an architecture there is no figure, and the reason names it."""
-    machine = comm_machine(matrix_only(), nodes=1, gpus_per_node=8)
-    assert lacks(machine) == {("GPUs", "architecture")}
-    assert busbw(machine) is None
-
-
-def test_a_nic_without_a_rate_is_named() -> None:
-    """A NIC for jobs of which the source has no rate leaves nothing to reckon with."""
-    node = dgx_h100()
-    silent = tuple(replace(nic, rate_bytes_per_s=None) for nic in node.nics)
-    machine = comm_machine(replace(node, nics=silent), nodes=2, gpus_per_node=8)
-    (one,) = machine.unknown
-    assert (one.what, "mlx5_0" in one.because) == ("rate", True)
-
-
-def test_gpus_of_two_kinds() -> None:
-    """NCCL's model is of one kind of GPU."""
-    node = dgx_h100()
-    gpus = (replace(node.gpus[0], architecture="sm_80"), *node.gpus[1:])
-    machine = comm_machine(replace(node, gpus=gpus), nodes=1, gpus_per_node=8)
-    (one,) = machine.unknown
-    assert one.because == "there are several: sm_80, sm_90"
-
-
 def in_a_domain(node: NodeTopology) -> NodeTopology:
     """The same node whose GPUs name an NVLink domain."""
     fabric = GpuFabric(state="COMPLETED", cluster_uuid="5f1c", clique_id=1)
@@ -127,6 +102,8 @@ def in_a_domain(node: NodeTopology) -> NodeTopology:
     return replace(node, gpus=gpus)
 
 
+TWO_KINDS = (replace(dgx_h100().gpus[0], architecture="sm_80"), *dgx_h100().gpus[1:])
+WITHOUT_RATES = tuple(replace(nic, rate_bytes_per_s=None) for nic in dgx_h100().nics)
 UNCOUNTED = tuple(replace(link, count=None) for link in mi300x().gpu_links)
 
 
@@ -137,14 +114,18 @@ UNCOUNTED = tuple(replace(link, count=None) for link in mi300x().gpu_links)
         (dgx_h100(), 1, 16, ("GPUs", "number")),
         (replace(mi300x(), gpu_links=UNCOUNTED), 1, 8, ("GPUs", "links")),
         (in_a_domain(gb200_tray()), 4, 4, ("NVLink domain", "number of nodes")),
+        (matrix_only(), 1, 8, ("GPUs", "architecture")),
+        (replace(dgx_h100(), gpus=TWO_KINDS), 1, 8, ("GPUs", "architecture")),
+        (replace(dgx_h100(), nics=WITHOUT_RATES), 2, 8, ("NICs", "rate")),
     ],
 )
 def test_what_a_source_does_not_tell_is_not_guessed(
     node: NodeTopology, nodes: int, gpus: int, lacking: tuple[str, str]
 ) -> None:
-    """Rates of a matrix, GPUs that are not there, uncounted links, the size of a domain."""
-    machine = comm_machine(node, nodes=nodes, gpus_per_node=gpus, architecture="sm_90")
+    """Without a fact there is no figure, and it is named: rates, GPUs, links, a domain's size."""
+    machine = comm_machine(node, nodes=nodes, gpus_per_node=gpus)
     assert lacking in lacks(machine)
+    assert busbw(machine, nodes) is None
 
 
 def test_a_domain_of_known_size() -> None:
