@@ -150,16 +150,12 @@ def test_an_unknown_release_gives_notes() -> None:
                 assert "NCCL 2." in one.because
 
 
-def test_what_is_older_than_every_release_in_use_is_certain() -> None:
-    """A variable that NCCL dropped in 2.5 is a warning also where the release is not known."""
-    (found,) = lint("export NCCL_TREE_THRESHOLD=0\n")
-    assert (found.severity, found.since) == (Severity.WARNING, "2.5")
-
-
-def test_a_known_release_raises_the_severity() -> None:
-    """The same line is an error where the release is known to fail on it."""
+def test_a_release_that_is_sure_raises_the_severity() -> None:
+    """What fails on the one that is known, and what NCCL dropped before every one in use."""
     (found,) = lint("export NCCL_ALGO=Tree\n", nccl="2.27.3")
     assert (found.severity, found.since) == (Severity.ERROR, "2.24")
+    (found,) = lint("export NCCL_TREE_THRESHOLD=0\n")
+    assert (found.severity, found.since) == (Severity.WARNING, "2.5")
 
 
 def test_a_line_of_releases_is_not_guessed() -> None:
@@ -180,24 +176,24 @@ def test_findings_come_by_line_and_gravity() -> None:
     ]
 
 
-def test_the_exact_list_is_offered() -> None:
-    """The fix of a list of beginnings is the same list, exact."""
-    (found,) = lint("export NCCL_IB_HCA=^mlx5_1\n")
-    assert found.remedy == "NCCL_IB_HCA=^=mlx5_1"
-
-
 @pytest.mark.parametrize(
-    ("option", "fix"),
+    ("text", "rule", "fix"),
     [
-        ("NONE", "--export=ALL"),
-        ("A=1,PATH", "--export=ALL,A=1,PATH"),
-        ("NONE,A=1", "--export=ALL,A=1"),
+        ("export NCCL_IB_HCA=^mlx5_1\n", "ib-hca-prefix", "NCCL_IB_HCA=^=mlx5_1"),
+        (
+            "export NCCL_NET_GDR_LEVEL=3\n",
+            "level-number",
+            "NCCL_NET_GDR_LEVEL=PHB, or leave it out",
+        ),
+        ("srun --export=NONE a\n", "export-without-all", "--export=ALL"),
+        ("srun --export=A=1,PATH a\n", "export-without-all", "--export=ALL,A=1,PATH"),
+        ("srun --export=NONE,A=1 a\n", "export-without-all", "--export=ALL,A=1"),
     ],
 )
-def test_the_whole_export_is_offered(option: str, fix: str) -> None:
-    """The fix of an export without ALL is one that srun takes as it is meant."""
-    found = lint(f"export NCCL_NET=x\nsrun --export={option} a\n")
-    assert [one.remedy for one in found if one.rule == "export-without-all"] == [fix]
+def test_the_fix_can_be_taken_as_it_is(text: str, rule: str, fix: str) -> None:
+    """It is the same list, exact, the word for a number, an export that srun takes as meant."""
+    found = lint(f"export NCCL_NET=x\n{text}")
+    assert [one.remedy for one in found if one.rule == rule] == [fix]
 
 
 def test_the_value_that_never_counts_is_named() -> None:
@@ -210,20 +206,10 @@ def test_the_value_that_never_counts_is_named() -> None:
     assert "set to ens here, so NCCL_SOCKET_IFNAME=eno on line 2 never counts" in found.because
 
 
-def test_a_level_number_is_translated() -> None:
-    """The fix of an old level is the word for it."""
-    (found,) = lint("export NCCL_NET_GDR_LEVEL=3\n")
-    assert found.remedy == "NCCL_NET_GDR_LEVEL=PHB, or leave it out"
-
-
-def test_values_with_braces_do_no_harm() -> None:
-    """A value is shown as it is, whatever it holds."""
+def test_a_value_is_shown_as_it_is() -> None:
+    """Braces do no harm, and control characters are shown as escapes."""
     (found,) = lint("export NCCL_P2P_LEVEL='{0}{x}%s'\n")
     assert "{0}{x}%s" in found.because
-
-
-def test_a_value_hides_nothing() -> None:
-    """Control characters of a value are shown as escapes."""
     (found,) = lint("HOME=/h\nNCCL_DEBUG=\x1b[2Jx\n", "env")
     assert "\x1b" not in found.because
 
