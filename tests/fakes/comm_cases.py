@@ -43,6 +43,16 @@ def by(plugin: str, *names: str) -> dict[str, tuple[str | None, str]]:
     return {f"NCCL_{one}": (None, f"{plugin}-{one.lower().replace('_', '-')}") for one in names}
 
 
+SLINGSHOT: dict[str, tuple[str | None, str]] = {
+    "NCCL_SOCKET_IFNAME": ("hsn", "slingshot-socket-ifname"),
+    "NCCL_NET_GDR_LEVEL": ("PHB", "slingshot-gdr"),
+}
+OVER_OFI = {
+    **SLINGSHOT,
+    "NCCL_NET": ("AWS Libfabric", "slingshot-net"),
+    "NCCL_CROSS_NIC": ("1", "slingshot-cross-nic"),
+}
+
 CASES = {
     "ib-current": Case(facts=IB, needs={}),
     "ib-with-storage": Case(
@@ -127,20 +137,12 @@ CASES = {
     "efa-one-node": Case(facts=CommFacts(nodes=1, interconnect=NicKind.EFA), needs={}),
     "slingshot": Case(
         facts=CommFacts(nodes=2, interconnect=NicKind.SLINGSHOT, interfaces="hsn"),
-        needs={
-            "NCCL_SOCKET_IFNAME": ("hsn", "slingshot-socket-ifname"),
-            "NCCL_NET_GDR_LEVEL": ("PHB", "slingshot-gdr"),
-        },
+        needs=SLINGSHOT,
     ),
     "slingshot-plugin": Case(
         facts=CommFacts(nodes=2, interconnect=NicKind.SLINGSHOT, plugin=NetPlugin.AWS_OFI,
                         interfaces="hsn"),
-        needs={
-            "NCCL_SOCKET_IFNAME": ("hsn", "slingshot-socket-ifname"),
-            "NCCL_NET_GDR_LEVEL": ("PHB", "slingshot-gdr"),
-            "NCCL_NET": ("AWS Libfabric", "slingshot-net"),
-            "NCCL_CROSS_NIC": ("1", "slingshot-cross-nic"),
-        },
+        needs=OVER_OFI,
     ),
     "slingshot-none": Case(
         facts=CommFacts(nodes=2, interconnect=NicKind.SLINGSHOT, plugin=NetPlugin.NONE,
@@ -155,21 +157,12 @@ CASES = {
         facts=CommFacts(nodes=2, library=CommLibrary.NCCL, version=V("2.27"),
                         interconnect=NicKind.SLINGSHOT, plugin=NetPlugin.AWS_OFI,
                         traits=(Trait.GRACE,), interfaces="hsn"),
-        needs={
-            "NCCL_SOCKET_IFNAME": ("hsn", "slingshot-socket-ifname"),
-            "NCCL_NET_GDR_LEVEL": ("PHB", "slingshot-gdr"),
-            "NCCL_NET": ("AWS Libfabric", "slingshot-net"),
-            "NCCL_CROSS_NIC": ("1", "slingshot-cross-nic"),
-            "NCCL_PROTO": ("^LL128", "slingshot-ll128"),
-        },
+        needs={**OVER_OFI, "NCCL_PROTO": ("^LL128", "slingshot-ll128")},
     ),
     "slingshot-gh200-2.26": Case(
         facts=CommFacts(nodes=2, library=CommLibrary.NCCL, version=V("2.25"),
                         interconnect=NicKind.SLINGSHOT, traits=(Trait.GRACE,), interfaces="hsn"),
-        needs={
-            "NCCL_SOCKET_IFNAME": ("hsn", "slingshot-socket-ifname"),
-            "NCCL_NET_GDR_LEVEL": ("PHB", "slingshot-gdr"),
-        },
+        needs=SLINGSHOT,
     ),
     "tcpx": Case(
         facts=CommFacts(nodes=2, interconnect=NicKind.GVNIC, plugin=NetPlugin.TCPX),

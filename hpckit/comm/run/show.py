@@ -60,11 +60,7 @@ def compare_run(
         () if why_not else _predicted(run, facts, platform, topology, set_)
         for set_ in ((), ran_with)
     )
-    figures = {
-        str(one.collective): one.busbw_bytes_per_s
-        for one in all_ways
-        if one.is_best and one.busbw_bytes_per_s is not None
-    }
+    figures = _figures(all_ways)
     nodes = run.test_nodes or (run.log.nodes if run.log else None)
     expected = replace(
         ExpectedRun() if other else _of_machine(facts, platform, topology),
@@ -82,6 +78,11 @@ def compare_run(
         predicted=figures,
         unpredicted=_others(run) if is_answered else why_not or _unpredicted(run, all_ways),
     )
+
+
+def _figures(all_ways: Iterable[BusbwPrediction]) -> dict[str, float]:
+    best = ((str(one.collective), one.busbw_bytes_per_s) for one in all_ways if one.is_best)
+    return {collective: figure for collective, figure in best if figure is not None}
 
 
 def _of_machine(facts: CommFacts, platform: Platform, topology: NodeTopology | None) -> ExpectedRun:
