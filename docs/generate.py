@@ -31,7 +31,7 @@ from hpckit.account.values import REPORT_SCHEMA, JobReport
 from hpckit.cli.fabric import nodes_of
 from hpckit.cli.main import COMMANDS, cli
 from hpckit.cli.place import svg as placement_svg
-from hpckit.comm import environment as comm_env
+from hpckit.comm import rules as comm_env
 from hpckit.comm.explain import when_words
 from hpckit.comm.lint import FAMILIES, lint_faults
 from hpckit.comm.run import rules as nccl_rules

@@ -26,12 +26,11 @@ if TYPE_CHECKING:
     from hpckit.comm.bandwidth.values import BusbwPrediction
     from hpckit.comm.communication import Communication
     from hpckit.comm.facts import CommFacts
-    from hpckit.comm.library import JobFiles
     from hpckit.comm.library_search import FoundNccl, Person
     from hpckit.comm.lint_rule import LintFacts, LintFinding
     from hpckit.comm.nccl_conf import Already
     from hpckit.comm.run.show import ComparedRun
-    from hpckit.core.files import FileResources
+    from hpckit.core.files import FileResources, LocalFiles
     from hpckit.fabric.topology import ClusterTopology
     from hpckit.jobs.prepare import JobSource
     from hpckit.node.topology import NodeTopology
@@ -140,10 +139,9 @@ def tune(
 def _predicted(
     spec: JobSpec, made: Communication, topology: NodeTopology | None
 ) -> tuple[BusbwPrediction, ...]:
-    from hpckit.comm.bandwidth.predict import Allocation, predicted
+    from hpckit.comm.bandwidth.predict import predicted
 
     return predicted(
-        Allocation(nodes=made.facts.nodes, gpus_per_node=spec.resources.gpus_per_node),
         made.site.platform,
         topology,
         made.facts.version,
@@ -151,11 +149,13 @@ def _predicted(
             *spec.environment.set.items(),
             *((setting.name, setting.value) for setting in made.env.settings),
         ],
+        nodes=made.facts.nodes,
+        gpus_per_node=spec.resources.gpus_per_node,
     )
 
 
 def look_for_nccl(
-    spec: JobSpec, person: Person, workdir: str, files: JobFiles, jobs: Sequence[JobEntry]
+    spec: JobSpec, person: Person, workdir: str, files: LocalFiles, jobs: Sequence[JobEntry]
 ) -> Looked:
     """What the job will load, and what is set already; what is not known is said.
 
@@ -377,7 +377,7 @@ def _say(tuned: Tuned, source: JobSource, options: TuneOptions) -> None:
 
 def _say_predicted(tuned: Tuned, width: int) -> None:
     """The best algorithm of each collective; where none has a figure, why."""
-    from hpckit.comm.bandwidth.show import busbw_lines
+    from hpckit.comm.bandwidth.predict import busbw_lines
 
     best = [prediction for prediction in tuned.predicted if prediction.is_best]
     if not best:

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from hpckit.account.page.html import PlotLibrary
     from hpckit.account.parquet.archive import ParquetArchive
     from hpckit.account.store import SlurmEnergies
-    from hpckit.comm.library import JobFiles
     from hpckit.comm.library_search import Person
-    from hpckit.core.files import Clock, FileResources
+    from hpckit.core.files import Clock, FileResources, LocalFiles
     from hpckit.core.process import CommandRunner, Runner
     from hpckit.fabric.ask import FabricProbe
     from hpckit.jobs.draft import Caller
@@ -250,7 +249,7 @@ def _shell_environment() -> dict[str, str]:
     return environment
 
 
-def job_files() -> JobFiles:
+def job_files() -> LocalFiles:
     """What asks this machine for the libraries that a job will load."""
     from hpckit.core.files import LocalFiles
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -186,11 +186,7 @@ def warnings_of(
     findings = lint_settings(
         assignments, nccl=facts.version, library=facts.library, facts=known, rules=rules
     )
-    return _by_name((one.subject, f"{one.because} [{one.rule}]") for one in findings)
-
-
-def _by_name(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:
-    found: dict[str, str] = {}
-    for name, words in pairs:
-        found[name] = f"{found[name]}; {words}" if name in found else words
-    return found
+    found: dict[str, list[str]] = {}
+    for one in findings:
+        found.setdefault(one.subject, []).append(f"{one.because} [{one.rule}]")
+    return {name: "; ".join(words) for name, words in found.items()}

@@ -14,17 +14,9 @@ from typing import Final
 
 from hpckit.comm.facts import CommFacts, counts_here, says_the_same, words_of
 from hpckit.comm.rules import (
-    EFA_ADVICE,
-    EFA_RULES,
+    ADVICE,
     ENV_RST,
-    GCP_RULES,
-    IB_RULES,
-    MPI_RULES,
-    NCCL_ADVICE,
-    NCCL_RULES,
-    RCCL_RULES,
-    SLINGSHOT_ADVICE,
-    SLINGSHOT_RULES,
+    RULES,
     CommAdvice,
     CommRule,
     applies,
@@ -127,11 +119,9 @@ def _check(overlays: Mapping[str, Overlay], wanted: Sequence[str]) -> None:
 MOST_HCAS: Final = 32
 """As many devices as NCCL opens. Source: net_ib.cc, MAX_IB_DEVS."""
 RELEASE_UNKNOWN: Final = "release-unknown"
-NODE_RULES: Final = frozenset(
-    (
-        *("nvlink-fewer", "nvlink-none", "pcie-width", "pci-hidden", "no-close-nic", "nic-down"),
-        *("nic-slow", "nic-missing", "port-down", "fabric-not-completed", "fabric-unhealthy"),
-    )
+NODE_RULES: Final = (
+    *("nvlink-fewer", "nvlink-none", "pcie-width", "pci-hidden", "no-close-nic", "nic-down"),
+    *("nic-slow", "nic-missing", "port-down", "fabric-not-completed", "fabric-unhealthy"),
 )
 """Findings of `hpckit inspect` that bear on collectives."""
 
@@ -144,13 +134,32 @@ def comm_notes(
     contests: Sequence[Contest],
 ) -> tuple[SourcedFinding, ...]:
     """What is worth saying beside the variables, the gravest first."""
-    found = [
-        *_contradicted(facts, site),
-        *_advised(facts, advice),
-        *_contested_notes(contests),
-        *_of_releases(facts, site, rules),
-        *_too_many(facts),
-    ]
+    found = []
+    if facts.contradiction:
+        because = "what was inspected is believed, and nothing of the site's own is set"
+        found.append(
+            SourcedFinding(
+                rule="other-machine",
+                severity=Severity.WARNING,
+                subject="topology",
+                because=f"{facts.contradiction}: {because}",
+                source=f"site {site.name}, [platform]",
+                remedy="a file of a node of this site, or another --site",
+            )
+        )
+    found += [*_advised(facts, advice), *_contested_notes(contests)]
+    found += _of_releases(facts, site, rules)
+    if len(facts.hcas) > MOST_HCAS:
+        found.append(
+            SourcedFinding(
+                rule="many-hcas",
+                severity=Severity.WARNING,
+                subject="NCCL_IB_HCA",
+                because=f"{len(facts.hcas)} devices for jobs, and NCCL opens {MOST_HCAS}",
+                source="NCCL, net_ib.cc, MAX_IB_DEVS",
+                remedy="NCCL_IB_HCA under [tune] env, with those that are nearest to the GPUs",
+            )
+        )
     return tuple(gravest_first(found))
 
 
@@ -158,19 +167,6 @@ def node_notes(findings: Sequence[SourcedFinding]) -> tuple[SourcedFinding, ...]
     """Return what `hpckit inspect` finds odd about the node and bears on collectives."""
     source = "hpckit inspect, docs/reference/findings.md"
     return tuple(replace(each, source=source) for each in findings if each.rule in NODE_RULES)
-
-
-def _contradicted(facts: CommFacts, site: SiteSpec) -> Iterator[SourcedFinding]:
-    if facts.contradiction:
-        yield SourcedFinding(
-            rule="other-machine",
-            severity=Severity.WARNING,
-            subject="topology",
-            because=f"{facts.contradiction}: what was inspected is believed, and nothing of the"
-            " site's own is set",
-            source=f"site {site.name}, [platform]",
-            remedy="a file of a node of this site, or another --site",
-        )
 
 
 def _advised(facts: CommFacts, advice: Sequence[CommAdvice]) -> Iterator[SourcedFinding]:
@@ -235,28 +231,6 @@ def _while(since: str | None, before: str | None) -> str:
     return f"before {before}" if since is None else f"from {since} to before {before}"
 
 
-def _too_many(facts: CommFacts) -> Iterator[SourcedFinding]:
-    if len(facts.hcas) > MOST_HCAS:
-        yield SourcedFinding(
-            rule="many-hcas",
-            severity=Severity.WARNING,
-            subject="NCCL_IB_HCA",
-            because=f"{len(facts.hcas)} devices for jobs, and NCCL opens {MOST_HCAS}",
-            source="NCCL, net_ib.cc, MAX_IB_DEVS",
-            remedy="NCCL_IB_HCA under [tune] env, with those that are nearest to the GPUs",
-        )
-
-
-RULES: Final = (
-    *NCCL_RULES,
-    *IB_RULES,
-    *EFA_RULES,
-    *SLINGSHOT_RULES,
-    *GCP_RULES,
-    *RCCL_RULES,
-    *MPI_RULES,
-)
-ADVICE: Final = (*NCCL_ADVICE, *EFA_ADVICE, *SLINGSHOT_ADVICE)
 JOB_SAID: Final = "set by the job ([tune] env)"
 
 
@@ -307,7 +281,7 @@ def comm_env(
         one for one in contests(site.overlays, choice.overlays) if one.name not in decided
     ]
     found = _derived(facts, site, choice, rules)
-    left = [_contested(found.pop(one.name), one) for one in open_questions if one.name in found]
+    left = [_left(found.pop(one.name), one.because) for one in open_questions if one.name in found]
     kept, taken = _without_own(found, choice)
     return CommEnv(
         settings=(*kept, *_own_settings(choice, found)),
@@ -368,10 +342,8 @@ def _profile(facts: CommFacts, platform: Platform) -> CommProfile | None:
     )
 
 
-def _contested(setting: CommSetting, contest: Contest) -> CommLeft:
-    return CommLeft(
-        name=setting.name, value=setting.value, because=contest.because, rule=setting.rule
-    )
+def _left(setting: CommSetting, because: str) -> CommLeft:
+    return CommLeft(name=setting.name, value=setting.value, because=because, rule=setting.rule)
 
 
 def _without_own(
@@ -388,10 +360,7 @@ def _without_own(
             kept.append(replace(setting, yields=is_passed or choice.is_unread))
         elif not taken.is_exported:
             told = "computed there" if taken.value is None else taken.value
-            because = f"set by the job ({taken.where}) to {told}"
-            left.append(
-                CommLeft(name=name, value=setting.value, because=because, rule=setting.rule)
-            )
+            left.append(_left(setting, f"set by the job ({taken.where}) to {told}"))
     return kept, left
 
 

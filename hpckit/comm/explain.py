@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from hpckit.comm.environment import RULES
 from hpckit.comm.facts import CommFacts, Explained, ExplainedWord, counts_here
-from hpckit.comm.lint import faults_of
-from hpckit.comm.lint_releases import KNOWN_VARIABLES, meant_by
-from hpckit.comm.rules import When, applies, when_of
+from hpckit.comm.lint import KNOWN_VARIABLES, faults_of, meant_by
+from hpckit.comm.rules import RULES, When, applies, when_of
 from hpckit.core.finding_lines import SEVERITY_STYLES, SEVERITY_WORDS
 from hpckit.core.findings import SourcedFinding
 from hpckit.core.text import Line, Style, wrapped, wrapped_lines
-from hpckit.spec.platform import CommEnv, CommLeft, CommSetting, SettingOrigin, sources
+from hpckit.spec.platform import CommEnv, CommSetting, SettingOrigin, sources
 from hpckit.spec.site import SiteSpec
 
 
@@ -39,9 +37,6 @@ def _single(when: When) -> Iterator[tuple[str, When]]:
         yield f"{when.min_nodes} nodes or more", When(min_nodes=when.min_nodes)
     for trait in when.traits:
         yield str(trait), When(traits=(trait,))
-
-
-_NOT_SET: Final = "not set: nothing here needs it"
 
 
 def explain(name: str, facts: CommFacts, env: CommEnv, site: SiteSpec) -> Explained:
@@ -80,7 +75,7 @@ def _here(name: str, env: CommEnv) -> str:
     for left in env.left:
         if left.name == name:
             return f"not set: {left.because}"
-    return _NOT_SET
+    return "not set: nothing here needs it"
 
 
 def _of_rules(name: str, facts: CommFacts) -> Iterator[ExplainedWord]:
@@ -135,8 +130,6 @@ def _of_overlays(name: str, site: SiteSpec) -> Iterator[ExplainedWord]:
 
 # --- One communication variable for people: what the job has of it, and what could have set it.
 
-_EXPLAIN_INDENT: Final = " " * 10
-
 
 def explain_lines(explained: Explained, *, width: int) -> Iterator[Line]:
     """The whole screen in lines of at most `width` columns."""
@@ -160,15 +153,12 @@ def explain_lines(explained: Explained, *, width: int) -> Iterator[Line]:
 
 
 def _explain_row(label: str, words: str, width: int, style: Style = Style.PLAIN) -> list[Line]:
-    return wrapped_lines(words, width, first=f" {label:<8} ", further=_EXPLAIN_INDENT, style=style)
+    return wrapped_lines(words, width, first=f" {label:<8} ", further=" " * 10, style=style)
 
 
 _LEAST: Final = 14
 _MOST: Final = 34
 _INDENT: Final = "   "
-_NOTHING: Final = "nothing to set: what this machine needs is detected"
-_UNWANTED: Final = "nothing is set: tune.derive = false (--no-tune) leaves a job its own variables"
-_UNKNOWN: Final = "nothing is set: the nodes' network is not known (--site NAME, --topology FILE)"
 
 
 def comm_lines(
@@ -180,7 +170,8 @@ def comm_lines(
     """
     words = f"{title} {_facts_words(facts)}"
     yield from wrapped_lines(words, width, first=" ", further=_INDENT, style=Style.TITLE)
-    head = _head(env)
+    names = [one.name for one in env.settings] + [one.name for one in env.left]
+    head = max(_LEAST, min(_MOST, max(map(len, names), default=0)))
     for setting in env.settings:
         yield from _setting(setting, head, width)
     if env.profile is not None:
@@ -191,7 +182,8 @@ def comm_lines(
     for source in sources(env.settings):
         yield from wrapped_lines(source, width, first=" ", further=_INDENT, style=Style.FAINT)
     for left in env.left:
-        yield from _left(left, head, width)
+        yield from _row(left.name, f"left: {left.because}", head, width)
+        yield from _below(f"hpckit would set {left.value} [{left.rule}]", width, Style.FAINT)
     for note in env.notes:
         yield from _note(note, width)
 
@@ -204,8 +196,10 @@ def is_known(facts: CommFacts) -> bool:
 def nothing_set(facts: CommFacts, *, is_derived: bool = True) -> str:
     """Why there is no variable: nobody wants one, there is no need, or nobody knows."""
     if not is_derived:
-        return _UNWANTED
-    return _NOTHING if is_known(facts) else _UNKNOWN
+        return "nothing is set: tune.derive = false (--no-tune) leaves a job its own variables"
+    if is_known(facts):
+        return "nothing to set: what this machine needs is detected"
+    return "nothing is set: the nodes' network is not known (--site NAME, --topology FILE)"
 
 
 def _facts_words(facts: CommFacts) -> str:
@@ -217,11 +211,6 @@ def _facts_words(facts: CommFacts) -> str:
     return f"· {network} · {library} {version}{plugin}"
 
 
-def _head(env: CommEnv) -> int:
-    names = [one.name for one in env.settings] + [one.name for one in env.left]
-    return max(_LEAST, min(_MOST, max(map(len, names), default=0)))
-
-
 def _setting(setting: CommSetting, head: int, width: int) -> Iterator[Line]:
     yield from _row(setting.name, setting.value, head, width)
     is_own = setting.origin is SettingOrigin.JOB
@@ -229,11 +218,6 @@ def _setting(setting: CommSetting, head: int, width: int) -> Iterator[Line]:
     yield from _below(reason, width)
     if setting.warning is not None:
         yield from _below(f"warning: {setting.warning}", width, Style.WARNING)
-
-
-def _left(left: CommLeft, head: int, width: int) -> Iterator[Line]:
-    yield from _row(left.name, f"left: {left.because}", head, width)
-    yield from _below(f"hpckit would set {left.value} [{left.rule}]", width, Style.FAINT)
 
 
 def _note(note: SourcedFinding, width: int) -> Iterator[Line]:

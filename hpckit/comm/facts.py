@@ -16,20 +16,18 @@ from hpckit.spec.platform import CommLibrary, NcclVersion, NetPlugin, Platform, 
 if TYPE_CHECKING:
     from hpckit.fabric.topology import ClusterTopology
 
-_TWO = 2
-
 
 def are_rails_isolated(topology: ClusterTopology) -> bool | None:
     """Whether no path leads from a rail to another; None where the network shows no two rails.
 
     Raises nothing: `fabric.rails.with_rails` comes first, which finds rails and planes.
     """
-    if len(topology.rails) < _TWO:
+    if len(topology.rails) <= 1:
         return None
     rail_of = {switch: rail.index for rail in topology.rails for switch in rail.switches}
     planes = topology.planes or (tuple(switch.name for switch in topology.switches),)
     return all(
-        len({rail_of[switch] for switch in plane if switch in rail_of}) < _TWO for plane in planes
+        len({rail_of[switch] for switch in plane if switch in rail_of}) <= 1 for plane in planes
     )
 
 
@@ -71,7 +69,6 @@ class CommQuestion:
 
     nodes: int
     version: NcclVersion | None = None
-    library: CommLibrary | None = None
     plugin: NetPlugin | None = None
     is_mpi: bool = False
 
@@ -121,7 +118,7 @@ def comm_facts(question: CommQuestion, platform: Platform, seen: SeenNode | None
     default_net = _SLINGSHOT_NET if interconnect is NicKind.SLINGSHOT else ""
     return CommFacts(
         nodes=question.nodes,
-        library=question.library or node.library or platform.library or _library_of(platform),
+        library=node.library or platform.library or _library_of(platform),
         version=question.version,
         interconnect=interconnect,
         plugin=question.plugin or site.plugin,

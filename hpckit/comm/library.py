@@ -7,7 +7,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hpckit.comm.library_search import FoundNccl, NcclCandidate, NcclWhere
 from hpckit.comm.nccl_conf import MOST_CONF_BYTES, Already, already_set, conf_paths
@@ -15,6 +15,9 @@ from hpckit.core.errors import StorageFailed
 from hpckit.slurm.values import JobEntry
 from hpckit.spec.folder import ACCOUNT_FOLDER, ledger_file, restart_of
 from hpckit.spec.platform import CommLibrary, NcclVersion
+
+if TYPE_CHECKING:
+    from hpckit.core.files import LocalFiles
 
 SONAMES: Final = {CommLibrary.NCCL: "libnccl.so.2", CommLibrary.RCCL: "librccl.so.1"}
 """Under which a program asks for them: NCCL's src/Makefile, RCCL's CMakeLists.txt."""
@@ -67,31 +70,7 @@ _CONDA: Final = tuple(
 )
 
 
-class JobFiles(Protocol):
-    """The files of this machine; what cannot be read counts as nothing and is one of the `notes`.
-
-    Every question is answered in bounded time.
-    """
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What could not be read, and why, a sentence each."""
-        ...
-
-    def names(self, folder: str) -> tuple[str, ...]:
-        """Return the names in a folder, in order."""
-        ...
-
-    def real(self, path: str) -> str | None:
-        """Return the path without links, None where nothing is."""
-        ...
-
-    def text(self, path: str, most_bytes: int) -> str | None:
-        """Return what a regular file of this size at most holds, None where there is none."""
-        ...
-
-
-def look_at_nccl(where: NcclWhere, files: JobFiles) -> tuple[FoundNccl, Already]:
+def look_at_nccl(where: NcclWhere, files: LocalFiles) -> tuple[FoundNccl, Already]:
     """Return the library that a job loads there, and what is set already for it.
 
     Frameworks' wheels lead to the NCCL beside them before LD_LIBRARY_PATH counts (DT_RPATH of
@@ -113,7 +92,7 @@ def look_at_nccl(where: NcclWhere, files: JobFiles) -> tuple[FoundNccl, Already]
     return replace(found, notes=files.notes), already
 
 
-def last_loaded(name: str, jobs: Sequence[JobEntry], files: JobFiles) -> NcclCandidate | None:
+def last_loaded(name: str, jobs: Sequence[JobEntry], files: LocalFiles) -> NcclCandidate | None:
     """Return what rank 0 of the last job of this name had loaded; None where no ledger says it.
 
     `jobs` are the newest first. An array's ledgers are not looked at.
@@ -176,7 +155,7 @@ def _each_once(candidates: Sequence[NcclCandidate]) -> list[NcclCandidate]:
     return list(by_path.values())
 
 
-def _listed(where: NcclWhere, files: JobFiles) -> Iterator[NcclCandidate]:
+def _listed(where: NcclWhere, files: LocalFiles) -> Iterator[NcclCandidate]:
     """Yield the libraries that the environment's lists and the default folders hold."""
     for path in re.split("[ :]+", where.environment.get("LD_PRELOAD", "")):
         if posixpath.basename(path).startswith(_LIBRARIES):
@@ -189,12 +168,12 @@ def _listed(where: NcclWhere, files: JobFiles) -> Iterator[NcclCandidate]:
         yield from _in_folder(folder, "default folder of the loader", files)
 
 
-def _in_folder(folder: str, how: str, files: JobFiles) -> Iterator[NcclCandidate]:
+def _in_folder(folder: str, how: str, files: LocalFiles) -> Iterator[NcclCandidate]:
     for name in SONAMES.values():
         yield from _at(f"{folder}/{name}", how, files)
 
 
-def _at(path: str, how: str, files: JobFiles) -> Iterator[NcclCandidate]:
+def _at(path: str, how: str, files: LocalFiles) -> Iterator[NcclCandidate]:
     """Yield the library under a path, with the release in its resolved name or of its wheel."""
     real = files.real(path)
     if real is None:
@@ -217,7 +196,7 @@ def _at(path: str, how: str, files: JobFiles) -> Iterator[NcclCandidate]:
 
 
 def _of_packages(
-    packages: Sequence[_Package], folder: str, root: str, kind: str, files: JobFiles
+    packages: Sequence[_Package], folder: str, root: str, kind: str, files: LocalFiles
 ) -> Iterator[NcclCandidate]:
     """Yield the libraries of the packages whose metadata lie in a folder.
 
@@ -240,7 +219,7 @@ def _of_packages(
         )
 
 
-def _packages(python: str, where: NcclWhere, files: JobFiles) -> Iterator[NcclCandidate]:
+def _packages(python: str, where: NcclWhere, files: LocalFiles) -> Iterator[NcclCandidate]:
     """Yield the libraries that wheels and conda packages brought, in the order of imports."""
     for site in _sites(python, where.environment, files):
         yield from _of_packages(_WHEELS, site, site, "wheel", files)
@@ -248,7 +227,7 @@ def _packages(python: str, where: NcclWhere, files: JobFiles) -> Iterator[NcclCa
     yield from _of_packages(_CONDA, f"{prefix}/conda-meta", prefix, "conda package", files)
 
 
-def _environment_program(where: NcclWhere, files: JobFiles) -> str | None:
+def _environment_program(where: NcclWhere, files: LocalFiles) -> str | None:
     """Return the job's program where it lies in the bin folder of a Python environment."""
     program = where.program and _on_path((where.program,), where, files)
     if not program:
@@ -257,7 +236,7 @@ def _environment_program(where: NcclWhere, files: JobFiles) -> str | None:
     return program if any(files.real(mark) for mark in marks) else None
 
 
-def _python(where: NcclWhere, program: str | None, files: JobFiles) -> str | None:
+def _python(where: NcclWhere, program: str | None, files: LocalFiles) -> str | None:
     """Return the interpreter that was named, that of the program's environment, or PATH's."""
     if where.python is not None:
         for path in (f"{where.python}/bin/python3", f"{where.python}/bin/python", where.python):
@@ -272,7 +251,7 @@ def _python(where: NcclWhere, program: str | None, files: JobFiles) -> str | Non
     return _on_path(("python3", "python"), where, files)
 
 
-def _on_path(names: Sequence[str], where: NcclWhere, files: JobFiles) -> str | None:
+def _on_path(names: Sequence[str], where: NcclWhere, files: LocalFiles) -> str | None:
     is_path = "/" in names[0]
     for folder in [""] if is_path else where.environment.get("PATH", "").split(":"):
         for name in names:
@@ -282,7 +261,7 @@ def _on_path(names: Sequence[str], where: NcclWhere, files: JobFiles) -> str | N
     return None
 
 
-def _sites(python: str, environment: Mapping[str, str], files: JobFiles) -> dict[str, None]:
+def _sites(python: str, environment: Mapping[str, str], files: LocalFiles) -> dict[str, None]:
     """Return the folders of an interpreter's packages, in the order in which it looks.
 
     Source: site.py of Python 3.13. What .pth files add is not among them.
@@ -308,7 +287,7 @@ def _sites(python: str, environment: Mapping[str, str], files: JobFiles) -> dict
     return dict.fromkeys(sites)
 
 
-def _pyvenv(prefix: str, files: JobFiles) -> dict[str, str]:
+def _pyvenv(prefix: str, files: LocalFiles) -> dict[str, str]:
     text = files.text(f"{prefix}/pyvenv.cfg", _MOST_CFG_BYTES)
     if text is None:
         return {}
@@ -321,7 +300,7 @@ def _prefix(program: str) -> str:
     return posixpath.dirname(posixpath.dirname(program))
 
 
-def _settings_in_place(where: NcclWhere, found: FoundNccl, files: JobFiles) -> Already:
+def _settings_in_place(where: NcclWhere, found: FoundNccl, files: LocalFiles) -> Already:
     library = found.library or CommLibrary.NCCL
     home = where.account_home
     paths = conf_paths(where.environment, library, found.version, home)

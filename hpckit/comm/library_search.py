@@ -11,7 +11,7 @@ from typing import Final
 
 from hpckit.comm.communication import comm_choice, settings_in_setup
 from hpckit.comm.environment import OwnSetting
-from hpckit.comm.nccl_conf import ENVIRONMENT, Already, AlreadySet, is_told
+from hpckit.comm.nccl_conf import ENVIRONMENT, Already, AlreadySet, fact_of
 from hpckit.core.text import Line, Style, visible, wrapped
 from hpckit.script.environment import submission_environment
 from hpckit.script.launchers.registry import LAUNCHERS
@@ -82,8 +82,6 @@ _REGISTRIES = tuple(
                  "docker-daemon", "dockerd", "podman")
 )  # fmt: skip
 """How an image begins that is fetched or unpacked first."""
-_OPTIONS = ("container-image", "container-name")
-"""Of srun, by pyxis."""
 _RUNTIMES = frozenset(
     ("apptainer", "singularity", "enroot", "podman", "podman-hpc", "docker", "shifter", "sarus")
 )
@@ -124,25 +122,18 @@ def unseen(spec: JobSpec, person: Person) -> tuple[str, ...]:
     asked = spec.environment
     held_back = submission_environment(person.environment, asked.inherit, asked.pass_).held_back
     own = {one.name: one for one in _in_order(spec)}
-    held = [name for name in held_back if is_told(name) and name not in own]
-    computed = [name for name, one in own.items() if one.value is None and _matters(name)]
-    found = []
-    if held:
-        names = ", ".join(held)
-        found.append(f"set here but held back, unless --pass names it: {names}")
-    if computed:
-        names = ", ".join(sorted(computed))
-        found.append(f"setup lines compute a value that is not known here: {names}")
-    if spec.environment.modules:
-        names = ", ".join(spec.environment.modules)
-        found.append(f"modules are not loaded here, so what they bring is not seen: {names}")
-    if spec.environment.setup:
+    held = [name for name in held_back if fact_of(name) and name not in own]
+    unknown = [name for name, one in own.items() if one.value is None]
+    computed = [name for name in unknown if name in _LISTS or fact_of(name)]
+    lists = {
+        "set here but held back, unless --pass names it": held,
+        "setup lines compute a value that is not known here": sorted(computed),
+        "modules are not loaded here, so what they bring is not seen": asked.modules,
+    }
+    found = [f"{words}: {', '.join(names)}" for words, names in lists.items() if names]
+    if asked.setup:
         found.append("setup lines are not run here: what they load or call is not seen")
     return tuple(found)
-
-
-def _matters(name: str) -> bool:
-    return name in _LISTS or is_told(name)
 
 
 def _in_order(spec: JobSpec) -> Iterator[OwnSetting]:
@@ -156,15 +147,13 @@ def _in_order(spec: JobSpec) -> Iterator[OwnSetting]:
 
 def container_of(spec: JobSpec) -> str | None:
     """The image, folder or name of what the job's command runs in; the runtime without one."""
-    named = [spec.slurm.srun_extra.get(option) for option in _OPTIONS]
+    # Options of srun by pyxis.
+    named = [spec.slurm.srun_extra.get(f"container-{of}") for of in ("image", "name")]
     runtime = posixpath.basename(spec.command[0])
     if runtime in _RUNTIMES:
-        named += [*filter(_is_image, spec.command), f"of {runtime}"]
+        images = (w for w in spec.command if w.endswith(_IMAGES) or w.startswith(_REGISTRIES))
+        named += [*images, f"of {runtime}"]
     return next((str(one) for one in named if isinstance(one, str)), None)
-
-
-def _is_image(word: str) -> bool:
-    return word.endswith(_IMAGES) or word.startswith(_REGISTRIES)
 
 
 def _python(spec: JobSpec, person: Person, workdir: str) -> str | None:
@@ -205,12 +194,8 @@ def _conda_root(person: Person) -> str:
 # --- Which NCCL a job will load and what is set already, in lines for the terminal.
 
 _LABEL: Final = 8
-_NARROWEST: Final = 40
 _LONGEST: Final = 4000
 _LONGEST_VALUE: Final = 400
-_MOST_LOST: Final = 8
-_MOST_SET: Final = 64
-_MOST_NOTES: Final = 32
 _Row = tuple[str, str, Style]
 """Label, text and style of one row."""
 
@@ -220,37 +205,27 @@ def nccl_found_lines(found: FoundNccl, *, width: int = 80) -> list[Line]:
 
     What is not known is said so. All that came from files is shown without control characters.
     """
-    width = max(width, _NARROWEST)
     rows = [("NCCL", _chosen(found), Style.PLAIN if found.chosen else Style.WARNING)]
     label = "lost" if found.chosen else "either"
-    lost = [(label, _lost(other), Style.FAINT) for other in found.others]
-    rows += [*_first(lost, _MOST_LOST, "", "more that lost"), *_noted(found.notes)]
-    return list(_lines(rows, width))
+    rows += [(label, _lost(other), Style.FAINT) for other in found.others]
+    return list(_lines([*rows, *_noted(found.notes)], width))
 
 
 def already_lines(already: Already, *, width: int = 80) -> list[Line]:
     """What is set already, by whom, and what that overrides; one line says that nothing is."""
-    width = max(width, _NARROWEST)
     texts = [_setting(one) for one in already.settings]
     texts = texts or ["nothing, by the job's environment or by a file of NCCL's"]
-    rows = _first([("set", text, Style.PLAIN) for text in texts], _MOST_SET, "", "more")
+    rows = [("set", text, Style.PLAIN) for text in texts]
     return list(_lines([*rows, *_noted(already.notes)], width))
 
 
 def unseen_lines(unseen: Iterable[str], *, width: int = 80) -> list[Line]:
     """What was not looked at, a note each, in lines of 40 or more."""
-    return list(_lines(_noted(unseen), max(width, _NARROWEST)))
+    return list(_lines(_noted(unseen), width))
 
 
 def _noted(notes: Iterable[str]) -> list[_Row]:
-    rows = [("note", note, Style.NOTE) for note in notes]
-    return _first(rows, _MOST_NOTES, "note", "more: --json has all")
-
-
-def _first(rows: list[_Row], most: int, label: str, more: str) -> list[_Row]:
-    """The first rows, and a last one that says how many are left."""
-    left = [(label, f"and {len(rows) - most} {more}", Style.FAINT)] if len(rows) > most else []
-    return [*rows[:most], *left]
+    return [("note", note, Style.NOTE) for note in notes]
 
 
 def _chosen(found: FoundNccl) -> str:

@@ -2,34 +2,155 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from hpckit.comm.facts import ExplainedFault, says_the_same
-from hpckit.comm.lint_releases import RELEASE_RULES
 from hpckit.comm.lint_rule import (
+    Held,
     LintFacts,
     LintFinding,
     LintRule,
-    Match,
     Scene,
     Seen,
     Setting,
+    error,
+    held_from,
     match_of,
+    note,
+    warning,
 )
-from hpckit.comm.lint_rules_launch import LAUNCH_RULES
-from hpckit.comm.lint_rules_network import IB_RULES, NCCL_RULES, RCCL_RULES, SOCKET_RULES
+from hpckit.comm.lint_rules_launch import LAUNCH_RULES, TORCH_NAMES
+from hpckit.comm.lint_rules_network import (
+    IB_RULES,
+    NCCL_RULES,
+    RCCL_RULES,
+    SOCKET_RULES,
+    whole_number,
+)
 from hpckit.comm.lint_rules_plugins import EFA_RULES, MPI_RULES, TRANSPORT_RULES
 from hpckit.comm.settings_files import parse_settings
-from hpckit.core.findings import Severity
+from hpckit.comm.variables import NCCL_DATE, NCCL_SOURCE, NCCL_VARIABLES, NcclVariable
+from hpckit.core.findings import Severity, gravest_first
 from hpckit.core.text import visible
 from hpckit.spec.platform import CommLibrary, NcclVersion, SettingOrigin
 
+# --- Rules that follow from the table of NCCL's variables: names, releases and defaults.
 
-def is_derived(one: Setting, scene: Scene) -> bool:
-    """Whether hpckit sets the very same there."""
-    derived = scene.derived.get(one.name)
-    return derived is not None and one.value == derived.value
+KNOWN_VARIABLES: Final[Mapping[str, NcclVariable]] = {one.name: one for one in NCCL_VARIABLES}
+_BY_LENGTH: Final[Mapping[int, tuple[str, ...]]] = {
+    length: tuple(name for name in KNOWN_VARIABLES if len(name) == length)
+    for length in {len(name) for name in KNOWN_VARIABLES}
+}
+_OTHERS: Final = frozenset(
+    (*TORCH_NAMES, "NCCL_VERSION", "NCCL_HOME", "NCCL_ROOT", "NCCL_DIR", "NCCL_LIB_DIR",
+     "NCCL_INCLUDE_DIR", "NCCL_PATH", "NCCL_DYNAMIC_CHUNK_SIZE", "NCCL_CUDA_PATH",
+     "NCCL_TUNER_CONFIG_PATH", "NCCL_TUNER_CONFIG_FILE", "NCCL_MIN_CHANNELS")
+)  # fmt: skip
+"""Names that others read: PyTorch, builds, plugins and tuners."""
+_INSTEAD: Final[Mapping[str, str]] = {
+    "NCCL_IB_GDR_LEVEL": "NCCL_NET_GDR_LEVEL took its place; leave it out",
+    "NCCL_MNNVL": "NCCL_MNNVL_ENABLE took its place; leave it out",
+    "NCCL_RINGS": "NCCL_GRAPH_FILE took its place; leave it out",
+    "NCCL_GRAPH": "NCCL_GRAPH_FILE took its place; leave it out",
+    "NCCL_LL_THRESHOLD": "NCCL_PROTO chooses protocols; leave it out",
+    "NCCL_TREE_THRESHOLD": "NCCL_ALGO chooses algorithms; leave it out",
+    "NCCL_WORK_FIFO_DEPTH": "NCCL_WORK_FIFO_BYTES took its place; leave it out",
+}
+
+
+def _gone(one: Setting, scene: Scene) -> Seen | None:
+    """A variable that the release no longer reads."""
+    known = KNOWN_VARIABLES.get(one.name)
+    if known is None or known.until is None or scene.library is CommLibrary.RCCL:
+        return None
+    held = held_from(scene.nccl, known.until)
+    if held is Held.NO:
+        return None
+    do = _INSTEAD.get(one.name, "leave it out")
+    return Seen(f"from {known.until} on", do, since=known.until, is_sure=held is Held.YES)
+
+
+def _too_new(one: Setting, scene: Scene) -> Seen | None:
+    """A variable that came with a later release than the one that is here."""
+    known = KNOWN_VARIABLES.get(one.name)
+    if known is None or scene.nccl is None or scene.library is CommLibrary.RCCL:
+        return None
+    if held_from(scene.nccl, known.since) is not Held.NO:
+        return None
+    return Seen(f"came with NCCL {known.since}, and here is {scene.nccl}", since=known.since)
+
+
+def _is_default(one: Setting, scene: Scene) -> Seen | None:
+    """A number that NCCL takes anyhow."""
+    known, value = KNOWN_VARIABLES.get(one.name), whole_number(one.value)
+    if known is None or value is None or scene.library is CommLibrary.RCCL:
+        return None
+    held = [(held_from(scene.nccl, release), release) for release, _ in known.defaults]
+    reached = [at for at, (when, _) in enumerate(held) if when is Held.YES]
+    if scene.nccl is None:
+        reached = list(range(len(held)))
+    elif any(when is Held.MAYBE for when, _ in held):
+        return None
+    if not reached or known.defaults[reached[-1]][1] != value:
+        return None
+    release = known.defaults[reached[-1]][0]
+    if scene.nccl is not None:
+        return Seen(f"the default of NCCL {scene.nccl}", since=release)
+    is_dated = len(known.defaults) > 1
+    words = f"the default from NCCL {release} on" if is_dated else "the default"
+    return Seen(words, since=release if is_dated else None)
+
+
+def meant_by(name: str, library: CommLibrary | None) -> str | None:
+    """The variable of NCCL's that is meant by a name that nobody reads; None for one that is fine.
+
+    What RCCL alone reads is not known: nothing is said of its names.
+    """
+    is_fine = name in _OTHERS or name in KNOWN_VARIABLES or library is CommLibrary.RCCL
+    return None if is_fine else _nearest(name)
+
+
+@lru_cache(maxsize=4096)
+def _nearest(name: str) -> str | None:
+    lengths = (len(name) - 1, len(name), len(name) + 1)
+    near = (known for length in lengths for known in _BY_LENGTH.get(length, ()))
+    return next((known for known in near if is_one_edit(name, known)), None)
+
+
+def is_one_edit(first: str, second: str) -> bool:
+    """Whether one letter more, less, other, or two in the wrong order part two words."""
+    if len(first) > len(second):
+        first, second = second, first
+    if len(second) - len(first) > 1 or first == second:
+        return False
+    pairs = enumerate(zip(first, second, strict=False))
+    at = next((at for at, (one, other) in pairs if one != other), len(first))
+    if len(first) < len(second):
+        return first[at:] == second[at + 1 :]
+    is_swapped = first[at : at + 2] == second[at : at + 2][::-1]
+    return first[at + 1 :] == second[at + 1 :] or (
+        is_swapped and first[at + 2 :] == second[at + 2 :]
+    )
+
+
+RELEASE_RULES: Final = (
+    warning("nccl-gone", "NCCL_*", when=_gone, because="NCCL does not read it {seen}",
+            remedy="{do}", source=NCCL_SOURCE, date=NCCL_DATE),
+    warning("nccl-too-new", "NCCL_*", when=_too_new, because="has no effect: it {seen}",
+            remedy="leave it out, or use a newer NCCL", source=NCCL_SOURCE, date=NCCL_DATE),
+    error("nccl-misspelt", "N* CCL_*",
+          when=lambda one, scene: (near := meant_by(one.name, scene.library)) and Seen(near, near),
+          because="nobody reads `{name}`; NCCL reads {seen}", remedy="write {do}",
+          source=NCCL_SOURCE, date=NCCL_DATE),
+    note("nccl-default", "NCCL_*", when=_is_default, is_fallback=True,
+         because="{value} is {seen}, so the line changes nothing", source=NCCL_SOURCE,
+         date=NCCL_DATE),
+)  # fmt: skip
+
+
+# --- What hpckit sets there itself, and all rules.
 
 
 def _unlike_derived(one: Setting, scene: Scene) -> Seen | None:
@@ -42,12 +163,9 @@ def _unlike_derived(one: Setting, scene: Scene) -> Seen | None:
 
 
 DERIVED_RULES: Final = (
-    LintRule(
-        name="unlike-derived", names=("*",), severity=Severity.WARNING, when=_unlike_derived,
-        because="hpckit sets {seen}",
-        remedy="leave it out, and hpckit sets it; hpckit tune --explain {name}",
-        source="docs/reference/tune-rules.md, or the site file",
-    ),
+    warning("unlike-derived", "*", when=_unlike_derived, because="hpckit sets {seen}",
+            remedy="leave it out, and hpckit sets it; hpckit tune --explain {name}",
+            source="docs/reference/tune-rules.md, or the site file"),
 )  # fmt: skip
 
 
@@ -92,7 +210,8 @@ def lint_settings(
     for one in settings:
         for finding in _findings(one, scene, chosen):
             found.setdefault((finding.rule, finding.line_no, finding.subject), finding)
-    return tuple(sorted(found.values(), key=_place))
+    by_subject = sorted(found.values(), key=lambda finding: (finding.subject, finding.rule))
+    return tuple(sorted(gravest_first(by_subject), key=lambda finding: finding.line_no))
 
 
 class _Chosen:
@@ -102,7 +221,7 @@ class _Chosen:
         self._exact: dict[str, list[LintRule]] = {}
         self._open = [rule for rule in rules if rule.beginnings]
         for rule in rules:
-            for name in rule.exact_names:
+            for name in rule.names:
                 self._exact.setdefault(name, []).append(rule)
 
     def about(self, name: str) -> Iterator[LintRule]:
@@ -116,21 +235,12 @@ class _Chosen:
 def _findings(one: Setting, scene: Scene, rules: _Chosen) -> Iterator[LintFinding]:
     """What is wrong with one setting; fallbacks speak where nothing else does."""
     about = list(rules.about(one.name))
-    if is_derived(one, scene):
+    derived = scene.derived.get(one.name)
+    if derived is not None and one.value == derived.value:
         about = [rule for rule in about if not _is_about_value(rule)]
-    held = [
-        _finding(rule, one, match)
-        for rule in about
-        if not rule.is_fallback and (match := match_of(rule, one, scene)) is not None
-    ]
-    yield from held
-    if held:
-        return
-    for rule in about:
-        match = match_of(rule, one, scene) if rule.is_fallback else None
-        if match is not None:
-            yield _finding(rule, one, match)
-            return
+    held = [(rule, seen) for rule in about if (seen := match_of(rule, one, scene)) is not None]
+    plain = [(rule, seen) for rule, seen in held if not rule.is_fallback]
+    yield from (_finding(rule, one, seen) for rule, seen in plain or held[:1])
 
 
 def _is_about_value(rule: LintRule) -> bool:
@@ -139,12 +249,11 @@ def _is_about_value(rule: LintRule) -> bool:
     return not is_pair and not rule.forms and rule not in LAUNCH_RULES
 
 
-def _finding(rule: LintRule, one: Setting, match: Match) -> LintFinding:
-    seen = match.seen
+def _finding(rule: LintRule, one: Setting, seen: Seen) -> LintFinding:
     words = {
         "name": visible(one.name, _LONGEST),
         "value": visible(one.value or "", _LONGEST),
-        "other": visible(match.other.text, 2 * _LONGEST) if match.other else "",
+        "other": visible(seen.other.text, 2 * _LONGEST) if seen.other else "",
         "seen": visible(seen.words, 4 * _LONGEST),
         "do": visible(seen.do, 4 * _LONGEST),
     }
@@ -161,13 +270,9 @@ def _finding(rule: LintRule, one: Setting, match: Match) -> LintFinding:
     )
 
 
-def _place(finding: LintFinding) -> tuple[int, int, str, str]:
-    return (finding.line_no, -finding.severity.rank, finding.subject, finding.rule)
-
-
 def faults_of(variable: str) -> tuple[ExplainedFault, ...]:
     """Return what may be wrong with a setting of a variable, by the rules that name it."""
-    return lint_faults(rule for rule in LINT_RULES if variable in rule.exact_names)
+    return lint_faults(rule for rule in LINT_RULES if variable in rule.names)
 
 
 def lint_faults(rules: Iterable[LintRule]) -> tuple[ExplainedFault, ...]:

@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from functools import lru_cache
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from hpckit.core.finding_lines import finding_lines, more_lines, next_lines, verdict, words_of
-from hpckit.core.findings import Rule, SourcedFinding, gravest_first
+from hpckit.core.findings import Rule, Severity, SourcedFinding, gravest_first
 from hpckit.core.text import Line, Style, visible, wrapped
 from hpckit.spec.platform import CommLibrary, CommSetting, NcclVersion, NetPlugin
 
@@ -200,16 +200,19 @@ class Scene:
 class Seen(NamedTuple):
     """What a test saw, for `{seen}`, and what to do, for `{do}`.
 
-    Where `is_sure` is False the finding is a note. `since` is the release that matters.
+    Where `is_sure` is False the finding is a note. `since` is the release that matters, `other`
+    the setting beside which the rule holds.
     """
 
     words: str = ""
     do: str = ""
     since: str | None = None
     is_sure: bool = True
+    other: Setting | None = None
 
 
-Test = Callable[[Setting, Scene], Seen | None]
+Test = Callable[[Setting, Scene], Seen | str | bool | None]
+"""Whether something holds of a setting: what was seen, its words alone, or that it is so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,25 +245,36 @@ class LintRule(Rule[Test | None]):
     is_fallback: bool = False
 
     @property
-    def exact_names(self) -> tuple[str, ...]:
-        """The names that stand for themselves alone."""
-        return tuple(name for name in self.names if not name.endswith("*"))
-
-    @property
     def beginnings(self) -> tuple[str, ...]:
         """The beginnings of names whose rest is free."""
         return tuple(name[:-1] for name in self.names if name.endswith("*"))
 
 
-class Match(NamedTuple):
-    """That a rule holds for a setting: what a test saw, and the other setting of a pair."""
+def _row(
+    severity: Severity,
+    name: str,
+    names: str | tuple[str, ...],
+    *,
+    because: str,
+    remedy: str = "leave it out",
+    source: str = ENV_RST,
+    **conditions: Any,
+) -> LintRule:
+    """Return a rule; `names` may be words, `conditions` are the other fields of LintRule."""
+    about = tuple(names.split()) if isinstance(names, str) else names
+    return LintRule(
+        name=name, severity=severity, names=about, because=because, remedy=remedy, source=source,
+        **conditions,
+    )  # fmt: skip
 
-    seen: Seen
-    other: Setting | None
+
+error: Final = partial(_row, Severity.ERROR)
+warning: Final = partial(_row, Severity.WARNING)
+note: Final = partial(_row, Severity.NOTE)
 
 
-def match_of(rule: LintRule, one: Setting, scene: Scene) -> Match | None:
-    """Whether a rule that is about this name holds for a setting; None where it does not."""
+def match_of(rule: LintRule, one: Setting, scene: Scene) -> Seen | None:
+    """What is seen where a rule that is about this name holds for a setting, else None."""
     if not _has_value(rule.value, one.value) or not _is_here(rule, one, scene):
         return None
     other = _other(rule, one, scene)
@@ -271,10 +285,11 @@ def match_of(rule: LintRule, one: Setting, scene: Scene) -> Match | None:
     held = {held_from(scene.nccl, rule.since), held_before(scene.nccl, rule.before)}
     if Held.NO in held:
         return None
-    seen = Seen() if rule.when is None else rule.when(one, scene)
-    if seen is None:
+    said = True if rule.when is None else rule.when(one, scene)
+    if not said:
         return None
-    return Match(seen._replace(is_sure=seen.is_sure and Held.MAYBE not in held), other)
+    seen = said if isinstance(said, Seen) else Seen(said if isinstance(said, str) else "")
+    return seen._replace(is_sure=seen.is_sure and Held.MAYBE not in held, other=other)
 
 
 def _is_here(rule: LintRule, one: Setting, scene: Scene) -> bool:
@@ -305,20 +320,15 @@ def _other(rule: LintRule, one: Setting, scene: Scene) -> Setting | None:
     )
 
 
-@lru_cache(maxsize=512)
-def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(text, re.IGNORECASE | re.ASCII | re.DOTALL)
-
-
 def _has_value(pattern: str | None, value: str | None) -> bool:
-    if pattern is None:
-        return True
-    return value is not None and _pattern(pattern).fullmatch(value.strip()) is not None
+    if pattern is None or value is None:
+        return pattern is None
+    flags = re.IGNORECASE | re.ASCII | re.DOTALL
+    return re.fullmatch(pattern, value.strip(), flags) is not None
 
 
 # --- What is wrong with settings of communication, for a terminal: the count first, then each.
 
-_NARROWEST: Final = 40
 _MOST_SHOWN: Final = 30
 _LONGEST: Final = 400
 
@@ -326,12 +336,11 @@ _LONGEST: Final = 400
 def comm_lint_lines(
     findings: Sequence[LintFinding], *, name: str, width: int = 80, command: str | None = None
 ) -> list[Line]:
-    """The screen of `hpckit tune --lint`, in lines of at most `width` columns (40 or more).
+    """The screen of `hpckit tune --lint`, in lines of at most `width` columns.
 
     `name` is the file, `command` what shows more; the last line says it, and is left out
     without a command. The gravest come first, then by line.
     """
-    width = max(width, _NARROWEST)
     counts = verdict(findings, "nothing to change").split(" ")
     title = wrapped((f"{visible(name, _LONGEST)}:", *counts), width, further="  ")
     lines = [Line(text=text, style=Style.TITLE) for text in title]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
-from hpckit.comm.lint_rule import LintRule, Scene, Seen, Setting, SettingForm
+from hpckit.comm.lint_rule import Scene, Seen, Setting, SettingForm, error, note, warning
 from hpckit.comm.lint_rules_network import whole_number
 from hpckit.comm.variables import NCCL_VARIABLES
-from hpckit.core.findings import Severity
 
 _PER_NODE: Final = "--gpus-per-node=N with --gpu-bind=none; the rank takes GPU SLURM_LOCALID"
 _HIDES: Final = (
@@ -38,7 +36,7 @@ _LISTS: Final = frozenset(
 )  # fmt: skip
 
 
-def _hides_peers(one: Setting, scene: Scene) -> Seen | None:
+def _hides_peers(one: Setting, scene: Scene) -> bool:
     """Whether a GPU a task hides others: not with one task a node, nor where nothing is bound.
 
     As many tasks as nodes are one a node, as torchrun is started.
@@ -47,7 +45,7 @@ def _hides_peers(one: Setting, scene: Scene) -> Seen | None:
     each = {other.value for other in scene.beside(one, "--ntasks-per-node")}
     total = {other.value for other in scene.beside(one, "--ntasks")}
     is_alone = "1" in each | total or (scene.nodes is not None and str(scene.nodes) in total)
-    return None if is_alone or "none" in bound else Seen()
+    return not is_alone and "none" not in bound
 
 
 def _lost_exports(one: Setting, scene: Scene) -> Seen | None:
@@ -69,12 +67,12 @@ def _lost_exports(one: Setting, scene: Scene) -> Seen | None:
     return Seen(", ".join(lost[:4]) + (" …" if len(lost) > 4 else ""), do) if lost else None  # noqa: PLR2004
 
 
-def _set_twice(one: Setting, _: Scene) -> Seen | None:
+def _set_twice(one: Setting, _: Scene) -> str | None:
     lost = one.instead_of
-    return Seen(f"{one.name}={lost.value} on line {lost.line}") if lost else None
+    return f"{one.name}={lost.value} on line {lost.line}" if lost else None
 
 
-def _cut_list(one: Setting, _: Scene) -> Seen | None:
+def _cut_list(one: Setting, _: Scene) -> str | None:
     """A list inside `--export`, whose commas part variables."""
     before = ""
     for part in (one.value or "").split(","):
@@ -82,145 +80,85 @@ def _cut_list(one: Setting, _: Scene) -> Seen | None:
         if equals:
             before = name
         elif before in _LISTS and not part.isupper():
-            return Seen(f"{before} ends before `,{part}`")
+            return f"{before} ends before `,{part}`"
         else:
             before = ""
     return None
 
 
-def _ephemeral(one: Setting, _: Scene) -> Seen | None:
-    return Seen() if whole_number(one.value) in _EPHEMERAL else None
-
-
-def _usual_port(one: Setting, _: Scene) -> Seen | None:
-    return Seen() if whole_number(one.value) == _USUAL_PORT else None
-
-
-def _not_exported(one: Setting, scene: Scene) -> Seen | None:
+def _not_exported(one: Setting, scene: Scene) -> bool:
     """A variable of the shell alone that no launcher is told of, and that a library would read."""
     is_read = not one.name.startswith("NCCL_") or one.name in _READ
     forms = {other.form for other in scene.by_name.get(one.name, ())}
     is_told = SettingForm.OPTION in forms or SettingForm.EXPORT in forms
-    return Seen() if one.form is SettingForm.SHELL and is_read and not is_told else None
-
-
-def _fixed(one: Setting, _: Scene) -> Seen | None:
-    return Seen() if re.fullmatch(r"[0-9][0-9, ]*", one.value or "", re.ASCII) else None
+    return one.form is SettingForm.SHELL and is_read and not is_told
 
 
 LAUNCH_RULES: Final = (
-    LintRule(
-        name="gpus-per-task", names=("--gpus-per-task", "--ntasks-per-gpu"),
-        severity=Severity.WARNING, when=_hides_peers,
-        because=f"it binds GPUs to tasks: {_HIDES}", remedy=_PER_NODE, source=_PEERS,
-    ),
-    LintRule(
-        name="tres-per-task", names=("--tres-per-task",), severity=Severity.WARNING,
-        value=r".*gres/gpu\b.*", when=_hides_peers,
-        because=f"it binds GPUs to tasks: {_HIDES}", remedy=_PER_NODE, source=_PEERS,
-    ),
-    LintRule(
-        name="gpu-bind-single", names=("--gpu-bind",), severity=Severity.WARNING,
-        value=r"(verbose,|v,)?(single|per_task|map_gpu|map|mask_gpu|mask)\b.*", when=_hides_peers,
-        because=_HIDES, remedy=_PER_NODE, source=_PEERS,
-    ),
-    LintRule(
-        name="tres-bind-single", names=("--tres-bind",), severity=Severity.WARNING,
-        value=r".*gres/gpu:(verbose,)?(single|per_task|map|mask)\b.*", when=_hides_peers,
-        because=_HIDES, remedy=_PER_NODE, source=_PEERS,
-    ),
-    LintRule(
-        name="export-without-all", names=("--export",), severity=Severity.ERROR,
-        when=_lost_exports, because="without ALL the ranks do not get {seen}",
-        remedy="{do}", source="srun(1), --export",
-    ),
-    LintRule(
-        name="option-cut", names=_COMM, severity=Severity.ERROR, forms=(SettingForm.CUT,),
-        because="no launcher gets this option: its command ended on a line before, at a comment or"
-        " at a backslash with a blank behind it",
-        remedy="end the lines before in a backslash alone, and take comments out of the command",
-        source="bash(1), QUOTING",
-    ),
-    LintRule(
-        name="set-twice",
-        names=(*_COMM, "GLOO_*", "TP_SOCKET_IFNAME", "HSA_*", "OMPI_MCA_*", "MPICH_*", "I_MPI_*",
-               "MASTER_ADDR", "MASTER_PORT"),
-        severity=Severity.WARNING, when=_set_twice,
-        because="set to {value} here, so {seen} never counts",
-        remedy="keep the one that is meant", source="bash(1), export; NCCL src/misc/param.cc",
-    ),
-    LintRule(
-        name="export-comma", names=("--export",), severity=Severity.ERROR, when=_cut_list,
-        because="commas part variables here: {seen}",
-        remedy="export the variable in the script, and --export=ALL", source="srun(1), --export",
-    ),
-    LintRule(
-        name="not-exported", names=_READ_NAMES, severity=Severity.WARNING, when=_not_exported,
-        because="a variable of the shell, which no program sees unless it was exported before",
-        remedy="export {name}=…", source="bash(1), export",
-    ),
-    LintRule(
-        name="visible-fixed", names=_VISIBLE, severity=Severity.WARNING, forms=_IN_SCRIPT,
-        when=_fixed,
-        because="Slurm says which GPUs the job was given; a fixed list can name others, and gives"
-        " all ranks the same",
-        remedy="leave it out", source="Slurm gres guide",
-    ),
-    LintRule(
-        name="visible-twice", names=("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
-        severity=Severity.WARNING, beside=("ROCR_VISIBLE_DEVICES", None),
-        because="it counts within what {other} leaves, so together they can leave none",
-        remedy="set one of them", source="ROCm documentation, GPU isolation",
-    ),
-    LintRule(
-        name="cpu-bind-leak", names=("SLURM_CPU_BIND", "SLURM_CPU_BIND_LIST"),
-        severity=Severity.WARNING, forms=_LASTING, value=r".*(0x[0-9a-f]|\d).*",
-        because="every srun below inherits it, and pins its ranks to the CPUs of another step",
-        remedy="unset ${{!SLURM_CPU_BIND@}} before sbatch or srun",
-        source="srun(1), INPUT ENVIRONMENT VARIABLES",
-    ),
-    LintRule(
-        name="hostfile-leak", names=("SLURM_HOSTFILE",), severity=Severity.WARNING,
-        forms=_LASTING,
-        because="every srun and sbatch below places by this file, for other jobs too",
-        remedy="SLURM_HOSTFILE=FILE srun --distribution=arbitrary …, for one step",
-        source="srun(1), INPUT ENVIRONMENT VARIABLES",
-    ),
-    LintRule(
-        name="port-fixed", names=("MASTER_PORT",), severity=Severity.WARNING, when=_usual_port,
-        because="the default of PyTorch: a second job on the node fails with EADDRINUSE",
-        remedy="MASTER_PORT=$((61000 + SLURM_JOB_ID % 4536))",
-        source="accelerate#2096; enroot hook 50-slurm-pytorch.sh",
-    ),
-    LintRule(
-        name="port-ephemeral", names=("MASTER_PORT",), severity=Severity.NOTE, when=_ephemeral,
-        because="Linux gives ports from 32768 to 60999 to any program, so it may be taken",
-        remedy="a port below 32768 or from 61000 on", source="enroot#243",
-    ),
-    LintRule(
-        name="master-local", names=("MASTER_ADDR",), severity=Severity.ERROR, nodes="many",
-        value=r"localhost|127\..*|::1|0\.0\.0\.0",
-        because="each node would wait for itself",
-        remedy="MASTER_ADDR=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | head -n 1)",
-        source="PyTorch, torch.distributed",
-    ),
-    LintRule(
-        name="torch-renamed", names=TORCH_NAMES, severity=Severity.NOTE,
-        because="PyTorch's, not NCCL's: from PyTorch 2.2 on it is TORCH_{name}",
-        remedy="leave it out, or set TORCH_{name}", source="PyTorch, ProcessGroupNCCL.hpp",
-    ),
-    LintRule(
-        name="blocking-left", names=("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING",
-                                     "AMD_SERIALIZE_KERNEL"),
-        severity=Severity.WARNING, value="[1-9]",
-        because="kernels run one by one, and communication no longer overlaps with them",
-        remedy="leave it out; it is for finding a failing kernel",
-        source="CUDA programming guide; HIP documentation",
-    ),
-    LintRule(
-        name="torch-debug-left", names=("TORCH_DISTRIBUTED_DEBUG",), severity=Severity.WARNING,
-        value="detail",
-        because="each collective is first compared among all ranks", remedy="leave it out",
-        source="PyTorch, torch.distributed, debugging",
-    ),
+    warning("gpus-per-task", "--gpus-per-task --ntasks-per-gpu", when=_hides_peers,
+            because=f"it binds GPUs to tasks: {_HIDES}", remedy=_PER_NODE, source=_PEERS),
+    warning("tres-per-task", "--tres-per-task", value=r".*gres/gpu\b.*", when=_hides_peers,
+            because=f"it binds GPUs to tasks: {_HIDES}", remedy=_PER_NODE, source=_PEERS),
+    warning("gpu-bind-single", "--gpu-bind",
+            value=r"(verbose,|v,)?(single|per_task|map_gpu|map|mask_gpu|mask)\b.*",
+            when=_hides_peers, because=_HIDES, remedy=_PER_NODE, source=_PEERS),
+    warning("tres-bind-single", "--tres-bind",
+            value=r".*gres/gpu:(verbose,)?(single|per_task|map|mask)\b.*", when=_hides_peers,
+            because=_HIDES, remedy=_PER_NODE, source=_PEERS),
+    error("export-without-all", "--export", when=_lost_exports,
+          because="without ALL the ranks do not get {seen}", remedy="{do}",
+          source="srun(1), --export"),
+    error("option-cut", _COMM, forms=(SettingForm.CUT,),
+          because="no launcher gets this option: its command ended on a line before, at a comment"
+          " or at a backslash with a blank behind it",
+          remedy="end the lines before in a backslash alone, and take comments out of the command",
+          source="bash(1), QUOTING"),
+    warning("set-twice",
+            (*_COMM, "GLOO_*", "TP_SOCKET_IFNAME", "HSA_*", "OMPI_MCA_*", "MPICH_*", "I_MPI_*",
+             "MASTER_ADDR", "MASTER_PORT"), when=_set_twice,
+            because="set to {value} here, so {seen} never counts",
+            remedy="keep the one that is meant", source="bash(1), export; NCCL src/misc/param.cc"),
+    error("export-comma", "--export", when=_cut_list, because="commas part variables here: {seen}",
+          remedy="export the variable in the script, and --export=ALL", source="srun(1), --export"),
+    warning("not-exported", _READ_NAMES, when=_not_exported,
+            because="a variable of the shell, which no program sees unless it was exported before",
+            remedy="export {name}=…", source="bash(1), export"),
+    warning("visible-fixed", _VISIBLE, value="[0-9][0-9, ]*", forms=_IN_SCRIPT,
+            because="Slurm says which GPUs the job was given; a fixed list can name others, and"
+            " gives all ranks the same", source="Slurm gres guide"),
+    warning("visible-twice", "HIP_VISIBLE_DEVICES CUDA_VISIBLE_DEVICES",
+            beside=("ROCR_VISIBLE_DEVICES", None),
+            because="it counts within what {other} leaves, so together they can leave none",
+            remedy="set one of them", source="ROCm documentation, GPU isolation"),
+    warning("cpu-bind-leak", "SLURM_CPU_BIND SLURM_CPU_BIND_LIST", value=r".*(0x[0-9a-f]|\d).*",
+            forms=_LASTING,
+            because="every srun below inherits it, and pins its ranks to the CPUs of another step",
+            remedy="unset ${{!SLURM_CPU_BIND@}} before sbatch or srun",
+            source="srun(1), INPUT ENVIRONMENT VARIABLES"),
+    warning("hostfile-leak", "SLURM_HOSTFILE", forms=_LASTING,
+            because="every srun and sbatch below places by this file, for other jobs too",
+            remedy="SLURM_HOSTFILE=FILE srun --distribution=arbitrary …, for one step",
+            source="srun(1), INPUT ENVIRONMENT VARIABLES"),
+    warning("port-fixed", "MASTER_PORT", when=lambda one, _: whole_number(one.value) == _USUAL_PORT,
+            because="the default of PyTorch: a second job on the node fails with EADDRINUSE",
+            remedy="MASTER_PORT=$((61000 + SLURM_JOB_ID % 4536))",
+            source="accelerate#2096; enroot hook 50-slurm-pytorch.sh"),
+    note("port-ephemeral", "MASTER_PORT", when=lambda one, _: whole_number(one.value) in _EPHEMERAL,
+         because="Linux gives ports from 32768 to 60999 to any program, so it may be taken",
+         remedy="a port below 32768 or from 61000 on", source="enroot#243"),
+    error("master-local", "MASTER_ADDR", value=r"localhost|127\..*|::1|0\.0\.0\.0", nodes="many",
+          because="each node would wait for itself",
+          remedy='MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+          source="PyTorch, torch.distributed"),
+    note("torch-renamed", TORCH_NAMES,
+         because="PyTorch's, not NCCL's: from PyTorch 2.2 on it is TORCH_{name}",
+         remedy="leave it out, or set TORCH_{name}", source="PyTorch, ProcessGroupNCCL.hpp"),
+    warning("blocking-left", "CUDA_LAUNCH_BLOCKING HIP_LAUNCH_BLOCKING AMD_SERIALIZE_KERNEL",
+            value="[1-9]",
+            because="kernels run one by one, and communication no longer overlaps with them",
+            remedy="leave it out; it is for finding a failing kernel",
+            source="CUDA programming guide; HIP documentation"),
+    warning("torch-debug-left", "TORCH_DISTRIBUTED_DEBUG", value="detail",
+            because="each collective is first compared among all ranks",
+            source="PyTorch, torch.distributed, debugging"),
 )  # fmt: skip

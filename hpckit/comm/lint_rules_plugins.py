@@ -6,9 +6,8 @@ import re
 from typing import Final
 
 from hpckit.comm.facts import LEVELS, level_of
-from hpckit.comm.lint_rule import ENV_RST, LintRule, Scene, Seen, Setting
+from hpckit.comm.lint_rule import ENV_RST, Scene, Seen, Setting, error, note, warning
 from hpckit.comm.lint_rules_network import absent_name
-from hpckit.core.findings import Severity
 from hpckit.core.hostlist import named
 from hpckit.spec.platform import CommLibrary, NetPlugin
 
@@ -17,79 +16,42 @@ from hpckit.spec.platform import CommLibrary, NetPlugin
 _SHEET: Final = "aws-ofi-nccl doc/efa-env-var.md"
 _OFI: Final = (NetPlugin.AWS_OFI,)
 _ANY: Final = "(1|y|yes|true|on)"
-_OUT: Final = "leave it out"
 
 EFA_RULES: Final = (
-    LintRule(
-        name="efa-fork-safe", names=("FI_EFA_FORK_SAFE",), severity=Severity.NOTE,
-        because="the plugin sets it where the kernel (before 5.15) needs it, since release 1.2",
-        remedy=_OUT, source=_SHEET,
-    ),
-    LintRule(
-        name="efa-rdmav-fork", names=("RDMAV_FORK_SAFE", "IBV_FORK_SAFE"),
-        severity=Severity.WARNING, value=_ANY,
-        because="a setting of rdma-core, not of EFA; on newer kernels it can break what works",
-        remedy=_OUT, source=_SHEET,
-    ),
-    LintRule(
-        name="efa-device-rdma", names=("FI_EFA_USE_DEVICE_RDMA",), severity=Severity.NOTE,
-        value=_ANY, because="the default from libfabric 1.18 and aws-ofi-nccl 1.7 on", remedy=_OUT,
-        source=_SHEET,
-    ),
-    LintRule(
-        name="efa-device-rdma-off", names=("FI_EFA_USE_DEVICE_RDMA",), severity=Severity.WARNING,
-        value="(0|n|no|false|off)",
-        because="EFA then does without RDMA, and GPUs go through host memory", remedy=_OUT,
-        source=_SHEET,
-    ),
-    LintRule(
-        name="efa-shm", names=("FI_EFA_ENABLE_SHM_TRANSFER",), severity=Severity.NOTE,
-        because="the plugin has libfabric do without it in any case", remedy=_OUT, source=_SHEET,
-    ),
-    LintRule(
-        name="efa-provider", names=("FI_PROVIDER",), severity=Severity.NOTE, value="efa",
-        because="needed by aws-ofi-nccl up to 1.5.0 alone", remedy=_OUT, source=_SHEET,
-    ),
-    LintRule(
-        name="fi-provider-tcp", names=("FI_PROVIDER",), severity=Severity.WARNING,
-        value=r"(tcp|sockets|udp)(;.*)?", nodes="not one",
-        because="libfabric then goes over TCP or UDP, and not over the fabric", remedy=_OUT,
-        source="fabric(7)",
-    ),
-    LintRule(
-        name="efa-huge-page", names=("FI_EFA_USE_HUGE_PAGE",), severity=Severity.NOTE, value="0",
-        because="costs some speed; it is the cure where fork fails with `Cannot allocate memory`",
-        remedy=f"{_OUT} unless data loaders fail so", source=_SHEET,
-    ),
-    LintRule(
-        name="efa-proto", names=("NCCL_PROTO",), severity=Severity.WARNING, value="simple",
-        plugins=_OFI,
-        because="needed by aws-ofi-nccl up to 1.5.0 alone; later ones choose the protocol",
-        remedy=_OUT, source=_SHEET,
-    ),
-    LintRule(
-        name="efa-channels", names=("NCCL_MIN_NCHANNELS", "NCCL_MIN_CTAS"),
-        severity=Severity.NOTE, plugins=_OFI,
-        because="more channels cut messages smaller, and EFA starves", remedy=_OUT, source=_SHEET,
-    ),
-    LintRule(
-        name="efa-buffsize", names=("NCCL_BUFFSIZE", "NCCL_P2P_NET_CHUNKSIZE"),
-        severity=Severity.NOTE, plugins=_OFI,
-        because="the plugin sets it by the type of the instance", remedy=_OUT, source=_SHEET,
-    ),
-    LintRule(
-        name="fi-memhooks", names=("FI_MR_CACHE_MONITOR",), severity=Severity.ERROR,
-        value="memhooks",
-        because="it intercepts allocation calls, and NCCL and RCCL on libfabric can hang with it",
-        remedy="FI_MR_CACHE_MONITOR=userfaultfd, or kdreg2 where the site has it",
-        source="site guides for Slingshot; fi_mr(3)",
-    ),
-    LintRule(
-        name="ofi-net-without-plugin", names=("NCCL_NET",), severity=Severity.ERROR,
-        value="(aws )?libfabric", plugins=(NetPlugin.NONE,),
-        because="no aws-ofi-nccl is here, and NCCL stops where the named network is missing",
-        remedy="install or load the plugin, or leave it out", source="NCCL user guide, env.rst",
-    ),
+    note("efa-fork-safe", "FI_EFA_FORK_SAFE",
+         because="the plugin sets it where the kernel (before 5.15) needs it, since release 1.2",
+         source=_SHEET),
+    warning("efa-rdmav-fork", "RDMAV_FORK_SAFE IBV_FORK_SAFE", value=_ANY,
+            because="a setting of rdma-core, not of EFA; on newer kernels it can break what works",
+            source=_SHEET),
+    note("efa-device-rdma", "FI_EFA_USE_DEVICE_RDMA", value=_ANY,
+         because="the default from libfabric 1.18 and aws-ofi-nccl 1.7 on", source=_SHEET),
+    warning("efa-device-rdma-off", "FI_EFA_USE_DEVICE_RDMA", value="(0|n|no|false|off)",
+            because="EFA then does without RDMA, and GPUs go through host memory", source=_SHEET),
+    note("efa-shm", "FI_EFA_ENABLE_SHM_TRANSFER",
+         because="the plugin has libfabric do without it in any case", source=_SHEET),
+    note("efa-provider", "FI_PROVIDER", value="efa",
+         because="needed by aws-ofi-nccl up to 1.5.0 alone", source=_SHEET),
+    warning("fi-provider-tcp", "FI_PROVIDER", value=r"(tcp|sockets|udp)(;.*)?", nodes="not one",
+            because="libfabric then goes over TCP or UDP, and not over the fabric",
+            source="fabric(7)"),
+    note("efa-huge-page", "FI_EFA_USE_HUGE_PAGE", value="0",
+         because="costs some speed; it is the cure where fork fails with `Cannot allocate memory`",
+         remedy="leave it out unless data loaders fail so", source=_SHEET),
+    warning("efa-proto", "NCCL_PROTO", value="simple", plugins=_OFI,
+            because="needed by aws-ofi-nccl up to 1.5.0 alone; later ones choose the protocol",
+            source=_SHEET),
+    note("efa-channels", "NCCL_MIN_NCHANNELS NCCL_MIN_CTAS", plugins=_OFI,
+         because="more channels cut messages smaller, and EFA starves", source=_SHEET),
+    note("efa-buffsize", "NCCL_BUFFSIZE NCCL_P2P_NET_CHUNKSIZE", plugins=_OFI,
+         because="the plugin sets it by the type of the instance", source=_SHEET),
+    error("fi-memhooks", "FI_MR_CACHE_MONITOR", value="memhooks",
+          because="it intercepts allocation calls, and NCCL and RCCL on libfabric can hang with it",
+          remedy="FI_MR_CACHE_MONITOR=userfaultfd, or kdreg2 where the site has it",
+          source="site guides for Slingshot; fi_mr(3)"),
+    error("ofi-net-without-plugin", "NCCL_NET", value="(aws )?libfabric", plugins=(NetPlugin.NONE,),
+          because="no aws-ofi-nccl is here, and NCCL stops where the named network is missing",
+          remedy="install or load the plugin, or leave it out", source="NCCL user guide, env.rst"),
 )  # fmt: skip
 
 
@@ -111,12 +73,12 @@ def _no_gpu(one: Setting, scene: Scene) -> Seen | None:
     return None if has_gpu else Seen(do=gpu[0])
 
 
-def _slow(one: Setting, _: Scene) -> Seen | None:
+def _slow(one: Setting, _: Scene) -> bool:
     names = {name.strip() for name in (one.value or "").lower().split(",")}
     fast = {"all", "ib", "rc", "dc", "ud", "rc_x", "dc_x", "ud_x", "rc_v", "ud_v", "rc_mlx5",
             "dc_mlx5", "ud_mlx5", "rc_verbs", "ud_verbs", "srd", "gdr_copy"}  # fmt: skip
     is_list = bool(names - {""}) and not any(name.startswith("^") for name in names)
-    return Seen() if is_list and "tcp" in names and not names & fast else None
+    return is_list and "tcp" in names and not names & fast
 
 
 def _absent(one: Setting, scene: Scene) -> Seen | None:
@@ -137,79 +99,43 @@ def _no_port(one: Setting, _: Scene) -> Seen | None:
                 ) if bare else None  # fmt: skip
 
 
-def _absent_tcp(one: Setting, scene: Scene) -> Seen | None:
-    return None if "/" in (one.value or "") else absent_name(one, scene)
-
-
 MPI_RULES: Final = (
-    LintRule(
-        name="ucx-no-gpu", names=("UCX_TLS",), severity=Severity.WARNING, when=_no_gpu,
-        because="without {do} UCX does not know GPU memory, and MPI fails on buffers there",
-        remedy="leave it out, or add {do}", source=_UCX,
-    ),
-    LintRule(
-        name="ucx-tcp", names=("UCX_TLS",), severity=Severity.NOTE, when=_slow,
-        nodes="not one",
-        because="all traffic of MPI between nodes goes over TCP; enough where MPI only starts NCCL",
-        remedy="leave it out: UCX chooses", source=_UCX,
-    ),
-    LintRule(
-        name="ucx-device-absent", names=("UCX_NET_DEVICES",), severity=Severity.ERROR,
-        when=_absent, because="this node has no such device; it has {seen}",
-        remedy="leave it out, or name devices that are here", source=_UCX,
-    ),
-    LintRule(
-        name="ucx-device-port", names=("UCX_NET_DEVICES",), severity=Severity.WARNING,
-        when=_no_port,
-        because="releases of UCX before 2026 know an RDMA device with its port alone; to them"
-        " {seen} matches nothing",
-        remedy="UCX_NET_DEVICES={do}", source="ucx#11142",
-    ),
-    LintRule(
-        name="ucx-log", names=("UCX_LOG_LEVEL",), severity=Severity.WARNING,
-        value="debug|trace.*|req|data|async|func|poll",
-        because="each request writes lines", remedy="leave it out", source=_UCX,
-    ),
-    LintRule(
-        name="ompi-openib", names=("OMPI_MCA_btl",), severity=Severity.WARNING,
-        value=r"(?!\^).*\bopenib\b.*",
-        because="openib is gone from Open MPI 5.0, and not used with UCX since 4.0",
-        remedy="leave it out: UCX (pml ucx) carries InfiniBand", source=_OMPI,
-    ),
-    LintRule(
-        name="ompi-openib-option", names=("OMPI_MCA_btl_openib_*",), severity=Severity.NOTE,
-        because="openib is gone from Open MPI 5.0", remedy="leave it out", source=_OMPI,
-    ),
-    LintRule(
-        name="ompi-vader", names=("OMPI_MCA_btl",), severity=Severity.NOTE,
-        value=r"(?!\^).*\bvader\b.*", because="called sm from Open MPI 5.0 on",
-        remedy="leave it out", source=_OMPI,
-    ),
-    LintRule(
-        name="ompi-ob1", names=("OMPI_MCA_pml",), severity=Severity.WARNING, value="ob1",
-        nodes="not one",
-        because="without UCX, Open MPI 4 and later reach InfiniBand by TCP alone",
-        remedy="leave it out, or OMPI_MCA_pml=ucx", source=_OMPI,
-    ),
-    LintRule(
-        name="ompi-interface-absent",
-        names=("OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include"),
-        severity=Severity.ERROR, when=_absent_tcp,
-        because="this node has no such interface; it has {seen}",
-        remedy="leave it out, or name a network: 10.0.0.0/8",
-        source="Open MPI documentation, TCP",
-    ),
-    LintRule(
-        name="impi-fabrics", names=("I_MPI_FABRICS",), severity=Severity.ERROR,
-        value=r"(shm:)?(dapl|ofa|tmi|tcp)",
-        because="gone from Intel MPI 2019 on, where libfabric (ofi) carries all",
-        remedy="leave it out, or I_MPI_FABRICS=shm:ofi", source="Intel MPI Library release notes",
-    ),
-    LintRule(
-        name="mpich-gpu-old", names=("MPICH_RDMA_ENABLED_CUDA",), severity=Severity.NOTE,
-        because="of Cray MPICH on older systems; on EX it is MPICH_GPU_SUPPORT_ENABLED",
-        remedy="MPICH_GPU_SUPPORT_ENABLED=1", source="intro_mpi(3) of Cray MPICH",
-    ),
+    warning("ucx-no-gpu", "UCX_TLS", when=_no_gpu,
+            because="without {do} UCX does not know GPU memory, and MPI fails on buffers there",
+            remedy="leave it out, or add {do}", source=_UCX),
+    note("ucx-tcp", "UCX_TLS", when=_slow, nodes="not one",
+         because="all traffic of MPI between nodes goes over TCP; enough where MPI only starts"
+         " NCCL", remedy="leave it out: UCX chooses", source=_UCX),
+    error("ucx-device-absent", "UCX_NET_DEVICES", when=_absent,
+          because="this node has no such device; it has {seen}",
+          remedy="leave it out, or name devices that are here", source=_UCX),
+    warning("ucx-device-port", "UCX_NET_DEVICES", when=_no_port,
+            because="releases of UCX before 2026 know an RDMA device with its port alone; to them"
+            " {seen} matches nothing", remedy="UCX_NET_DEVICES={do}", source="ucx#11142"),
+    warning("ucx-log", "UCX_LOG_LEVEL", value="debug|trace.*|req|data|async|func|poll",
+            because="each request writes lines", source=_UCX),
+    warning("ompi-openib", "OMPI_MCA_btl", value=r"(?!\^).*\bopenib\b.*",
+            because="openib is gone from Open MPI 5.0, and not used with UCX since 4.0",
+            remedy="leave it out: UCX (pml ucx) carries InfiniBand", source=_OMPI),
+    note("ompi-openib-option", "OMPI_MCA_btl_openib_*", because="openib is gone from Open MPI 5.0",
+         source=_OMPI),
+    note("ompi-vader", "OMPI_MCA_btl", value=r"(?!\^).*\bvader\b.*",
+         because="called sm from Open MPI 5.0 on", source=_OMPI),
+    warning("ompi-ob1", "OMPI_MCA_pml", value="ob1", nodes="not one",
+            because="without UCX, Open MPI 4 and later reach InfiniBand by TCP alone",
+            remedy="leave it out, or OMPI_MCA_pml=ucx", source=_OMPI),
+    error("ompi-interface-absent", "OMPI_MCA_btl_tcp_if_include OMPI_MCA_oob_tcp_if_include",
+          when=lambda one, scene: "/" not in (one.value or "") and absent_name(one, scene),
+          because="this node has no such interface; it has {seen}",
+          remedy="leave it out, or name a network: 10.0.0.0/8",
+          source="Open MPI documentation, TCP"),
+    error("impi-fabrics", "I_MPI_FABRICS", value=r"(shm:)?(dapl|ofa|tmi|tcp)",
+          because="gone from Intel MPI 2019 on, where libfabric (ofi) carries all",
+          remedy="leave it out, or I_MPI_FABRICS=shm:ofi",
+          source="Intel MPI Library release notes"),
+    note("mpich-gpu-old", "MPICH_RDMA_ENABLED_CUDA",
+         because="of Cray MPICH on older systems; on EX it is MPICH_GPU_SUPPORT_ENABLED",
+         remedy="MPICH_GPU_SUPPORT_ENABLED=1", source="intro_mpi(3) of Cray MPICH"),
 )  # fmt: skip
 
 
@@ -226,12 +152,6 @@ _CHECKED: Final = (
 )  # fmt: skip
 
 
-def _word_of_number(one: Setting, _: Scene) -> Seen | None:
-    """The word of an old level."""
-    word = level_of(one.value or "")
-    return Seen(do=word) if word else None
-
-
 def _no_level(one: Setting, _: Scene) -> Seen | None:
     value = (one.value or "").strip()
     if not value or value in _KNOWN or value[0].isdigit():
@@ -242,160 +162,89 @@ def _no_level(one: Setting, _: Scene) -> Seen | None:
 
 
 TRANSPORT_RULES: Final = (
-    LintRule(
-        name="p2p-off", names=("NCCL_P2P_DISABLE",), severity=Severity.WARNING, value=_ON,
-        because="the GPUs of a node no longer reach each other by NVLink or PCIe; as a cure for a"
-        " hang it hides a fault of ACS or the IOMMU",
-        remedy="leave it out; if it hangs, look at ACS and the IOMMU (iommu=pt)", source=ENV_RST,
-    ),
-    LintRule(
-        name="p2p-level-off", names=("NCCL_P2P_LEVEL",), severity=Severity.WARNING,
-        value="LOC|0+", because="{value} turns off P2P between the GPUs of a node",
-        remedy="leave it out", source=ENV_RST,
-    ),
-    LintRule(
-        name="p2p-level-idle", names=("NCCL_P2P_LEVEL",), severity=Severity.WARNING,
-        beside=("NCCL_P2P_DISABLE", "0*1"), because="has no effect beside {other}",
-        remedy="leave out both", source="NCCL src/graph/paths.cc (ncclGetLevel)",
-    ),
-    LintRule(
-        name="level-number", names=_LEVELS, severity=Severity.NOTE, when=_word_of_number,
-        because="numbers are the levels of old releases; 4 and more are SYS",
-        remedy="{name}={do}, or leave it out", source=ENV_RST,
-    ),
-    LintRule(
-        name="level-word", names=_LEVELS, severity=Severity.ERROR, when=_no_level,
-        because="`{value}` is no level of NCCL (LOC NVL NVB C2C PIX PXB P2C PXN PHB SYS, in"
-        " capitals), so the line has no effect; NODE is nvidia-smi's word",
-        remedy="{name}={do}, or leave it out", source="NCCL src/graph/paths.cc (ncclGetLevel)",
-    ),
-    LintRule(
-        name="gdr-off", names=("NCCL_NET_GDR_LEVEL",), severity=Severity.WARNING, value="LOC|0+",
-        because="{value} turns GPUDirect RDMA off: all traffic between nodes goes through host"
-        " memory",
-        remedy="leave it out", source=ENV_RST,
-    ),
-    LintRule(
-        name="gdr-sys", names=("NCCL_NET_GDR_LEVEL",), severity=Severity.NOTE, value="SYS",
-        because="NICs write to GPUs across the link between CPUs, which is often slower than"
-        " through host memory",
-        remedy="leave it out; PHB where GPU and NIC share a CPU", source=ENV_RST,
-    ),
-    LintRule(
-        name="dmabuf-off", names=("NCCL_DMABUF_ENABLE",), severity=Severity.NOTE, value=_OFF,
-        since="2.13",
-        because="without nvidia_peermem there is then no GPUDirect RDMA", remedy="leave it out",
-        source=ENV_RST,
-    ),
-    LintRule(
-        name="shm-off", names=("NCCL_SHM_DISABLE",), severity=Severity.WARNING, value=_ON,
-        because="GPUs of a node that have no P2P then talk through the network",
-        remedy="leave it out; where /dev/shm is too small, enlarge it", source=ENV_RST,
-    ),
-    LintRule(
-        name="nvls-off", names=("NCCL_NVLS_ENABLE",), severity=Severity.WARNING, value=_OFF,
-        since="2.17",
-        because="no NVLink SHARP: an AllReduce of 16 GiB on 8 × H200 reached 480 GB/s of bus"
-        " bandwidth with it, 367 with Ring",
-        remedy="leave it out; 0 is for want of memory or a known defect",
-        source=f"{ENV_RST}; ml-engineering, network benchmarks",
-    ),
-    LintRule(
-        name="nvls-forced", names=("NCCL_NVLS_ENABLE",), severity=Severity.NOTE, value="0*1",
-        since="2.18",
-        because="forced: where the fabric manager or an NVSwitch is at fault, the job fails"
-        " instead of going on without it; 2 detects it",
-        remedy="leave it out", source="NCCL src/transport/nvls.cc",
-    ),
-    LintRule(
-        name="cumem-off", names=("NCCL_CUMEM_ENABLE",), severity=Severity.NOTE, value=_OFF,
-        since="2.19",
-        because="a workaround from before 2.19, where cuMem became the default; buffers are"
-        " registered the old way, and MNNVL is off",
-        remedy="leave it out", source=f"{ENV_RST}; NCCL src/mnnvl.cc",
-    ),
-    LintRule(
-        name="mnnvl-without-cumem", names=("NCCL_MNNVL_ENABLE",), severity=Severity.ERROR,
-        value="0*1", beside=("NCCL_CUMEM_ENABLE", _OFF),
-        because="multi-node NVLink needs cuMem, which {other} turns off",
-        remedy="leave NCCL_CUMEM_ENABLE out", source="NCCL src/mnnvl.cc",
-    ),
-    LintRule(
-        name="mnnvl-off", names=("NCCL_MNNVL_ENABLE",), severity=Severity.NOTE, value=_OFF,
-        because="on NVL72 machines the trays then talk over the network and not by NVLink",
-        remedy="leave it out: NCCL detects it", source=ENV_RST,
-    ),
-    LintRule(
-        name="cross-nic-0", names=("NCCL_CROSS_NIC",), severity=Severity.NOTE, value=_OFF,
-        because="for fabrics whose rails do not meet, and no guarantee there: communicators that"
-        " do not fit the rails still cross them; the default 2 decides by itself",
-        remedy="leave it out where the rails meet", source=f"{ENV_RST}; nccl#836, nccl#2345",
-    ),
-    LintRule(
-        name="cross-nic-1", names=("NCCL_CROSS_NIC",), severity=Severity.NOTE, value="0*1",
-        because="rings may change rails: for fabrics without rails, such as Slingshot; with rails"
-        " it costs hops",
-        remedy="leave it out where the fabric has rails", source=f"{ENV_RST}; nccl#2193",
-    ),
-    LintRule(
-        name="pxn-off", names=("NCCL_PXN_DISABLE",), severity=Severity.NOTE, value=_ON,
-        because="ranks no longer reach a NIC of another rail through the NVLink of a neighbour,"
-        " which all-to-all gains from",
-        remedy="leave it out", source=ENV_RST,
-    ),
-    LintRule(
-        name="net-socket", names=("NCCL_NET",), severity=Severity.WARNING, value="socket",
-        nodes="not one", because="all traffic between nodes goes over TCP",
-        remedy="leave it out", source=ENV_RST,
-    ),
-    LintRule(
-        name="net-ib-off", names=("NCCL_NET",), severity=Severity.ERROR, value="ib",
-        beside=("NCCL_IB_DISABLE", _ON),
-        because="the job fails: {other} takes away the network that this asks for",
-        remedy="leave both out", source="NCCL src/plugin/net.cc (ncclNetInit)",
-    ),
-    LintRule(
-        name="net-plugin-off", names=("NCCL_NET",), severity=Severity.ERROR,
-        value="(?!(ib|socket)$).+", beside=("NCCL_NET_PLUGIN", "none"),
-        because="the job fails: `{value}` is the network of a plugin, and {other} loads none",
-        remedy="leave NCCL_NET_PLUGIN out", source="NCCL src/plugin/net.cc (ncclNetInit)",
-    ),
-    LintRule(
-        name="net-on-one-node", names=("NCCL_NET",), severity=Severity.NOTE, nodes="one",
-        value="(?!socket$).+",
-        because="the job has one node; where the plugin cannot start there, the job fails",
-        remedy="set it for jobs of several nodes alone", source="site guides for Slingshot",
-    ),
-    LintRule(
-        name="plugin-off", names=("NCCL_NET_PLUGIN",), severity=Severity.ERROR, value="none",
-        plugins=_OWN, nodes="not one",
-        because="this network is reached through the plugin; without it all goes over TCP",
-        remedy="leave it out", source=ENV_RST,
-    ),
-    LintRule(
-        name="plugin-checks", names=_CHECKED, severity=Severity.ERROR,
-        plugins=(NetPlugin.TCPXO,),
-        because="the plugin compares this with its own profile, and refuses other values",
-        remedy="leave it out, and source nccl-env-profile.sh of the plugin",
-        source="GPUDirect-TCPXO guide of its vendor",
-    ),
-    LintRule(
-        name="topo-file-bare", names=("NCCL_TOPO_FILE",), severity=Severity.WARNING, is_vm=False,
-        because="on a machine that is not virtual NCCL sees the PCI tree itself; a file of another"
-        " machine misleads it",
-        remedy="leave it out", source=ENV_RST,
-    ),
-    LintRule(
-        name="topo-file-plugin", names=("NCCL_TOPO_FILE",), severity=Severity.NOTE,
-        plugins=(NetPlugin.AWS_OFI,), because="the plugin sets it by the type of the instance",
-        remedy="leave it out", source="aws-ofi-nccl src/platform-aws.cpp",
-    ),
-    LintRule(
-        name="affinity-ignored", names=("NCCL_IGNORE_CPU_AFFINITY",), severity=Severity.NOTE,
-        value=_ON,
-        because="NCCL's threads leave the CPUs that the ranks were bound to; meant for virtual"
-        " machines that hide NUMA",
-        remedy="leave it out where ranks are bound", source=ENV_RST,
-        when=lambda _, scene: None if scene.facts.is_vm else Seen(),
-    ),
+    warning("p2p-off", "NCCL_P2P_DISABLE", value=_ON,
+            because="the GPUs of a node no longer reach each other by NVLink or PCIe; as a cure"
+            " for a hang it hides a fault of ACS or the IOMMU",
+            remedy="leave it out; if it hangs, look at ACS and the IOMMU (iommu=pt)"),
+    warning("p2p-level-off", "NCCL_P2P_LEVEL", value="LOC|0+",
+            because="{value} turns off P2P between the GPUs of a node"),
+    warning("p2p-level-idle", "NCCL_P2P_LEVEL", beside=("NCCL_P2P_DISABLE", "0*1"),
+            because="has no effect beside {other}", remedy="leave out both",
+            source="NCCL src/graph/paths.cc (ncclGetLevel)"),
+    note("level-number", _LEVELS,
+         when=lambda one, _: (word := level_of(one.value or "")) and Seen(do=word),
+         because="numbers are the levels of old releases; 4 and more are SYS",
+         remedy="{name}={do}, or leave it out"),
+    error("level-word", _LEVELS, when=_no_level,
+          because="`{value}` is no level of NCCL (LOC NVL NVB C2C PIX PXB P2C PXN PHB SYS, in"
+          " capitals), so the line has no effect; NODE is nvidia-smi's word",
+          remedy="{name}={do}, or leave it out", source="NCCL src/graph/paths.cc (ncclGetLevel)"),
+    warning("gdr-off", "NCCL_NET_GDR_LEVEL", value="LOC|0+",
+            because="{value} turns GPUDirect RDMA off: all traffic between nodes goes through"
+            " host memory"),
+    note("gdr-sys", "NCCL_NET_GDR_LEVEL", value="SYS",
+         because="NICs write to GPUs across the link between CPUs, which is often slower than"
+         " through host memory", remedy="leave it out; PHB where GPU and NIC share a CPU"),
+    note("dmabuf-off", "NCCL_DMABUF_ENABLE", value=_OFF, since="2.13",
+         because="without nvidia_peermem there is then no GPUDirect RDMA"),
+    warning("shm-off", "NCCL_SHM_DISABLE", value=_ON,
+            because="GPUs of a node that have no P2P then talk through the network",
+            remedy="leave it out; where /dev/shm is too small, enlarge it"),
+    warning("nvls-off", "NCCL_NVLS_ENABLE", value=_OFF, since="2.17",
+            because="no NVLink SHARP: an AllReduce of 16 GiB on 8 × H200 reached 480 GB/s of bus"
+            " bandwidth with it, 367 with Ring",
+            remedy="leave it out; 0 is for want of memory or a known defect",
+            source=f"{ENV_RST}; ml-engineering, network benchmarks"),
+    note("nvls-forced", "NCCL_NVLS_ENABLE", value="0*1", since="2.18",
+         because="forced: where the fabric manager or an NVSwitch is at fault, the job fails"
+         " instead of going on without it; 2 detects it", source="NCCL src/transport/nvls.cc"),
+    note("cumem-off", "NCCL_CUMEM_ENABLE", value=_OFF, since="2.19",
+         because="a workaround from before 2.19, where cuMem became the default; buffers are"
+         " registered the old way, and MNNVL is off", source=f"{ENV_RST}; NCCL src/mnnvl.cc"),
+    error("mnnvl-without-cumem", "NCCL_MNNVL_ENABLE", value="0*1",
+          beside=("NCCL_CUMEM_ENABLE", _OFF),
+          because="multi-node NVLink needs cuMem, which {other} turns off",
+          remedy="leave NCCL_CUMEM_ENABLE out", source="NCCL src/mnnvl.cc"),
+    note("mnnvl-off", "NCCL_MNNVL_ENABLE", value=_OFF,
+         because="on NVL72 machines the trays then talk over the network and not by NVLink",
+         remedy="leave it out: NCCL detects it"),
+    note("cross-nic-0", "NCCL_CROSS_NIC", value=_OFF,
+         because="for fabrics whose rails do not meet, and no guarantee there: communicators that"
+         " do not fit the rails still cross them; the default 2 decides by itself",
+         remedy="leave it out where the rails meet", source=f"{ENV_RST}; nccl#836, nccl#2345"),
+    note("cross-nic-1", "NCCL_CROSS_NIC", value="0*1",
+         because="rings may change rails: for fabrics without rails, such as Slingshot; with rails"
+         " it costs hops", remedy="leave it out where the fabric has rails",
+         source=f"{ENV_RST}; nccl#2193"),
+    note("pxn-off", "NCCL_PXN_DISABLE", value=_ON,
+         because="ranks no longer reach a NIC of another rail through the NVLink of a neighbour,"
+         " which all-to-all gains from"),
+    warning("net-socket", "NCCL_NET", value="socket", nodes="not one",
+            because="all traffic between nodes goes over TCP"),
+    error("net-ib-off", "NCCL_NET", value="ib", beside=("NCCL_IB_DISABLE", _ON),
+          because="the job fails: {other} takes away the network that this asks for",
+          remedy="leave both out", source="NCCL src/plugin/net.cc (ncclNetInit)"),
+    error("net-plugin-off", "NCCL_NET", value="(?!(ib|socket)$).+",
+          beside=("NCCL_NET_PLUGIN", "none"),
+          because="the job fails: `{value}` is the network of a plugin, and {other} loads none",
+          remedy="leave NCCL_NET_PLUGIN out", source="NCCL src/plugin/net.cc (ncclNetInit)"),
+    note("net-on-one-node", "NCCL_NET", value="(?!socket$).+", nodes="one",
+         because="the job has one node; where the plugin cannot start there, the job fails",
+         remedy="set it for jobs of several nodes alone", source="site guides for Slingshot"),
+    error("plugin-off", "NCCL_NET_PLUGIN", value="none", plugins=_OWN, nodes="not one",
+          because="this network is reached through the plugin; without it all goes over TCP"),
+    error("plugin-checks", _CHECKED, plugins=(NetPlugin.TCPXO,),
+          because="the plugin compares this with its own profile, and refuses other values",
+          remedy="leave it out, and source nccl-env-profile.sh of the plugin",
+          source="GPUDirect-TCPXO guide of its vendor"),
+    warning("topo-file-bare", "NCCL_TOPO_FILE", is_vm=False,
+            because="on a machine that is not virtual NCCL sees the PCI tree itself; a file of"
+            " another machine misleads it"),
+    note("topo-file-plugin", "NCCL_TOPO_FILE", plugins=(NetPlugin.AWS_OFI,),
+         because="the plugin sets it by the type of the instance",
+         source="aws-ofi-nccl src/platform-aws.cpp"),
+    note("affinity-ignored", "NCCL_IGNORE_CPU_AFFINITY", value=_ON,
+         when=lambda _, scene: not scene.facts.is_vm,
+         because="NCCL's threads leave the CPUs that the ranks were bound to; meant for virtual"
+         " machines that hide NUMA", remedy="leave it out where ranks are bound"),
 )  # fmt: skip

@@ -23,12 +23,10 @@ MOST_CONF_BYTES: Final = 1024**2
 SINCE_CONF_FILE: Final = NcclVersion(2, 23, 4)
 SINCE_ENV_PLUGIN: Final = NcclVersion(2, 28, 7)
 SINCE_HOME: Final = NcclVersion(2, 30, 3)
-"""From here on `~` is HOME, a carriage return ends a line, and a line has at most 4095 bytes."""
+"""From here on `~` is HOME, and a carriage return ends a line."""
 SINCE_RCCL_CONF: Final = NcclVersion(2, 12, 12)
 """RCCL read NCCL's files up to ROCm 5.2 (2.11.4), and has its own names since ROCm 5.3."""
 
-_MOST_VALUE_BYTES: Final = 1023
-_MOST_LINE_BYTES: Final = 4095
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _QUOTED: Final = re.compile(r"""(["']).*\1""", re.DOTALL)
 ENVIRONMENT: Final = "environment"
@@ -78,13 +76,8 @@ class Already:
     files: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def of(self, name: str) -> AlreadySet | None:
-        """The setting of this name, None where nobody set it."""
-        return next((one for one in self.settings if one.name == name), None)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrefixFact:
+class PrefixFact(NamedTuple):
     """Variables that matter for communication, and whose they are.
 
     `is_read_by_nccl` is whether NCCL, or a plugin that it opens, reads them once it has read its
@@ -93,58 +86,47 @@ class PrefixFact:
 
     prefix: str
     reader: str
-    is_read_by_nccl: bool
-    source: str
+    is_read_by_nccl: bool = False
 
 
-_PARAM_CC: Final = "src/misc/param.cc, 2.30.7"
 PREFIXES: Final = (
-    PrefixFact(prefix="NCCL_", reader="NCCL", is_read_by_nccl=True, source=_PARAM_CC),
-    PrefixFact(prefix="RCCL_", reader="RCCL", is_read_by_nccl=True, source=_PARAM_CC),
-    PrefixFact(
-        prefix="OFI_NCCL_",
-        reader="aws-ofi-nccl",
-        is_read_by_nccl=True,
-        source="aws-ofi-nccl include/nccl_ofi_param.h, 1.21",
-    ),
-    PrefixFact(
-        prefix="TORCH_NCCL_",
-        reader="PyTorch",
-        is_read_by_nccl=False,
-        source="PyTorch ProcessGroupNCCL.hpp: read before a communicator is made",
-    ),
-    PrefixFact(prefix="FI_", reader="libfabric", is_read_by_nccl=False, source="fabric(7)"),
-    PrefixFact(prefix="UCX_", reader="UCX", is_read_by_nccl=False, source="ucx_info -f"),
-    PrefixFact(prefix="SHARP_", reader="SHARP", is_read_by_nccl=False, source="HPC-X manual"),
-    PrefixFact(
-        prefix="HSA_", reader="ROCm's runtime", is_read_by_nccl=False, source="ROCR environment"
-    ),
+    PrefixFact("NCCL_", "NCCL", is_read_by_nccl=True),
+    PrefixFact("RCCL_", "RCCL", is_read_by_nccl=True),
+    PrefixFact("OFI_NCCL_", "aws-ofi-nccl", is_read_by_nccl=True),
+    PrefixFact("TORCH_NCCL_", "PyTorch"),
+    PrefixFact("FI_", "libfabric"),
+    PrefixFact("UCX_", "UCX"),
+    PrefixFact("SHARP_", "SHARP"),
+    PrefixFact("HSA_", "ROCm's runtime"),
 )
+"""Sources: NCCL src/misc/param.cc, 2.30.7; aws-ofi-nccl include/nccl_ofi_param.h, 1.21; PyTorch
+ProcessGroupNCCL.hpp (read before a communicator is made); fabric(7); ucx_info -f; HPC-X manual."""
 
 
 def parse_nccl_conf(text: str, version: NcclVersion | None = None) -> tuple[ConfEntry, ...]:
     """The lines that set a variable, as this release reads them; None is the newest.
 
-    Any text is one: a line without `=`, and one that begins with `#`, sets nothing. Names and
-    values are cut to 1023 bytes, as NCCL does. Names that no program can read are among them.
+    Any text is one: a line without `=`, and one that begins with `#`, sets nothing. Names that no
+    program can read are among them.
     """
     entries = []
-    for line_no, line in _lines(text, version):
-        raw_name, equals, raw_value = line.partition(b"=")
+    for line_no, line in enumerate(text.split("\n"), start=1):
+        name, equals, value = line.partition("=")
         # Before 2.26 such a line set a variable whose name begins with #: to the same effect.
-        if not equals or not raw_name or line.startswith(b"#"):
-            continue
-        name, value = _text(raw_name[:_MOST_VALUE_BYTES]), _text(raw_value[:_MOST_VALUE_BYTES])
-        entries.append(ConfEntry(name, value, line_no))
+        if equals and name and not line.startswith("#"):
+            is_ended = not _is_before(version, SINCE_HOME)
+            entries.append(
+                ConfEntry(name, value.removesuffix("\r") if is_ended else value, line_no)
+            )
     return tuple(entries)
 
 
-def conf_remarks(text: str, source: str, version: NcclVersion | None = None) -> tuple[str, ...]:
+def conf_remarks(text: str, source: str) -> tuple[str, ...]:
     """A sentence for each line of a file that does not do what its author may think."""
     return tuple(
         f"{source} line {line_no} {remark}"
         for line_no, line in enumerate(text.split("\n"), start=1)
-        if (remark := _remark(line.removesuffix("\r"), version)) is not None
+        if (remark := _remark(line.removesuffix("\r"))) is not None
     )
 
 
@@ -166,7 +148,7 @@ def conf_paths(
     if _is_before(version, SINCE_HOME):
         home = account_home or home
     if given and not _is_before(version, SINCE_CONF_FILE):
-        users: tuple[str, ...] = (given[:_MOST_VALUE_BYTES],)
+        users: tuple[str, ...] = (given,)
     else:
         users = (f"{home}/.{name}",) if home is not None else ()
     return (*users, f"/etc/{name}")
@@ -189,14 +171,14 @@ def already_set(
     paths = [p for p in conf_paths(environment, library, version, account_home) if p in conf_texts]
     given: dict[str, list[tuple[str, str]]] = {}
     for name, value in environment.items():
-        if _fact_of(name) is not None:
+        if fact_of(name) is not None:
             given.setdefault(name, []).append((value, set_by.get(name, ENVIRONMENT)))
     for path in paths:
         for entry in parse_nccl_conf(conf_texts[path], version):
-            if _fact_of(entry.name) is not None:
+            if fact_of(entry.name) is not None:
                 source = f"{path} line {entry.line_no}"
                 given.setdefault(entry.name, []).append((entry.value, source))
-    remarks = (text for path in paths for text in conf_remarks(conf_texts[path], path, version))
+    remarks = (text for path in paths for text in conf_remarks(conf_texts[path], path))
     return Already(
         settings=tuple(
             _setting(name, given[name], is_of_file=name not in environment)
@@ -205,11 +187,6 @@ def already_set(
         files=tuple(paths),
         notes=(*_notes(environment, conf_texts, version, library), *remarks),
     )
-
-
-def is_told(name: str) -> bool:
-    """Whether a variable is of one of PREFIXES, so that `already_set` tells it."""
-    return _fact_of(name) is not None
 
 
 def _setting(name: str, values: list[tuple[str, str]], *, is_of_file: bool) -> AlreadySet:
@@ -224,7 +201,7 @@ def _setting(name: str, values: list[tuple[str, str]], *, is_of_file: bool) -> A
 
 
 def _remark_of(name: str, value: str, *, is_of_file: bool) -> str | None:
-    fact = _fact_of(name)
+    fact = fact_of(name)
     if is_of_file and fact is not None and not fact.is_read_by_nccl:
         return f"{fact.reader} sees it only if it is loaded after NCCL has read its files"
     if not value:
@@ -236,19 +213,15 @@ def _remark_of(name: str, value: str, *, is_of_file: bool) -> str | None:
     return None
 
 
-def _remark(line: str, version: NcclVersion | None) -> str | None:
+def _remark(line: str) -> str | None:
     """What is odd about a line, in words that follow its number."""
     if not line.strip() or line.startswith("#"):
         return None
-    name, equals, value = line.partition("=")
+    name, equals, _ = line.partition("=")
     if not equals:
         return "sets nothing: there is no ="
     if not _NAME.fullmatch(name):
         return f"sets {name!r}, which no program reads: a name stands alone before its ="
-    if len(_bytes(value)) > _MOST_VALUE_BYTES:
-        return f"is cut: a value has at most {_MOST_VALUE_BYTES} bytes"
-    if len(_bytes(line)) > _MOST_LINE_BYTES and not _is_before(version, SINCE_HOME):
-        return f"is taken apart: a line has at most {_MOST_LINE_BYTES} bytes"
     return None
 
 
@@ -261,7 +234,7 @@ def _notes(
     given = environment.get("NCCL_CONF_FILE")
     if given and _is_before(version, SINCE_CONF_FILE):
         yield f"{library.upper()} {version} does not read NCCL_CONF_FILE: that came with 2.23"
-    elif given and given[:_MOST_VALUE_BYTES] not in conf_texts:
+    elif given and given not in conf_texts:
         yield f"NCCL_CONF_FILE names {given}, which is not there: no file of the user is read"
     elif given and version is None:
         yield "NCCL_CONF_FILE counts from 2.23 on, and the version is not known"
@@ -270,7 +243,8 @@ def _notes(
         yield f"NCCL_ENV_PLUGIN names {plugin}, which may give other values than these"
 
 
-def _fact_of(name: str) -> PrefixFact | None:
+def fact_of(name: str) -> PrefixFact | None:
+    """Return whose a variable is, None for one that `already_set` does not tell."""
     if not _NAME.fullmatch(name):
         return None
     return next((fact for fact in PREFIXES if name.startswith(fact.prefix)), None)
@@ -279,24 +253,3 @@ def _fact_of(name: str) -> PrefixFact | None:
 def _is_before(version: NcclVersion | None, release: NcclVersion) -> bool:
     """Whether a release is older; one that is not known counts as the newest."""
     return version is not None and version < release
-
-
-def _lines(text: str, version: NcclVersion | None) -> Iterator[tuple[int, bytes]]:
-    """The lines as the release's own reader gives them, up to a NUL, with their numbers."""
-    is_old = _is_before(version, SINCE_HOME)
-    for line_no, line in enumerate(_bytes(text).split(b"\n"), start=1):
-        if is_old:
-            yield line_no, line.split(b"\0", 1)[0]
-            continue
-        # fgets(3) hands out a long line in parts, each of which is read as a line.
-        for at in range(0, max(len(line), 1), _MOST_LINE_BYTES):
-            part = line[at : at + _MOST_LINE_BYTES].split(b"\0", 1)[0]
-            yield line_no, part.removesuffix(b"\r")
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from hpckit.comm.facts import CommFacts, Trait
 from hpckit.core.findings import Row, Rule, Severity
@@ -60,6 +60,17 @@ class CommAdvice(Rule[When]):
     subject: str
 
 
+def _rule(
+    name: str, variable: str, value: str, *, because: str, source: str = ENV_RST, date: str = _READ,
+    is_expanded: bool = False, **when: Any,
+) -> CommRule:  # fmt: skip
+    """Return a rule; `when` are fields of When, and NVIDIA's reference is the usual source."""
+    return CommRule(
+        name=name, variable=variable, value=value, when=When(**when), because=because,
+        source=source.format(variable=variable), date=date, is_expanded=is_expanded,
+    )  # fmt: skip
+
+
 def when_of(entry: PlatformEnv) -> When:
     """Return when an entry of a site's own list counts."""
     return When(since=entry.since, before=entry.before, min_nodes=entry.min_nodes)
@@ -102,14 +113,10 @@ _NEMO: Final = (
 )
 
 EFA_RULES: Final = (
-    CommRule(
-        name="efa-socket-ifname", variable="NCCL_SOCKET_IFNAME", value="^docker,lo,veth",
-        when=When(interconnects=(NicKind.EFA,), min_nodes=2),
-        because="ranks meet over the instance's own interface, whatever it is called, and not over"
-        " one of a container",
-        source=_NEMO,
-        date="2026-07",
-    ),
+    _rule("efa-socket-ifname", "NCCL_SOCKET_IFNAME", "^docker,lo,veth",
+          interconnects=(NicKind.EFA,), min_nodes=2,
+          because="ranks meet over the instance's own interface, whatever it is called, and not"
+          " over one of a container", source=_NEMO, date="2026-07"),
 )  # fmt: skip
 
 EFA_ADVICE: Final = (
@@ -142,10 +149,9 @@ def _gcp(plugin: NetPlugin, source: str) -> Callable[..., CommRule]:
 
     def rule(variable: str, value: str, because: str, *, is_expanded: bool = False) -> CommRule:
         name = variable.removeprefix("NCCL_").lower().replace("_", "-")
-        return CommRule(
-            name=f"{plugin.name.lower()}-{name}", variable=variable, value=value,
-            is_expanded=is_expanded, when=When(plugins=(plugin,), min_nodes=2),
-            because=because, source=source, date=_DATE,
+        return _rule(
+            f"{plugin.name.lower()}-{name}", variable, value, plugins=(plugin,), min_nodes=2,
+            because=because, source=source, date=_DATE, is_expanded=is_expanded,
         )  # fmt: skip
 
     return rule
@@ -195,29 +201,21 @@ OWN_TRANSPORTS: Final = (None, NetPlugin.NONE, NetPlugin.HPCX)
 """Where no plugin owns the environment: NCCL's verbs and sockets, and NVIDIA's plugin of both."""
 
 NCCL_RULES: Final = (
-    CommRule(
-        name="cross-nic-isolated-rails", variable="NCCL_CROSS_NIC", value="0",
-        when=When(min_nodes=2, plugins=OWN_TRANSPORTS, traits=(Trait.ISOLATED_RAILS,)),
-        because="no path leads from a rail to another, and 2, the default, may try to cross;"
-        " ranks that are not on one rail still need PXN",
-        source=ENV_RST.format(variable="NCCL_CROSS_NIC") + "; NVIDIA/nccl issues 836 and 2345",
-    ),
-    CommRule(
-        name="mnnvl-loud", variable="NCCL_MNNVL_ENABLE", value="1",
-        when=When(min_nodes=2, library=CommLibrary.NCCL, since="2.21",
-                  traits=(Trait.DOMAIN_DOWN, Trait.GRACE)),
-        because="{domain}: by NVIDIA's reference 1 ends a job that lacks its NVLink domain; NCCL"
-        " before 2.25 does so, a later one may still go on over the NICs",
-        source=ENV_RST.format(variable="NCCL_MNNVL_ENABLE") + "; init.cc of v2.24.3, mnnvl.cc of"
-        " v2.27.3",
-    ),
-    CommRule(
-        name="gdr-c2c", variable="NCCL_NET_GDR_C2C", value="1",
-        when=When(min_nodes=2, library=CommLibrary.NCCL, since="2.26", before="2.27",
-                  traits=(Trait.GRACE,)),
-        because="NICs reach these GPUs through the CPU's C2C; off by default in 2.26 alone",
-        source=ENV_RST.format(variable="NCCL_NET_GDR_C2C") + "; paths.cc of v2.26.2 and v2.27.3",
-    ),
+    _rule("cross-nic-isolated-rails", "NCCL_CROSS_NIC", "0", min_nodes=2, plugins=OWN_TRANSPORTS,
+          traits=(Trait.ISOLATED_RAILS,),
+          because="no path leads from a rail to another, and 2, the default, may try to cross;"
+          " ranks that are not on one rail still need PXN",
+          source=ENV_RST + "; NVIDIA/nccl issues 836 and 2345"),
+    _rule("mnnvl-loud", "NCCL_MNNVL_ENABLE", "1", min_nodes=2, library=CommLibrary.NCCL,
+          since="2.21", traits=(Trait.DOMAIN_DOWN, Trait.GRACE),
+          because="{domain}: by NVIDIA's reference 1 ends a job that lacks its NVLink domain; NCCL"
+          " before 2.25 does so, a later one may still go on over the NICs",
+          source=ENV_RST + "; init.cc of v2.24.3, mnnvl.cc of"
+          " v2.27.3"),
+    _rule("gdr-c2c", "NCCL_NET_GDR_C2C", "1", min_nodes=2, library=CommLibrary.NCCL, since="2.26",
+          before="2.27", traits=(Trait.GRACE,),
+          because="NICs reach these GPUs through the CPU's C2C; off by default in 2.26 alone",
+          source=ENV_RST + "; paths.cc of v2.26.2 and v2.27.3"),
 )  # fmt: skip
 
 NCCL_ADVICE: Final = (
@@ -240,36 +238,22 @@ _LARGE_NODES: Final = 128
 """From so many nodes on hpckit calls a fabric large; NCCL's reference gives no number."""
 
 IB_RULES: Final = (
-    CommRule(
-        name="ib-hca-subset", variable="NCCL_IB_HCA", value="={hcas}",
-        when=When(interconnects=_VERBS, plugins=OWN_TRANSPORTS, min_nodes=2,
-                  traits=(Trait.OTHER_HCAS,)),
-        because="exactly the devices for jobs (= is no prefix); not {others}",
-        source=ENV_RST.format(variable="NCCL_IB_HCA"),
-    ),
-    CommRule(
-        name="ib-hca-listed", variable="NCCL_IB_HCA", value="={hcas}",
-        when=When(interconnects=_VERBS, plugins=OWN_TRANSPORTS, min_nodes=2,
-                  traits=(Trait.LISTED_HCAS,)),
-        because="exactly the devices that the site lists for jobs (= is no prefix)",
-        source=ENV_RST.format(variable="NCCL_IB_HCA"),
-    ),
-    CommRule(
-        name="ib-gid-index", variable="NCCL_IB_GID_INDEX", value="3",
-        when=When(interconnects=(NicKind.ROCE,), plugins=OWN_TRANSPORTS, min_nodes=2,
-                  before="2.21"),
-        because="NCCL {version} takes GID 0, mostly RoCE v1; 3 is the first IPv4 address by"
-        " RoCE v2 (2.21 and later find it)",
-        source=ENV_RST.format(variable="NCCL_IB_GID_INDEX") + "; net_ib.cc of v2.20.5 and v2.21.5",
-    ),
-    CommRule(
-        name="ib-timeout", variable="NCCL_IB_TIMEOUT", value="22",
-        when=When(interconnects=_VERBS, plugins=OWN_TRANSPORTS, min_nodes=_LARGE_NODES,
-                  before="2.23"),
-        because="{nodes} nodes: before 2.23 NCCL waits 1.1 s at most for each answer, too short on"
-        " large fabrics (2.23 and later: 4.3 s)",
-        source=ENV_RST.format(variable="NCCL_IB_TIMEOUT") + "; net_ib.cc of v2.22.3 and v2.23.4",
-    ),
+    _rule("ib-hca-subset", "NCCL_IB_HCA", "={hcas}", interconnects=_VERBS, plugins=OWN_TRANSPORTS,
+          min_nodes=2, traits=(Trait.OTHER_HCAS,),
+          because="exactly the devices for jobs (= is no prefix); not {others}"),
+    _rule("ib-hca-listed", "NCCL_IB_HCA", "={hcas}", interconnects=_VERBS, plugins=OWN_TRANSPORTS,
+          min_nodes=2, traits=(Trait.LISTED_HCAS,),
+          because="exactly the devices that the site lists for jobs (= is no prefix)"),
+    _rule("ib-gid-index", "NCCL_IB_GID_INDEX", "3", interconnects=(NicKind.ROCE,),
+          plugins=OWN_TRANSPORTS, min_nodes=2, before="2.21",
+          because="NCCL {version} takes GID 0, mostly RoCE v1; 3 is the first IPv4 address by RoCE"
+          " v2 (2.21 and later find it)",
+          source=ENV_RST + "; net_ib.cc of v2.20.5 and v2.21.5"),
+    _rule("ib-timeout", "NCCL_IB_TIMEOUT", "22", interconnects=_VERBS, plugins=OWN_TRANSPORTS,
+          min_nodes=_LARGE_NODES, before="2.23",
+          because="{nodes} nodes: before 2.23 NCCL waits 1.1 s at most for each answer, too short"
+          " on large fabrics (2.23 and later: 4.3 s)",
+          source=ENV_RST + "; net_ib.cc of v2.22.3 and v2.23.4"),
 )  # fmt: skip
 
 
@@ -281,13 +265,10 @@ _UCX: Final = (
 )
 
 MPI_RULES: Final = (
-    CommRule(
-        name="ucx-net-devices", variable="UCX_NET_DEVICES", value="{ucx_devices}",
-        when=When(interconnects=(NicKind.INFINIBAND, NicKind.ROCE), min_nodes=2,
-                  traits=(Trait.MPI, Trait.OTHER_HCAS)),
-        because="MPI messages keep to the devices for jobs; not {others}",
-        source=_UCX,
-    ),
+    _rule("ucx-net-devices", "UCX_NET_DEVICES", "{ucx_devices}",
+          interconnects=(NicKind.INFINIBAND, NicKind.ROCE), min_nodes=2,
+          traits=(Trait.MPI, Trait.OTHER_HCAS),
+          because="MPI messages keep to the devices for jobs; not {others}", source=_UCX),
 )  # fmt: skip
 
 
@@ -299,12 +280,10 @@ _TIPS: Final = (
 )
 
 RCCL_RULES: Final = (
-    CommRule(
-        name="rccl-pcie-peers", variable="HSA_FORCE_FINE_GRAIN_PCIE", value="1",
-        when=When(library=CommLibrary.RCCL, traits=(Trait.PCIE_PEERS,)),
-        because="these GPUs reach each other by PCIe alone, which RCCL uses for peers with it only",
-        source=_TIPS,
-    ),
+    _rule("rccl-pcie-peers", "HSA_FORCE_FINE_GRAIN_PCIE", "1", library=CommLibrary.RCCL,
+          traits=(Trait.PCIE_PEERS,),
+          because="these GPUs reach each other by PCIe alone, which RCCL uses for peers with it"
+          " only", source=_TIPS),
 )  # fmt: skip
 
 
@@ -318,42 +297,27 @@ _CSCS: Final = (
 _LUMI: Final = "LUMI, PyTorch, https://docs.lumi-supercomputer.eu/software/packages/pytorch/"
 
 SLINGSHOT_RULES: Final = (
-    CommRule(
-        name="slingshot-socket-ifname", variable="NCCL_SOCKET_IFNAME", value="{interfaces}",
-        when=When(interconnects=_SLINGSHOT, min_nodes=2),
-        because="ranks meet over Slingshot, not over the nodes' Ethernet",
-        source=_LUMI,
-        date="2024-10",
-    ),
-    CommRule(
-        name="slingshot-gdr", variable="NCCL_NET_GDR_LEVEL", value="PHB",
-        when=When(interconnects=_SLINGSHOT, plugins=(None, NetPlugin.AWS_OFI), min_nodes=2),
-        because="NCCL and RCCL see these NICs at PHB from their GPUs, and by default use GPUDirect"
-        " RDMA up to PXB alone",
-        source=f"{_LUMI} (as the number 3); {_CSCS}",
-    ),
-    CommRule(
-        name="slingshot-net", variable="NCCL_NET", value="AWS Libfabric",
-        when=When(interconnects=_SLINGSHOT, plugins=_OFI, min_nodes=2),
-        because="a plugin that is not found ends the job, instead of TCP at a fraction of the"
-        " speed",
-        source=_CSCS,
-    ),
-    CommRule(
-        name="slingshot-cross-nic", variable="NCCL_CROSS_NIC", value="1",
-        when=When(interconnects=_SLINGSHOT, plugins=_OFI, min_nodes=2),
-        because="a dragonfly has no rails: rings may leave by one NIC and come back by another",
-        source=f"{ENV_RST.format(variable='NCCL_CROSS_NIC')}; {_CSCS}",
-    ),
-    CommRule(
-        name="slingshot-ll128", variable="NCCL_PROTO", value="^LL128",
-        when=When(interconnects=_SLINGSHOT, plugins=_OFI, library=CommLibrary.NCCL, since="2.27",
-                  min_nodes=2, traits=(Trait.GRACE,)),
-        because="LL128 between nodes, which NCCL turned on in 2.27, was seen to give wrong sums"
-        " here: NICs write to these GPUs through the CPU",
-        source="NVIDIA/nccl, issue 2001, https://github.com/NVIDIA/nccl/issues/2001, and pull"
-        f" request 2053; {_CSCS}",
-    ),
+    _rule("slingshot-socket-ifname", "NCCL_SOCKET_IFNAME", "{interfaces}", interconnects=_SLINGSHOT,
+          min_nodes=2, because="ranks meet over Slingshot, not over the nodes' Ethernet",
+          source=_LUMI, date="2024-10"),
+    _rule("slingshot-gdr", "NCCL_NET_GDR_LEVEL", "PHB", interconnects=_SLINGSHOT,
+          plugins=(None, NetPlugin.AWS_OFI), min_nodes=2,
+          because="NCCL and RCCL see these NICs at PHB from their GPUs, and by default use"
+          " GPUDirect RDMA up to PXB alone", source=f"{_LUMI} (as the number 3); {_CSCS}"),
+    _rule("slingshot-net", "NCCL_NET", "AWS Libfabric", interconnects=_SLINGSHOT, plugins=_OFI,
+          min_nodes=2,
+          because="a plugin that is not found ends the job, instead of TCP at a fraction of the"
+          " speed", source=_CSCS),
+    _rule("slingshot-cross-nic", "NCCL_CROSS_NIC", "1", interconnects=_SLINGSHOT, plugins=_OFI,
+          min_nodes=2,
+          because="a dragonfly has no rails: rings may leave by one NIC and come back by another",
+          source=f"{ENV_RST}; {_CSCS}"),
+    _rule("slingshot-ll128", "NCCL_PROTO", "^LL128", interconnects=_SLINGSHOT, plugins=_OFI,
+          library=CommLibrary.NCCL, since="2.27", min_nodes=2, traits=(Trait.GRACE,),
+          because="LL128 between nodes, which NCCL turned on in 2.27, was seen to give wrong sums"
+          " here: NICs write to these GPUs through the CPU",
+          source="NVIDIA/nccl, issue 2001, https://github.com/NVIDIA/nccl/issues/2001, and pull"
+          f" request 2053; {_CSCS}"),
 )  # fmt: skip
 
 SLINGSHOT_ADVICE: Final = (
@@ -375,3 +339,9 @@ SLINGSHOT_ADVICE: Final = (
         remedy="--plugin aws-ofi-nccl, or [tune] plugin in the job file",
     ),
 )  # fmt: skip
+
+RULES: Final = (
+    *(*NCCL_RULES, *IB_RULES, *EFA_RULES, *SLINGSHOT_RULES),
+    *(*GCP_RULES, *RCCL_RULES, *MPI_RULES),
+)
+ADVICE: Final = (*NCCL_ADVICE, *EFA_ADVICE, *SLINGSHOT_ADVICE)

@@ -26,16 +26,19 @@ _DEVICE_STEM: Final = "cxi"
 def seen_node(topology: NodeTopology) -> SeenNode:
     """What the rules of communication ask of a node; the roles of its NICs are used."""
     others = _other_hcas(topology.nics)
+    # Empty where a source tells of one without its name.
+    devices = [nic.name for nic in topology.nics if nic.kind in VERBS or nic.kind is None]
+    architectures = {gpu.architecture or architecture_of(gpu.name) for gpu in topology.gpus}
     return SeenNode(
         library=_library(topology),
-        architecture=_architecture(topology),
+        architecture=next(iter(architectures)) if len(architectures) == 1 else None,
         interconnect=_interconnect(topology.nics),
         traits=tuple(_seen_traits(topology)),
         hcas=_hcas(topology.nics),
         other_hcas=others,
         interfaces=_seen_interfaces(topology.nics),
         domain=_domain(topology),
-        devices=_devices(topology.nics),
+        devices=() if any(map(_UNNAMED.fullmatch, devices)) else tuple(devices),
         down=tuple(
             nic.name
             for nic in topology.nics
@@ -65,11 +68,6 @@ def _library(topology: NodeTopology) -> CommLibrary | None:
     return CommLibrary.NCCL if makers == {GpuVendor.NVIDIA} else None
 
 
-def _architecture(topology: NodeTopology) -> str | None:
-    found = {gpu.architecture or architecture_of(gpu.name) for gpu in topology.gpus}
-    return found.pop() if len(found) == 1 else None
-
-
 def _interconnect(nics: Iterable[Nic]) -> NicKind | None:
     """The kind of most NICs for jobs; without a role the kind that all RDMA devices have."""
     kinds = Counter(
@@ -89,12 +87,6 @@ def _hcas(nics: Iterable[Nic]) -> tuple[str, ...]:
         if nic.kind in VERBS and nic.role is NicRole.COMPUTE and not is_down(nic)
         for name in _with_ports(nic)
     )
-
-
-def _devices(nics: Iterable[Nic]) -> tuple[str, ...]:
-    """All RDMA devices, by name; empty where a source tells of one without its name."""
-    names = [nic.name for nic in nics if nic.kind in VERBS or nic.kind is None]
-    return () if any(map(_UNNAMED.fullmatch, names)) else tuple(names)
 
 
 def _with_ports(nic: Nic) -> tuple[str, ...]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any, Final
+from typing import Final
 
 from hpckit.comm.lint_rule import (
     LostValue,
@@ -22,11 +22,13 @@ from hpckit.comm.lint_rule import (
     SettingsKind,
 )
 from hpckit.comm.shell.script import parse_shell
+from hpckit.core.document import Tree
 from hpckit.core.errors import ParseError
 from hpckit.core.excerpt import refusal
 from hpckit.spec.job import JOB_SCHEMA
 
 EXPECTED: Final = "a shell script, what `env` printed, a job file or an nccl.conf"
+_JOB: Final = f"a job file `{JOB_SCHEMA}`"
 MOST_BYTES: Final = 4 * 1024**2
 _ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*|BASH_FUNC_[^=\s]+%%|_)=", re.ASCII)
 _SHELL_VALUE: Final = re.compile(r"=['\"$`]|[^ ] #|;\s*$")
@@ -60,27 +62,21 @@ def parse_settings(data: bytes, name: str) -> Settings:
     the most that Slurm takes as a script.
     """
     if len(data) > MOST_BYTES:
-        raise _file_refusal(name, f"a file of {len(data)} bytes", f"one of {MOST_BYTES} at most")
+        raise _refusal(
+            name, f"a file of {len(data)} bytes", expected=f"one of {MOST_BYTES} at most"
+        )
     text = data.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
     if "\0" in text:
         return _parse_zero_ended(text, name)
     binary = _BINARY.search(text)
     if binary is not None:
-        line_no = text.count("\n", 0, binary.start()) + 1
-        raise refusal(
-            "not a text",
-            tool=name,
-            line_no=line_no,
-            line=text.split("\n")[line_no - 1],
-            column=binary.start() - text.rfind("\n", 0, binary.start()),
-            expected=EXPECTED,
-        )
+        raise _refusal(name, "not a text", text, binary.start())
     if _is_toml(text, name):
         return _parse_job(text, name)
     first = text.lstrip()[:200]
     is_foreign = first.startswith("#!") and not _SHELLS.match(first)
     if first.startswith(_OTHER) or is_foreign or name.endswith(_OTHER_NAMES):
-        raise _file_refusal(name, "another kind of file", EXPECTED, first.split("\n", 1)[0])
+        raise _refusal(name, "another kind of file", first)
     kind = _kind(text, name)
     if kind is SettingsKind.SCRIPT:
         found = parse_shell(text, name)
@@ -90,8 +86,15 @@ def parse_settings(data: bytes, name: str) -> Settings:
     return Settings(kind=kind, assignments=tuple(_environment(text.split("\n"))))
 
 
-def _file_refusal(name: str, message: str, expected: str, line: str = "") -> ParseError:
-    return refusal(message, tool=name, line_no=1, line=line, expected=expected)
+def _refusal(
+    name: str, message: str, text: str = "", at: int = 0, expected: str = EXPECTED
+) -> ParseError:
+    """Return the error at a place of a text."""
+    line_no, start = text.count("\n", 0, at) + 1, text.rfind("\n", 0, at) + 1
+    line = text[start:].split("\n", 1)[0]
+    return refusal(
+        message, tool=name, line_no=line_no, line=line, column=at - start + 1, expected=expected
+    )
 
 
 def _is_toml(text: str, name: str) -> bool:
@@ -107,7 +110,7 @@ def _kind(text: str, name: str) -> SettingsKind:
     last = name.rsplit("/", 1)[-1]
     if last.endswith(".conf"):
         if not last.endswith(("nccl.conf", "rccl.conf")) and not _NCCL_LINE.search(text):
-            raise _file_refusal(name, "another kind of configuration", EXPECTED)
+            raise _refusal(name, "another kind of configuration")
         return SettingsKind.CONF
     is_script = any(line.startswith(("#!", "#SBATCH")) for line in lines[:1000])
     is_script = is_script or last.endswith((".sh", ".sbatch", ".slurm", ".bash", ".csh", ".job"))
@@ -170,7 +173,7 @@ def _parse_zero_ended(text: str, name: str) -> Settings:
     """What `env -0` printed, or /proc/PID/environ; a line is the number of an entry."""
     entries = text.removesuffix("\0").split("\0")
     if not all(_ASSIGNED.match(entry) for entry in entries if entry.strip()):
-        raise _file_refusal(name, "not a text", EXPECTED)
+        raise _refusal(name, "not a text")
     return Settings(kind=SettingsKind.ENV, assignments=tuple(_environment(entries)))
 
 
@@ -183,15 +186,18 @@ def _parse_job(text: str, name: str) -> Settings:
     try:
         tree = tomllib.loads(text)
     except RecursionError:
-        raise _job_refusal(text, name, "is nested too deeply", 1) from None
+        raise _refusal(name, "is nested too deeply", text, expected=_JOB) from None
     except ValueError as error:
         place = _PLACE.search(str(error))
-        raise _job_refusal(text, name, str(error), int(place[1]) if place else 1) from error
+        starts = [0, *(match.end() for match in re.finditer("\n", text))]
+        at = starts[int(place[1]) - 1] if place else 0
+        raise _refusal(name, str(error), text, at, _JOB) from error
     if tree.get("schema") != JOB_SCHEMA:
-        raise _job_refusal(text, name, "another document in TOML", 1)
+        raise _refusal(name, "another document in TOML", text, expected=_JOB)
     lines = _KeyLines(text)
     stages = tree.get("stages")
-    tables = [tree, *(stages if isinstance(stages, list) else [])]
+    stages = [one for one in stages if isinstance(one, dict)] if isinstance(stages, list) else []
+    tables: list[Tree] = [tree, *stages]
     found: list[Setting] = []
     options: list[Setting] = []
     for table in tables:
@@ -208,10 +214,10 @@ class _KeyLines:
 
     def __init__(self, text: str) -> None:
         self._keys: dict[str, list[int]] = {}
-        self._text = text
-        self._lines = text.split("\n")
-        self._starts = list(accumulate((len(line) + 1 for line in self._lines), initial=0))
-        for line_no, line in enumerate(self._lines, start=1):
+        self.text = text
+        lines = text.split("\n")
+        self.starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
+        for line_no, line in enumerate(lines, start=1):
             for match in _KEY.finditer(line):
                 if match["name"]:
                     self._keys.setdefault(match["name"], []).append(line_no)
@@ -225,19 +231,9 @@ class _KeyLines:
 
     def of_text(self, text: str, start: int) -> int:
         """The first line not far from `start` that holds a line of text as it is, else `start`."""
-        at = self._starts[start - 1]
-        found = self._text.find(text.strip(), at, at + _AHEAD)
-        return start if found < 0 else start + self._text.count("\n", at, found)
-
-    def refusal(self, error: ParseError, line_no: int) -> ParseError:
-        """The same of a text that stands on a line of the file."""
-        return refusal(
-            "what begins here never ends",
-            tool=error.tool,
-            line_no=line_no,
-            line=self._lines[line_no - 1],
-            expected=error.expected,
-        )
+        at = self.starts[start - 1]
+        found = self.text.find(text.strip(), at, at + _AHEAD)
+        return start if found < 0 else start + self.text.count("\n", at, found)
 
 
 def _of_stage(here: list[Setting]) -> list[Setting]:
@@ -246,37 +242,33 @@ def _of_stage(here: list[Setting]) -> list[Setting]:
     return [replace(one, until_line=one.until_line or last) for one in here]
 
 
-def _job_refusal(text: str, name: str, message: str, line_no: int) -> ParseError:
-    lines = text.split("\n")
-    line = lines[line_no - 1] if 0 < line_no <= len(lines) else ""
-    return refusal(
-        message, tool=name, line_no=line_no, line=line, expected=f"a job file `{JOB_SCHEMA}`"
-    )
+def _table(tree: Tree, name: str) -> Tree:
+    found = tree.get(name)
+    return found if isinstance(found, dict) else {}
 
 
-def _table(tree: object, name: str) -> Mapping[str, Any]:
-    found = tree.get(name) if isinstance(tree, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+def _texts(value: object) -> list[str]:
+    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
 
 
-def _variables(tree: object, lines: _KeyLines) -> Iterator[Setting]:
+def _variables(tree: Tree, lines: _KeyLines) -> Iterator[Setting]:
     for table, key in _VARIABLES:
         for name, value in _table(_table(tree, table), key).items():
+            # What a number would be in the environment; a job file wants it in quotes.
+            said = str(value).lower() if isinstance(value, int | float) else None
             yield Setting(
                 name=name,
-                value=value if isinstance(value, str) else _scalar(value),
+                value=value if isinstance(value, str) else said,
                 line=lines.take(name),
                 form=SettingForm.JOB,
             )
 
 
-def _setup(tree: object, lines: _KeyLines, name: str) -> Iterator[Setting]:
+def _setup(tree: Tree, lines: _KeyLines, name: str) -> Iterator[Setting]:
     """The lines of shell under `[environment] setup`."""
-    setup = _table(tree, "environment").get("setup")
-    if not isinstance(setup, list) or not setup:
-        return
-    commands = [line for line in setup if isinstance(line, str)]
-    yield from _shell("\n".join(commands), commands, lines, lines.take("setup"), name)
+    setup = _texts(_table(tree, "environment").get("setup"))
+    if setup:
+        yield from _shell("\n".join(setup), setup, lines, lines.take("setup"), name)
 
 
 def _shell(
@@ -290,7 +282,8 @@ def _shell(
     try:
         found = parse_shell(script, name).assignments
     except ParseError as error:
-        raise lines.refusal(error, places[error.line_no - 1]) from None
+        at = lines.starts[places[error.line_no - 1] - 1]
+        raise _refusal(name, error.message, lines.text, at, error.expected) from None
     for one in found:
         sign, until, lost = f"{one.name}=", one.until_line, one.instead_of
         yield replace(
@@ -301,23 +294,17 @@ def _shell(
         )
 
 
-def _scalar(value: object) -> str | None:
-    """What a number or a truth value would be in the environment; a job file wants it in quotes."""
-    return str(value).lower() if isinstance(value, int | float) else None
-
-
-def _command(tree: object, lines: _KeyLines, name: str) -> Iterator[Setting]:
+def _command(tree: Tree, lines: _KeyLines, name: str) -> Iterator[Setting]:
     """The variables that the command itself sets, as `env A=b` and `bash -c` do."""
-    command = tree.get("command") if isinstance(tree, Mapping) else None
-    if not isinstance(command, list):
+    words = _texts(tree.get("command"))
+    if not words:
         return
-    words = [word for word in command if isinstance(word, str)]
     script = " \\\n".join(map(shlex.quote, words))
     for one in _shell(script, words, lines, lines.take("command"), name):
         yield replace(one, until_line=None)
 
 
-def _options(tree: object, lines: _KeyLines) -> Iterator[Setting]:
+def _options(tree: Tree, lines: _KeyLines) -> Iterator[Setting]:
     for key, program in _OPTIONS:
         for name, value in _table(_table(tree, "slurm"), key).items():
             said = value if isinstance(value, str) else str(value)

@@ -22,10 +22,7 @@ EPYC = CpuTopology(arch="x86_64", vendor="AuthenticAMD", family=25, model_number
 
 def nics(count: int, rate_bytes_per_s: float, pcie: PcieRate | None = GEN5) -> tuple[CommNic, ...]:
     """NICs alike."""
-    return tuple(
-        CommNic(name=f"mlx5_{at}", rate_bytes_per_s=rate_bytes_per_s, pcie=pcie)
-        for at in range(count)
-    )
+    return (CommNic(rate_bytes_per_s=rate_bytes_per_s, pcie=pcie),) * count
 
 
 def switched(architecture: str = "sm_90", links: int = 18, gpus: int = 8) -> CommMachine:

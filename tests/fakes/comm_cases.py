@@ -18,7 +18,7 @@ class Case:
     """Facts, and the variables that they need, each with the rule that says so."""
 
     facts: CommFacts
-    needs: dict[str, tuple[str, str]]
+    needs: dict[str, tuple[str | None, str]]
 
 
 IB = CommFacts(
@@ -29,34 +29,29 @@ TWO_KINDS = CommFacts(
     traits=(Trait.OTHER_HCAS,), hcas=("mlx5_0", "mlx5_3"), other_hcas="mlx5_1: 100 Gb/s",
 )  # fmt: skip
 GRACE = (Trait.DOMAIN_DOWN, Trait.GRACE)
-TCPX = {
-    "NCCL_NET": ("GPUDirectTCPX_v7", "tcpx-net"),
-    "NCCL_SOCKET_IFNAME": ("enp0s12", "tcpx-socket-ifname"),
-    "NCCL_GPUDIRECTTCPX_CTRL_DEV": ("enp0s12", "tcpx-gpudirecttcpx-ctrl-dev"),
-    "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME": (
-        "enp6s0,enp12s0,enp134s0,enp140s0", "tcpx-gpudirecttcpx-socket-ifname",
-    ),
-    "NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX": (
-        "/run/tcpx-${SLURM_JOB_ID}", "tcpx-gpudirecttcpx-unix-client-prefix",
-    ),
-    "NCCL_GPUDIRECTTCPX_TX_BINDINGS": (
-        "enp6s0:8-21,112-125;enp12s0:8-21,112-125;enp134s0:60-73,164-177;enp140s0:60-73,164-177",
-        "tcpx-gpudirecttcpx-tx-bindings",
-    ),
-    "NCCL_GPUDIRECTTCPX_RX_BINDINGS": (
-        "enp6s0:22-35,126-139;enp12s0:22-35,126-139;enp134s0:74-87,178-191;enp140s0:74-87,178-191",
-        "tcpx-gpudirecttcpx-rx-bindings",
-    ),
-    "NCCL_CROSS_NIC": ("0", "tcpx-cross-nic"),
-    "NCCL_ALGO": ("Ring", "tcpx-algo"),
-    "NCCL_PROTO": ("Simple", "tcpx-proto"),
-    "NCCL_NSOCKS_PERTHREAD": ("4", "tcpx-nsocks-perthread"),
-    "NCCL_SOCKET_NTHREADS": ("1", "tcpx-socket-nthreads"),
-    "NCCL_DYNAMIC_CHUNK_SIZE": ("524288", "tcpx-dynamic-chunk-size"),
-    "NCCL_BUFFSIZE": ("4194304", "tcpx-buffsize"),
-    "NCCL_NET_GDR_LEVEL": ("PIX", "tcpx-net-gdr-level"),
-    "NCCL_P2P_PXN_LEVEL": ("0", "tcpx-p2p-pxn-level"),
-}  # fmt: skip
+TCPX = (
+    *("NET", "SOCKET_IFNAME", "GPUDIRECTTCPX_CTRL_DEV", "GPUDIRECTTCPX_SOCKET_IFNAME"),
+    *("GPUDIRECTTCPX_UNIX_CLIENT_PREFIX", "GPUDIRECTTCPX_TX_BINDINGS"),
+    *("GPUDIRECTTCPX_RX_BINDINGS", "CROSS_NIC", "ALGO", "PROTO", "NSOCKS_PERTHREAD"),
+    *("SOCKET_NTHREADS", "DYNAMIC_CHUNK_SIZE", "BUFFSIZE", "NET_GDR_LEVEL", "P2P_PXN_LEVEL"),
+)
+TCPXO = ("FASTRAK_CTRL_DEV", "FASTRAK_IFNAME", "FASTRAK_LLCM_DEVICE_DIRECTORY", "SOCKET_IFNAME")
+
+
+def by(plugin: str, *names: str) -> dict[str, tuple[str | None, str]]:
+    """What a plugin of Google's needs; its values are those of the goldens."""
+    return {f"NCCL_{one}": (None, f"{plugin}-{one.lower().replace('_', '-')}") for one in names}
+
+
+SLINGSHOT: dict[str, tuple[str | None, str]] = {
+    "NCCL_SOCKET_IFNAME": ("hsn", "slingshot-socket-ifname"),
+    "NCCL_NET_GDR_LEVEL": ("PHB", "slingshot-gdr"),
+}
+OVER_OFI = {
+    **SLINGSHOT,
+    "NCCL_NET": ("AWS Libfabric", "slingshot-net"),
+    "NCCL_CROSS_NIC": ("1", "slingshot-cross-nic"),
+}
 
 CASES = {
     "ib-current": Case(facts=IB, needs={}),
@@ -142,20 +137,12 @@ CASES = {
     "efa-one-node": Case(facts=CommFacts(nodes=1, interconnect=NicKind.EFA), needs={}),
     "slingshot": Case(
         facts=CommFacts(nodes=2, interconnect=NicKind.SLINGSHOT, interfaces="hsn"),
-        needs={
-            "NCCL_SOCKET_IFNAME": ("hsn", "slingshot-socket-ifname"),
-            "NCCL_NET_GDR_LEVEL": ("PHB", "slingshot-gdr"),
-        },
+        needs=SLINGSHOT,
     ),
     "slingshot-plugin": Case(
         facts=CommFacts(nodes=2, interconnect=NicKind.SLINGSHOT, plugin=NetPlugin.AWS_OFI,
                         interfaces="hsn"),
-        needs={
-            "NCCL_SOCKET_IFNAME": ("hsn", "slingshot-socket-ifname"),
-            "NCCL_NET_GDR_LEVEL": ("PHB", "slingshot-gdr"),
-            "NCCL_NET": ("AWS Libfabric", "slingshot-net"),
-            "NCCL_CROSS_NIC": ("1", "slingshot-cross-nic"),
-        },
+        needs=OVER_OFI,
     ),
     "slingshot-none": Case(
         facts=CommFacts(nodes=2, interconnect=NicKind.SLINGSHOT, plugin=NetPlugin.NONE,
@@ -170,41 +157,23 @@ CASES = {
         facts=CommFacts(nodes=2, library=CommLibrary.NCCL, version=V("2.27"),
                         interconnect=NicKind.SLINGSHOT, plugin=NetPlugin.AWS_OFI,
                         traits=(Trait.GRACE,), interfaces="hsn"),
-        needs={
-            "NCCL_SOCKET_IFNAME": ("hsn", "slingshot-socket-ifname"),
-            "NCCL_NET_GDR_LEVEL": ("PHB", "slingshot-gdr"),
-            "NCCL_NET": ("AWS Libfabric", "slingshot-net"),
-            "NCCL_CROSS_NIC": ("1", "slingshot-cross-nic"),
-            "NCCL_PROTO": ("^LL128", "slingshot-ll128"),
-        },
+        needs={**OVER_OFI, "NCCL_PROTO": ("^LL128", "slingshot-ll128")},
     ),
     "slingshot-gh200-2.26": Case(
         facts=CommFacts(nodes=2, library=CommLibrary.NCCL, version=V("2.25"),
                         interconnect=NicKind.SLINGSHOT, traits=(Trait.GRACE,), interfaces="hsn"),
-        needs={
-            "NCCL_SOCKET_IFNAME": ("hsn", "slingshot-socket-ifname"),
-            "NCCL_NET_GDR_LEVEL": ("PHB", "slingshot-gdr"),
-        },
+        needs=SLINGSHOT,
     ),
     "tcpx": Case(
-        facts=CommFacts(nodes=2, interconnect=NicKind.GVNIC, plugin=NetPlugin.TCPX), needs=TCPX
+        facts=CommFacts(nodes=2, interconnect=NicKind.GVNIC, plugin=NetPlugin.TCPX),
+        needs=by("tcpx", *TCPX),
     ),
     "tcpx-one-node": Case(
         facts=CommFacts(nodes=1, interconnect=NicKind.GVNIC, plugin=NetPlugin.TCPX), needs={}
     ),
     "tcpxo": Case(
         facts=CommFacts(nodes=2, interconnect=NicKind.GVNIC, plugin=NetPlugin.TCPXO),
-        needs={
-            "NCCL_FASTRAK_CTRL_DEV": ("enp0s12", "tcpxo-fastrak-ctrl-dev"),
-            "NCCL_FASTRAK_IFNAME": (
-                "enp6s0,enp7s0,enp13s0,enp14s0,enp134s0,enp135s0,enp141s0,enp142s0",
-                "tcpxo-fastrak-ifname",
-            ),
-            "NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY": (
-                "/dev/aperture_devices", "tcpxo-fastrak-llcm-device-directory",
-            ),
-            "NCCL_SOCKET_IFNAME": ("enp0s12", "tcpxo-socket-ifname"),
-        },
+        needs=by("tcpxo", *TCPXO),
     ),
     "amd-pcie": Case(
         facts=CommFacts(nodes=1, library=CommLibrary.RCCL, traits=(Trait.PCIE_PEERS,)),

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.comm.environment import RULES, CommChoice, comm_env
+from hpckit.comm.environment import CommChoice, comm_env
 from hpckit.comm.facts import CommQuestion, comm_facts
 from hpckit.comm.lint import lint_text
 from hpckit.comm.lint_rule import LintFacts
-from hpckit.comm.rules import applies
+from hpckit.comm.rules import RULES, applies
 from hpckit.core.files import FileResources, packaged_data
 from hpckit.jobs.sites import load_site
 from hpckit.spec.site import SiteSpec

@@ -8,9 +8,8 @@ the releases compared are 2.18.3 to 2.30.7. All read on 2026-11-24.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from hpckit.node.topology import CpuTopology
 from hpckit.spec.platform import NcclVersion
@@ -41,129 +40,32 @@ PCIE_GB_PER_S_LANE: Final = MappingProxyType(
 
 XGMI_GB_PER_S: Final = MappingProxyType(
     {
-        "gfx906": 24.0,
-        "gfx908": 24.0,
+        **dict.fromkeys(("gfx906", "gfx908"), 24.0),
         "gfx90a": 36.0,
-        "gfx940": 48.0,
-        "gfx941": 48.0,
-        "gfx942": 48.0,
-        "gfx950": 48.0,
+        **dict.fromkeys(("gfx940", "gfx941", "gfx942", "gfx950"), 48.0),
     }
 )
 """An XGMI link by architecture. VEGA_, MI200_, GFX94X_ and GFX95X_XGMI_WIDTH, rccl topo.h."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Dated:
+class LinkFact(NamedTuple):
+    """What an NVLink carries, of GPUs from one compute capability on."""
+
+    capability: int
+    gb_per_s: float
     since: NcclVersion = OLDEST
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _OfGeneration(_Dated):
-    """What holds of GPUs from one compute capability on."""
-
-    capability: int
-
-
-Row = TypeVar("Row", bound=_Dated)
-Aged = TypeVar("Aged", bound=_OfGeneration)
-
-
-def in_force(rows: Sequence[Row], nccl: NcclVersion) -> Row:
-    """The newest of the rows that a release has; of a release before all of them the oldest."""
-    had = [row for row in rows if row.since <= nccl]
-    return max(had or [min(rows, key=lambda row: row.since)], key=lambda row: row.since)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkFact(_OfGeneration):
-    """What an NVLink carries, GPUs from one compute capability on."""
-
-    gb_per_s: float
-    source: str = "src/graph/topo.h, ncclTopoNVLinkBw"
-
-
-LINK_FACTS: Final = (
-    LinkFact(capability=60, gb_per_s=18.0),
-    LinkFact(capability=70, gb_per_s=20.0),
-    LinkFact(capability=80, gb_per_s=20.0),
-    LinkFact(capability=86, gb_per_s=12.0),
-    LinkFact(capability=87, gb_per_s=20.0),
-    LinkFact(capability=90, gb_per_s=20.0),
-    LinkFact(capability=90, gb_per_s=20.6, since=NcclVersion(2, 20, 3)),
-    LinkFact(capability=100, gb_per_s=40.0, since=NcclVersion(2, 25, 1)),
-    LinkFact(capability=100, gb_per_s=40.1, since=NcclVersion(2, 27, 5)),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpeedFact(_OfGeneration):
+class SpeedFact(NamedTuple):
     """The bandwidths of a channel that the search tries, within a node and between nodes."""
 
+    capability: int
     intra: tuple[float, ...]
     inter: tuple[float, ...]
-    source: str = "src/graph/search.cc, the speed arrays"
+    since: NcclVersion = OLDEST
 
 
-_INTER_AMPERE: Final = (
-    48.0, 30.0, 28.0, 24.0, 20.0, 18.0, 15.0, 12.0, 10.0, 9.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.4, 1.2,
-    0.24, 0.12,
-)  # fmt: skip
-_FROM_42: Final = (42.0, 40.0, 30.0, 24.0, 22.0, 20.0, 17.5, 15.0, 12.0, 6.0, 3.0, 2.4, 1.2)
-_LEAST: Final = (0.24, 0.12)
-_INTER_HOPPER: Final = (48.0, 45.0, *_FROM_42, *_LEAST)
-_FROM_90: Final = (90.0, 80.0, 70.0, 60.0, 50.0)
-_FROM_40: Final = (40.0, 30.0, 24.0, 20.0, 19.0, 18.0)
-
-SPEED_FACTS: Final = (
-    SpeedFact(
-        capability=0,
-        intra=(40.0, 30.0, 20.0, 18.0, 15.0, 12.0, 10.0, 9.0, 7.0, 6.0, 5.0, 4.0, 3.0),
-        inter=_INTER_AMPERE,
-    ),
-    SpeedFact(
-        capability=90,
-        intra=(60.0, 40.0, 30.0, 24.0, 20.0, 15.0, 12.0, 6.0, 3.0),
-        inter=(48.0, 45.0, 42.0, 40.0, 30.0, 24.0, 20.0, 17.5, 15.0, 12.0, 6.0, 3.0, 2.4, 1.2,
-               0.24, 0.12),
-    ),
-    SpeedFact(
-        capability=90,
-        intra=(60.0, 50.0, 40.0, 30.0, 24.0, 20.0, 15.0, 12.0, 6.0, 3.0),
-        inter=_INTER_HOPPER,
-        since=NcclVersion(2, 19, 1),
-    ),
-    SpeedFact(
-        capability=90,
-        intra=(60.0, 50.0, 40.0, 30.0, 24.0, 20.0, 15.0, 12.0, 11.0, 6.0, 3.0),
-        inter=_INTER_HOPPER,
-        since=NcclVersion(2, 21, 5),
-    ),
-    SpeedFact(
-        capability=100, intra=(*_FROM_90, *_FROM_40[:-1]), inter=_INTER_HOPPER,
-        since=NcclVersion(2, 25, 1),
-    ),
-    SpeedFact(
-        capability=100, intra=(*_FROM_90, *_FROM_40), inter=(47.9, 45.0, *_FROM_42, *_LEAST),
-        since=NcclVersion(2, 27, 3),
-    ),
-    SpeedFact(
-        capability=100, intra=(*_FROM_90, *_FROM_40), inter=(96.0, 48.0, 45.1, *_FROM_42, *_LEAST),
-        since=NcclVersion(2, 27, 5),
-    ),
-    SpeedFact(
-        capability=100, intra=(*_FROM_90, 45.0, *_FROM_40),
-        inter=(96.0, 48.0, 45.1, *_FROM_42, *_LEAST), since=NcclVersion(2, 29, 2),
-    ),
-    SpeedFact(
-        capability=100, intra=(*_FROM_90, 45.0, *_FROM_40),
-        inter=(96.0, 86.0, 80.0, 48.0, 45.1, *_FROM_42, *_LEAST), since=NcclVersion(2, 30, 3),
-    ),
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CpuLinkFact(_Dated):
+class CpuLinkFact(NamedTuple):
     """What a link between two CPUs (to NCCL, NUMA nodes) carries.
 
     `model_from` is the least CPUID model of family 6 that has it.
@@ -173,8 +75,80 @@ class CpuLinkFact(_Dated):
     gb_per_s: float
     vendor: str | None = None
     model_from: int | None = None
-    source: str = "src/graph/topo.cc, ncclTopoGetInterCpuBw and ncclTopoAddCpu"
+    since: NcclVersion = OLDEST
 
+
+class ChannelFact(NamedTuple):
+    """What the model allows a channel, on one node, on two, and on more.
+
+    `nvls_efficiency` is what of its bandwidth NVLS makes use of, 0 where there is none.
+    """
+
+    capability: int
+    tree: tuple[float, float, float]
+    nvls_tree: tuple[float, float, float]
+    nvls_efficiency: float = 0.0
+    since: NcclVersion = OLDEST
+
+
+Row = TypeVar("Row", LinkFact, SpeedFact, CpuLinkFact, ChannelFact)
+Aged = TypeVar("Aged", LinkFact, SpeedFact, ChannelFact)
+
+
+def in_force(rows: Sequence[Row], nccl: NcclVersion) -> Row:
+    """The newest of the rows that a release has; of a release before all of them the oldest."""
+    had = [row for row in rows if row.since <= nccl]
+    return max(had or [min(rows, key=lambda row: row.since)], key=lambda row: row.since)
+
+
+LINK_FACTS: Final = (
+    LinkFact(60, 18.0),
+    LinkFact(70, 20.0),
+    LinkFact(80, 20.0),
+    LinkFact(86, 12.0),
+    LinkFact(87, 20.0),
+    LinkFact(90, 20.0),
+    LinkFact(90, 20.6, NcclVersion(2, 20, 3)),
+    LinkFact(100, 40.0, NcclVersion(2, 25, 1)),
+    LinkFact(100, 40.1, NcclVersion(2, 27, 5)),
+)
+"""Source: src/graph/topo.h, ncclTopoNVLinkBw."""
+
+_LOW: Final = (20.0, 15.0, 12.0)
+_INTRA: Final = (40.0, 30.0, 20.0, 18.0, 15.0, 12.0, 10.0, 9.0, 7.0, 6.0, 5.0, 4.0, 3.0)
+_INTER: Final = (
+    48.0, 30.0, 28.0, 24.0, 20.0, 18.0, 15.0, 12.0, 10.0, 9.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.4, 1.2,
+    0.24, 0.12,
+)  # fmt: skip
+_FROM_42: Final = (
+    42.0, 40.0, 30.0, 24.0, 22.0, 20.0, 17.5, 15.0, 12.0, 6.0, 3.0, 2.4, 1.2, 0.24, 0.12
+)  # fmt: skip
+_HOPPER: Final = (48.0, 45.0, *_FROM_42)
+_HOPPER_OLD: Final = tuple(speed for speed in _HOPPER if speed != 22.0)  # noqa: PLR2004
+_FROM_90: Final = (90.0, 80.0, 70.0, 60.0, 50.0)
+_FROM_40: Final = (40.0, 30.0, 24.0, 20.0, 19.0, 18.0)
+
+SPEED_FACTS: Final = (
+    SpeedFact(0, _INTRA, _INTER),
+    SpeedFact(90, (60.0, 40.0, 30.0, 24.0, *_LOW, 6.0, 3.0), _HOPPER_OLD),
+    SpeedFact(90, (60.0, 50.0, 40.0, 30.0, 24.0, *_LOW, 6.0, 3.0), _HOPPER, NcclVersion(2, 19, 1)),
+    SpeedFact(
+        90, (60.0, 50.0, 40.0, 30.0, 24.0, *_LOW, 11.0, 6.0, 3.0), _HOPPER, NcclVersion(2, 21, 5)
+    ),
+    SpeedFact(100, (*_FROM_90, *_FROM_40[:-1]), _HOPPER, NcclVersion(2, 25, 1)),
+    SpeedFact(100, (*_FROM_90, *_FROM_40), (47.9, 45.0, *_FROM_42), NcclVersion(2, 27, 3)),
+    SpeedFact(100, (*_FROM_90, *_FROM_40), (96.0, 48.0, 45.1, *_FROM_42), NcclVersion(2, 27, 5)),
+    SpeedFact(
+        100, (*_FROM_90, 45.0, *_FROM_40), (96.0, 48.0, 45.1, *_FROM_42), NcclVersion(2, 29, 2)
+    ),
+    SpeedFact(
+        100,
+        (*_FROM_90, 45.0, *_FROM_40),
+        (96.0, 86.0, 80.0, 48.0, 45.1, *_FROM_42),
+        NcclVersion(2, 30, 3),
+    ),
+)
+"""Source: src/graph/search.cc, the speed arrays."""
 
 INTEL: Final = "GenuineIntel"
 AMD: Final = "AuthenticAMD"
@@ -183,52 +157,29 @@ ARM: Final = "arm64"
 POWER: Final = "ppc64"
 
 CPU_LINK_FACTS: Final = (
-    CpuLinkFact(arch=POWER, gb_per_s=32.0),
-    CpuLinkFact(arch=ARM, gb_per_s=6.0),
-    CpuLinkFact(arch=X86, vendor=AMD, gb_per_s=5000.0),
-    CpuLinkFact(arch=X86, vendor=AMD, gb_per_s=16.0, since=NcclVersion(2, 19, 1)),
-    CpuLinkFact(arch=X86, vendor=INTEL, gb_per_s=6.0, model_from=0),
-    CpuLinkFact(arch=X86, vendor=INTEL, gb_per_s=10.0, model_from=0x55),
-    CpuLinkFact(
-        arch=X86, vendor=INTEL, gb_per_s=22.0, model_from=0x8F, since=NcclVersion(2, 26, 2)
-    ),
-    CpuLinkFact(
-        arch=X86, vendor=INTEL, gb_per_s=40.0, model_from=0xCF, since=NcclVersion(2, 26, 2)
-    ),
+    CpuLinkFact(POWER, 32.0),
+    CpuLinkFact(ARM, 6.0),
+    CpuLinkFact(X86, 5000.0, AMD),
+    CpuLinkFact(X86, 16.0, AMD, since=NcclVersion(2, 19, 1)),
+    CpuLinkFact(X86, 6.0, INTEL, 0),
+    CpuLinkFact(X86, 10.0, INTEL, 0x55),
+    CpuLinkFact(X86, 22.0, INTEL, 0x8F, NcclVersion(2, 26, 2)),
+    CpuLinkFact(X86, 40.0, INTEL, 0xCF, NcclVersion(2, 26, 2)),
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelFact(_OfGeneration):
-    """What the model allows a channel, on one node, on two, and on more.
-
-    `nvls_efficiency` is what of its bandwidth NVLS makes use of, 0 where there is none.
-    """
-
-    tree: tuple[float, float, float]
-    nvls_tree: tuple[float, float, float]
-    nvls_efficiency: float = 0.0
-    source: str = "src/graph/tuning.cc, perChMax…Bws and nvlsEfficiency"
-
+"""Source: src/graph/topo.cc, ncclTopoGetInterCpuBw and ncclTopoAddCpu."""
 
 _VOLTA: Final = (26.5, 18.5, 10.0)
 _AMPERE: Final = (24.0, 23.6, 17.8)
+_BLACKWELL: Final = (0.0, 96.0, 80.0)
 
 CHANNEL_FACTS: Final = (
-    ChannelFact(capability=0, tree=_VOLTA, nvls_tree=_VOLTA),
-    ChannelFact(capability=80, tree=_AMPERE, nvls_tree=_AMPERE),
-    ChannelFact(
-        capability=90, tree=(38.7, 41.4, 36.0), nvls_tree=(0.0, 57.7, 45.5), nvls_efficiency=0.85,
-    ),
-    ChannelFact(
-        capability=100, tree=(77.4, 82.8, 72.0), nvls_tree=(0.0, 96.0, 80.0),
-        nvls_efficiency=0.74, since=NcclVersion(2, 25, 1),
-    ),
-    ChannelFact(
-        capability=100, tree=(70.0, 42.8, 24.0), nvls_tree=(0.0, 96.0, 80.0),
-        nvls_efficiency=0.74, since=NVLS_RATED,
-    ),
-)  # fmt: skip
+    ChannelFact(0, _VOLTA, _VOLTA),
+    ChannelFact(80, _AMPERE, _AMPERE),
+    ChannelFact(90, (38.7, 41.4, 36.0), (0.0, 57.7, 45.5), 0.85),
+    ChannelFact(100, (77.4, 82.8, 72.0), _BLACKWELL, 0.74, NcclVersion(2, 25, 1)),
+    ChannelFact(100, (70.0, 42.8, 24.0), _BLACKWELL, 0.74, NVLS_RATED),
+)
+"""Source: src/graph/tuning.cc, perChMax…Bws and nvlsEfficiency."""
 
 
 def cpu_link_gb_per_s(cpu: CpuTopology, nccl: NcclVersion) -> float | None:

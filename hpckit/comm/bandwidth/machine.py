@@ -17,13 +17,13 @@ from hpckit.comm.bandwidth.facts import (
     cpu_link_gb_per_s,
     link_gb_per_s,
 )
-from hpckit.comm.bandwidth.rings import links_in_rings
 from hpckit.comm.bandwidth.values import (
     CommMachine,
     CommNic,
     PcieRate,
     PcieRing,
     RingLinks,
+    links_in_rings,
     pcie_rate,
     shared,
     slowest_pcie,
@@ -50,7 +50,6 @@ _HOPPER: Final = 90
 _MOST_LINKS: Final = {60: 4, 70: 6, 80: 12, 86: 4, 90: 18, 100: 18, 103: 18}
 _BELOW_CPU: Final = frozenset({PathKind.NV, PathKind.XGMI, PathKind.PIX, PathKind.PXB})
 _PHB: Final = frozenset({PathKind.PHB, PathKind.NODE})
-_FEWEST: Final = 2
 
 Pairs = Mapping[tuple[int, int], GpuLink]
 
@@ -67,7 +66,7 @@ def comm_machine(
 
     `domain_nodes` is how many nodes an NVLink domain joins, `architecture` that of the GPUs where
     the node does not tell it: what the caller knows. Paths and roles of NICs are used, so
-    `complete` comes first. What is lacking is in `unknown`. Raises InvalidValue for no GPU at all.
+    `complete` comes first. What is lacking is in `unknown`.
     """
     gpus = tuple(gpu for gpu in topology.gpus if not gpu.is_hidden)[:gpus_per_node]
     unknown: list[Unknown] = []
@@ -78,6 +77,8 @@ def comm_machine(
     links, ring = (None, None)
     if len(gpus) == gpus_per_node > 1:
         links, ring = _inner(topology, gpus, architecture, unknown)
+    is_switched = links is not None and links.is_switched
+    has_nvls = is_switched and (capability_of(architecture or "") or 0) >= _HOPPER
     domain = _domain(topology, nodes, domain_nodes, unknown)
     is_outer = nodes > (domain or 1)
     is_linked = links is not None or len(gpus) == 1
@@ -88,7 +89,7 @@ def comm_machine(
     return CommMachine(
         gpus=gpus_per_node, architecture=architecture, links=links, ring=ring, pcie=pcie,
         cpu=topology.cpu, nics=_nics(topology, gpus, unknown) if is_outer else None,
-        domain_nodes=domain, has_nvls=_has_nvls(architecture, links),
+        domain_nodes=domain, has_nvls=has_nvls,
         has_c2c=any(link.kind is LinkKind.C2C for link in topology.cpu_links),
         unknown=tuple(unknown),
     )  # fmt: skip
@@ -116,12 +117,6 @@ def _domain(
     because = "the GPUs name an NVLink domain, and not how many nodes are in it"
     unknown.append(Unknown(subject="NVLink domain", what="number of nodes", because=because))
     return None
-
-
-def _has_nvls(architecture: str | None, links: RingLinks | None) -> bool:
-    if architecture is None or links is None or not links.is_switched:
-        return False
-    return (capability_of(architecture) or 0) >= _HOPPER
 
 
 def _inner(
@@ -237,12 +232,10 @@ def _nics(
     """The NICs for jobs with their rates."""
     wanted = _wanted(topology)
     lacking = [nic.name for nic in wanted if not nic.rate_bytes_per_s]
-    because = None
-    if not wanted:
+    if lacking or not wanted:
         because = "the source tells of none that is up and for jobs"
-    elif lacking:
-        because = f"the source does not tell that of {', '.join(lacking[:_FEWEST])}"
-    if because is not None:
+        if lacking:
+            because = f"the source does not tell that of {', '.join(lacking[:2])}"
         what = "rate" if wanted else "number"
         unknown.append(Unknown(subject="NICs", what=what, because=because))
         return None
@@ -250,7 +243,6 @@ def _nics(
     near = shared(tree, [gpu.pci for gpu in gpus], by_all=False)
     return tuple(
         CommNic(
-            name=nic.name,
             rate_bytes_per_s=nic.rate_bytes_per_s or 0.0,
             pcie=pcie_rate(tree, nic.pci, near),
         )
@@ -272,9 +264,6 @@ class Bound:
 
     gb_per_s: float
     words: str
-
-
-_ALONE: Final = Bound(gb_per_s=math.inf, words="nothing within a node")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,7 +322,8 @@ def room_of(machine: CommMachine, nodes: int, nccl: NcclVersion) -> Room | str:
     gpus, outer = machine.gpus * joined, math.ceil(nodes / joined)
     if gpus * outer == 1:
         return "one GPU alone has no one to talk to"
-    intra = _ALONE if gpus == 1 else _intra(machine, nccl)
+    alone = Bound(gb_per_s=math.inf, words="nothing within a node")
+    intra = alone if gpus == 1 else _intra(machine, nccl)
     if isinstance(intra, str):
         return intra
     total, pair = _of_a_gpu(machine, nccl, intra)

@@ -210,12 +210,6 @@ class Setting:
     has_sharp: bool = False
 
     @property
-    def may_have_nvls(self) -> bool:
-        """Whether NCCL takes NVLS for so many GPUs, where the switch has it."""
-        is_enough = self.room.gpus > _TWO or self.nccl >= NVLS_OF_TWO
-        return self.has_nvls and is_enough
-
-    @property
     def facts(self) -> ChannelFact:
         """What a channel may carry on GPUs of this generation."""
         return channel_facts(self.capability, self.nccl)
@@ -235,7 +229,8 @@ def rates(setting: Setting) -> tuple[Rate, ...]:
     found = [_ring(setting, ring, collective) for collective in RINGED]
     tree = tree_graph(setting.room, speeds, ring, setting.capability)
     found.append(_tree(setting, tree))
-    nvls = nvls_graph(setting.room, speeds) if setting.may_have_nvls else None
+    is_enough = setting.room.gpus > _TWO or setting.nccl >= NVLS_OF_TWO
+    nvls = nvls_graph(setting.room, speeds) if setting.has_nvls and is_enough else None
     if nvls is not None and setting.facts.nvls_efficiency:
         found += _nvls(setting, nvls)
     return tuple(found)

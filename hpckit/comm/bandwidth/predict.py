@@ -7,8 +7,8 @@ is its rings alone: its other figures are tables by machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Final
 
@@ -27,9 +27,9 @@ from hpckit.comm.bandwidth.values import (
     BusbwPrediction,
     Collective,
     CommMachine,
-    Protocol,
     platform_machine,
 )
+from hpckit.core.text import Line, Style, columns, wrapped, wrapped_lines
 from hpckit.node.path import PathKind
 from hpckit.node.topology import LinkKind, NodeTopology
 from hpckit.spec.platform import NcclVersion, Platform, architecture_of
@@ -45,7 +45,7 @@ Source: NCCL user guide, Environment Variables: NCCL_ALGO; NCCL src/enqueue.cc.
 """
 
 _OF_NCCL: Final = frozenset(Algorithm) - {Algorithm.PAIRS}
-_BY_SWITCH: Final = frozenset({Algorithm.NVLS, Algorithm.NVLS_TREE})
+BY_SWITCH: Final = frozenset({Algorithm.NVLS, Algorithm.NVLS_TREE})
 
 
 def forced_off(settings: Iterable[tuple[str, str]]) -> frozenset[Algorithm]:
@@ -53,7 +53,7 @@ def forced_off(settings: Iterable[tuple[str, str]]) -> frozenset[Algorithm]:
     found: frozenset[Algorithm] = frozenset()
     for name, value in settings:
         if name == "NCCL_NVLS_ENABLE" and value == "0":
-            found |= _BY_SWITCH
+            found |= BY_SWITCH
         if name == "NCCL_ALGO" and ":" not in value:
             found |= _off_by_list(value)
     return found
@@ -74,13 +74,11 @@ def _off_by_list(value: str) -> frozenset[Algorithm]:
 
 def pairs_bound(machine: CommMachine, room: Room, nccl: NcclVersion) -> Bound | str:
     """The bus bandwidth of all-to-all, and what bounds it; or why it is not known."""
-    bounds = [] if room.gpus == 1 else [_within(machine, room, nccl)]
-    told = [one for one in bounds if isinstance(one, Bound)]
-    if len(told) < len(bounds):
-        return next(one for one in bounds if isinstance(one, str))
-    if room.nic is not None:
-        told.append(_between(room, room.nic))
-    return min(told, key=lambda one: one.gb_per_s)
+    within = None if room.gpus == 1 else _within(machine, room, nccl)
+    if isinstance(within, str):
+        return within
+    between = None if room.nic is None else _between(room, room.nic)
+    return min((bound for bound in (within, between) if bound), key=lambda one: one.gb_per_s)
 
 
 def _between(room: Room, nic: Bound) -> Bound:
@@ -127,7 +125,6 @@ _BY_LATENCY: Final = (Algorithm.NVLS, Algorithm.NVLS_TREE, Algorithm.TREE, Algor
 _PAIRS: Final = "not in NCCL's tuning model: an upper bound, by what the slowest link allows"
 _RCCL: Final = "RCCL has no such model by links for several nodes: what the slowest link allows"
 _NEEDS_NVLS: Final = "needs the fabric manager, and multicast that a VM may not pass on"
-_ALL_OFF: Final = "NCCL_ALGO leaves it no algorithm"
 
 
 def predict(
@@ -164,7 +161,8 @@ def predict(
         for at, rate in enumerate(_ranked(found, collective))
     ]
     had = {rate.collective for rate in found}
-    lacking = _unknown((one for one in RINGED if one not in had), _ALL_OFF)
+    lost = [one for one in RINGED if one not in had]
+    lacking = _unknown(lost, "NCCL_ALGO leaves it no algorithm")
     return (*shown, *lacking, pairs)
 
 
@@ -219,20 +217,26 @@ def _plateau(
     rate: Rate, setting: Setting, caveats: Sequence[str], *, is_best: bool
 ) -> BusbwPrediction:
     own = [*caveats]
-    if rate.algorithm in {Algorithm.NVLS, Algorithm.NVLS_TREE}:
+    if rate.algorithm in BY_SWITCH:
         own.append(_NEEDS_NVLS)
     speed = rate.graph.intra if setting.room.nodes == 1 else rate.graph.inter
+    bound = Bound(gb_per_s=rate.simple, words=rate.limited_by)
+    shown = _shown(rate.collective, rate.algorithm, bound, rate.words, own)
+    count, bytes_per_s = rate.graph.channels, speed * _GB
+    return replace(shown, channels=count, channel_bytes_per_s=bytes_per_s, is_best=is_best)
+
+
+def _shown(
+    collective: Collective, algorithm: Algorithm, bound: Bound, because: str, caveats: Sequence[str]
+) -> BusbwPrediction:
     return BusbwPrediction(
-        collective=rate.collective,
-        algorithm=rate.algorithm,
-        protocol=Protocol.SIMPLE,
-        busbw_bytes_per_s=rate.simple * _GB,
-        channels=rate.graph.channels,
-        channel_bytes_per_s=speed * _GB,
-        limited_by=rate.limited_by,
-        because=rate.words,
-        caveat="; ".join(own) or None,
-        is_best=is_best,
+        collective=collective,
+        algorithm=algorithm,
+        protocol="Simple",
+        busbw_bytes_per_s=bound.gb_per_s * _GB,
+        limited_by=bound.words,
+        because=because,
+        caveat="; ".join(caveats) or None,
     )
 
 
@@ -240,76 +244,103 @@ def _by_rccl(room: Room, caveats: Sequence[str]) -> tuple[BusbwPrediction, ...]:
     """Rings as wide as the links: rome_models.cc shares all XGMI out among its rings."""
     bound = ring_bound(room)
     own = [*caveats, *([_RCCL] if room.nodes > 1 else [])]
-    return tuple(
-        BusbwPrediction(
-            collective=one,
-            algorithm=Algorithm.RING,
-            protocol=Protocol.SIMPLE,
-            busbw_bytes_per_s=bound.gb_per_s * _GB,
-            limited_by=bound.words,
-            because="RCCL's rings share all links of a GPU",
-            caveat="; ".join(own) or None,
-            is_bound=room.nodes > 1,
-        )
-        for one in RINGED
-    )
+    because = "RCCL's rings share all links of a GPU"
+    shown = (_shown(one, Algorithm.RING, bound, because, own) for one in RINGED)
+    return tuple(replace(one, is_bound=room.nodes > 1) for one in shown)
 
 
 def _all_to_all(machine: CommMachine, room: Room, nccl: NcclVersion) -> BusbwPrediction:
     bound = pairs_bound(machine, room, nccl)
     if isinstance(bound, str):
         return BusbwPrediction(collective=Collective.ALL_TO_ALL, because=bound)
-    return BusbwPrediction(
-        collective=Collective.ALL_TO_ALL,
-        algorithm=Algorithm.PAIRS,
-        protocol=Protocol.SIMPLE,
-        busbw_bytes_per_s=bound.gb_per_s * _GB,
-        limited_by=bound.words,
-        because="the bytes that pass the slowest link",
-        caveat=_PAIRS,
-        is_bound=True,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allocation:
-    """How many nodes, and how many GPUs of each; None is all of a node's."""
-
-    nodes: int
-    gpus_per_node: int | None = None
+    because = "the bytes that pass the slowest link"
+    shown = _shown(Collective.ALL_TO_ALL, Algorithm.PAIRS, bound, because, (_PAIRS,))
+    return replace(shown, is_bound=True)
 
 
 def predicted(
-    allocation: Allocation,
     platform: Platform,
     topology: NodeTopology | None,
     nccl: NcclVersion | None,
     settings: Iterable[tuple[str, str]] = (),
+    *,
+    nodes: int,
+    gpus_per_node: int | None = None,
 ) -> tuple[BusbwPrediction, ...]:
     """The plateau of each collective; none where nothing is known of the nodes.
 
-    `settings` are variables of the job, of which some turn algorithms off.
+    `settings` are variables of the job, of which some turn algorithms off; without
+    `gpus_per_node` all of a node's GPUs are used.
     """
-    machine = _machine(allocation, platform, topology)
-    if machine is None:
+    shown = [] if topology is None else [gpu for gpu in topology.gpus if not gpu.is_hidden]
+    if topology is not None and shown:
+        machine = comm_machine(
+            topology,
+            nodes=nodes,
+            gpus_per_node=gpus_per_node or len(shown),
+            domain_nodes=platform.domain_nodes,
+            architecture=architecture_of(shown[0].name) or architecture_of(platform.gpu),
+        )
+    elif topology is None and platform.gpu is not None:
+        machine = platform_machine(platform, nodes, gpus_per_node)
+    else:
         return ()
-    return predict(machine, allocation.nodes, nccl=nccl, off=forced_off(settings))
+    return predict(machine, nodes, nccl=nccl, off=forced_off(settings))
 
 
-def _machine(
-    allocation: Allocation, platform: Platform, topology: NodeTopology | None
-) -> CommMachine | None:
-    asked = allocation.gpus_per_node
-    if topology is None:
-        known = platform.gpu is not None
-        return platform_machine(platform, allocation.nodes, asked) if known else None
-    shown = [gpu for gpu in topology.gpus if not gpu.is_hidden]
-    if not shown:
-        return None
-    return comm_machine(
-        topology,
-        nodes=allocation.nodes,
-        gpus_per_node=asked or len(shown),
-        domain_nodes=platform.domain_nodes,
-        architecture=architecture_of(shown[0].name) or architecture_of(platform.gpu),
-    )
+# --- Predicted bus bandwidth for people: a line a collective, then what to keep in mind.
+
+_TITLES: Final = ("", "GB/s", "by", "limited by")
+_GAP: Final = "  "
+_LEAST: Final = 16
+
+
+def busbw_lines(
+    predictions: Sequence[BusbwPrediction], *, where: str, width: int
+) -> Iterator[Line]:
+    """The screen in lines of at most `width` columns; `where` is the job in words.
+
+    `predictions` are the best of each collective. Where none has a figure, one sentence says why.
+    """
+    if not any(one.busbw_bytes_per_s for one in predictions):
+        reasons = "; ".join(dict.fromkeys(one.because for one in predictions))
+        words = f"predicted bus bandwidth: not known ({reasons})"
+        yield from wrapped_lines(words, width, first=" ", further="   ")
+        return
+    title = f"predicted bus bandwidth, {where}"
+    yield from wrapped_lines(title, width, first=" ", further=" ", style=Style.TITLE)
+    yield from _table(predictions, width)
+    for caveat, named in _caveats_told(predictions).items():
+        words = f"{caveat} ({', '.join(named)})"
+        yield from wrapped_lines(words, width, first=" note: ", further="       ", style=Style.NOTE)
+
+
+def _caveats_told(predictions: Sequence[BusbwPrediction]) -> dict[str, dict[str, None]]:
+    """Each caveat once, and whom it is about in the order of the table."""
+    found: dict[str, dict[str, None]] = {}
+    for one in predictions:
+        for caveat in one.caveat.split("; ") if one.caveat else ():
+            found.setdefault(caveat, {})[one.collective.value] = None
+    return found
+
+
+def _table(rows: Sequence[BusbwPrediction], width: int) -> Iterator[Line]:
+    cells = [_TITLES, *(_cells(one) for one in rows)]
+    widths = [max(columns(row[at]) for row in cells) for at in range(3)]
+    for at, row in enumerate(cells):
+        name, figure, by, limit = row
+        head = f" {name:<{widths[0]}}{_GAP}{figure:>{widths[1]}}{_GAP}{by:<{widths[2]}}{_GAP}"
+        further = " " * columns(head)
+        if width - columns(head) < _LEAST:
+            head, further = f" {name:<{widths[0]}}{_GAP}{figure:>{widths[1]}} {by} ", "   "
+        style = Style.FAINT if at == 0 else Style.PLAIN
+        for text in wrapped(tuple(limit.split()), width, first=head, further=further):
+            yield Line(text=text.rstrip(), style=style)
+
+
+def _cells(one: BusbwPrediction) -> tuple[str, str, str, str]:
+    if one.busbw_bytes_per_s is None:
+        return (one.collective.value, "?", "", one.because)
+    figure = f"{one.busbw_bytes_per_s / _GB:.3g}"
+    limit = one.limited_by or ""
+    return (one.collective.value, figure, one.algorithm or "", f"{limit}; {one.because}")

@@ -12,12 +12,10 @@ from enum import StrEnum
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from hpckit.comm.bandwidth.rings import links_in_rings
-from hpckit.core.fields import InvalidValue
 from hpckit.node.path import PathKind
 from hpckit.node.pci import PciAddress, PciDevice, PcieLink
 from hpckit.node.topology import CpuTopology, LinkKind, Unknown
-from hpckit.spec.platform import Platform
+from hpckit.spec.platform import Platform, architecture_of
 
 
 class Collective(StrEnum):
@@ -38,14 +36,6 @@ class Algorithm(StrEnum):
     NVLS = "NVLS"
     NVLS_TREE = "NVLSTree"
     PAIRS = "pairs"
-
-
-class Protocol(StrEnum):
-    """How a channel moves data, as NCCL_PROTO names it."""
-
-    LL = "LL"
-    LL128 = "LL128"
-    SIMPLE = "Simple"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +81,6 @@ class PcieRing:
 class CommNic:
     """A NIC for jobs: its rate in one direction, and its PCIe link where that is known."""
 
-    name: str
     rate_bytes_per_s: float
     pcie: PcieRate | None = None
 
@@ -105,7 +94,6 @@ class CommMachine:
     NVLink domain joins, 1 for none, None where it is not known. `has_nvls` is whether the switch
     adds up (NVLink SHARP), `has_sharp` whether the network does. `has_c2c` is whether NICs reach
     GPUs through an NVLink-C2C. `unknown` is what the source lacks and a prediction needs.
-    Raises InvalidValue for no GPU or an empty domain.
     """
 
     gpus: int
@@ -121,12 +109,6 @@ class CommMachine:
     has_c2c: bool = False
     unknown: tuple[Unknown, ...] = ()
 
-    def __post_init__(self) -> None:
-        if self.gpus < 1:
-            raise InvalidValue("gpus", self.gpus, "at least one GPU a node")
-        if self.domain_nodes is not None and self.domain_nodes < 1:
-            raise InvalidValue("domain_nodes", self.domain_nodes, "at least one node")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BusbwPrediction:
@@ -141,7 +123,7 @@ class BusbwPrediction:
 
     collective: Collective
     algorithm: Algorithm | None = None
-    protocol: Protocol | None = None
+    protocol: str | None = None
     busbw_bytes_per_s: float | None = None
     channels: int | None = None
     channel_bytes_per_s: float | None = None
@@ -216,31 +198,77 @@ def _upward(tree: Tree, address: PciAddress | None) -> Iterator[PciDevice]:
         device = None if device.parent is None else tree.get(device.parent)
 
 
-# --- What decides bus bandwidth on nodes that nobody inspected: as the site file calls them.
+# --- How many of the links between GPUs rings through all of them can use at the same time.
+# Links without a switch belong to two GPUs. A ring takes one link between each two neighbours, in
+# both directions: so many rings that share no link are as much as a mesh can carry.
+# Where every two of n GPUs share one link, each direction of all of them falls into n - 1 rings,
+# but for n of 4 and 6. Source: T. W. Tillson, A Hamiltonian decomposition of K*2m, 1980.
 
-_BYTES_PER_GBIT: Final = 1e9 / 8
+Counts = Mapping[tuple[int, int], int]
+_MOST_STEPS: Final = 20_000
+
+
+def links_in_rings(gpus: Sequence[int], counts: Counts) -> int | None:
+    """The links of a GPU that rings through all of `gpus` use, in each direction.
+
+    `counts` are links by pair, the smaller index first. Between two GPUs every link is a ring of
+    each direction. None where no ring passes all of them by these links. Rings are looked for
+    in a bounded number of steps, widest first, as NCCL looks for them: what is found can be had.
+    """
+    if len(gpus) == 2:  # noqa: PLR2004  a pair
+        return counts.get((min(gpus), max(gpus)))
+    size, alike = len(gpus), set(counts.values())
+    if len(counts) == size * (size - 1) // 2 and len(alike) == 1 and size not in (4, 6):
+        return (size - 1) * alike.pop()
+    left = dict(counts)
+    rings, steps = 0, [_MOST_STEPS]
+    while (ring := _ring(gpus, left, [gpus[0]], steps)) is not None:
+        for one, other in zip(ring, [*ring[1:], ring[0]], strict=True):
+            left[min(one, other), max(one, other)] -= 1
+        rings += 1
+    return 2 * rings or None
+
+
+def _ring(
+    gpus: Sequence[int], left: Counts, passed: list[int], steps: list[int]
+) -> list[int] | None:
+    """A ring on the links that are left, over pairs with the most of them first."""
+    at = passed[-1]
+    if len(passed) == len(gpus):
+        return passed if _left(left, at, passed[0]) else None
+    ahead = [one for one in gpus if one not in passed and _left(left, at, one)]
+    for one in sorted(ahead, key=lambda other: -_left(left, at, other)):
+        steps[0] -= 1
+        if steps[0] < 0:
+            return None
+        found = _ring(gpus, left, [*passed, one], steps)
+        if found is not None:
+            return found
+    return None
+
+
+def _left(left: Counts, one: int, other: int) -> int:
+    return left.get((min(one, other), max(one, other)), 0)
+
+
+# --- What decides bus bandwidth on nodes that nobody inspected: as the site file calls them.
 
 
 class Board(NamedTuple):
-    """GPUs on one board: their architecture, and the NVLinks of each, to a switch where it has one.
+    """GPUs on one board: the NVLinks of each, to a switch where it has one.
 
     `has_nvls` is whether the switch adds up.
     """
 
-    architecture: str
     links: int
     has_nvls: bool = True
     has_c2c: bool = False
 
 
 BOARDS: Final = {
-    "a100": Board("sm_80", 12, has_nvls=False),
-    "h100": Board("sm_90", 18),
-    "h200": Board("sm_90", 18),
-    "b200": Board("sm_100", 18),
-    "b300": Board("sm_103", 18),
-    "gb200": Board("sm_100", 18, has_c2c=True),
-    "gb300": Board("sm_103", 18, has_c2c=True),
+    "a100": Board(12, has_nvls=False),
+    **dict.fromkeys(("h100", "h200", "b200", "b300"), Board(18)),
+    **dict.fromkeys(("gb200", "gb300"), Board(18, has_c2c=True)),
 }
 """NVIDIA's data sheets of HGX A100, H100, H200, B200, B300 and of GB200 and GB300 NVL72."""
 MESHED_GPUS: Final = 4
@@ -274,20 +302,17 @@ def platform_machine(platform: Platform, nodes: int, gpus_per_node: int | None) 
         unknown.append(Unknown(subject="GPUs", what="links", because=because))
         return CommMachine(gpus=gpus, nics=nics, unknown=tuple(unknown))
     is_meshed = platform.gpus == MESHED_GPUS and not board.has_c2c
+    switched = RingLinks(kind=LinkKind.NVLINK, per_gpu=board.links, is_switched=True)
     return CommMachine(
         gpus=gpus,
-        architecture=board.architecture,
-        links=_mesh(board, gpus) if is_meshed else _switch(board),
+        architecture=architecture_of(platform.gpu),
+        links=_mesh(board, gpus) if is_meshed else switched,
         nics=nics,
         domain_nodes=platform.domain_nodes or 1,
         has_nvls=board.has_nvls and not is_meshed,
         has_c2c=board.has_c2c,
         unknown=tuple(unknown),
     )
-
-
-def _switch(board: Board) -> RingLinks:
-    return RingLinks(kind=LinkKind.NVLINK, per_gpu=board.links, is_switched=True)
 
 
 def _mesh(board: Board, gpus: int) -> RingLinks:
@@ -304,5 +329,4 @@ def _nics(platform: Platform, gpus: int) -> tuple[CommNic, ...] | None:
         return None
     every = platform.gpus or gpus
     used = max(1, platform.nics * min(gpus, every) // every)
-    rate = platform.nic_gbits * _BYTES_PER_GBIT
-    return tuple(CommNic(name=f"NIC{at}", rate_bytes_per_s=rate) for at in range(used))
+    return (CommNic(rate_bytes_per_s=platform.nic_gbits * 1e9 / 8),) * used

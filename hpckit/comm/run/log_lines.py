@@ -7,10 +7,10 @@ first line, are in `Seen`. Words and units are NCCL's; bandwidth is in bytes a s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from hpckit.spec.platform import CommLibrary, NcclVersion
 
@@ -27,38 +27,41 @@ class Seen(Generic[Fact]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LibraryVersion:
-    """The release of a process; `text` is as it was printed."""
+class OfHost:
+    """What a host said, None where its line has none."""
 
     host: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryVersion(OfHost):
+    """The release of a process; `text` is as it was printed."""
+
     library: CommLibrary
     version: NcclVersion
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bootstrap:
+class Bootstrap(OfHost):
     """The interface on which the ranks meet."""
 
-    host: str | None
     interface: str
     address: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedSetting:
+class LoggedSetting(OfHost):
     """A variable that a process took from its environment or a configuration file."""
 
-    host: str | None
     name: str
     value: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
+class Network(OfHost):
     """What carries traffic between nodes: `IB`, `Socket`, or the name that a plugin gives."""
 
-    host: str | None
     name: str
 
 
@@ -73,19 +76,17 @@ class LogNic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NicList:
+class NicList(OfHost):
     """The NICs that a network uses; none where it found no device."""
 
-    host: str | None
     network: str
     nics: tuple[LogNic, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VirtualNic:
+class VirtualNic(OfHost):
     """What connections are numbered by since 2.24: one NIC, or `devices` of them as one (`a+b`)."""
 
-    host: str | None
     index: int
     name: str
     rate_bytes_per_s: float
@@ -93,10 +94,9 @@ class VirtualNic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OfiProvider:
+class OfiProvider(OfHost):
     """The libfabric provider that the OFI plugin chose; `nics` None in releases that do not say."""
 
-    host: str | None
     provider: str
     nics: int | None
 
@@ -112,23 +112,21 @@ class PluginEvent(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plugin:
+class Plugin(OfHost):
     """A plugin by `kind` (`net`, `collnet`, `tuner` …); `name` is None for NCCL's own."""
 
-    host: str | None
     kind: str
     event: PluginEvent
     name: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuDirect:
+class GpuDirect(OfHost):
     """Whether GPU Direct RDMA is used, for a NIC or (`gpu` not None) between a GPU and one.
 
     `gpu` and `nic` are as printed: a device number or a bus id, by release.
     """
 
-    host: str | None
     gpu: str | None
     nic: str
     is_enabled: bool
@@ -146,7 +144,7 @@ class Transport(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Connection:
+class Connection(OfHost):
     """A rank's connection to another; `Seen.count` is the channels that use it.
 
     `how` is what follows the transport (`CUMEM/read`, `direct pointer`, `IB`); `nic` is the index
@@ -154,7 +152,6 @@ class Connection:
     where it is for sends and receives (connection 1), not for rings and trees.
     """
 
-    host: str | None
     sender: int
     receiver: int | None
     transport: Transport
@@ -166,13 +163,12 @@ class Connection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchedGraph:
+class SearchedGraph(OfHost):
     """What NCCL's search found for a pattern (4 ring, 1 to 3 trees, 5 NVLS), by channel.
 
     `intra_type` and `inter_type` are NCCL's path types, the latter to the NIC.
     """
 
-    host: str | None
     pattern: int
     cross_nic: int
     channels: int
@@ -183,10 +179,9 @@ class SearchedGraph:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelCounts:
+class ChannelCounts(OfHost):
     """Channels of a communicator by use; None is what the release does not print."""
 
-    host: str | None
     collective: int
     nvls: int | None = None
     p2p: int | None = None
@@ -194,10 +189,9 @@ class ChannelCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Communicator:
+class Communicator(OfHost):
     """A rank of a communicator, and what became of it: `Init COMPLETE`, `Abort COMPLETE` …."""
 
-    host: str | None
     commid: str | None
     rank: int
     ranks: int
@@ -206,10 +200,9 @@ class Communicator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeShare:
+class NodeShare(OfHost):
     """How many nodes a communicator has, and ranks on this one; `is_mnnvl` joins them by NVLink."""
 
-    host: str | None
     ranks: int
     nodes: int
     local_ranks: int
@@ -226,26 +219,23 @@ class Algorithm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Nvls:
+class Nvls(OfHost):
     """Whether a GPU can use NVLink SHARP."""
 
-    host: str | None
     is_available: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class P2pDisabled:
+class P2pDisabled(OfHost):
     """Two GPUs that are connected and may not access each other."""
 
-    host: str | None
     gpus: tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Warned:
+class Warned(OfHost):
     """A line of level WARN, or an INFO line in which NCCL says that something failed."""
 
-    host: str | None
     text: str
 
 
@@ -288,21 +278,23 @@ class NcclLog:
         """Nodes of the largest communicator; None where only some of its ranks wrote lines."""
         told = max((one.what.nodes for one in self.shares), default=0)
         hosts = len(self.hosts)
-        is_known = told or hosts > 1 or self._is_whole
-        return max(told, hosts) or None if is_known else None
-
-    @property
-    def _is_whole(self) -> bool:
-        """Whether each rank of the largest communicator wrote a line."""
         ranks = self.ranks
-        seen = {one.what.rank for one in self.communicators if one.what.ranks == ranks}
-        return ranks is not None and len(seen) >= ranks
+        wrote = {one.what.rank for one in self.communicators if one.what.ranks == ranks}
+        is_whole = ranks is not None and len(wrote) >= ranks
+        return max(told, hosts) or None if told or hosts > 1 or is_whole else None
 
     @property
     def ranks(self) -> int | None:
         """Ranks of the largest communicator."""
         return max((one.what.ranks for one in self.communicators), default=None)
 
+
+FACT_LISTS: Final[Mapping[str, type]] = {
+    name: get_args(get_args(hint)[0])[0]
+    for name, hint in get_type_hints(NcclLog).items()
+    if get_origin(hint) is tuple and get_args(hint)[0] not in (str, Seen[str])
+}
+"""The kind of fact that each list of a log holds."""
 
 # --- The lines of a file that NCCL wrote into, with the prefixes of whoever collected it taken off.
 # Source: NCCL, src/debug.cc, ncclDebugLog: `HOST:PID:TID [DEVICE] NCCL INFO text`, a warning with
@@ -313,11 +305,11 @@ class NcclLog:
 MOST_CHARS: Final = 65536
 """What is read of a line; NCCL's own buffers end at 1 to 4 KiB."""
 
-_MOST_PREFIX: Final = 400
-_MARKS: Final = ("NCCL INFO ", "NCCL WARN ")
-_LINE: Final = re.compile(r"[^\n]+")
 _ESCAPE: Final = re.compile(r"\x1b\[[0-9;?]{0,32}[A-Za-z]|[\x00\x1b]")
-_DEVICE: Final = re.compile(r"\[(-?\d{1,4})\]", re.ASCII)
+_SAID: Final = re.compile(
+    r"(?:(?P<name>\S{1,300})? ?\[-?\d{1,4}\] (?:\S{1,200} ){0,2}?)?NCCL (?P<level>INFO|WARN) ",
+    re.ASCII,
+)
 _PROCESS: Final = re.compile(r"(.{1,256}):(\d{1,10}):(\d{1,10})", re.ASCII)
 
 
@@ -331,7 +323,7 @@ class RawLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NcclLine:
-    """What one process said: `host`, `pid` and `device` are None where the line lacks them.
+    """What one process said: `host` and `pid` are None where the line lacks them.
 
     `is_glued` where it stands behind another process's words in one line, of which some may touch
     its host.
@@ -340,84 +332,38 @@ class NcclLine:
     line_no: int
     host: str | None
     pid: int | None
-    device: int | None
     is_warning: bool
     text: str
     is_glued: bool = False
 
 
 def raw_lines(text: str) -> Iterator[RawLine]:
-    """The lines of a text that are not blank; only a newline ends one, and none is copied whole."""
-    line_no, counted_to = 1, 0
-    for match in _LINE.finditer(text):
-        start, end = match.span()
-        line_no += text.count("\n", counted_to, start)
-        counted_to = start
-        line = text[start : min(end, start + MOST_CHARS)].rstrip("\r")
-        if "\x1b" in line or "\x00" in line:
-            line = _ESCAPE.sub("", line)
+    """The lines of a text that are not blank; only a newline ends one."""
+    for line_no, whole in enumerate(text.split("\n"), start=1):
+        line = _ESCAPE.sub("", whole[:MOST_CHARS].rstrip("\r"))
         if line and not line.isspace():
-            yield RawLine(line_no=line_no, text=line, is_cut=end - start > MOST_CHARS)
+            yield RawLine(line_no=line_no, text=line, is_cut=len(whole) > MOST_CHARS)
 
 
 def nccl_lines(line: RawLine) -> list[NcclLine]:
     """What NCCL said in a line, mostly once; nothing for another program's line."""
-    text = line.text
-    marks = list(_marked(text))
-    ends = [*(at for at, _ in marks[1:]), len(text)][: len(marks)]
-    found: list[NcclLine] = []
-    begin = 0
-    for (at, mark), end in zip(marks, ends, strict=True):
-        host, pid, device = _origin(text[max(begin, at - _MOST_PREFIX) : at])
-        begin = at + len(mark)
-        said = text[begin:end]
-        if end < len(text):
-            said = said[: len(said) - _prefix_chars(said)]
-        found.append(
-            NcclLine(
-                line_no=line.line_no,
-                host=host,
-                pid=pid,
-                device=device,
-                is_warning=mark == _MARKS[1],
-                text=said.strip(),
-                is_glued=bool(found),
-            )
-        )
-    return found
+    said = list(_SAID.finditer(line.text))
+    ends = [*(match.start() for match in said[1:]), len(line.text)]
+    return [
+        _nccl_line(line, match, end, is_glued=at > 0)
+        for at, (match, end) in enumerate(zip(said, ends, strict=False))
+    ]
 
 
-def _marked(text: str) -> Iterator[tuple[int, str]]:
-    """Where each mark begins."""
-    at = text.find("NCCL ")
-    while at >= 0:
-        mark = next((one for one in _MARKS if text.startswith(one, at)), None)
-        if mark is not None:
-            yield at, mark
-        at = text.find("NCCL ", at + 1)
-
-
-def _origin(before: str) -> tuple[str | None, int | None, int | None]:
-    """Host, process and device of what stands before a mark."""
-    words = before.split()[-4:]
-    for at in range(len(words) - 1, -1, -1):
-        device = _DEVICE.fullmatch(words[at])
-        if device is None:
-            continue
-        name = words[at - 1] if at else ""
-        process = _PROCESS.fullmatch(name)
-        # A label of Open MPI's --tag-output touches the host.
-        host = (process[1] if process else name).rpartition(":")[2] or None
-        return host, int(process[2]) if process else None, int(device[1])
-    return None, None, None
-
-
-def _prefix_chars(said: str) -> int:
-    """How many characters at the end are the prefix of the next line that was glued to this."""
-    tail = said[-_MOST_PREFIX:]
-    at = tail.rstrip().rfind(" ")
-    device = tail[at + 1 :]
-    if _DEVICE.fullmatch(device.strip()) is None:
-        return 0
-    before = tail[: max(at, 0)].rstrip()
-    return len(tail) - (before.rfind(" ") + 1)
+def _nccl_line(line: RawLine, match: re.Match[str], end: int, *, is_glued: bool) -> NcclLine:
+    name = match["name"] or ""
+    process = _PROCESS.fullmatch(name)
+    # A label of Open MPI's --tag-output touches the host.
+    return NcclLine(
+        line_no=line.line_no,
+        host=(process[1] if process else name).rpartition(":")[2] or None,
+        pid=int(process[2]) if process else None,
+        is_warning=match["level"] == "WARN",
+        text=line.text[match.end() : end].strip(),
+        is_glued=is_glued,
+    )

@@ -11,15 +11,15 @@ writeBenchmarkLineBody, writeDeviceReport); doc/PERFORMANCE.md: algbw and busbw 
 
 from __future__ import annotations
 
-import math
 import re
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
-from hpckit.comm.run.log import LogReader, refuse
+import msgspec
+
+from hpckit.comm.run.log import LogReader
 from hpckit.comm.run.log_lines import RawLine, raw_lines
 from hpckit.comm.run.result import (
     COLLECTIVES,
@@ -30,6 +30,7 @@ from hpckit.comm.run.result import (
     RankDevice,
     collective_of,
 )
+from hpckit.core.excerpt import refuse_text
 from hpckit.core.foreign_text import JsonObject, json_objects
 from hpckit.spec.platform import NcclVersion
 
@@ -50,14 +51,21 @@ _PER_ROW: Final = frozenset({"size", "count", "type", "redop", "root"})
 _TIMED: Final = frozenset({"time", "cputime"})
 _NAMES: Final = _PER_ROW | _TIMED | {"algbw", "busbw", "#wrong", "error", "timestamp"}
 _STAMP_WORDS: Final = 2
-_WHOLE: Final = re.compile(r"[0-9]{1,19}", re.ASCII)
-_FIGURE: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?(?:e[+-]?[0-9]{1,3})?", re.ASCII)
-_ROOT: Final = re.compile(r"-?[0-9]{1,7}", re.ASCII)
-_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,30}", re.ASCII)
+_WHOLE: Final = r"[0-9]{1,19}"
+_FIGURE: Final = r"[0-9]{1,15}(?:\.[0-9]{1,9})?(?:e[+-]?[0-9]{1,2})?"
+_WORD: Final = r"[A-Za-z_][A-Za-z0-9_]{0,30}"
+_ROOT: Final = r"-?[0-9]{1,7}"
+_CELLS: Final[Mapping[str, re.Pattern[str]]] = {
+    name: re.compile(pattern, re.ASCII)
+    for name, pattern in (
+        *(("size", _WHOLE), ("count", _WHOLE), ("type", _WORD), ("redop", _WORD)),
+        *(("root", _ROOT), ("time", _FIGURE), ("algbw", _FIGURE), ("busbw", _FIGURE)),
+        ("#wrong", rf"{_FIGURE}|N/A"),
+    )
+}
+_BEGIN_OF_ROW: Final = re.compile(rf"(?:\S+ )?{_WHOLE} {_WHOLE} {_WORD}(?: |$)", re.ASCII)
 _US: Final = 1e-6
 _GB: Final = 1e9
-_LIKE: Final = (_WHOLE, _WHOLE, _WORD)
-"""How a row begins: size, count, type."""
 
 
 def columns_of(text: str) -> tuple[str, ...] | None:
@@ -67,7 +75,8 @@ def columns_of(text: str) -> tuple[str, ...] | None:
     if start is None:
         return None
     names = ("size", *words[start + 1 :])
-    is_whole = names.count("busbw") in (1, 2) and names.count("algbw") == names.count("busbw")
+    sides = {sum(map(names.count, _TIMED)), names.count("algbw"), names.count("busbw")}
+    is_whole = "count" in names and sides in ({1}, {2})
     are_known = all(name in _NAMES or name.startswith("i_") for name in names)
     is_clear = len(dict(_sided(names))) == len(names)
     return names if is_whole and is_clear and are_known else None
@@ -100,11 +109,8 @@ def _layouts(columns: tuple[str, ...]) -> tuple[tuple[int, _Places], ...]:
 
 def is_like_row(words: Sequence[str], columns: Sequence[str]) -> bool:
     """Whether a line begins as a row does, with a size, a count and a type, and is none."""
-    for at in range(min(2, len(words))):
-        head = zip(_LIKE, words[at : at + len(_LIKE)], strict=False)
-        if len(words) - at >= len(_LIKE) and all(like.fullmatch(word) for like, word in head):
-            return len(words) - at <= len(columns) + _STAMP_WORDS
-    return False
+    is_begun = _BEGIN_OF_ROW.match(" ".join(words[:4])) is not None
+    return is_begun and len(words) <= len(columns) + _STAMP_WORDS
 
 
 def _sided(names: Iterable[str]) -> Iterable[tuple[tuple[str, int | None], int]]:
@@ -119,14 +125,9 @@ def _sided(names: Iterable[str]) -> Iterable[tuple[tuple[str, int | None], int]]
 
 def _row(places: _Places, words: Sequence[str], line_no: int) -> BusbwRow | None:
     cells = {key: words[at] for key, at in places.items()}
-    if not _are_row_cells(cells):
+    patterns = ((_CELLS.get(name), cell) for (name, _), cell in cells.items())
+    if not all(pattern is None or pattern.fullmatch(cell) for pattern, cell in patterns):
         return None
-    sides: dict[int, BusbwFigures] = {}
-    for side in {side: None for _, side in places if side is not None}:
-        figures = _figures(cells, side)
-        if figures is None:
-            return None
-        sides[side] = figures
     root = cells.get(("root", None))
     return BusbwRow(
         size_bytes=int(cells["size", None]),
@@ -134,35 +135,16 @@ def _row(places: _Places, words: Sequence[str], line_no: int) -> BusbwRow | None
         type=cells.get(("type", None)),
         redop=cells.get(("redop", None)),
         root=None if root is None else int(root),
-        out_of_place=sides.get(0),
-        in_place=sides.get(1),
+        out_of_place=_figures(cells, 0),
+        in_place=_figures(cells, 1),
         line_no=line_no,
     )
 
 
-_CELLS: Final = (
-    ("size", _WHOLE), ("count", _WHOLE), ("type", _WORD), ("redop", _WORD), ("root", _ROOT)
-)  # fmt: skip
-
-
-def _are_row_cells(cells: Mapping[tuple[str, int | None], str]) -> bool:
-    if ("size", None) not in cells or ("count", None) not in cells:
-        return False
-    return all(
-        pattern.fullmatch(cells[name, None]) is not None
-        for name, pattern in _CELLS
-        if (name, None) in cells
-    )
-
-
 def _figures(cells: Mapping[tuple[str, int | None], str], side: int) -> BusbwFigures | None:
-    """What was measured; None for a cell that is no number."""
-    time, algbw, busbw = (
-        _figure(cells.get((name, side), "")) for name in ("time", "algbw", "busbw")
-    )
-    word = cells.get(("#wrong", side), "N/A")
-    wrong = _figure(word)
-    return None if wrong is None and word != "N/A" else _measured(time, algbw, busbw, wrong)
+    """What was measured on one side, None where the row does not have it."""
+    words = (cells.get((name, side)) for name in ("time", "algbw", "busbw", "#wrong"))
+    return _measured(*(None if word in (None, "N/A") else float(word or 0) for word in words))
 
 
 def _measured(
@@ -179,28 +161,16 @@ def _measured(
     )
 
 
-def _figure(word: str) -> float | None:
-    if _FIGURE.fullmatch(word) is None:
-        return None
-    value = float(word)
-    return value if math.isfinite(value) else None
-
-
 NO_PROGRAM: Final = "the output does not name its program (nccl-tests does since 2.17.4)"
 
 _MOST_CHARS: Final = 4096
 _PROGRAM: Final = re.compile(r"\b([a-z_]{4,24})_perf(?:_mpi)?\b", re.ASCII)
-_TEST: Final = re.compile(r"# nccl-tests version (\S{1,40}).*?nccl-library=([0-9]{4,5})", re.ASCII)
-_BEGIN: Final = re.compile(r"# Collective test (?:starting|concluded): *(\S{1,80})", re.ASCII)
-_SIZES: Final = re.compile(r"nThread [0-9]{1,9} nGpus .{1,60}maxBytes ([0-9]{1,18})\b", re.ASCII)
 _RANK: Final = re.compile(
     r"# +Rank +(?P<rank>[0-9]{1,7})(?: +Group +(?P<group>-?[0-9]{1,9}))? +Pid +(?P<pid>[0-9]{1,10})"
     r" +on +(?P<host>\S{1,255}) +device +(?P<device>[0-9]{1,4}) +\[(?P<bus>[0-9a-fA-Fx:.]{1,20})\]"
     r" *(?P<gpu>.{0,100})",
     re.ASCII,
 )
-_AVERAGE: Final = re.compile(r"# Avg bus bandwidth +: +([0-9.e+]{1,20})", re.ASCII)
-_BOUNDS: Final = re.compile(r"# Out of bounds values +: +([0-9]{1,18})", re.ASCII)
 
 
 class TableReader:
@@ -270,40 +240,19 @@ class TableReader:
 
     def _take_head(self, text: str, line_no: int) -> bool:
         """A line of comment, from its `#` on."""
-        if self._take_ranks(text, line_no):
+        rank = _RANK.match(text)
+        if rank is not None:
+            self._ranks.append(_rank(rank))
             return True
-        for name, pattern, convert in _FOOTS:
-            match = pattern.match(text)
+        for pattern, is_head, is_foot, facts in _COMMENTS:
+            match = pattern.search(text)
             if match is not None:
-                with suppress(ValueError):
-                    self._facts[name] = convert(match[1])
-                self._is_over = True
+                if is_head:
+                    self._next(line_no)
+                self._facts |= facts(match)
+                self._is_over |= is_foot
                 return True
-        match = _BEGIN.match(text)
-        if match is not None:
-            if "starting" in text:
-                self._next(line_no)
-            self._facts["program"] = match[1].rpartition("/")[2]
-            return True
         return False
-
-    def _take_ranks(self, text: str, line_no: int) -> bool:
-        match = _TEST.match(text)
-        if match is not None:
-            self._next(line_no)
-            self._facts["version"] = match[1]
-            with suppress(ValueError):
-                self._facts["library"] = NcclVersion.of_code(int(match[2]))
-            return True
-        match = _SIZES.search(text)
-        if match is not None:
-            self._next(line_no)
-            self._facts["most_bytes"] = int(match[1])
-            return True
-        match = _RANK.match(text)
-        if match is not None:
-            self._ranks.append(_rank(match))
-        return match is not None
 
     def _take_columns(self, text: str, line_no: int) -> bool:
         columns = columns_of(text)
@@ -325,10 +274,33 @@ class TableReader:
         return is_broken
 
 
-_FOOTS: Final = (
-    ("average_busbw_bytes_per_s", _AVERAGE, lambda text: float(text) * _GB),
-    ("out_of_bounds", _BOUNDS, int),
-)
+def _library(code: int) -> NcclVersion | None:
+    with suppress(ValueError):
+        return NcclVersion.of_code(code)
+    return None
+
+
+def _comment(
+    pattern: str, facts: Callable[[re.Match[str]], dict[str, Any]], *, is_head: bool = False,
+    is_foot: bool = False,
+) -> tuple[re.Pattern[str], bool, bool, Callable[[re.Match[str]], dict[str, Any]]]:  # fmt: skip
+    return re.compile(pattern, re.ASCII), is_head, is_foot, facts
+
+
+_COMMENTS: Final = (
+    _comment(r"^# nccl-tests version (\S{1,40}).*?nccl-library=([0-9]{4,5})", is_head=True,
+             facts=lambda match: {"version": match[1], "library": _library(int(match[2]))}),
+    _comment(r"nThread [0-9]{1,9} nGpus .{1,60}maxBytes ([0-9]{1,18})\b", is_head=True,
+             facts=lambda match: {"most_bytes": int(match[1])}),
+    _comment(rf"^# Avg bus bandwidth +: +({_FIGURE})", is_foot=True,
+             facts=lambda match: {"average_busbw_bytes_per_s": float(match[1]) * _GB}),
+    _comment(r"^# Out of bounds values +: +([0-9]{1,18})", is_foot=True,
+             facts=lambda match: {"out_of_bounds": int(match[1])}),
+    _comment(r"^# Collective test starting: *(\S{1,80})", is_head=True,
+             facts=lambda match: {"program": match[1].rpartition("/")[2]}),
+    _comment(r"^# Collective test concluded: *(\S{1,80})",
+             facts=lambda match: {"program": match[1].rpartition("/")[2]}),
+)  # fmt: skip
 
 
 def _rank(match: re.Match[str]) -> RankDevice:
@@ -348,11 +320,85 @@ def _rank(match: re.Match[str]) -> RankDevice:
 # Source: nccl-tests 2.17.4 to 2.19.6, src/util.cu. Version 1 wrote `bandwidith`. `devices` has the
 # first GPU of each process alone. Of the environment only what NCCL and its plugins read is kept.
 
-VERSIONS: Final = (1, 2, 3)
 _PREFIXES: Final = ("NCCL_", "RCCL_", "FI_", "OFI_NCCL_")
 _EXPECTED: Final = "what nccl-tests writes with -J, version 1 to 3"
 TOOL: Final = "nccl-tests"
-_MOST_LOCAL: Final = 1024
+
+_Whole = Annotated[int, msgspec.Meta(ge=0, le=MOST_COUNTED)]
+_Few = Annotated[int, msgspec.Meta(ge=1, le=1024)]
+_Figure = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class _Side(msgspec.Struct):
+    time: _Figure | None = None
+    cpu_time: _Figure | None = None
+    alg_bw: _Figure | None = None
+    bus_bw: _Figure | None = None
+    nwrong: _Figure | None = None
+
+
+def _side(side: _Side | None) -> BusbwFigures | None:
+    if side is None:
+        return None
+    time = side.cpu_time if side.time is None else side.time
+    return _measured(time, side.alg_bw, side.bus_bw, side.nwrong)
+
+
+class _Result(msgspec.Struct):
+    size: _Whole
+    count: _Whole
+    type: str | None = None
+    redop: str | None = None
+    root: str | int | None = None
+    out_of_place: _Side | None = None
+    in_place: _Side | None = None
+
+    def row(self) -> BusbwRow:
+        root = str(self.root).strip()
+        return BusbwRow(
+            size_bytes=self.size,
+            elements=self.count,
+            type=self.type,
+            redop=self.redop,
+            root=int(root) if _CELLS["root"].fullmatch(root) else None,
+            out_of_place=_side(self.out_of_place),
+            in_place=_side(self.in_place),
+        )
+
+
+class _Device(msgspec.Struct):
+    rank: _Whole
+    pid: _Whole
+    device: _Whole
+    group: int | None = None
+    hostname: str = ""
+    device_hex: str = ""
+    device_info: str = ""
+
+    def rank_device(self) -> RankDevice:
+        return RankDevice(
+            rank=self.rank, group=self.group, pid=self.pid, host=self.hostname,
+            device=self.device, bus=self.device_hex, gpu=self.device_info,
+        )  # fmt: skip
+
+
+class _Config(msgspec.Struct):
+    nthreads: _Few = 1
+    ngpus: _Few = 1
+    maximum_bytes: _Whole | None = None
+    devices: tuple[_Device, ...] = ()
+
+
+class _Document(msgspec.Struct):
+    version: Literal[1, 2, 3]
+    results: tuple[_Result, ...]
+    args: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    nccl_version: int = 0
+    config: _Config = msgspec.field(default_factory=_Config)
+    out_of_bounds: dict[str, Any] = {}
+    average_bus_bandwidth: dict[str, Any] = {}
+    average_bus_bandwidith: dict[str, Any] = {}
 
 
 def is_nccl_tests_json(text: str) -> bool:
@@ -366,149 +412,42 @@ def parse_nccl_tests_json(text: str) -> tuple[NcclTest, ...]:
 
     Raises ParseError for what is no JSON of nccl-tests, or of another version.
     """
-    return tuple(_test(one) for one in json_objects(text, TOOL))
+    return tuple(_test(_document(one)) for one in json_objects(text, TOOL))
 
 
-def _test(one: JsonObject) -> NcclTest:
-    tree = one.tree
-    if tree.get("version") not in VERSIONS:
-        raise one.refuse("version", f"got {str(tree.get('version'))[:20]}", _EXPECTED)
-    results = tree.get("results")
-    if not isinstance(results, list):
-        raise one.refuse("results", "no list of results", _EXPECTED)
-    config = _part(tree, "config")
-    program = _program(tree.get("args"))
-    name = (program or "").removesuffix("_mpi").removesuffix("_perf")
-    collective = COLLECTIVES.get(name)
+def _document(one: JsonObject) -> _Document:
+    try:
+        return msgspec.convert(one.tree, _Document)
+    except msgspec.ValidationError as error:
+        message, _, path = str(error).partition(" - at `$.")
+        raise one.refuse(path.rstrip("`"), message, _EXPECTED) from None
+
+
+def _test(document: _Document) -> NcclTest:
+    config, results = document.config, document.results
+    program = document.args[0].rpartition("/")[2] if document.args else ""
+    collective = COLLECTIVES.get(program.removesuffix("_mpi").removesuffix("_perf"))
+    average = document.average_bus_bandwidth.get("bandwidth")
+    average = document.average_bus_bandwidith.get("bandwidith", average)
+    wrong = document.out_of_bounds.get("count")
+    sides = [side for result in results for side in (result.out_of_place, result.in_place)]
+    variables = (line.partition("=") for line in document.env if line.startswith(_PREFIXES))
     return NcclTest(
-        program=program,
+        program=program or None,
         collective=collective,
         collective_unknown=None if collective else NO_PROGRAM,
-        library=_json_version(tree.get("nccl_version")),
-        ranks=tuple(_json_rank(rank, one) for rank in _objects(config.get("devices"))),
-        gpus_per_rank=_few(config, "nthreads", one) * _few(config, "ngpus", one),
-        rows=tuple(_json_row(row, one) for row in _objects(results)),
-        unread=sum(_is_broken(row, one) for row in _objects(results)),
-        average_busbw_bytes_per_s=_average(tree),
-        out_of_bounds=_json_whole(_part(tree, "out_of_bounds").get("count")),
-        most_bytes=_json_whole(config.get("maximum_bytes")),
-        environment=_environment(tree.get("env")),
+        library=_library(document.nccl_version),
+        ranks=tuple(device.rank_device() for device in config.devices),
+        gpus_per_rank=config.nthreads * config.ngpus,
+        rows=tuple(result.row() for result in results),
+        unread=sum(side is not None and _side(side) is None for side in sides),
+        average_busbw_bytes_per_s=average * _GB if isinstance(average, int | float) else None,
+        out_of_bounds=wrong if isinstance(wrong, int) else None,
+        most_bytes=config.maximum_bytes,
+        environment=tuple((name, value) for name, _, value in variables),
     )
 
 
-def _program(args: Any) -> str | None:
-    first = args[0] if isinstance(args, list) and args else None
-    return first.rpartition("/")[2] or None if isinstance(first, str) else None
-
-
-def _environment(env: Any) -> tuple[tuple[str, str], ...]:
-    lines = [one for one in env if isinstance(one, str)] if isinstance(env, list) else []
-    pairs = (line.partition("=") for line in lines if line.startswith(_PREFIXES))
-    return tuple((name, value) for name, _, value in pairs)
-
-
-def _average(tree: dict[str, Any]) -> float | None:
-    for key, inner in (
-        ("average_bus_bandwidth", "bandwidth"),
-        ("average_bus_bandwidith", "bandwidith"),
-    ):
-        value = _float(_part(tree, key).get(inner))
-        if value is not None:
-            return value * _GB
-    return None
-
-
-def _json_rank(tree: dict[str, Any], one: JsonObject) -> RankDevice:
-    return RankDevice(
-        rank=_needed(tree, "rank", one),
-        group=_json_whole(tree.get("group")),
-        pid=_needed(tree, "pid", one),
-        host=str(tree.get("hostname") or ""),
-        device=_needed(tree, "device", one),
-        bus=str(tree.get("device_hex") or ""),
-        gpu=str(tree.get("device_info") or ""),
-    )
-
-
-def _json_row(tree: dict[str, Any], one: JsonObject) -> BusbwRow:
-    root = tree.get("root")
-    number = None
-    with suppress(TypeError, ValueError):
-        number = int(str(root)[:12])
-    return BusbwRow(
-        size_bytes=_needed(tree, "size", one),
-        elements=_needed(tree, "count", one),
-        type=_word(tree.get("type")),
-        redop=_word(tree.get("redop")),
-        root=number,
-        out_of_place=_json_figures(tree.get("out_of_place"), one),
-        in_place=_json_figures(tree.get("in_place"), one),
-    )
-
-
-def _is_broken(tree: dict[str, Any], one: JsonObject) -> bool:
-    """Whether a placement that was measured has a figure that is none."""
-    sides = [tree.get("out_of_place"), tree.get("in_place")]
-    return any(side is not None and _json_figures(side, one) is None for side in sides)
-
-
-def _json_figures(tree: Any, one: JsonObject) -> BusbwFigures | None:
-    if tree is None:
-        return None
-    if not isinstance(tree, dict):
-        raise one.refuse("out_of_place", "no object", _EXPECTED)
-    time = tree.get("time", tree.get("cpu_time"))
-    figures = (time, tree.get("alg_bw"), tree.get("bus_bw"), tree.get("nwrong"))
-    return _measured(*map(_float, figures))
-
-
-def _objects(value: Any) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
-
-
-def _part(tree: dict[str, Any], key: str) -> dict[str, Any]:
-    value = tree.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def _few(config: dict[str, Any], key: str, one: JsonObject) -> int:
-    """Threads or GPUs of a process, 1 where they are not told."""
-    value = config.get(key, 1)
-    if _json_whole(value) is None or not 1 <= value <= _MOST_LOCAL:
-        raise one.refuse(key, f"got {str(value)[:40]}", f"a number from 1 to {_MOST_LOCAL}")
-    return int(value)
-
-
-def _needed(tree: dict[str, Any], key: str, one: JsonObject) -> int:
-    value = _json_whole(tree.get(key))
-    if value is None:
-        raise one.refuse(key, f"got {str(tree.get(key))[:40]}", "a whole number, 0 or more")
-    return value
-
-
-def _json_whole(value: Any) -> int | None:
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    return value if is_whole and 0 <= value <= MOST_COUNTED else None
-
-
-def _float(value: Any) -> float | None:
-    """A figure; JSON has numbers that no float holds."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if 0 <= value <= sys.float_info.max else None
-
-
-def _word(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _json_version(value: Any) -> NcclVersion | None:
-    with suppress(ValueError):
-        return NcclVersion.of_code(value) if isinstance(value, int) else None
-    return None
-
-
-RUN_TOOL: Final = "nccl run"
 RUN_EXPECTED: Final = (
     "the table or JSON (-J) of nccl-tests, or NCCL's log (NCCL_DEBUG=INFO: lines of `NCCL INFO …`)"
 )
@@ -529,7 +468,10 @@ def parse_nccl_run(text: str) -> NcclRun:
             tests.take(line)
     run = NcclRun(tests=tests.tests(), log=log.log())
     if not run.tests and run.log is None:
-        raise refuse(
-            text, "neither a table of nccl-tests nor a line of NCCL's", RUN_EXPECTED, RUN_TOOL
+        raise refuse_text(
+            "neither a table of nccl-tests nor a line of NCCL's",
+            tool="nccl run",
+            lines=text.split("\n"),
+            expected=RUN_EXPECTED,
         )
     return run

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import MappingProxyType
 from typing import Final
 
 from hpckit.comm.run.log_lines import (
     Connection,
-    GpuDirect,
     LoggedSetting,
     LogNic,
     NicList,
@@ -17,7 +16,6 @@ from hpckit.comm.run.log_lines import (
     PluginEvent,
     Seen,
     Transport,
-    VirtualNic,
 )
 from hpckit.comm.run.rules_result import (
     NVLINK_TYPES,
@@ -26,6 +24,7 @@ from hpckit.comm.run.rules_result import (
     Hosted,
     RunFacts,
     first_line,
+    grouped,
     logged,
 )
 from hpckit.core.findings import Evidence, Severity
@@ -55,27 +54,27 @@ TCP_PROVIDERS: Final = frozenset({"tcp", "sockets", "udp", "net"})
 _GBIT_BYTES: Final = 1e9 / 8
 
 
-def network_socket(facts: RunFacts) -> Iterator[Evidence]:
+def network_socket(facts: RunFacts) -> Iterable[Evidence]:
     """Rule `network-socket`: traffic between nodes goes over TCP."""
     sockets = [one for one in facts.log.networks if one.what.name == SOCKET]
-    if not sockets or not facts.is_multi_node or facts.expected.nics == () or _is_mnnvl(facts):
-        return
-    yield logged(
-        f"NCCL used network Socket{facts.where(sockets)}{_interfaces(facts)}{_rdma_words(facts)}",
-        first_line(sockets),
-        _socket_severity(facts),
-    )
+    if not facts.is_multi_node or facts.expected.nics == () or _is_mnnvl(facts):
+        return ()
+    names = _socket_names(facts)
+    over = f" over {named(names)}" if names else ""
+    is_known = facts.expected.nics or facts.expected.plugin or facts.rdma_lists
+    severity = Severity.ERROR if is_known else Severity.WARNING
+    return facts.told("NCCL used network Socket", sockets, f"{over}{_rdma_words(facts)}", severity)
 
 
-def provider_tcp(facts: RunFacts) -> Iterator[Evidence]:
+def provider_tcp(facts: RunFacts) -> Iterable[Evidence]:
     """Rule `provider-tcp`: libfabric has a network, and it is TCP or UDP."""
+    if not facts.is_multi_node or facts.expected.nics == ():
+        return ()
     # The core provider stands before those that are layered on it: `tcp;ofi_rxm`.
     slow = [
         one for one in facts.log.providers if one.what.provider.partition(";")[0] in TCP_PROVIDERS
     ]
-    if slow and facts.is_multi_node and facts.expected.nics != ():
-        names = named(one.what.provider for one in slow)
-        yield logged(f"libfabric's provider is {names}{facts.where(slow)}", first_line(slow))
+    return facts.told(f"libfabric's provider is {named(one.what.provider for one in slow)}", slow)
 
 
 def _is_mnnvl(facts: RunFacts) -> bool:
@@ -83,16 +82,6 @@ def _is_mnnvl(facts: RunFacts) -> bool:
     transports = {one.what.transport for one in facts.log.connections}
     is_joined = any(one.what.is_mnnvl for one in facts.log.shares)
     return is_joined and bool(transports) and Transport.NET not in transports
-
-
-def _socket_severity(facts: RunFacts) -> Severity:
-    is_known = facts.expected.nics or facts.expected.plugin or facts.rdma_lists
-    return Severity.ERROR if is_known else Severity.WARNING
-
-
-def _interfaces(facts: RunFacts) -> str:
-    names = _socket_names(facts)
-    return f" over {named(names)}" if names else ""
 
 
 def _rdma_words(facts: RunFacts) -> str:
@@ -107,40 +96,34 @@ def _without_device(facts: RunFacts) -> list[Seen[NicList]]:
     return [one for one in lists if one.what.network == "IB" and not one.what.nics]
 
 
-def no_rdma_device(facts: RunFacts) -> Iterator[Evidence]:
+def no_rdma_device(facts: RunFacts) -> Iterable[Evidence]:
     """Rule `no-rdma-device`: nothing to worry about on one node, and all there is to say of it."""
-    absent = _without_device(facts)
-    if not absent or any(network_socket(facts)) or facts.expected.nics == ():
-        return
-    if facts.networks - {SOCKET}:
-        return
+    is_told = facts.expected.nics == () or any(network_socket(facts))
+    if is_told or facts.networks - {SOCKET}:
+        return ()
     is_single = facts.is_multi_node is False
     why = "; on one node no traffic goes over a network" if is_single else ""
-    yield logged(
-        f"NET/IB found no device{facts.where(absent)}{why}",
-        first_line(absent),
-        Severity.NOTE if is_single else None,
-    )
+    severity = Severity.NOTE if is_single else None
+    return facts.told("NET/IB found no device", _without_device(facts), why, severity)
 
 
 def nics_fewer(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `nics-fewer`: a host lacks NICs that it has, or that the other hosts use."""
-    lists = facts.rdma_lists
     expected = facts.expected.nics
     if expected is None:
-        yield from _uneven_lists(facts, lists)
+        yield from _uneven_lists(facts, facts.rdma_lists)
         return
-    lacking: dict[tuple[str, ...], list[Seen[NicList]]] = {}
-    for one in lists:
-        used = _names(one.what.nics)
-        lacking.setdefault(tuple(nic for nic in expected if nic not in used), []).append(one)
-    for names, each in lacking.items():
-        if names:
-            count = len(expected) - len(names)
-            yield logged(
-                f"NCCL uses {count} of {len(expected)} NICs{facts.where(each)}, not {named(names)}",
-                first_line(each),
-            )
+    for lacking, lists in _by_names(facts, lambda used: [n for n in expected if n not in used]):
+        used = f"NCCL uses {len(expected) - len(lacking)} of {len(expected)} NICs"
+        yield from facts.told(used, lists, f", not {named(lacking)}")
+
+
+def _by_names(
+    facts: RunFacts, chosen: Callable[[set[str]], Iterable[str]]
+) -> Iterator[tuple[tuple[str, ...], list[Seen[NicList]]]]:
+    """What is chosen of the names in each list of NICs, where that is any, and the lists."""
+    groups = grouped(facts.rdma_lists, lambda one: tuple(chosen(_names(one.what.nics))))
+    return ((names, lists) for names, lists in groups.items() if names)
 
 
 def _names(nics: tuple[LogNic, ...]) -> set[str]:
@@ -179,38 +162,26 @@ def _uneven_lists(facts: RunFacts, lists: list[Seen[NicList]]) -> Iterator[Evide
 
 def nics_unexpected(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `nics-unexpected`: NICs that are not for jobs, such as those of storage."""
-    expected = facts.expected.nics
-    if not expected:
-        return
-    extra: dict[tuple[str, ...], list[Seen[NicList]]] = {}
-    for one in facts.rdma_lists:
-        more = tuple(sorted(_names(one.what.nics) - set(expected)))
-        extra.setdefault(more, []).append(one)
-    for names, each in extra.items():
-        if names:
-            yield logged(
-                f"NCCL also uses {named(names)}{facts.where(each)},"
-                f" not among the {len(expected)} for jobs",
-                first_line(each),
-            )
+    expected = set(facts.expected.nics or ())
+    for extra, lists in _by_names(facts, lambda used: sorted(used - expected)) if expected else ():
+        more = f", not among the {len(facts.expected.nics or ())} for jobs"
+        yield from facts.told(f"NCCL also uses {named(extra)}", lists, more)
 
 
 def nic_slower(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `nic-slower`: a NIC for jobs that came up at a lower rate than the others."""
     wanted = facts.expected.nics
-    rates: dict[float, list[Seen[VirtualNic]]] = {}
-    for one in facts.log.virtual_nics:
-        if wanted is None or set(_parts(one.what.name)) <= set(wanted):
-            rates.setdefault(one.what.rate_bytes_per_s / max(one.what.devices, 1), []).append(one)
+    nics = (
+        one
+        for one in facts.log.virtual_nics
+        if wanted is None or set(_parts(one.what.name)) <= set(wanted)
+    )
+    rates = grouped(nics, lambda one: one.what.rate_bytes_per_s / max(one.what.devices, 1))
     most = max(rates, default=0.0)
     for rate in sorted(set(rates) - {most}):
+        more = f" at {rate / _GBIT_BYTES:g} Gb/s, others at {most / _GBIT_BYTES:g} Gb/s"
         names = named(one.what.name for one in rates[rate])
-        yield logged(
-            f"{names}{facts.where(rates[rate])} at {rate / _GBIT_BYTES:g} Gb/s,"
-            f" others at {most / _GBIT_BYTES:g} Gb/s",
-            first_line(rates[rate]),
-            None if wanted else Severity.NOTE,
-        )
+        yield from facts.told(names, rates[rate], more, None if wanted else Severity.NOTE)
 
 
 def nic_twice(facts: RunFacts) -> Iterator[Evidence]:
@@ -231,7 +202,8 @@ def gpu_direct_off(facts: RunFacts) -> Iterator[Evidence]:
     """
     yield from _nics_without(facts)
     yield from _gpus_without(facts)
-    yield from _forbidden(facts)
+    if facts.is_multi_node:
+        yield from _off_by(facts.settings("NCCL_NET_GDR_LEVEL"))
     slow = [
         one
         for one in facts.log.connections
@@ -240,31 +212,17 @@ def gpu_direct_off(facts: RunFacts) -> Iterator[Evidence]:
         and not one.what.is_gdr
         and one.what.how != SOCKET
     ]
-    if slow and facts.expected.nics != ():
-        channels = sum(one.count for one in slow)
-        yield logged(
-            f"{counted(channels, 'channel')} receive over {named(one.what.how for one in slow)}"
-            f" without GDRDMA{facts.where(slow)}",
-            first_line(slow),
-        )
+    if facts.expected.nics != ():
+        channels = counted(sum(one.count for one in slow), "channel")
+        over = named(one.what.how for one in slow)
+        yield from facts.told(f"{channels} receive over {over} without GDRDMA", slow)
 
 
-def _forbidden(facts: RunFacts) -> Iterator[Evidence]:
-    for one, where in facts.settings("NCCL_NET_GDR_LEVEL"):
-        if one.what.value.upper() in _OFF and facts.is_multi_node:
-            yield _set_to(one, where)
-
-
-def _nics_without(facts: RunFacts) -> Iterator[Evidence]:
+def _nics_without(facts: RunFacts) -> Iterable[Evidence]:
     sockets = {name.lower() for name in _socket_names(facts)}
     off = [one for one in facts.log.gpu_direct if one.what.gpu is None and not one.what.is_enabled]
     off = [one for one in off if one.what.nic.lower() not in sockets]
-    if off:
-        yield logged(
-            f"GPU Direct RDMA is disabled for {named(one.what.nic for one in off)}"
-            f"{facts.where(off)}",
-            first_line(off),
-        )
+    return facts.told(f"GPU Direct RDMA is disabled for {named(one.what.nic for one in off)}", off)
 
 
 def _socket_names(facts: RunFacts) -> set[str]:
@@ -273,11 +231,8 @@ def _socket_names(facts: RunFacts) -> set[str]:
 
 
 def _gpus_without(facts: RunFacts) -> Iterator[Evidence]:
-    pairs: dict[tuple[str | None, str], list[Seen[GpuDirect]]] = {}
-    for one in facts.log.gpu_direct:
-        if one.what.gpu is not None:
-            pairs.setdefault((one.what.host, one.what.gpu), []).append(one)
-    for (host, gpu), each in pairs.items():
+    seen = (one for one in facts.log.gpu_direct if one.what.gpu is not None)
+    for (host, gpu), each in grouped(seen, lambda one: (one.what.host, one.what.gpu)).items():
         if not any(one.what.is_enabled for one in each):
             nearest = min(each, key=lambda one: one.what.distance or 0)
             at = f" on {host}" if host else ""
@@ -289,22 +244,16 @@ def _gpus_without(facts: RunFacts) -> Iterator[Evidence]:
             )
 
 
-def plugin_not_loaded(facts: RunFacts) -> Iterator[Evidence]:
+def plugin_not_loaded(facts: RunFacts) -> Iterable[Evidence]:
     """Rule `plugin-not-loaded`: a plugin that was asked for, here or by a variable."""
-    wanted = facts.expected.plugin
-    networks = facts.log.networks
-    if wanted is not None and wanted is not NetPlugin.NONE and networks:
-        names = NETWORKS.get(wanted, ())
-        other = [one for one in networks if not one.what.name.startswith(names)]
-        if other and facts.is_multi_node is not False:
-            used = named(one.what.name for one in other)
-            yield logged(
-                f"NCCL used network {used}{facts.where(other)}, not {wanted.value}"
-                f"{_failed_words(facts)}",
-                first_line(other),
-            )
-            return
-    yield from _asked(facts)
+    wanted = facts.expected.plugin or NetPlugin.NONE
+    other = [
+        one for one in facts.log.networks if not one.what.name.startswith(NETWORKS.get(wanted, ()))
+    ]
+    if wanted is NetPlugin.NONE or not other or facts.is_multi_node is False:
+        return _asked(facts)
+    used = f"NCCL used network {named(one.what.name for one in other)}"
+    return facts.told(used, other, f", not {wanted.value}{_failed_words(facts)}")
 
 
 def _asked(facts: RunFacts) -> Iterator[Evidence]:
@@ -354,41 +303,34 @@ def bootstrap_differs(facts: RunFacts) -> Iterator[Evidence]:
 
 # --- Whether a run used what its nodes have: links between GPUs, channels, all NICs alike.
 
-_OFF: Final = frozenset({"0", "LOC"})
 _LOW_PROTOCOLS: Final = frozenset({"LL", "LL128"})
 
 
-def shm_between_gpus(facts: RunFacts) -> Iterator[Evidence]:
+def shm_between_gpus(facts: RunFacts) -> Iterable[Evidence]:
     """Rule `shm-between-gpus`: GPUs of one node talk through host memory."""
     shm = [one for one in facts.log.connections if one.what.transport is Transport.SHM]
     if not shm or facts.is_nvlink is False:
-        return
+        return ()
     joined = ", which NVLink joins" if facts.is_nvlink else ""
-    yield logged(
-        f"{counted(len(_pairs(shm)), 'pair')} of ranks{joined} use SHM"
-        f" ({_example(shm)}){facts.where(shm)}",
-        first_line(shm),
-        None if facts.is_nvlink else Severity.NOTE,
-    )
+    severity = None if facts.is_nvlink else Severity.NOTE
+    return facts.told(f"{_pairs(shm)}{joined} use SHM ({_example(shm)})", shm, "", severity)
 
 
-def p2p_indirect(facts: RunFacts) -> Iterator[Evidence]:
+def p2p_indirect(facts: RunFacts) -> Iterable[Evidence]:
     """Rule `p2p-indirect`: a GPU reaches another through a third."""
-    indirect = [
+    seen = [
         one
         for one in facts.log.connections
         if one.what.transport is Transport.P2P and one.what.how.startswith("indirect")
     ]
-    if indirect:
-        yield logged(
-            f"{counted(len(_pairs(indirect)), 'pair')} of ranks go through another GPU"
-            f" ({_example(indirect)}){facts.where(indirect)}",
-            first_line(indirect),
-        )
+    if not seen:
+        return ()
+    return facts.told(f"{_pairs(seen)} go through another GPU ({_example(seen)})", seen)
 
 
-def _pairs(seen: list[Seen[Connection]]) -> set[frozenset[int | None]]:
-    return {frozenset((one.what.sender, one.what.receiver)) for one in seen}
+def _pairs(seen: list[Seen[Connection]]) -> str:
+    pairs = {frozenset((one.what.sender, one.what.receiver)) for one in seen}
+    return f"{counted(len(pairs), 'pair')} of ranks"
 
 
 def _example(seen: list[Seen[Connection]]) -> str:
@@ -396,51 +338,52 @@ def _example(seen: list[Seen[Connection]]) -> str:
     return f"rank {one.sender} to {one.receiver} via {one.transport.value}/{one.how}"
 
 
-def gpu_path_far(facts: RunFacts) -> Iterator[Evidence]:
+def gpu_path_far(facts: RunFacts) -> Iterable[Evidence]:
     """Rule `gpu-path-far`: NCCL's rings between GPUs of a node leave NVLink."""
-    if not facts.is_nvlink:
-        return
     far = [one for one in facts.rings if one.what.intra_type not in NVLINK_TYPES]
-    if far:
-        one = far[0].what
-        yield logged(
-            f"NCCL's rings go over {one.intra_type}"
-            f"{facts.where(far)}: {counted(one.channels, 'channel')} of"
-            f" {one.intra_bytes_per_s / 1e9:g} GB/s",
-            first_line(far),
-        )
+    if not facts.is_nvlink or not far:
+        return ()
+    one = far[0].what
+    speed = f"{counted(one.channels, 'channel')} of {one.intra_bytes_per_s / 1e9:g} GB/s"
+    return facts.told(f"NCCL's rings go over {one.intra_type}", far, f": {speed}")
 
 
-def nic_path_far(facts: RunFacts) -> Iterator[Evidence]:
+def nic_path_far(facts: RunFacts) -> Iterable[Evidence]:
     """Rule `nic-path-far`: NCCL reaches its NICs across the CPU; within one many machines do."""
     far = [one for one in facts.rings if one.what.inter_type in ("PHB", "SYS")]
-    if far and facts.is_multi_node and facts.networks != {SOCKET}:
-        one = far[0].what
-        yield logged(
-            f"NCCL's rings reach a NIC over {one.inter_type}{facts.where(far)}:"
-            f" {one.inter_bytes_per_s / 1e9:g} GB/s a channel",
-            first_line(far),
-            None if one.inter_type == "SYS" else Severity.NOTE,
-        )
+    if not far or not facts.is_multi_node or facts.networks == {SOCKET}:
+        return ()
+    one = far[0].what
+    speed = f": {one.inter_bytes_per_s / 1e9:g} GB/s a channel"
+    severity = None if one.inter_type == "SYS" else Severity.NOTE
+    return facts.told(f"NCCL's rings reach a NIC over {one.inter_type}", far, speed, severity)
 
 
-def p2p_refused(facts: RunFacts) -> Iterator[Evidence]:
+def p2p_refused(facts: RunFacts) -> Iterable[Evidence]:
     """Rule `p2p-refused`: connected GPUs may not access each other."""
     seen = facts.log.p2p_disabled
-    if seen:
-        pairs = [f"{one.what.gpus[0]}-{one.what.gpus[1]}" for one in seen]
-        yield logged(
-            f"P2P is disabled between connected GPUs {named(pairs)}{facts.where(seen)}",
-            first_line(seen),
-        )
+    pairs = named("-".join(one.what.gpus) for one in seen)
+    return facts.told(f"P2P is disabled between connected GPUs {pairs}", seen)
 
 
-def p2p_disabled(facts: RunFacts) -> Iterator[Evidence]:
+def p2p_disabled(facts: RunFacts) -> Iterable[Evidence]:
     """Rule `p2p-disabled`: by a variable."""
-    for one, where in facts.settings("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL"):
-        name, value = one.what.name, one.what.value
-        is_off = value == "1" if name == "NCCL_P2P_DISABLE" else value.upper() in _OFF
-        if is_off:
+    return _off_by(facts.settings("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL"))
+
+
+_OFF: Final = MappingProxyType(
+    {
+        **dict.fromkeys(("NCCL_P2P_LEVEL", "NCCL_NET_GDR_LEVEL"), ("0", "LOC")),
+        **dict.fromkeys(("NCCL_P2P_DISABLE", "NCCL_PXN_DISABLE", "NCCL_IB_DISABLE"), ("1",)),
+        "NCCL_NVLS_ENABLE": ("0",),
+    }
+)
+"""The values of a variable that turn something off."""
+
+
+def _off_by(settings: Iterable[tuple[Seen[LoggedSetting], str]]) -> Iterator[Evidence]:
+    for one, where in settings:
+        if one.what.value.upper() in _OFF[one.what.name]:
             yield _set_to(one, where)
 
 
@@ -448,35 +391,28 @@ def _set_to(one: Seen[LoggedSetting], where: str, severity: Severity | None = No
     return logged(f"{one.what.name}={one.what.value} is set{where}", one.line_no, severity)
 
 
-def nvls_disabled(facts: RunFacts) -> Iterator[Evidence]:
+def nvls_disabled(facts: RunFacts) -> Iterable[Evidence]:
     """Rule `nvls-disabled`: by a variable, where the GPUs may have it."""
     may_have = facts.is_nvlink is not False and facts.expected.has_nvls is not False
-    for one, where in facts.unwanted("NCCL_NVLS_ENABLE"):
-        if one.what.value == "0" and may_have:
-            yield _set_to(one, where)
+    return _off_by(facts.unwanted("NCCL_NVLS_ENABLE")) if may_have else ()
 
 
-def nvls_unavailable(facts: RunFacts) -> Iterator[Evidence]:
+def nvls_unavailable(facts: RunFacts) -> Iterable[Evidence]:
     """Rule `nvls-unavailable`: the machine has it; of others NCCL says the same by design."""
     off = [one for one in facts.log.nvls if not one.what.is_available]
-    if off and facts.expected.has_nvls:
-        yield logged(f"NVLS multicast support is not available{facts.where(off)}", first_line(off))
+    is_odd = facts.expected.has_nvls
+    return facts.told("NVLS multicast support is not available", off) if is_odd else ()
 
 
-def pxn_disabled(facts: RunFacts) -> Iterator[Evidence]:
+def pxn_disabled(facts: RunFacts) -> Iterable[Evidence]:
     """Rule `pxn-disabled`: by a variable; on one node no message crosses rails."""
-    for one, where in facts.unwanted("NCCL_PXN_DISABLE"):
-        if one.what.value == "1" and facts.is_multi_node:
-            yield _set_to(one, where)
+    return _off_by(facts.unwanted("NCCL_PXN_DISABLE")) if facts.is_multi_node else ()
 
 
-def ib_disabled(facts: RunFacts) -> Iterator[Evidence]:
+def ib_disabled(facts: RunFacts) -> Iterable[Evidence]:
     """Rule `ib-disabled`: by a variable; on one node, and by a plugin, nothing goes over verbs."""
-    if facts.is_by_plugin:
-        return
-    for one, where in facts.settings("NCCL_IB_DISABLE"):
-        if one.what.value == "1" and facts.is_multi_node and facts.expected.nics != ():
-            yield _set_to(one, where)
+    is_odd = not facts.is_by_plugin and facts.is_multi_node and facts.expected.nics != ()
+    return _off_by(facts.settings("NCCL_IB_DISABLE")) if is_odd else ()
 
 
 def algorithm_forced(facts: RunFacts) -> Iterator[Evidence]:
@@ -514,25 +450,25 @@ def nics_uneven(facts: RunFacts) -> Iterator[Evidence]:
     Whether all ranks wrote is told by the ranks that NCCL counts on a host.
     """
     nics_of, whole = _nics_of(facts), _whole_hosts(facts)
-    for host, sends in _by_host(one for one in facts.log.connections if _is_ring_send(one.what)):
+    # For rings and trees: sends of a program may be uneven.
+    ring_sends = (
+        one
+        for one in facts.log.connections
+        if one.what.transport is Transport.NET
+        and one.what.is_send
+        and not one.what.is_point_to_point
+    )
+    for host, sends in _by_host(ring_sends):
         nics = nics_of.get(host, {})
         is_told = all(one.what.nic in nics for one in sends)
         if len(set(nics.values())) > 1 and is_told and host in whole:
             yield from _uneven(host, nics, sends)
 
 
-def _is_ring_send(one: Connection) -> bool:
-    """Whether a connection leaves a host for rings and trees: sends of a program may be uneven."""
-    return one.transport is Transport.NET and not one.is_point_to_point and one.is_send is True
-
-
 def _by_host(seen: Iterable[Seen[Hosted]]) -> Iterator[tuple[str, list[Seen[Hosted]]]]:
     """Facts by the host that said them: a log has thousands of hosts, each read once."""
-    groups: dict[str, list[Seen[Hosted]]] = {}
-    for one in seen:
-        if one.what.host is not None:
-            groups.setdefault(one.what.host, []).append(one)
-    yield from groups.items()
+    groups = grouped(seen, lambda one: one.what.host)
+    return ((host, each) for host, each in groups.items() if host is not None)
 
 
 def _nics_of(facts: RunFacts) -> dict[str, dict[int | None, str]]:

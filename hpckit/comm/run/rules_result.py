@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from hpckit.comm.run.log_lines import (
-    LibraryVersion,
     LoggedSetting,
     NcclLog,
     NicList,
+    OfHost,
     SearchedGraph,
     Seen,
     Transport,
@@ -70,12 +70,19 @@ RING: Final = 4
 _Value = TypeVar("_Value", bound=Hashable)
 
 
-class _Hosted(Hashable, Protocol):
-    @property
-    def host(self) -> str | None: ...
+Hosted = TypeVar("Hosted", bound=OfHost)
 
 
-Hosted = TypeVar("Hosted", bound=_Hosted)
+_Item = TypeVar("_Item")
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+def grouped(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> dict[_Key, list[_Item]]:
+    """Return items by their key, in the order in which they come."""
+    groups: dict[_Key, list[_Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +142,13 @@ class RunFacts:
 
     def settings(self, *names: str) -> Iterator[tuple[Seen[LoggedSetting], str]]:
         """Variables by name that were set, each value once, and a word for where."""
-        groups: dict[tuple[str, str], list[Seen[LoggedSetting]]] = {}
-        for one in (*self.log.settings, *self._listed_settings()):
-            if one.what.name in names:
-                groups.setdefault((one.what.name, one.what.value), []).append(one)
-        for each in groups.values():
+        listed = (
+            Seen(LoggedSetting(host=None, name=name, value=value), test.line_no)
+            for test in self.run.tests
+            for name, value in test.environment
+        )
+        wanted = (one for one in (*self.log.settings, *listed) if one.what.name in names)
+        for each in grouped(wanted, lambda one: (one.what.name, one.what.value)).values():
             yield each[0], self.where(each)
 
     def unwanted(self, *names: str) -> Iterator[tuple[Seen[LoggedSetting], str]]:
@@ -148,16 +157,21 @@ class RunFacts:
             if (one.what.name, one.what.value) not in self.expected.settings:
                 yield one, where
 
-    def _listed_settings(self) -> Iterator[Seen[LoggedSetting]]:
-        """What nccl-tests' JSON lists of its environment."""
-        for test in self.run.tests:
-            for name, value in test.environment:
-                yield Seen(LoggedSetting(host=None, name=name, value=value), test.line_no)
-
     def where(self, seen: Iterable[Seen[Hosted]]) -> str:
         """Return the hosts that said something, for a sentence: nothing where it is all of them."""
         hosts = {one.what.host for one in seen if one.what.host is not None}
         return "" if not hosts or hosts >= set(self.log.hosts) else f" on {named(hosts)}"
+
+    def told(
+        self,
+        because: str,
+        seen: Sequence[Seen[Hosted]],
+        more: str = "",
+        severity: Severity | None = None,
+    ) -> tuple[Evidence, ...]:
+        """Return what hosts said, at its first line; nothing where none of them did."""
+        evidence = logged(f"{because}{self.where(seen)}{more}", first_line(seen), severity)
+        return (evidence,) if seen else ()
 
 
 def logged(because: str, line_no: int | None, severity: Severity | None = None) -> Evidence:
@@ -282,9 +296,9 @@ def _name(test: NcclTest) -> str:
 
 def versions_differ(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `versions-differ`: ranks that loaded another release."""
-    groups: dict[str, list[Seen[LibraryVersion]]] = {}
-    for one in facts.log.versions:
-        groups.setdefault(f"{one.what.library.upper()} {one.what.version}", []).append(one)
+    groups = grouped(
+        facts.log.versions, lambda one: f"{one.what.library.upper()} {one.what.version}"
+    )
     if len(groups) < 2:  # noqa: PLR2004  one release
         return
     usual = max(groups, key=lambda name: sum(one.count for one in groups[name]))

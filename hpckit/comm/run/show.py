@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
-from hpckit.comm.bandwidth.predict import Allocation, predicted
-from hpckit.comm.bandwidth.values import Algorithm, BusbwPrediction
+from hpckit.comm.bandwidth.predict import BY_SWITCH, predicted
+from hpckit.comm.bandwidth.values import BusbwPrediction
 from hpckit.comm.facts import CommFacts
 from hpckit.comm.run.log_lines import NcclLog, NicList, PluginEvent, Transport
 from hpckit.comm.run.nccl_tests import parse_nccl_run
@@ -24,8 +24,6 @@ from hpckit.core.text import Line, Style, names_shown, wrapped
 from hpckit.core.units import counted, short_bytes
 from hpckit.node.topology import LinkKind, NodeTopology
 from hpckit.spec.platform import NcclVersion, Platform, architecture_of
-
-_BY_SWITCH: Final = (Algorithm.NVLS, Algorithm.NVLS_TREE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,34 +53,49 @@ def compare_run(
     itself sets there.
     """
     run = parse_nccl_run(data.decode(errors="replace"))
-    ran_with = tuple(_logged(run)) if _tells_settings(run) else settings
+    ran_with = _settings_of(run, settings)
     other = _other_machine(run, platform, topology)
     why_not = other or _why_not_one(run)
     free, all_ways = (
         () if why_not else _predicted(run, facts, platform, topology, set_)
         for set_ in ((), ran_with)
     )
-    figures = {
-        str(one.collective): one.busbw_bytes_per_s
-        for one in all_ways
-        if one.is_best and one.busbw_bytes_per_s is not None
-    }
-    has_nvls = any(one.algorithm in _BY_SWITCH for one in free) if figures else None
+    figures = _figures(all_ways)
     nodes = run.test_nodes or (run.log.nodes if run.log else None)
-    known = ExpectedRun() if other else expected_run(facts, platform, topology)
     expected = replace(
-        known,
+        ExpectedRun() if other else _of_machine(facts, platform, topology),
         is_multi_node=None if nodes is None else nodes > 1,
         busbw=tuple(figures.items()),
         bounds=tuple(str(one.collective) for one in all_ways if one.is_bound),
-        has_nvls=has_nvls,
+        has_nvls=any(one.algorithm in BY_SWITCH for one in free) if figures else None,
         settings=settings,
         is_profiled=platform.profile is not None,
     )
-    findings = shortfall_findings(run, expected)
     is_answered = figures or not run.tests
-    unpredicted = _others(run) if is_answered else why_not or _unpredicted(run, all_ways)
-    return ComparedRun(run=run, findings=findings, predicted=figures, unpredicted=unpredicted)
+    return ComparedRun(
+        run=run,
+        findings=shortfall_findings(run, expected),
+        predicted=figures,
+        unpredicted=_others(run) if is_answered else why_not or _unpredicted(run, all_ways),
+    )
+
+
+def _figures(all_ways: Iterable[BusbwPrediction]) -> dict[str, float]:
+    best = ((str(one.collective), one.busbw_bytes_per_s) for one in all_ways if one.is_best)
+    return {collective: figure for collective, figure in best if figure is not None}
+
+
+def _of_machine(facts: CommFacts, platform: Platform, topology: NodeTopology | None) -> ExpectedRun:
+    """What is known of the machine that a run was on; how many nodes there were says the run."""
+    nics = None if topology is None else job_nics(topology)
+    links = () if topology is None else topology.gpu_links
+    has_nvlink = any(link.kind is LinkKind.NVLINK for link in links)
+    return ExpectedRun(
+        nics=nics or tuple(name.partition(":")[0] for name in facts.hcas) or None,
+        nic_count=platform.nics,
+        plugin=facts.plugin,
+        gpu_transport=GpuTransport.NVLINK if has_nvlink else None,
+    )
 
 
 def _other_machine(run: NcclRun, platform: Platform, topology: NodeTopology | None) -> str | None:
@@ -118,24 +131,17 @@ def _others(run: NcclRun) -> str | None:
 def _unpredicted(run: NcclRun, all_ways: tuple[BusbwPrediction, ...]) -> str:
     if all_ways:
         return all_ways[0].because
-    if _allocation(run) is None:
+    if not _nodes_and_ranks(run)[0]:
         return "the output does not tell on how many nodes and GPUs it ran"
     return "nothing tells on what machine it ran; --topology or --site does"
 
 
-def _tells_settings(run: NcclRun) -> bool:
-    """Whether a run names its variables: NCCL does where it says which network it uses."""
-    log = run.log
-    is_told = log is not None and bool(log.settings or log.networks)
-    return is_told or any(test.environment for test in run.tests)
-
-
-def _logged(run: NcclRun) -> Iterator[tuple[str, str]]:
-    """The variables that the run names, in its log and in the JSON of nccl-tests."""
-    for one in run.log.settings if run.log else ():
-        yield one.what.name, one.what.value
-    for test in run.tests:
-        yield from test.environment
+def _settings_of(run: NcclRun, known: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """The variables that a run names: NCCL does where it says its network; else those known."""
+    log = run.log or NcclLog(lines=0)
+    said = [(one.what.name, one.what.value) for one in log.settings]
+    said += [pair for test in run.tests for pair in test.environment]
+    return tuple(said) if said or log.networks else known
 
 
 def _predicted(
@@ -145,10 +151,13 @@ def _predicted(
     topology: NodeTopology | None,
     settings: tuple[tuple[str, str], ...],
 ) -> tuple[BusbwPrediction, ...]:
-    allocation = _allocation(run)
-    if allocation is None:
+    nodes, ranks = _nodes_and_ranks(run)
+    if not nodes:
         return ()
-    return predicted(allocation, platform, topology, _release(run) or facts.version, settings)
+    version = _release(run) or facts.version
+    return predicted(
+        platform, topology, version, settings, nodes=nodes, gpus_per_node=ranks // nodes or 1
+    )
 
 
 def _release(run: NcclRun) -> NcclVersion | None:
@@ -161,32 +170,12 @@ def _release(run: NcclRun) -> NcclVersion | None:
     return next((test.library for test in run.tests if test.library), None)
 
 
-def _allocation(run: NcclRun) -> Allocation | None:
-    """The nodes and GPUs of the first test that tells its devices, else those of NCCL's log."""
+def _nodes_and_ranks(run: NcclRun) -> tuple[int, int]:
+    """Those of the first test that tells its devices, else of NCCL's log; 0 where none does."""
     told = [(test.nodes, test.rank_count) for test in run.tests if test.hosts]
     if run.log is not None and run.log.nodes and run.log.ranks:
         told.append((run.log.nodes, run.log.ranks))
-    for nodes, ranks in told:
-        return Allocation(nodes=nodes, gpus_per_node=ranks // nodes or 1)
-    return None
-
-
-def expected_run(
-    facts: CommFacts, platform: Platform, topology: NodeTopology | None
-) -> ExpectedRun:
-    """What is known of the machine that a run was on; how many nodes there were says the run."""
-    nics = None if topology is None else job_nics(topology)
-    if not nics and facts.hcas:
-        nics = tuple(one.partition(":")[0] for one in facts.hcas)
-    transport = None
-    if topology is not None and any(one.kind is LinkKind.NVLINK for one in topology.gpu_links):
-        transport = GpuTransport.NVLINK
-    return ExpectedRun(
-        nics=nics or None,
-        nic_count=platform.nics,
-        plugin=facts.plugin,
-        gpu_transport=transport,
-    )
+    return told[0] if told else (0, 0)
 
 
 # --- What a run of NCCL really used, in words: network, NICs, links, channels, algorithms.
@@ -199,6 +188,7 @@ _GBIT_BYTES: Final = 1e9 / 8
 
 def used_rows(log: NcclLog) -> Iterator[tuple[str, str]]:
     """(label, words) of what a log tells; a last one for what it does not."""
+    meeting = {one.what.interface for one in log.bootstraps}
     rows = (
         ("network", _network(log)),
         ("NICs", _nics(log)),
@@ -206,19 +196,17 @@ def used_rows(log: NcclLog) -> Iterator[tuple[str, str]]:
         ("GPUs", _gpus(log)),
         ("channels", _channels(log)),
         ("algorithm", _algorithms(log)),
-        ("meet on", _bootstrap(log)),
+        ("meet on", ", ".join(sorted(meeting, key=natural_order))),
     )
     yield from ((label, words) for label, words in rows if words)
-    lacking = [label for label, words in rows if not words and label in _ASKABLE]
+    askable = ("network", "GPUs", "channels", "algorithm")
+    lacking = [label for label, words in rows if not words and label in askable]
     if lacking:
         yield (
             "unknown",
             f"{', '.join(lacking)}: not in this log;"
             f" NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS={SUBSYSTEMS} shows them",
         )
-
-
-_ASKABLE: Final = ("network", "GPUs", "channels", "algorithm")
 
 
 def _network(log: NcclLog) -> str:
@@ -239,12 +227,9 @@ def _direct(log: NcclLog) -> str:
         if one.what.transport is Transport.NET and not one.what.is_send and one.what.how != SOCKET
     ]
     allowed = [one.what.is_enabled for one in log.gpu_direct if one.what.gpu is None]
-    states = received or allowed
-    if not states:
-        return ""
-    if all(states):
-        return "GPU Direct RDMA on"
-    return "GPU Direct RDMA partly on" if any(states) else "GPU Direct RDMA off"
+    states = set(received or allowed)
+    words = {(True,): "on", (False,): "off", (False, True): "partly on"}
+    return f"GPU Direct RDMA {words[tuple(sorted(states))]}" if states else ""
 
 
 def _nics(log: NcclLog) -> str:
@@ -306,22 +291,16 @@ def _gpus(log: NcclLog) -> str:
 
 
 def _channels(log: NcclLog) -> str:
-    words = []
-    counts = {one.what.collective for one in log.channels if one.what.collective > 0}
-    if counts:
-        words.append(_range(counts))
-    nvls = {one.what.nvls for one in log.channels if one.what.nvls}
-    if nvls:
-        words.append(f"{_range(nvls)} of NVLS")
-    rings = {one.what.channels for one in log.graphs if one.what.pattern == RING}
-    if rings:
-        words.append(f"search found {_range(rings)}")
-    return " · ".join(words)
+    counts = {
+        "{}": {one.what.collective for one in log.channels if one.what.collective > 0},
+        "{} of NVLS": {one.what.nvls for one in log.channels if one.what.nvls},
+        "search found {}": {one.what.channels for one in log.graphs if one.what.pattern == RING},
+    }
+    return " · ".join(words.format(_range(found)) for words, found in counts.items() if found)
 
 
-def _range(values: Iterable[int]) -> str:
-    found = set(values)
-    least, most = min(found), max(found)
+def _range(values: set[int]) -> str:
+    least, most = min(values), max(values)
     return str(least) if least == most else f"{least} to {most}"
 
 
@@ -333,10 +312,6 @@ def _algorithms(log: NcclLog) -> str:
     return " · ".join(f"{name}: {', '.join(each)}" for name, each in groups.items())
 
 
-def _bootstrap(log: NcclLog) -> str:
-    return ", ".join(sorted({one.what.interface for one in log.bootstraps}, key=natural_order))
-
-
 def _shown(hosts: Iterable[str]) -> str:
     names = sorted({host for host in hosts if host}, key=natural_order)
     return names_shown(names) if names else counted(1, "host")
@@ -344,7 +319,6 @@ def _shown(hosts: Iterable[str]) -> str:
 
 # --- A run of NCCL for people: what was measured beside what was predicted, what was used, and why.
 
-NARROWEST: Final = 40
 _GB: Final = 1e9
 _MOST_FINDINGS: Final = 12
 
@@ -357,12 +331,11 @@ def nccl_run_lines(
     unpredicted: str | None = None,
     width: int = 80,
 ) -> list[Line]:
-    """The screen in lines of at most `width` columns (40 or more).
+    """The screen in lines of at most `width` columns.
 
     `predicted` is bus bandwidth in bytes/s by NCCL's name of a collective (`AllReduce`),
     `unpredicted` why there is none, or not of all tests.
     """
-    width = max(width, NARROWEST)
     title = wrapped(tuple(_title(run, findings)), width, further="  ", between=" · ")
     lines = [Line(text=text, style=Style.TITLE) for text in title]
     for test in run.tests:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise, takewhile
 from typing import Final
 
@@ -20,24 +21,8 @@ from hpckit.comm.lint_rule import (
     Settings,
     SettingsKind,
 )
-from hpckit.comm.shell.launchers import (
-    CONTAINERS,
-    LISTING_CONTAINERS,
-    MPI_LAUNCHERS,
-    SHELLS,
-    STEP_LAUNCHERS,
-    WRAPPERS,
-    Pair,
-    any_pairs,
-    command_text,
-    container_pairs,
-    directive_options,
-    exported_pairs,
-    launch_options,
-    mpi_pairs,
-    shell_command,
-    wrapped_script,
-)
+from hpckit.comm.shell import launchers
+from hpckit.comm.shell.launchers import Pair
 from hpckit.comm.shell.lexer import Directive, Document, Word, shell_words
 from hpckit.core.errors import ParseError
 
@@ -58,8 +43,9 @@ _VARIABLE: Final = re.compile(r"\"?\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?\"?", re.ASCI
 _DIRECTIVE_WORD: Final = re.compile(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+|\S+")
 _DEEPEST: Final = 8
 _STARTED: Final = frozenset(
-    ("env", *STEP_LAUNCHERS, *MPI_LAUNCHERS, *CONTAINERS, *LISTING_CONTAINERS, *SHELLS)
-)
+    ("env", *launchers.STEP_LAUNCHERS, *launchers.MPI_LAUNCHERS, *launchers.CONTAINERS,
+     *launchers.LISTING_CONTAINERS, *launchers.SHELLS)
+)  # fmt: skip
 _BRANCHES: Final = frozenset(
     ("if", "then", "elif", "else", "fi", "while", "until", "do", "done", "esac", "{", "}")
 )
@@ -100,12 +86,12 @@ class _Script:
             "export": self._variables.export,
             **dict.fromkeys(("declare", "typeset", "local", "readonly"), self._variables.declare),
             **dict.fromkeys(("unset", "unsetenv"), self._variables.unset),
-            **dict.fromkeys(STEP_LAUNCHERS, self._launch),
-            **dict.fromkeys(MPI_LAUNCHERS, self._mpi),
-            **dict.fromkeys(CONTAINERS, self._container),
-            **dict.fromkeys(LISTING_CONTAINERS, self._listing_container),
-            **dict.fromkeys(SHELLS, self._shell),
-            **dict.fromkeys(WRAPPERS, self._wrapped),
+            **dict.fromkeys(launchers.STEP_LAUNCHERS, self._launch),
+            **dict.fromkeys(launchers.MPI_LAUNCHERS, self._mpi),
+            **dict.fromkeys(launchers.CONTAINERS, self._container),
+            **dict.fromkeys(launchers.LISTING_CONTAINERS, partial(self._container, is_list=True)),
+            **dict.fromkeys(launchers.SHELLS, self._shell),
+            **dict.fromkeys(launchers.WRAPPERS, self._wrapped),
             "eval": self._eval,
             "read": self._read_into,
             "setenv": self._variables.setenv,
@@ -150,10 +136,10 @@ class _Script:
                 lambda part: not part.startswith("#"), _DIRECTIVE_WORD.findall(directive.text)
             )
         ]
-        options = directive_options(words)
+        options = launchers.directive_options(words)
         self._options += options
         for option in options:
-            for pair in exported_pairs(option):
+            for pair in launchers.exported_pairs(option):
                 self._variables.add(pair, SettingForm.OPTION, None)
 
     def command(self, words: Sequence[Word], end_line: int, sign: str = "\n") -> None:
@@ -204,7 +190,7 @@ class _Script:
         if handler is not None:
             handler(words[1:])
         elif first.startswith("-"):
-            for pair in any_pairs(words):
+            for pair in launchers.any_pairs(words):
                 self._variables.add(pair, SettingForm.CUT, self._end_line)
         self._variables.step += program not in _QUIET
 
@@ -225,7 +211,7 @@ class _Script:
         if equals and raw[:1] in ("'", '"'):
             text = word.text.partition("=")[2]
             kept = word._replace(raw=raw, text=text)
-            self._texts[name] = Document(command_text(kept), word.line, word.is_plain)
+            self._texts[name] = Document(launchers.command_text(kept), word.line, word.is_plain)
         is_closed = not word.is_plain and word.raw.endswith((")", ')"'))
         inner = _SUBSTITUTED.fullmatch(word.raw) if is_closed else None
         if inner is not None:
@@ -239,14 +225,14 @@ class _Script:
         """
         raw = word.raw.partition("=")[2]
         kept = Word(word.text.partition("=")[2], raw, word.line, is_plain=word.is_plain)
-        inner = raw[1:].removesuffix(")") if raw.startswith("(") else command_text(kept)
+        inner = raw[1:].removesuffix(")") if raw.startswith("(") else launchers.command_text(kept)
         words: list[Word] = []
         with suppress(ParseError):
             tokens = shell_words(inner, self._tool, word.line)
             words.extend(token for token in tokens if isinstance(token, Word))
         self._variables.found += [
             OpenSetting(pair.name, pair.value, pair.line, SettingForm.OPTION, self._variables.step)
-            for pair in any_pairs(words)
+            for pair in launchers.any_pairs(words)
         ]
 
     def _env(self, words: Sequence[Word]) -> None:
@@ -261,30 +247,27 @@ class _Script:
 
     def _launch(self, words: Sequence[Word]) -> None:
         said = words
-        options, words = launch_options("srun", words, self._end_line)
+        options, words = launchers.launch_options("srun", words, self._end_line)
         self._options += options
         for option in options:
-            for pair in exported_pairs(option):
+            for pair in launchers.exported_pairs(option):
                 self._variables.add(pair, SettingForm.OPTION, self._end_line)
-        script = wrapped_script(said)
+        script = launchers.wrapped_script(said)
         if script is not None:
-            self._script(command_text(script), script.line, is_plain=script.is_plain)
+            self._script(launchers.command_text(script), script.line, is_plain=script.is_plain)
         if not words:
             self._reads_line = self._end_line
         self._inner(words)
 
     def _mpi(self, words: Sequence[Word]) -> None:
-        for pair in mpi_pairs(words):
+        for pair in launchers.mpi_pairs(words):
             self._variables.add(pair, SettingForm.OPTION, self._end_line)
         self._wrapped(words)
 
     def _container(self, words: Sequence[Word], *, is_list: bool = False) -> None:
-        for pair in container_pairs(words, is_list=is_list):
+        for pair in launchers.container_pairs(words, is_list=is_list):
             self._variables.add(pair, SettingForm.OPTION, self._end_line)
         self._wrapped(words)
-
-    def _listing_container(self, words: Sequence[Word]) -> None:
-        self._container(words, is_list=True)
 
     def _wrapped(self, words: Sequence[Word]) -> None:
         """The first program behind another one's options that says something of variables."""
@@ -295,7 +278,7 @@ class _Script:
 
     def _shell(self, words: Sequence[Word]) -> None:
         """`bash -c SCRIPT`; without a file too it reads the here-document on its line."""
-        script = shell_command(words)
+        script = launchers.shell_command(words)
         if script is not None:
             held = self._held(script)
             self._script(held.text, held.line, is_plain=held.is_plain)
@@ -314,7 +297,7 @@ class _Script:
     def _held(self, word: Word) -> Document:
         """The script that a word holds, or the variable that it names: `$CMD`."""
         variable = _VARIABLE.fullmatch(word.raw)
-        held = Document(command_text(word), word.line, word.is_plain)
+        held = Document(launchers.command_text(word), word.line, word.is_plain)
         # Each text is read once: what it says again is found already, at the same lines.
         return self._texts.pop(variable[1], held) if variable else held
 

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations, pairwise
 
 import pytest
 
-from hpckit.comm.bandwidth.predict import predict
+from hpckit.comm.bandwidth.facts import (
+    NEWEST,
+    OLDEST,
+    SPEED_FACTS,
+    cpu_link_gb_per_s,
+)
+from hpckit.comm.bandwidth.predict import forced_off, predict
 from hpckit.comm.bandwidth.values import (
     Algorithm,
     BusbwPrediction,
     Collective,
     CommMachine,
     PcieRing,
-    Protocol,
+    links_in_rings,
 )
-from hpckit.core.fields import InvalidValue
 from hpckit.node.path import PathKind
 from hpckit.node.topology import CpuTopology, LinkKind, Unknown
 from hpckit.spec.platform import NcclVersion
@@ -107,7 +113,7 @@ def test_every_collective_has_one_best() -> None:
 def test_nvls_is_best_on_a_board_of_h100() -> None:
     """8 heads of 40 GB/s, of which 7/8 and 85 % count twice: 476 GB/s."""
     one = best(predict(switched(), 1))
-    assert (one.algorithm, one.protocol, one.channels) == (Algorithm.NVLS, Protocol.SIMPLE, 8)
+    assert (one.algorithm, one.protocol, one.channels) == (Algorithm.NVLS, "Simple", 8)
     assert one.busbw_bytes_per_s == pytest.approx(476e9)
     assert one.caveat is not None
     assert "fabric manager" in one.caveat
@@ -142,13 +148,6 @@ def test_xgmi_between_nodes_is_the_slowest_link() -> None:
     one = best(predict(machine, 2))
     assert one.busbw_bytes_per_s == pytest.approx(192e9)
     assert "RCCL has no such model" in (one.caveat or "")
-
-
-def test_all_to_all_is_no_part_of_the_tuning_model() -> None:
-    """It says so."""
-    one = best(predict(switched(), 1), Collective.ALL_TO_ALL)
-    assert one.algorithm is Algorithm.PAIRS
-    assert "not in NCCL's tuning model" in (one.caveat or "")
 
 
 LACKING = Unknown(subject="GPUs", what="architecture", because="topo -m does not hold it")
@@ -219,8 +218,120 @@ def test_two_gpus_have_nvls_from_2_28_7_on(gpus: int, release: NcclVersion, has_
     assert (Algorithm.NVLS in found) is has_nvls
 
 
-@pytest.mark.parametrize(("gpus", "domain_nodes"), [(0, 1), (8, 0)])
-def test_a_machine_of_nothing(gpus: int, domain_nodes: int) -> None:
-    """No GPU, and a domain of no node, are refused."""
-    with pytest.raises(InvalidValue):
-        CommMachine(gpus=gpus, domain_nodes=domain_nodes)
+# --- Algorithms that variables turn off, and what is predicted then.
+
+SWITCH = {Algorithm.NVLS, Algorithm.NVLS_TREE}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "off"),
+    [
+        ("NCCL_ALGO", "Ring", {Algorithm.TREE} | SWITCH),
+        ("NCCL_ALGO", "ring, nvlstree", {Algorithm.TREE, Algorithm.NVLS}),
+        ("NCCL_ALGO", "^Tree", {Algorithm.TREE}),
+        ("NCCL_ALGO", "allreduce:tree", set()),
+        ("NCCL_NVLS_ENABLE", "0", SWITCH),
+        ("NCCL_NVLS_ENABLE", "1", set()),
+        ("NCCL_PROTO", "Simple", set()),
+    ],
+)
+def test_variables_turn_algorithms_off(name: str, value: str, off: set[Algorithm]) -> None:
+    """A list leaves what it names, one behind ^ the others; lists by function are not read."""
+    assert forced_off([(name, value)]) == off
+
+
+def test_a_collective_without_an_algorithm_says_so() -> None:
+    """Trees alone leave AllGather none."""
+    found = predict(switched(), 1, off=forced_off([("NCCL_ALGO", "Tree")]))
+    (one,) = (each for each in found if each.collective is Collective.ALL_GATHER)
+    assert one.busbw_bytes_per_s is None
+    assert "NCCL_ALGO leaves it no algorithm" in one.because
+
+
+def test_rings_step_in_before_2_24() -> None:
+    """Trees alone leave AllGather its rings there, and AllReduce its trees."""
+    off = forced_off([("NCCL_ALGO", "Tree")])
+    found = predict(switched(), 1, nccl=NcclVersion(2, 20, 5), off=off)
+    by = {one.collective: (one.algorithm, one.busbw_bytes_per_s) for one in found if one.is_best}
+    assert by[Collective.ALL_GATHER] == (Algorithm.RING, 360e9)
+    assert by[Collective.ALL_REDUCE][0] is Algorithm.TREE
+
+
+# --- Constants by release and generation.
+
+
+@pytest.mark.parametrize(
+    ("cpu", "nccl", "found"),
+    [
+        (("x86_64", "AuthenticAMD", 25, 1), NEWEST, 16.0),
+        (("x86_64", "AuthenticAMD", 25, 1), OLDEST, 5000.0),
+        (("x86_64", "GenuineIntel", 6, 0x4F), NEWEST, 6.0),
+        (("x86_64", "GenuineIntel", 6, 0x55), NEWEST, 10.0),
+        (("x86_64", "GenuineIntel", 6, 0x8F), NEWEST, 22.0),
+        (("x86_64", "GenuineIntel", 6, 0x8F), NcclVersion(2, 25, 1), 10.0),
+        (("x86_64", "GenuineIntel", 6, 0xCF), NEWEST, 40.0),
+        (("x86_64", "GenuineIntel", 19, 0x1), NEWEST, 6.0),
+        (("x86_64", "GenuineIntel", None, None), NEWEST, None),
+        (("x86_64", None, None, None), NEWEST, None),
+        (("ppc64le", "IBM", None, None), NEWEST, 32.0),
+        (("aarch64", "ARM", None, None), NEWEST, 6.0),
+        (("riscv64", None, None, None), NEWEST, None),
+        ((None, None, None, None), NEWEST, None),
+    ],
+)
+def test_links_between_cpus(
+    cpu: tuple[str | None, str | None, int | None, int | None],
+    nccl: NcclVersion,
+    found: float | None,
+) -> None:
+    """NCCL tells Intel's generations apart by model, other CPUs by their maker."""
+    arch, vendor, family, model = cpu
+    value = CpuTopology(arch=arch, vendor=vendor, family=family, model_number=model)
+    assert cpu_link_gb_per_s(value, nccl) == found
+
+
+def test_speeds_are_tried_from_the_fastest() -> None:
+    """The search relies on lists that fall."""
+    for row in SPEED_FACTS:
+        for speeds in (row.intra, row.inter):
+            assert list(speeds) == sorted(set(speeds), reverse=True)
+
+
+# --- Rings that links without a switch have room for.
+
+CUBE_MESH = {
+    (0, 1): 1, (0, 2): 1, (0, 3): 2, (0, 4): 2, (1, 2): 2, (1, 3): 1, (1, 5): 2, (2, 3): 2,
+    (2, 6): 1, (3, 7): 1, (4, 5): 1, (4, 6): 1, (4, 7): 2, (5, 6): 2, (5, 7): 1, (6, 7): 2,
+}  # fmt: skip
+
+
+def every(count: int, links: int) -> dict[tuple[int, int], int]:
+    """So many links between all pairs."""
+    return dict.fromkeys(combinations(range(count), 2), links)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "counts", "found"),
+    [
+        (2, {(0, 1): 4}, 4),
+        (2, {}, None),
+        (3, every(3, 2), 4),
+        (4, every(4, 1), 2),
+        (4, every(4, 2), 6),
+        (4, every(4, 4), 12),
+        (8, every(8, 1), 7),
+        (8, CUBE_MESH, 6),
+        (4, {(0, 1): 2, (2, 3): 2}, None),
+        (4, {(0, 1): 3, (1, 2): 1, (2, 3): 3, (0, 3): 1}, 2),
+    ],
+    ids=["pair", "none", "three", "K4", "K4x2", "K4x4", "K8", "cube", "islands", "square"],
+)
+def test_links_in_rings(gpus: int, counts: dict[tuple[int, int], int], found: int | None) -> None:
+    """Regular meshes are used whole; K4 of single links and a square with a weak side are not."""
+    assert links_in_rings(range(gpus), counts) == found
+
+
+def test_a_hopeless_mesh_ends_soon() -> None:
+    """A path of 16 GPUs has no ring, and it is not looked for without end."""
+    counts = dict.fromkeys(pairwise(range(16)), 4) | dict.fromkeys(combinations(range(9), 2), 1)
+    assert links_in_rings(range(16), counts) is None

@@ -9,10 +9,20 @@ import pytest
 
 from hpckit.comm.bandwidth.machine import comm_machine
 from hpckit.comm.bandwidth.predict import predict
-from hpckit.comm.bandwidth.values import Algorithm, CommMachine, PcieRate, PcieRing
+from hpckit.comm.bandwidth.values import (
+    Algorithm,
+    Collective,
+    CommMachine,
+    PcieRate,
+    PcieRing,
+    pcie_rate,
+    shared,
+    slowest_pcie,
+)
 from hpckit.core.errors import ParseError
 from hpckit.node.capture.snapshot import inspect_capture
 from hpckit.node.path import PathKind
+from hpckit.node.pci import PciAddress, PciDevice, PcieLink
 from hpckit.node.topology import GpuFabric, NodeTopology
 from tests.corpus import corpus_file, corpus_files
 from tests.fakes.machine_parts import paths_by_hand
@@ -95,31 +105,6 @@ def test_a_matrix_tells_a_switch_by_the_number_of_links() -> None:
     assert predict(machine, 1)[0].algorithm is Algorithm.NVLS
 
 
-def test_a_matrix_does_not_tell_the_gpu() -> None:
-    """Without an architecture there is no figure, and the reason names it."""
-    machine = comm_machine(matrix_only(), nodes=1, gpus_per_node=8)
-    assert lacks(machine) == {("GPUs", "architecture")}
-    assert busbw(machine) is None
-
-
-def test_a_nic_without_a_rate_is_named() -> None:
-    """A NIC for jobs of which the source has no rate leaves nothing to reckon with."""
-    node = dgx_h100()
-    silent = tuple(replace(nic, rate_bytes_per_s=None) for nic in node.nics)
-    machine = comm_machine(replace(node, nics=silent), nodes=2, gpus_per_node=8)
-    (one,) = machine.unknown
-    assert (one.what, "mlx5_0" in one.because) == ("rate", True)
-
-
-def test_gpus_of_two_kinds() -> None:
-    """NCCL's model is of one kind of GPU."""
-    node = dgx_h100()
-    gpus = (replace(node.gpus[0], architecture="sm_80"), *node.gpus[1:])
-    machine = comm_machine(replace(node, gpus=gpus), nodes=1, gpus_per_node=8)
-    (one,) = machine.unknown
-    assert one.because == "there are several: sm_80, sm_90"
-
-
 def in_a_domain(node: NodeTopology) -> NodeTopology:
     """The same node whose GPUs name an NVLink domain."""
     fabric = GpuFabric(state="COMPLETED", cluster_uuid="5f1c", clique_id=1)
@@ -127,6 +112,8 @@ def in_a_domain(node: NodeTopology) -> NodeTopology:
     return replace(node, gpus=gpus)
 
 
+TWO_KINDS = (replace(dgx_h100().gpus[0], architecture="sm_80"), *dgx_h100().gpus[1:])
+WITHOUT_RATES = tuple(replace(nic, rate_bytes_per_s=None) for nic in dgx_h100().nics)
 UNCOUNTED = tuple(replace(link, count=None) for link in mi300x().gpu_links)
 
 
@@ -137,14 +124,18 @@ UNCOUNTED = tuple(replace(link, count=None) for link in mi300x().gpu_links)
         (dgx_h100(), 1, 16, ("GPUs", "number")),
         (replace(mi300x(), gpu_links=UNCOUNTED), 1, 8, ("GPUs", "links")),
         (in_a_domain(gb200_tray()), 4, 4, ("NVLink domain", "number of nodes")),
+        (matrix_only(), 1, 8, ("GPUs", "architecture")),
+        (replace(dgx_h100(), gpus=TWO_KINDS), 1, 8, ("GPUs", "architecture")),
+        (replace(dgx_h100(), nics=WITHOUT_RATES), 2, 8, ("NICs", "rate")),
     ],
 )
 def test_what_a_source_does_not_tell_is_not_guessed(
     node: NodeTopology, nodes: int, gpus: int, lacking: tuple[str, str]
 ) -> None:
-    """Rates of a matrix, GPUs that are not there, uncounted links, the size of a domain."""
-    machine = comm_machine(node, nodes=nodes, gpus_per_node=gpus, architecture="sm_90")
+    """Without a fact there is no figure, and it is named: rates, GPUs, links, a domain's size."""
+    machine = comm_machine(node, nodes=nodes, gpus_per_node=gpus)
     assert lacking in lacks(machine)
+    assert busbw(machine, nodes) is None
 
 
 def test_a_domain_of_known_size() -> None:
@@ -191,8 +182,76 @@ def test_every_capture_has_a_prediction_or_a_reason(path: Path) -> None:
                     assert one.busbw_bytes_per_s is None or 0 < one.busbw_bytes_per_s < 5e12
 
 
-def test_a_captured_board_of_h100() -> None:
-    """OCI's dump of 8 H100 gives NVLS its 476 GB/s."""
+# --- Which PCIe links traffic passes between GPUs and NICs.
+
+ROOT, TIER, GPU_PORT, NIC_PORT, GPU, NIC, FAR = (
+    PciAddress(f"0000:0{at}:00.0") for at in range(1, 8)
+)
+
+
+def device(address: PciAddress, parent: PciAddress | None, gt_per_s: float) -> PciDevice:
+    """A device on a link of 16 lanes."""
+    return PciDevice(
+        address=address, parent=parent, link=PcieLink(max_speed_gt_per_s=gt_per_s, max_width=16)
+    )
+
+
+DEVICES = (
+    device(ROOT, None, 32.0),
+    device(TIER, ROOT, 5.0),
+    device(GPU_PORT, TIER, 32.0),
+    device(NIC_PORT, TIER, 16.0),
+    device(GPU, GPU_PORT, 32.0),
+    device(NIC, NIC_PORT, 32.0),
+    device(FAR, None, 32.0),
+)
+TREE = {one.address: one for one in DEVICES}
+
+
+def speed(address: PciAddress, *ends: PciAddress, by_all: bool = False) -> float | None:
+    """The slowest link of a device's way to the ends, in GT/s."""
+    rate = pcie_rate(TREE, address, shared(TREE, ends, by_all=by_all))
+    return None if rate is None else rate.speed_gt_per_s
+
+
+def test_traffic_turns_at_the_switch_that_both_hang_on() -> None:
+    """What lies above it is not passed, whatever speed it tells."""
+    assert (speed(GPU, NIC), speed(NIC, GPU)) == (32.0, 16.0)
+
+
+def test_traffic_to_another_part_of_the_tree_goes_up_to_the_cpu() -> None:
+    """The slowest link of the whole way counts."""
+    assert (speed(GPU, FAR), speed(GPU)) == (5.0, 5.0)
+
+
+def test_where_some_ends_are_elsewhere_it_depends_on_which_are_meant() -> None:
+    """To the nearest of them the way is short, to all of them it is not."""
+    assert speed(GPU, NIC, FAR) == 32.0
+    assert speed(GPU, NIC, FAR, by_all=True) == 5.0
+
+
+def test_a_device_that_is_not_in_the_tree_has_no_rate() -> None:
+    """Nor have several of which one is not."""
+    assert pcie_rate(TREE, None, set()) is None
+    assert slowest_pcie(TREE, [GPU, None], set()) is None
+    assert slowest_pcie(TREE, [GPU, NIC], {TIER}) == PcieRate(speed_gt_per_s=16.0, width=16)
+
+
+def test_switches_of_oci_s_h100_do_not_bound_its_nics() -> None:
+    """Their upper tier tells 5 GT/s, which would be 6 GB/s of each GPU; 16 NICs have 22.5 each."""
     path = corpus_file("nccl-topo-xml/oci/H100-topology.xml")
     (node,) = inspect_capture(path.read_bytes(), path.name)
-    assert busbw(comm_machine(node, nodes=1, gpus_per_node=8)) == 476.0
+    found = predict(comm_machine(node, nodes=2, gpus_per_node=8), 2)
+    ring = next(one for one in found if one.collective is Collective.ALL_GATHER)
+    assert ring.limited_by == "16 NICs of 22.5 GB/s"
+
+
+@pytest.mark.parametrize("gpus", [1, 2, 4, 8])
+def test_a_gpu_of_oci_s_h100_has_the_same_way_to_its_nics_beside_others_and_alone(
+    gpus: int,
+) -> None:
+    """A single one turns at the switch that its NICs hang on too."""
+    path = corpus_file("nccl-topo-xml/oci/H100-topology.xml")
+    (node,) = inspect_capture(path.read_bytes(), path.name)
+    machine = comm_machine(node, nodes=2, gpus_per_node=gpus)
+    assert machine.pcie == PcieRate(speed_gt_per_s=32.0, width=16)

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpckit.comm.bandwidth.predict import predict
-from hpckit.comm.bandwidth.show import busbw_lines
+from hpckit.comm.bandwidth.predict import busbw_lines, predict
 from hpckit.comm.bandwidth.values import BusbwPrediction
 from hpckit.core.text import Line, Style, columns
 from tests.fakes.busbw_machines import switched

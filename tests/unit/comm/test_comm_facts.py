@@ -12,7 +12,6 @@ from hpckit.comm.facts import (
     Trait,
     are_rails_isolated,
     comm_facts,
-    level_of,
     says_the_same,
 )
 from hpckit.comm.seen import seen_node
@@ -75,13 +74,6 @@ def test_storage_nics_are_left_out_by_exact_names() -> None:
     assert needs(dgx_h100()) == {"NCCL_IB_HCA": "=" + ",".join(seen.hcas)}
 
 
-def test_names_that_begin_alike_are_told_apart() -> None:
-    """mlx5_1 for jobs beside mlx5_10 for storage: the list is exact, so mlx5_10 is not in it."""
-    value = needs(renamed(dgx_h100(), {"mlx5_8": "mlx5_10", "mlx5_9": "mlx5_11"}))["NCCL_IB_HCA"]
-    assert value.startswith("=")
-    assert "mlx5_10" not in value.removeprefix("=").split(",")
-
-
 def test_a_nic_that_is_down_is_no_device_for_jobs() -> None:
     """The one NIC beside GPU3 that is down is not listed, and a finding names it."""
     topology = with_nic_down(dgx_h100(), "mlx5_3")
@@ -133,49 +125,33 @@ def test_amd_gpus_without_a_link_are_pcie_peers() -> None:
     assert Trait.PCIE_PEERS in seen_node(dataclasses.replace(mi300x(), gpu_links=())).traits
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "derived"),
-    [
-        ("NCCL_CROSS_NIC", "01", "1"),
-        ("NCCL_CROSS_NIC", " 1 ", "1"),
-        ("NCCL_NET_GDR_LEVEL", "3", "PHB"),
-        ("NCCL_NET", "aws libfabric", "AWS Libfabric"),
-        ("NCCL_SOCKET_IFNAME", "hsn0,hsn1", "hsn"),
-        ("NCCL_SOCKET_IFNAME", "=hsn0", "hsn"),
-        ("NCCL_IB_HCA", "=mlx5_1,mlx5_0", "=mlx5_0,mlx5_1"),
-    ],
+SAME = (
+    ("NCCL_CROSS_NIC", "1", "01"),
+    ("NCCL_CROSS_NIC", "1", " 1 "),
+    ("NCCL_NET_GDR_LEVEL", "PHB", "3"),
+    ("NCCL_NET", "AWS Libfabric", "aws libfabric"),
+    ("NCCL_SOCKET_IFNAME", "hsn", "hsn0,hsn1"),
+    ("NCCL_SOCKET_IFNAME", "hsn", "=hsn0"),
+    ("NCCL_IB_HCA", "=mlx5_0,mlx5_1", "=mlx5_1,mlx5_0"),
 )
-def test_the_same_written_otherwise_is_the_same(name: str, value: str, derived: str) -> None:
-    """Numbers, levels, names in any case and lists in any order are compared by what they mean."""
-    assert says_the_same(name, value, derived)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "derived"),
-    [
-        ("NCCL_CROSS_NIC", "2", "1"),
-        ("NCCL_NET_GDR_LEVEL", "4", "PHB"),
-        ("NCCL_NET_GDR_LEVEL", "phb", "PHB"),
-        ("NCCL_NET", "Socket", "AWS Libfabric"),
-        ("NCCL_SOCKET_IFNAME", "hsn0,eth0", "hsn"),
-        ("NCCL_SOCKET_IFNAME", "eth0", "^docker,lo,veth"),
-        ("NCCL_SOCKET_IFNAME", "", "hsn"),
-        ("NCCL_IB_HCA", "mlx5_0,mlx5_1", "=mlx5_0,mlx5_1"),
-        ("NCCL_IB_HCA", "=mlx5_0", "=mlx5_0,mlx5_1"),
-        ("NCCL_ALGO", "ring", "Ring"),
-    ],
+OTHER = (
+    ("NCCL_CROSS_NIC", "1", "2"),
+    ("NCCL_NET_GDR_LEVEL", "PHB", "4"),
+    ("NCCL_NET_GDR_LEVEL", "PHB", "phb"),
+    ("NCCL_NET", "AWS Libfabric", "Socket"),
+    ("NCCL_SOCKET_IFNAME", "hsn", "hsn0,eth0"),
+    ("NCCL_SOCKET_IFNAME", "^docker,lo,veth", "eth0"),
+    ("NCCL_SOCKET_IFNAME", "hsn", ""),
+    ("NCCL_IB_HCA", "=mlx5_0,mlx5_1", "mlx5_0,mlx5_1"),
+    ("NCCL_IB_HCA", "=mlx5_0,mlx5_1", "=mlx5_0"),
+    ("NCCL_ALGO", "Ring", "ring"),
 )
-def test_what_means_another_thing_is_not_the_same(name: str, value: str, derived: str) -> None:
-    """One more interface, a prefix for a device, another level: each is another value."""
-    assert not says_the_same(name, value, derived)
 
 
-@pytest.mark.parametrize(
-    ("value", "level"), [("0", "LOC"), ("3", "PHB"), ("9", "SYS"), ("PHB", None)]
-)
-def test_old_levels_are_numbers(value: str, level: str | None) -> None:
-    """0 to 4 are words in order, and more is SYS."""
-    assert level_of(value) == level
+@pytest.mark.parametrize(("name", "derived", "value"), [*SAME, *OTHER])
+def test_values_are_compared_by_what_they_mean(name: str, derived: str, value: str) -> None:
+    """A number, level, name or list may be written otherwise; one more or less is another value."""
+    assert says_the_same(name, value, derived) is ((name, derived, value) in SAME)
 
 
 def fabric(*, spine: bool, rails: int = 2) -> ClusterTopology:
@@ -197,16 +173,8 @@ def fabric(*, spine: bool, rails: int = 2) -> ClusterTopology:
     )
 
 
-def test_leaves_without_a_spine_are_islands() -> None:
-    """Two rails that no cable joins are isolated."""
-    assert are_rails_isolated(fabric(spine=False)) is True
-
-
-def test_leaves_under_a_spine_are_none() -> None:
-    """Two rails below one spine reach each other."""
-    assert are_rails_isolated(fabric(spine=True)) is False
-
-
-def test_one_rail_says_nothing() -> None:
-    """Nodes with one NIC have no rails to isolate."""
-    assert are_rails_isolated(fabric(spine=True, rails=1)) is None
+@pytest.mark.parametrize(("spine", "rails", "isolated"), [(False, 2, True), (True, 2, False)])
+def test_rails_that_no_cable_joins_are_isolated(spine: bool, rails: int, isolated: bool) -> None:
+    """Below one spine they reach each other; nodes with one NIC have no rails to isolate."""
+    assert are_rails_isolated(fabric(spine=spine, rails=rails)) is isolated
+    assert are_rails_isolated(fabric(spine=spine, rails=1)) is None

@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import cache
 
 import pytest
 
-from hpckit.comm.lint import LINT_RULES, lint_settings, lint_text
-from hpckit.comm.lint_releases import is_one_edit
+from hpckit.comm.lint import LINT_RULES, lint_settings
 from hpckit.comm.lint_rule import (
     SURELY_SINCE,
     Held,
@@ -86,14 +84,6 @@ def lint(
     )
 
 
-def fired(case: Case, rules: Sequence[LintRule] = LINT_RULES) -> list[str]:
-    """The rules that speak in a case."""
-    found = lint(
-        case.fires, case.name, case.nccl, facts=case.facts, library=case.library, rules=rules
-    )
-    return [one.rule for one in found]
-
-
 def missed(case: Case, rules: Sequence[LintRule] = LINT_RULES) -> list[str]:
     """The rules that speak in its near miss."""
     name = case.name if case.miss_name is None else case.miss_name
@@ -107,27 +97,6 @@ def missed(case: Case, rules: Sequence[LintRule] = LINT_RULES) -> list[str]:
 def brief(findings: Sequence[LintFinding]) -> list[tuple[int, str, str]]:
     """Line, rule and severity of each."""
     return [(one.line_no, one.rule, one.severity.value) for one in findings]
-
-
-def freed() -> Iterator[tuple[str, LintRule, LintRule]]:
-    """Each row with a condition, and the same without it; tests are left, as they give words."""
-    for rule in LINT_RULES:
-        conditions: dict[str, LintRule] = {
-            "value": replace(rule, value=None),
-            "beside": replace(rule, beside=None),
-            "without": replace(rule, without=None),
-            "since": replace(rule, since=None),
-            "before": replace(rule, before=None),
-            "library": replace(rule, library=None),
-            "plugins": replace(rule, plugins=()),
-            "nodes": replace(rule, nodes=None),
-            "is_vm": replace(rule, is_vm=None),
-            "forms": replace(rule, forms=()),
-            "is_fallback": replace(rule, is_fallback=False),
-        }
-        for condition, free in conditions.items():
-            if free != rule:
-                yield f"{rule.name}-{condition}", rule, free
 
 
 @pytest.mark.parametrize(
@@ -149,19 +118,6 @@ def test_each_rule_has_a_name_of_its_own_and_a_case() -> None:
     assert set(names) == {case.rule for case in CASES}
 
 
-def test_each_condition_of_a_row_is_held_by_a_case() -> None:
-    """Without any one condition of a row, it speaks in some near miss or not in some case."""
-    free_of = list(freed())
-    assert free_of
-    for condition, rule, free in free_of:
-        rules = [free if row is rule else row for row in LINT_RULES]
-        cases = [case for case in CASES if case.rule == rule.name]
-        assert any(
-            rule.name in missed(case, rules) or rule.name not in fired(case, rules)
-            for case in cases
-        ), condition
-
-
 def test_a_modern_script_is_left_in_peace() -> None:
     """A script that sets what a site must, in the way of today, has no finding."""
     facts = LintFacts(interfaces=("lo", "ens1f0"), nics=("mlx5_0", "mlx5_1"), is_vm=False)
@@ -179,12 +135,6 @@ def test_exports_of_a_benchmark() -> None:
     ]
 
 
-def test_no_finding_twice_for_one_line() -> None:
-    """A rule speaks once of a variable on one line, however often it is set there."""
-    found = lint("NCCL_DEBUG=TRACE srun a; NCCL_DEBUG=TRACE srun b\n")
-    assert brief(found) == [(1, "nccl-debug-trace", "warning")]
-
-
 def test_an_unknown_release_gives_notes() -> None:
     """What holds on newer releases alone is a note, and says since which, where none is known."""
     bounds = {
@@ -200,16 +150,12 @@ def test_an_unknown_release_gives_notes() -> None:
                 assert "NCCL 2." in one.because
 
 
-def test_what_is_older_than_every_release_in_use_is_certain() -> None:
-    """A variable that NCCL dropped in 2.5 is a warning also where the release is not known."""
-    (found,) = lint("export NCCL_TREE_THRESHOLD=0\n")
-    assert (found.severity, found.since) == (Severity.WARNING, "2.5")
-
-
-def test_a_known_release_raises_the_severity() -> None:
-    """The same line is an error where the release is known to fail on it."""
+def test_a_release_that_is_sure_raises_the_severity() -> None:
+    """What fails on the one that is known, and what NCCL dropped before every one in use."""
     (found,) = lint("export NCCL_ALGO=Tree\n", nccl="2.27.3")
     assert (found.severity, found.since) == (Severity.ERROR, "2.24")
+    (found,) = lint("export NCCL_TREE_THRESHOLD=0\n")
+    assert (found.severity, found.since) == (Severity.WARNING, "2.5")
 
 
 def test_a_line_of_releases_is_not_guessed() -> None:
@@ -230,24 +176,24 @@ def test_findings_come_by_line_and_gravity() -> None:
     ]
 
 
-def test_the_exact_list_is_offered() -> None:
-    """The fix of a list of beginnings is the same list, exact."""
-    (found,) = lint("export NCCL_IB_HCA=^mlx5_1\n")
-    assert found.remedy == "NCCL_IB_HCA=^=mlx5_1"
-
-
 @pytest.mark.parametrize(
-    ("option", "fix"),
+    ("text", "rule", "fix"),
     [
-        ("NONE", "--export=ALL"),
-        ("A=1,PATH", "--export=ALL,A=1,PATH"),
-        ("NONE,A=1", "--export=ALL,A=1"),
+        ("export NCCL_IB_HCA=^mlx5_1\n", "ib-hca-prefix", "NCCL_IB_HCA=^=mlx5_1"),
+        (
+            "export NCCL_NET_GDR_LEVEL=3\n",
+            "level-number",
+            "NCCL_NET_GDR_LEVEL=PHB, or leave it out",
+        ),
+        ("srun --export=NONE a\n", "export-without-all", "--export=ALL"),
+        ("srun --export=A=1,PATH a\n", "export-without-all", "--export=ALL,A=1,PATH"),
+        ("srun --export=NONE,A=1 a\n", "export-without-all", "--export=ALL,A=1"),
     ],
 )
-def test_the_whole_export_is_offered(option: str, fix: str) -> None:
-    """The fix of an export without ALL is one that srun takes as it is meant."""
-    found = lint(f"export NCCL_NET=x\nsrun --export={option} a\n")
-    assert [one.remedy for one in found if one.rule == "export-without-all"] == [fix]
+def test_the_fix_can_be_taken_as_it_is(text: str, rule: str, fix: str) -> None:
+    """It is the same list, exact, the word for a number, an export that srun takes as meant."""
+    found = lint(f"export NCCL_NET=x\n{text}")
+    assert [one.remedy for one in found if one.rule == rule] == [fix]
 
 
 def test_the_value_that_never_counts_is_named() -> None:
@@ -260,20 +206,10 @@ def test_the_value_that_never_counts_is_named() -> None:
     assert "set to ens here, so NCCL_SOCKET_IFNAME=eno on line 2 never counts" in found.because
 
 
-def test_a_level_number_is_translated() -> None:
-    """The fix of an old level is the word for it."""
-    (found,) = lint("export NCCL_NET_GDR_LEVEL=3\n")
-    assert found.remedy == "NCCL_NET_GDR_LEVEL=PHB, or leave it out"
-
-
-def test_values_with_braces_do_no_harm() -> None:
-    """A value is shown as it is, whatever it holds."""
+def test_a_value_is_shown_as_it_is() -> None:
+    """Braces do no harm, and control characters are shown as escapes."""
     (found,) = lint("export NCCL_P2P_LEVEL='{0}{x}%s'\n")
     assert "{0}{x}%s" in found.because
-
-
-def test_a_value_hides_nothing() -> None:
-    """Control characters of a value are shown as escapes."""
     (found,) = lint("HOME=/h\nNCCL_DEBUG=\x1b[2Jx\n", "env")
     assert "\x1b" not in found.because
 
@@ -281,37 +217,6 @@ def test_a_value_hides_nothing() -> None:
 def test_a_variable_of_the_library_is_not_misspelt_on_amd() -> None:
     """RCCL reads names of its own, so none is called misspelt there."""
     assert lint("export NCCL_IB_SLX=1\n", library=CommLibrary.RCCL) == ()
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "is_near"),
-    [
-        ("abc", "abc", False),
-        ("abc", "abcd", True),
-        ("abc", "ab", True),
-        ("abc", "xbc", True),
-        ("abc", "acb", True),
-        ("abc", "axx", False),
-        ("abcd", "badc", False),
-        ("", "a", True),
-        ("", "ab", False),
-    ],
-)
-def test_one_edit(first: str, second: str, is_near: bool) -> None:
-    """One letter more, less or other, or two swapped, part two words."""
-    assert is_one_edit(first, second) is is_near
-    assert is_one_edit(second, first) is is_near
-
-
-def test_variables_are_sorted_and_dated() -> None:
-    """Each variable stands once, its releases are releases, and they are in order."""
-    names = [one.name for one in NCCL_VARIABLES]
-    assert names == sorted(set(names))
-    for one in NCCL_VARIABLES:
-        releases = [NcclVersion.of(release) for release, _ in one.defaults]
-        assert releases == sorted(releases)
-        assert all(release >= NcclVersion.of(one.since) for release in releases)
-        assert one.until is None or NcclVersion.of(one.until) > NcclVersion.of(one.since)
 
 
 def test_known_variables_are_not_one_another_misspelt() -> None:
@@ -324,20 +229,6 @@ def test_what_hpckit_sets_too_may_still_be_set_the_wrong_way() -> None:
     """The value is fine; that the shell keeps it to itself is not."""
     text = "NCCL_NET_GDR_LEVEL=PHB\nsrun true\n"
     assert [one.rule for one in lint(text, facts=DERIVED)] == ["not-exported"]
-
-
-def test_a_file_is_linted() -> None:
-    """What a file sets is judged for the release and the node that are told."""
-    found = lint_text(
-        b"export NCCL_NVLS_ENABLE=0\nexport NCCL_IB_HCA==mlx5_9\n",
-        "job.sh",
-        nccl=NcclVersion.of("2.27.3"),
-        facts=LintFacts(nics=("mlx5_0",)),
-    )
-    assert [(one.line_no, one.rule, one.severity) for one in found] == [
-        (1, "nvls-off", Severity.WARNING),
-        (2, "ib-hca-absent", Severity.ERROR),
-    ]
 
 
 def finding(

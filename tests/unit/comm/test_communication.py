@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.comm.communication import Communication, comm_choice, comm_question, communication
+from hpckit.comm.communication import Communication, comm_choice, communication
 from hpckit.core.files import FileResources, packaged_data
 from hpckit.jobs.sites import load_site
 from hpckit.spec.files import effective_job, option_layer
 from hpckit.spec.job import JobSpec
-from hpckit.spec.platform import NcclVersion, NetPlugin
 
 
 def on(site: str, **values: object) -> Communication:
@@ -45,40 +44,10 @@ def test_the_job_s_own_word_and_overlay_count_on_any_partition() -> None:
     assert {one.name for one in made.env.settings} == {"NCCL_DEBUG", "NCCL_CROSS_NIC"}
 
 
-@pytest.mark.parametrize(("value", "is_warned"), [("1", False), ("0", True)])
-def test_nothing_speaks_against_a_job_s_own_value_that_hpckit_sets_too(
-    value: str, *, is_warned: bool
-) -> None:
-    """What a site sets for its nodes is no fault in a job that says the same."""
-    made = on("azure-ndv5", **{"tune.env": {"NCCL_IGNORE_CPU_AFFINITY": value}})
-    (own,) = [one for one in made.env.settings if one.name == "NCCL_IGNORE_CPU_AFFINITY"]
-    assert (own.warning is not None) == is_warned
-
-
 def spec(**values: object) -> JobSpec:
     """A job with these keys."""
     given = {"name": "x", "command": ["x"], **values}
     return effective_job([option_layer({key: (value, "x") for key, value in given.items()})]).spec
-
-
-def test_the_question_has_what_the_job_says() -> None:
-    """Nodes, release, plugin and whether ranks are MPI's."""
-    asked = comm_question(
-        spec(**{
-            "resources.nodes": 4, "tune.nccl": "2.27", "tune.plugin": "gib", "launch.kind": "mpi",
-        })
-    )  # fmt: skip
-    assert (asked.nodes, asked.version, asked.plugin) == (4, NcclVersion(2, 27), NetPlugin.GIB)
-    assert asked.is_mpi
-
-
-def test_own_variables_know_where_they_stand() -> None:
-    """Those of [tune] env are exported in the block, those of [environment] elsewhere."""
-    choice = comm_choice(spec(**{"tune.env": {"NCCL_A": "1"}, "environment.set": {"NCCL_B": "2"}}))
-    assert [(one.name, one.is_exported) for one in choice.own] == [
-        ("NCCL_A", True),
-        ("NCCL_B", False),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -183,15 +183,6 @@ def test_a_gpu_of_another_name_and_the_same_architecture_is_compared() -> None:
         assert predicted(ONE_NODE.replace("NVIDIA H100 80GB HBM3", gpu)) is not None
 
 
-def test_of_several_releases_the_most_frequent_counts() -> None:
-    """A host that says its own twice is fewer than three that say another once."""
-    says = "{}:4100:2 [0] NCCL INFO NCCL version {}+cuda12.9\n"
-    hosts = [("n1", "2.27.7"), ("n1", "2.27.7"), ("n2", "2.30.7"), ("n3", "2.30.7")]
-    text = ONE_NODE.replace("NCCL version 2.27.7+cuda12.9", "")
-    text += "\n" + "".join(says.format(*one) for one in [*hosts, ("n4", "2.30.7")])
-    assert predicted(text) == pytest.approx(476.0)
-
-
 def test_nvls_that_two_gpus_have_not_is_not_turned_off() -> None:
     """NCCL 2.27 takes it for three or more."""
     ranks = [line for line in ONE_NODE.splitlines() if not re.match(r"#  Rank  [2-7]", line)]

@@ -7,9 +7,8 @@ import pytest
 from hpckit.comm.run.nccl_tests import parse_nccl_run
 from hpckit.comm.run.rules import shortfall_findings
 from hpckit.comm.run.rules_result import ExpectedRun
-from hpckit.comm.run.show import NARROWEST, nccl_run_lines
-from hpckit.core.findings import Severity, SourcedFinding
-from hpckit.core.text import Line, Style, columns
+from hpckit.comm.run.show import nccl_run_lines
+from hpckit.core.text import Line, columns
 from tests.fakes.slurm_records import record_text
 
 TABLE = record_text("nccl-tests-2.19.6", "synthetic-two-nodes")
@@ -52,12 +51,6 @@ def test_findings_come_below_what_was_used_with_their_lines() -> None:
     assert shown[-2:] == ["next  all_reduce_perf -b 8M -e 8G -f 2", "      hpckit inspect"]
 
 
-def test_severity_is_in_the_words_and_in_the_style() -> None:
-    """Colour marks what the first word says already."""
-    styles = {line.text.split()[0]: line.style for line in screen(SOCKETS)}
-    assert (styles["error"], styles["warn"]) == (Style.ERROR, Style.WARNING)
-
-
 INFO = "n1:1:2 [0] NCCL INFO "
 USED = f"{INFO}Using network IB\n"
 USING = "NET/IB : Using [0]mlx5_0:1/IB{}; OOB eth0:10.0.0.1<0>\n"
@@ -81,12 +74,6 @@ def test_what_is_missing_or_differs_is_told(line: str) -> None:
     assert line in texts(SHOWN[line])
 
 
-def test_a_collective_that_was_not_predicted_stands_alone() -> None:
-    """No share is made up."""
-    measured = texts(TABLE, {"AllGather": 1e9})[1]
-    assert measured == "measured AllReduce 367.1 GB/s bus bandwidth, to 8.59 GB"
-
-
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     """Less those to be copied, which are never broken."""
@@ -95,30 +82,10 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
             assert columns(line.text) <= width or line.text.startswith(("next", "      "))
 
 
-def test_a_terminal_narrower_than_the_least_is_taken_as_that() -> None:
-    """Below that nothing can be read."""
-    assert screen(LOG, width=3) == screen(LOG, width=NARROWEST)
-
-
 def test_what_a_log_holds_cannot_steer_the_terminal() -> None:
     """Control characters in a host's or a setting's text are shown as escapes."""
     text = "n1:1:2 [0] NCCL WARN a\x07b\x9bc\u202ed\n"
     assert all(line.text.isprintable() for line in screen(text))
-
-
-def test_no_more_findings_are_shown_than_a_person_reads() -> None:
-    """The rest is counted."""
-    finding = SourcedFinding(
-        subject="",
-        rule="warned",
-        severity=Severity.WARNING,
-        because="x",
-        remedy="y",
-        source="z",
-        line_no=None,
-    )
-    lines = nccl_run_lines(parse_nccl_run(LOG), [finding] * 15)
-    assert "… 3 more: --json has them all" in [line.text for line in lines]
 
 
 def test_a_prediction_that_is_not_known_has_its_reason() -> None:

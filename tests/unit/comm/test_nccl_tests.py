@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from hpckit.comm.run.log_lines import Communicator, NcclLog, NodeShare, Seen
 from hpckit.comm.run.nccl_tests import (
     NO_PROGRAM,
-    is_nccl_tests_json,
     parse_nccl_run,
     parse_nccl_tests_json,
 )
@@ -45,31 +42,6 @@ def json_record(version: str) -> NcclTest:
     """The one test of a synthetic JSON."""
     (one,) = parse_nccl_tests_json(record_text(f"nccl-tests-{version}", "synthetic-json"))
     return one
-
-
-def figures(time_us: float, algbw: float, busbw: float, wrong: int) -> BusbwFigures:
-    """Figures as a table prints them: microseconds and units of 10^9 bytes/s."""
-    return BusbwFigures(
-        time_s=time_us * 1e-6,
-        algbw_bytes_per_s=algbw * 1e9,
-        busbw_bytes_per_s=busbw * 1e9,
-        wrong=wrong,
-    )
-
-
-def test_a_row_has_sizes_times_and_bandwidth_in_base_units() -> None:
-    """Microseconds become seconds, and units of 10^9 bytes/s become bytes/s."""
-    (row,) = only(HEAD + ROW).rows
-    assert row == BusbwRow(
-        size_bytes=1024,
-        elements=256,
-        type="float",
-        redop="sum",
-        root=-1,
-        out_of_place=figures(20.5, 0.05, 0.09, 0),
-        in_place=figures(21.0, 0.05, 0.08, 1),
-        line_no=2,
-    )
 
 
 def test_the_header_of_a_test_is_read() -> None:
@@ -224,12 +196,6 @@ def test_a_table_without_its_head_has_the_usual_columns() -> None:
     assert only(ROW).rows[0].size_bytes == 1024
 
 
-def test_a_test_that_ended_early_has_no_average() -> None:
-    """Without its summary the average is not known, and is not computed."""
-    one = only(HEAD + ROW)
-    assert (one.average_busbw_bytes_per_s, one.out_of_bounds) == (None, None)
-
-
 def test_json_has_the_same_figures_in_base_units() -> None:
     """Version 3: rows, the placement that is null, what was not checked, and the average."""
     one = json_record("2.19.6")
@@ -245,26 +211,6 @@ def test_json_has_the_same_figures_in_base_units() -> None:
     assert one.average_busbw_bytes_per_s == pytest.approx(268.1e9)
 
 
-@pytest.mark.parametrize(
-    ("was", "now"),
-    [
-        ('"size": 1073741824', '"size": 1' + 400 * "0"),
-        ('"bus_bw": 268.4', '"bus_bw": 1' + 400 * "0"),
-        ('"bus_bw": 268.4', '"bus_bw": 1' + 5000 * "0"),
-        ('"nthreads": 1,', '"nthreads": 1000000000000,'),
-        ('"ngpus": 1,', '"ngpus": 0,'),
-        ('"nwrong": 4.0', '"nwrong": 1e308'),
-    ],
-)
-def test_json_s_numbers_beyond_all_measure_are_read_or_refused(was: str, now: str) -> None:
-    """JSON has numbers of any length; none is an exception, and no count is longer than 64 bits."""
-    text = record_text("nccl-tests-2.19.6", "synthetic-json")
-    assert was in text
-    with suppress(ParseError):
-        run = parse_nccl_run(text.replace(was, now))
-        assert all(row.wrong < 2**64 for test in run.tests for row in test.rows)
-
-
 def test_json_behind_a_byte_order_mark_is_the_same() -> None:
     """PowerShell and some editors write one."""
     text = record_text("nccl-tests-2.19.6", "synthetic-json")
@@ -272,11 +218,10 @@ def test_json_behind_a_byte_order_mark_is_the_same() -> None:
 
 
 def test_a_figure_of_json_that_is_none_is_counted() -> None:
-    """A row with a bandwidth below 0, or of letters, is not left out silently."""
+    """A row without a bandwidth is not left out silently."""
     text = record_text("nccl-tests-2.19.6", "synthetic-json")
-    for now in ("-4", '"12"'):
-        (one,) = parse_nccl_tests_json(text.replace('"bus_bw": 267.6', f'"bus_bw": {now}'))
-        assert (one.unread, one.rows[0].in_place) == (1, None)
+    (one,) = parse_nccl_tests_json(text.replace('"bus_bw": 267.6', '"bus_bw": null'))
+    assert (one.unread, one.rows[0].in_place) == (1, None)
 
 
 def test_json_of_version_1_has_its_average_under_a_misspelt_key() -> None:
@@ -289,20 +234,13 @@ def test_of_json_s_environment_only_nccl_s_variables_are_kept() -> None:
     assert json_record("2.19.6").environment == (("NCCL_DEBUG", "INFO"), ("NCCL_ALGO", "Ring"))
 
 
-def test_a_run_is_read_from_json() -> None:
-    """The document is told from a table by itself."""
-    text = record_text("nccl-tests-2.19.6", "synthetic-json")
-    assert is_nccl_tests_json(text)
-    assert parse_nccl_run(text).tests == parse_nccl_tests_json(text)
-
-
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"version": 9}, "version: got 9"),
-        ({"results": 3}, "results: no list"),
-        ({"results": [{"size": -1, "count": 1}]}, "size: got -1"),
-        ({"results": [{"size": 1, "count": 1, "out_of_place": 3}]}, "out_of_place: no object"),
+        ({"version": 9}, "version: Invalid enum value 9"),
+        ({"results": 3}, "results: Expected `array`, got `int`"),
+        ({"results": [{"size": -1, "count": 1}]}, "size: Expected `int` >= 0"),
+        ({"results": [{"size": 1, "count": 1, "out_of_place": 3}]}, "Expected `object | null`"),
     ],
 )
 def test_json_that_is_not_nccl_tests_is_refused(change: dict[str, object], says: str) -> None:
@@ -363,54 +301,8 @@ def test_what_has_no_factor_to_itself_is_not_guessed(rows: list[BusbwRow], ranks
     assert collective_of(rows, ranks) is None
 
 
-def sized(size_bytes: int, *busbw: float | None) -> BusbwRow:
-    """A row with bus bandwidth in bytes/s, out of place and in place."""
-    sides = [
-        None
-        if one is None
-        else BusbwFigures(time_s=1.0, algbw_bytes_per_s=one, busbw_bytes_per_s=one, wrong=2)
-        for one in busbw
-    ]
-    return BusbwRow(size_bytes=size_bytes, elements=1, out_of_place=sides[0], in_place=sides[1])
-
-
 def test_the_plateau_leaves_small_messages_out() -> None:
     """A small message that happens to be fast, as from a cache, is not the plateau."""
-    test = NcclTest(rows=(sized(100, 9.0, 9.0), sized(800, 5.0, 6.0), sized(1600, 5.5, 5.0)))
-    assert test.plateau_bytes_per_s == 6.0
-
-
-@pytest.mark.parametrize("rows", [(), (sized(0, 1.0, 1.0),), (sized(8, None, None),)])
-def test_there_is_no_plateau_without_a_measured_size(rows: tuple[BusbwRow, ...]) -> None:
-    """No rows, size 0 alone, or nothing measured give None, not zero."""
-    assert NcclTest(rows=rows).plateau_bytes_per_s is None
-
-
-def test_wrong_elements_of_both_placements_count() -> None:
-    """A placement that was not measured has none."""
-    assert sized(8, 1.0, 1.0).wrong == 4
-    assert sized(8, None, 1.0).wrong == 2
-
-
-def communicator(rank: int, ranks: int) -> Seen[Communicator]:
-    """A rank that wrote that it joined."""
-    one = Communicator(
-        host="n1", commid=None, rank=rank, ranks=ranks, device=0, event="Init COMPLETE"
-    )
-    return Seen(one, 1)
-
-
-def test_nodes_are_known_where_all_ranks_wrote() -> None:
-    """One host is one node only if nobody is missing."""
-    both = (communicator(0, 2), communicator(1, 2))
-    log = NcclLog(lines=2, hosts=("n1",), communicators=both)
-    assert (log.nodes, log.ranks) == (1, 2)
-    log = NcclLog(lines=1, hosts=("n1",), communicators=both[:1])
-    assert log.nodes is None
-
-
-def test_nodes_that_nccl_counts_are_believed() -> None:
-    """Also where the file has the lines of one of them."""
-    share = NodeShare(host="n1", ranks=16, nodes=2, local_ranks=8, is_mnnvl=False)
-    log = NcclLog(lines=1, hosts=("n1",), shares=(Seen(share, 1),))
-    assert log.nodes == 2
+    fast = ROW.replace("0.05    0.09", "0.05    9.00")
+    large = [ROW.replace("1024", str(1024 * factor)) for factor in (8, 16)]
+    assert only(HEAD + fast + "".join(large)).plateau_bytes_per_s == pytest.approx(0.09e9)
