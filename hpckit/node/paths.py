@@ -352,10 +352,7 @@ def _with_table(topology: NodeTopology, tree: PciTree) -> NodeTopology:
     table = PathTable(
         devices=tuple(one.name for one in devices), cells=tuple(tuple(row) for row in cells)
     )
-    unknown = [
-        Unknown(subject=_SUBJECT, what=_few(pairs), because=because)
-        for because, pairs in lacking.items()
-    ]
+    unknown = [Unknown(_SUBJECT, _few(pairs), because) for because, pairs in lacking.items()]
     return dataclasses.replace(topology, paths=table, unknown=(*topology.unknown, *unknown))
 
 
@@ -368,13 +365,13 @@ def _left_out(topology: NodeTopology, count: int) -> Unknown | None:
     """That a table of `count` devices would be too large, or lacks some to be small enough."""
     if count > MOST_ROWS:
         because = f"there are {count} of them, and a table has up to {MOST_ROWS}"
-        return Unknown(subject=_SUBJECT, what="devices", because=because)
+        return Unknown(_SUBJECT, "devices", because)
     lacking = sum(not gpu.is_hidden for gpu in topology.gpus) - count
     lacking += sum(is_listed(nic) for nic in topology.nics)
     if lacking <= 0:
         return None
     because = f"a table has up to {MOST_ROWS} rows, and each sits where its physical function does"
-    return Unknown(subject=_SUBJECT, what=f"{lacking} virtual functions", because=because)
+    return Unknown(_SUBJECT, f"{lacking} virtual functions", because)
 
 
 def _recorded(table: PathTable | None) -> dict[tuple[str, str], _Answer]:

@@ -356,7 +356,7 @@ class Host:
     is_virtual_machine: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Unknown:
     """Something that is None, and why: `numa_index` of `GPU0`; subject `GPUs` is all of them."""
 

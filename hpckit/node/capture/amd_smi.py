@@ -303,14 +303,14 @@ def _unknown(
     found = list(unknown_of_links(links, because=f"{said.source.format} does not print it"))
     if paths is None:
         because = f"{said.source.format} was not asked for weights, hops or types"
-        return (*found, Unknown(subject="GPUs", what="paths", because=because))
+        return (*found, Unknown("GPUs", "paths", because))
     blank = {at for at, one in pairs.items() if paths.cells[at[0]][at[1]] is None}
     if any(pairs[at].is_pcie for at in blank):
         because = "it is not said which PCIe bridge the GPUs of a NUMA node share"
-        found.append(Unknown(subject="GPUs", what="paths over PCIe", because=because))
+        found.append(Unknown("GPUs", "paths over PCIe", because))
     if any(not pairs[at].is_pcie for at in blank):
         because = f"{said.source.format} does not name the type of link of some pairs"
-        found.append(Unknown(subject="GPUs", what="paths", because=because))
+        found.append(Unknown("GPUs", "paths", because))
     return tuple(found)
 
 
@@ -394,7 +394,7 @@ def _matrices(gpus: Sequence[tuple[int, str | None]], rows: Mapping[Matrix, Rows
             for index, bdf in gpus
         ),
         rows={matrix: cells for matrix, cells in rows.items() if matrix is not Matrix.OTHER},
-        unknown=(Unknown(subject="GPUs", what="numa_index", because=because),),
+        unknown=(Unknown("GPUs", "numa_index", because),),
     )
 
 

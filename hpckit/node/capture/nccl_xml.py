@@ -34,8 +34,8 @@ _MOST_DISPLAYED: Final = _FAMILY_MORE + 0xFF
 
 
 _NEVER: Final = "NCCL's topology file does not hold it"
-_NEVER_GPUS: Final = Unknown(subject="GPUs", what="name, uuid, memory_bytes", because=_NEVER)
-_NEVER_NICS: Final = Unknown(subject="NICs", what="state, link_layer", because=_NEVER)
+_NEVER_GPUS: Final = Unknown("GPUs", "name, uuid, memory_bytes", _NEVER)
+_NEVER_NICS: Final = Unknown("NICs", "state, link_layer", _NEVER)
 
 
 def is_nccl_xml(document: XmlDocument) -> bool:
@@ -112,9 +112,9 @@ def _first_host(document: XmlDocument) -> tuple[list[Element], list[Unknown]]:
     others = [cpu for cpu in cpus if cpu.get("host_hash") != hosts[0]]
     gpus = sum(1 for cpu in others for element in cpu.walk() if element.tag == "gpu")
     left_out = Unknown(
-        subject="hosts",
-        what=f"{len(hosts) - 1} more, with {gpus} GPUs",
-        because="the file holds the hosts of an NVLink domain, and this is the first of them",
+        "hosts",
+        f"{len(hosts) - 1} more, with {gpus} GPUs",
+        "the file holds the hosts of an NVLink domain, and this is the first of them",
     )
     return [cpu for cpu in cpus if cpu.get("host_hash") == hosts[0]], [left_out]
 

@@ -106,7 +106,7 @@ class _Reader:
         else:
             because = "the file puts these devices on NUMA node -1, which Linux says for unknown"
             subject = "the devices below that <cpu>"
-            self._found.unknown.append(Unknown(subject=subject, what="numa_index", because=because))
+            self._found.unknown.append(Unknown(subject, "numa_index", because))
         stack = [(cpu, top)]
         while stack:
             element, place = stack.pop()
@@ -120,11 +120,11 @@ class _Reader:
         if self._classless:
             because = "the file does not give their class, which NCCL reads on the machine itself"
             what = f"which of {self._classless} PCI devices they are"
-            found.unknown.append(Unknown(subject="GPUs, NICs", what=what, because=because))
+            found.unknown.append(Unknown("GPUs, NICs", what, because))
         if self._has_side_links:
             because = "the file has <pcilink>, which paths do not follow"
             what = "which of them are joined beside the tree"
-            found.unknown.append(Unknown(subject="switches", what=what, because=because))
+            found.unknown.append(Unknown("switches", what, because))
         order = self._order(self._gpu_devs, "GPUs")
         found.gpus = [
             GpuElement(gpu=dataclasses.replace(one.gpu, index=index), element=one.element)
@@ -143,7 +143,7 @@ class _Reader:
             return known
         if known:
             because = "the file does not give each a dev of its own: they are numbered in its order"
-            self._found.unknown.append(Unknown(subject=subject, what="index", because=because))
+            self._found.unknown.append(Unknown(subject, "index", because))
         return list(range(len(devs)))
 
     def _read_pci(self, element: Element, place: _Place) -> _Place:
@@ -214,9 +214,7 @@ class _Reader:
             if nic.rate_bytes_per_s is None:
                 said = element.get("speed")
                 because = f"the file says {said} Mbit/s" if said else "the file does not say it"
-                self._found.unknown.append(
-                    Unknown(subject=nic.name, what="rate_bytes_per_s", because=because)
-                )
+                self._found.unknown.append(Unknown(nic.name, "rate_bytes_per_s", because))
         return bool(elements)
 
     def _dev(self, element: Element) -> int | None:
@@ -256,8 +254,8 @@ class _Reader:
 def _of_again(address: PciAddress, *, is_end: bool) -> Unknown:
     because = f"the file has two devices at {address}"
     if is_end:
-        return Unknown(subject="the later one", what="pci", because=because)
-    return Unknown(subject="switches", what="which is which: they are one here", because=because)
+        return Unknown("the later one", "pci", because)
+    return Unknown("switches", "which is which: they are one here", because)
 
 
 # Source: NCCL src/graph/topo.cc, ncclTopoAddNvLinks and ncclTopoAddC2c, kvDictPciClass.
@@ -350,8 +348,7 @@ def _read_link(
         because = f"they lead to {address}, and the file has no such GPU"
         if peer is not None:
             because = "the file has them lead to the GPU itself, as a VM does that hides the peer"
-        what = f"the other end of {count} links"
-        found.unknown.append(Unknown(subject=f"GPU{gpu.index}", what=what, because=because))
+        found.unknown.append(Unknown(f"GPU{gpu.index}", f"the other end of {count} links", because))
     else:
         found.direct[gpu.index, peer] += count
 
@@ -427,13 +424,10 @@ def _unknown(devices: Devices, links: tuple[GpuLink, ...]) -> list[Unknown]:
     found: list[Unknown] = []
     if devices.gpus and all(one.element is None for one in devices.gpus):
         because = "the file is a preset: it holds PCI devices, and NCCL finds the rest by itself"
-        what = "index, architecture, links"
-        found.append(Unknown(subject="GPUs", what=what, because=because))
+        found.append(Unknown("GPUs", "index, architecture, links", because))
     if any(link.bandwidth_bytes_per_s is None for link in links):
         slow = {one.gpu.architecture for one in devices.gpus if _rate(one.gpu) is None}
         named = ", ".join(sorted(name or "an unknown architecture" for name in slow))
         because = f"no figure is known for the links of {named}"
-        found.append(
-            Unknown(subject="GPUs", what="bandwidth_bytes_per_s of links", because=because)
-        )
+        found.append(Unknown("GPUs", "bandwidth_bytes_per_s of links", because))
     return found

@@ -467,7 +467,7 @@ def _topology(table: TopoTable) -> NodeTopology:
             *_lost_cells(table),
             *_lost_affinities(table),
             *(
-                Unknown(subject=name, what="name", because=_NO_NAME[name in table.legend.unnamed])
+                Unknown(name, "name", _NO_NAME[name in table.legend.unnamed])
                 for name in table.devices
                 if name.startswith("NIC") and name not in table.legend.names
             ),
@@ -525,29 +525,29 @@ def _gpu_links(paths: PathTable) -> tuple[GpuLink, ...]:
 
 def _not_printed(has_links: bool, has_nics: bool) -> Iterable[Unknown]:
     for what in ("name", "pci", "uuid", "memory_bytes"):
-        yield Unknown(subject="GPUs", what=what, because=_NOT_PRINTED)
+        yield Unknown("GPUs", what, _NOT_PRINTED)
     if has_nics:
         for what in ("pci", "state", "rate_bytes_per_s"):
-            yield Unknown(subject="NICs", what=what, because=_NOT_PRINTED)
+            yield Unknown("NICs", what, _NOT_PRINTED)
     if has_links:
         because = "nvidia-smi topo -m counts links and does not say of which generation they are"
-        yield Unknown(subject="NVLinks", what="bandwidth_bytes_per_s", because=because)
+        yield Unknown("NVLinks", "bandwidth_bytes_per_s", because)
         because = "NV# is the same for links between two GPUs and for links to a switch"
-        yield Unknown(subject="NVLinks", what="is_switched", because=because)
+        yield Unknown("NVLinks", "is_switched", because)
 
 
 def _lost_cells(table: TopoTable) -> Iterable[Unknown]:
     if table.header.columns == 0:
         because = "the text has lost the end of the header, so there may be more than these"
-        yield Unknown(subject="paths", what="devices", because=because)
+        yield Unknown("paths", "devices", because)
     for name in table.devices:
         row = table.rows.get(name)
         count = len(row.cells) if row else 0
         if row is None:
-            yield Unknown(subject=name, what="paths", because="the text does not have its row")
+            yield Unknown(name, "paths", "the text does not have its row")
         elif count < len(table.devices):
             because = f"the text ends its row after {count} of {len(table.devices)} cells"
-            yield Unknown(subject=name, what="paths", because=because)
+            yield Unknown(name, "paths", because)
 
 
 def _lost_affinities(table: TopoTable) -> Iterable[Unknown]:
@@ -558,7 +558,7 @@ def _lost_affinities(table: TopoTable) -> Iterable[Unknown]:
             reasons = {"GPUs": reasons[gpus[0]]}
         for name, because in reasons.items():
             if because:
-                yield Unknown(subject=name, what=what, because=because)
+                yield Unknown(name, what, because)
 
 
 def _why_no_cpus(table: TopoTable, name: str) -> str | None:

@@ -182,10 +182,7 @@ class Doubts:
         found = {what: because for what, because in self._found.items() if because != silence}
         if silence is not None:
             found = {EVERYTHING: silence, **found}
-        return tuple(
-            Unknown(subject=self.subject, what=what, because=because)
-            for what, because in found.items()
-        )
+        return tuple(Unknown(self.subject, what, because) for what, because in found.items())
 
 
 def shared(doubts: Iterable[Doubts]) -> tuple[Unknown, ...]:

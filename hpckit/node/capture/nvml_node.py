@@ -37,7 +37,7 @@ def parse_nvml(reading: NvmlReading) -> NodeTopology:
     is_synthetic = "synthetic" in str(reading.driver_version)
     source = Source(format="nvml", is_live=True, is_synthetic=is_synthetic)
     if reading.refused is not None and not reading.devices:
-        reason = Unknown(subject=ALL_GPUS, what="gpus", because=f"NVML: {reading.refused.reason}")
+        reason = Unknown(ALL_GPUS, "gpus", f"NVML: {reading.refused.reason}")
         return NodeTopology(source=source, host=host, unknown=(reason,))
     doubts = [Doubts(f"GPU{device.index}") for device in reading.devices]
     each = list(zip(reading.devices, doubts, strict=True))
@@ -95,7 +95,7 @@ def _paths(
             told = pair.ancestor
             reason = told.reason if isinstance(told, NvmlRefusal) else f"ancestor {told}"
             what, because = f"path to GPU{pair.b}", f"NVML: {reason}"
-            unknown.append(Unknown(subject=f"GPU{pair.a}", what=what, because=because))
+            unknown.append(Unknown(f"GPU{pair.a}", what, because))
         else:
             cells[pair.a, pair.b] = cells[pair.b, pair.a] = cell
     indices = [device.index for device in devices]

@@ -154,13 +154,12 @@ def cpu_indices(tree: SysfsTree) -> list[int]:
 
 def _unknown(cpu: CpuTopology) -> Iterator[Unknown]:
     if cpu.cpus is None:
-        yield Unknown(subject="node", what="cpus", because=f"there is no {CPUS}/online")
+        yield Unknown("node", "cpus", f"there is no {CPUS}/online")
     if not cpu.packages:
         because = "no physical_package_id of any CPU is there, or all of them are -1"
-        yield Unknown(subject="node", what="packages", because=because)
+        yield Unknown("node", "packages", because)
     if cpu.allowed is None:
-        because = "there is neither proc/self/status nor a cpuset"
-        yield Unknown(subject="node", what="allowed", because=because)
+        yield Unknown("node", "allowed", "there is neither proc/self/status nor a cpuset")
 
 
 def _cores(tree: SysfsTree, cpus: list[int]) -> dict[int, str | None]:
@@ -342,16 +341,16 @@ def parse_numa(
         replace(_tidied(node, nodes, packages, not bare), kind=kinds.of(node)) for node in nodes
     )
     unknown = [
-        Unknown(subject=f"NUMA node {node.index}", what="kind", because=_UNTOLD)
+        Unknown(f"NUMA node {node.index}", "kind", _UNTOLD)
         for node in found
         if node.kind is None and node.memory_bytes
     ]
     if not found:
         because = f"there is no {NODES}: a kernel without NUMA, or not recorded"
-        unknown.append(Unknown(subject="node", what="numa_nodes", because=because))
+        unknown.append(Unknown("node", "numa_nodes", because))
     if bare:
         because = "the distances are those of other nodes than the ones that are there"
-        unknown.append(Unknown(subject="node", what="distances", because=because))
+        unknown.append(Unknown("node", "distances", because))
     return found, tuple(unknown)
 
 

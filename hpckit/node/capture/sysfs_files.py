@@ -75,10 +75,10 @@ _NO_ACS: Final = "needs root: ACSCtl in lspci -vvv; hpckit reads what every user
 
 def _no_pci(pci: tuple[object, ...]) -> Iterator[Unknown]:
     if pci:
-        yield Unknown(subject="node", what="ACS", because=_NO_ACS)
+        yield Unknown("node", "ACS", _NO_ACS)
     else:
         because = "no PCI device is there: not recorded, or hidden by a container or hypervisor"
-        yield Unknown(subject="node", what="pci", because=because)
+        yield Unknown("node", "pci", because)
 
 
 def _host(tree: SysfsTree, info: CpuInfo) -> Host:

@@ -283,12 +283,12 @@ def _on_tree(nic: Nic, index: int, pci: Mapping[PciAddress, PciDevice]) -> Nic:
 
 def _unknown(nics: tuple[Nic, ...]) -> Iterator[Unknown]:
     if nics:
-        yield Unknown(subject="NICs", what="is_gdr", because=_NO_GDR)
+        yield Unknown("NICs", "is_gdr", _NO_GDR)
     for nic in nics:
         if nic.pci is None:
-            yield Unknown(subject=nic.name, what="pci", because=_NO_PCI)
+            yield Unknown(nic.name, "pci", _NO_PCI)
         elif nic.numa_index is None:
-            yield Unknown(subject=nic.name, what="numa_index", because=NO_NUMA)
+            yield Unknown(nic.name, "numa_index", NO_NUMA)
         if nic.rate_bytes_per_s is None:
             because = "no port of it is active" if is_down(nic) else _NO_RATE
-            yield Unknown(subject=nic.name, what="rate_bytes_per_s", because=because)
+            yield Unknown(nic.name, "rate_bytes_per_s", because)

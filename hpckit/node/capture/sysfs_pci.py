@@ -462,11 +462,11 @@ def _uuid(told: Mapping[str, str]) -> GpuUuid | None:
 
 def _unknown(gpus: tuple[Gpu, ...]) -> Iterator[Unknown]:
     if gpus:
-        yield Unknown(subject="GPUs", what="index", because=_ORDER)
+        yield Unknown("GPUs", "index", _ORDER)
     if any(gpu.name is None for gpu in gpus):
-        yield Unknown(subject="GPUs", what="name", because="sysfs has PCI ids, not names")
+        yield Unknown("GPUs", "name", "sysfs has PCI ids, not names")
     if any(gpu.vendor is GpuVendor.NVIDIA for gpu in gpus):
-        yield Unknown(subject="GPUs", what="nvlinks", because="only the driver's NVML tells them")
+        yield Unknown("GPUs", "nvlinks", "only the driver's NVML tells them")
     for gpu in gpus:
         if gpu.numa_index is None:
-            yield Unknown(subject=f"GPU{gpu.index}", what="numa_index", because=NO_NUMA)
+            yield Unknown(f"GPU{gpu.index}", "numa_index", NO_NUMA)
