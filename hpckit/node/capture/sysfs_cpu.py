@@ -19,7 +19,15 @@ from hpckit.core.index_list import (
     index_list,
 )
 from hpckit.node.capture.sysfs import SysfsTree, printable
-from hpckit.node.topology import CpuPackage, CpuTopology, L3Group, NumaKind, NumaNode, Unknown
+from hpckit.node.topology import (
+    CpuPackage,
+    CpuTopology,
+    L3Group,
+    NumaKind,
+    NumaNode,
+    PackagesOfCpus,
+    Unknown,
+)
 
 # Sources: arch/*/kernel/cpu/proc.c and setup.c of Linux; arch/arm64/include/asm/cputype.h (parts).
 _FIELD: Final = re.compile(r"^([^:\n]{1,60}?)[ \t]*:[ \t]*([^\n]*)$", re.MULTILINE)
@@ -336,7 +344,7 @@ def parse_numa(
     online = frozenset(expand_indices(cpu.cpus)) if cpu.cpus else None
     nodes = [_node(tree, index, online) for index in indices]
     bare = [node for node in nodes if node.distances and len(node.distances) != len(nodes)]
-    packages = _Packages(cpu.packages)
+    packages = PackagesOfCpus(cpu.packages)
     found = tuple(
         replace(_tidied(node, nodes, packages, not bare), kind=kinds.of(node)) for node in nodes
     )
@@ -399,7 +407,7 @@ def _distances(tree: SysfsTree, path: str) -> tuple[int, ...] | None:
 
 
 def _tidied(
-    node: NumaNode, nodes: list[NumaNode], packages: _Packages, has_distances: bool
+    node: NumaNode, nodes: list[NumaNode], packages: PackagesOfCpus, has_distances: bool
 ) -> NumaNode:
     package = packages.of(node.cpus or "")
     if package is None and has_distances and node.distances:
@@ -414,22 +422,6 @@ def _tidied(
         package = found.pop() if len(found) == 1 and not node.cpus else None
     distances = node.distances if has_distances else None
     return replace(node, package_index=package, distances=distances)
-
-
-class _Packages:
-    def __init__(self, packages: Iterable[CpuPackage]) -> None:
-        self._of_cpu: dict[int, set[int]] = {}
-        for one in packages:
-            for cpu in expand_indices(one.cpus or ""):
-                self._of_cpu.setdefault(cpu, set()).add(one.index)
-        self._of_list: dict[str, int | None] = {}
-
-    def of(self, cpus: str) -> int | None:
-        """The one that holds any of these CPUs; None where there are several, or none."""
-        if cpus not in self._of_list:
-            found = set[int]().union(*(self._of_cpu.get(cpu, ()) for cpu in expand_indices(cpus)))
-            self._of_list[cpus] = found.pop() if len(found) == 1 else None
-        return self._of_list[cpus]
 
 
 class _Kinds:
