@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from hpckit.core.findings import Evidence
@@ -31,7 +31,11 @@ LIBRARY_WORDS: Final = ("librarynotfound", "not installed", "no module")
 UNHEALTHY: Final = ("UNHEALTHY", "LIMITED_CAPACITY")
 FABRIC_SUCCESS: Final = frozenset({"success", "0"})
 MOST_MISSING: Final = 64
+
+
 PASSED_ON: Final = frozenset({"vfio-pci", "pci-stub", "xen-pciback"})
+
+Check = Callable[[InspectedNode], Iterator[Evidence]]
 
 
 def gpu_lost(node: InspectedNode) -> Iterator[Evidence]:
@@ -44,25 +48,24 @@ def gpu_lost(node: InspectedNode) -> Iterator[Evidence]:
         yield Evidence(subject, f"{subject} is lost to the driver: {because}")
 
 
-def driver_silent(node: InspectedNode) -> Iterator[Evidence]:
-    """Rule `driver-silent`: a driver that could not be asked, though there are GPUs."""
-    return _silence(node, is_library=False)
+def _silence(*, is_library: bool) -> Check:
+    """The check that a driver could not be asked, though there are GPUs."""
+
+    def check(node: InspectedNode) -> Iterator[Evidence]:
+        # NVML is asked on every node; of another maker's GPUs it has nothing to say.
+        concerned = [gpu for gpu in node.gpus if gpu.vendor in (None, GpuVendor.NVIDIA)]
+        for unknown in node.topology.unknown if concerned else ():
+            is_missing = any(word in unknown.because.lower() for word in LIBRARY_WORDS)
+            if unknown.what == "gpus" and is_missing is is_library:
+                shown = f"there are {counted(len(concerned), 'GPU')}"
+                yield Evidence(GPUS, f"{shown}, and nothing more is known: {unknown.because}")
+                return
+
+    return check
 
 
-def without_library(node: InspectedNode) -> Iterator[Evidence]:
-    """Rule `driver-library-missing`."""
-    return _silence(node, is_library=True)
-
-
-def _silence(node: InspectedNode, *, is_library: bool) -> Iterator[Evidence]:
-    # NVML is asked on every node; of another maker's GPUs it has nothing to say.
-    concerned = [gpu for gpu in node.gpus if gpu.vendor in (None, GpuVendor.NVIDIA)]
-    for unknown in node.topology.unknown:
-        is_missing = any(word in unknown.because.lower() for word in LIBRARY_WORDS)
-        if concerned and unknown.what == "gpus" and is_missing is is_library:
-            shown = counted(len(concerned), "GPU")
-            yield Evidence(GPUS, f"there are {shown}, and nothing more is known: {unknown.because}")
-            return
+driver_silent = _silence(is_library=False)
+without_library = _silence(is_library=True)
 
 
 def gpus_fewer(node: InspectedNode) -> Iterator[Evidence]:
@@ -137,54 +140,59 @@ def disagreement(node: InspectedNode) -> Iterator[Evidence]:
         )
 
 
-def remapping_failed(node: InspectedNode) -> Iterator[Evidence]:
-    """Rule `remapping-failed`."""
-    for name, health in _health(node):
-        if health.remapping_failed:
-            yield Evidence(
-                name, f"{name} has a row of memory that could not be remapped{_rows(health)}"
-            )
+def _of_health(sentence: Callable[[GpuHealth], str | None]) -> Check:
+    """The check that says a sentence of each GPU for whose health there is one."""
+
+    def check(node: InspectedNode) -> Iterator[Evidence]:
+        for gpu in node.gpus:
+            words = None if gpu.health is None else sentence(gpu.health)
+            if words:
+                yield Evidence(gpu_name(gpu.index), f"{gpu_name(gpu.index)} {words}")
+
+    return check
 
 
-def remapping_pending(node: InspectedNode) -> Iterator[Evidence]:
-    """Rule `remapping-pending`."""
-    for name, health in _health(node):
-        if health.remapping_pending:
-            yield Evidence(name, f"{name} has rows to remap at its next reset{_rows(health)}")
-
-
-def remapped_rows(node: InspectedNode) -> Iterator[Evidence]:
-    """Rule `remapped-rows`."""
-    for name, health in _health(node):
-        if _count(health.remapped_rows_correctable) + _count(health.remapped_rows_uncorrectable):
-            yield Evidence(name, f"{name} has remapped rows of its memory{_rows(health)}")
-
-
-def _rows(health: GpuHealth) -> str:
+def _rows(health: GpuHealth, what: str) -> str:
     return (
-        f" ({_count(health.remapped_rows_uncorrectable)} for uncorrectable errors,"
+        f"{what} ({_count(health.remapped_rows_uncorrectable)} for uncorrectable errors,"
         f" {_count(health.remapped_rows_correctable)} for correctable ones)"
     )
 
 
-def ecc_uncorrected(node: InspectedNode) -> Iterator[Evidence]:
-    """Rule `ecc`."""
-    for name, health in _health(node):
-        count = _count(health.ecc_uncorrected_volatile)
-        if count:
-            errors = counted(count, "uncorrected memory error")
-            yield Evidence(name, f"{name} had {errors} since its driver was loaded")
+def _remapped(health: GpuHealth) -> str | None:
+    count = _count(health.remapped_rows_correctable) + _count(health.remapped_rows_uncorrectable)
+    return _rows(health, "has remapped rows of its memory") if count else None
 
 
-def ecc_past(node: InspectedNode) -> Iterator[Evidence]:
-    """Rule `ecc-past`."""
-    for name, health in _health(node):
-        count = _count(health.ecc_uncorrected_aggregate)
-        if count and not _count(health.ecc_uncorrected_volatile):
-            errors = counted(count, "uncorrected memory error")
-            yield Evidence(
-                name, f"{name} had {errors} in its life, none since its driver is loaded"
-            )
+def _errors_now(health: GpuHealth) -> str | None:
+    count = _count(health.ecc_uncorrected_volatile)
+    errors = counted(count, "uncorrected memory error")
+    return f"had {errors} since its driver was loaded" if count else None
+
+
+def _errors_past(health: GpuHealth) -> str | None:
+    count = _count(health.ecc_uncorrected_aggregate)
+    if not count or _count(health.ecc_uncorrected_volatile):
+        return None
+    errors = counted(count, "uncorrected memory error")
+    return f"had {errors} in its life, none since its driver is loaded"
+
+
+remapping_failed = _of_health(
+    lambda health: (
+        _rows(health, "has a row of memory that could not be remapped")
+        if health.remapping_failed
+        else None
+    )
+)
+remapping_pending = _of_health(
+    lambda health: (
+        _rows(health, "has rows to remap at its next reset") if health.remapping_pending else None
+    )
+)
+remapped_rows = _of_health(_remapped)
+ecc_uncorrected = _of_health(_errors_now)
+ecc_past = _of_health(_errors_past)
 
 
 def ecc_uneven(node: InspectedNode) -> Iterator[Evidence]:
@@ -198,44 +206,28 @@ def ecc_uneven(node: InspectedNode) -> Iterator[Evidence]:
                 )
 
 
-def thermal_slowdown(node: InspectedNode) -> Iterator[Evidence]:
-    """Rule `thermal-slowdown`."""
-    return _slowed(node, {"hwthermalslowdown"})
+def _slowed(*words: str, unless: tuple[str, ...] = ()) -> Check:
+    """The check that a GPU's clocks are held down for one of these reasons and none of others."""
 
-
-def thermal_software(node: InspectedNode) -> Iterator[Evidence]:
-    """Rule `thermal-limit`."""
-    return _slowed(node, {"swthermalslowdown"}, unless={"hwthermalslowdown"})
-
-
-def power_brake(node: InspectedNode) -> Iterator[Evidence]:
-    """Rule `power-brake`."""
-    return _slowed(node, {"hwpowerbrakeslowdown", "hwpowerbrake"})
-
-
-def hardware_slowdown(node: InspectedNode) -> Iterator[Evidence]:
-    """Rule `hardware-slowdown`: NVML says HwSlowdown and not which of its causes."""
-    causes = {"hwthermalslowdown", "hwpowerbrakeslowdown", "hwpowerbrake"}
-    return _slowed(node, {"hwslowdown"}, unless=causes)
-
-
-def _slowed(
-    node: InspectedNode, words: set[str], *, unless: set[str] | None = None
-) -> Iterator[Evidence]:
-    for name, health in _health(node):
+    def sentence(health: GpuHealth) -> str | None:
         reasons = {_letters(one): one for one in health.clocks_event_reasons or ()}
-        said = words & reasons.keys()
-        if said and not (unless or set()) & reasons.keys():
-            at = "" if health.temperature_c is None else f" at {health.temperature_c} °C"
-            drawn = "" if health.power_w is None else f", drawing {health.power_w:.0f} W"
-            word = reasons[min(said)]
-            yield Evidence(name, f"{name} is slowed down{at}{drawn}: {word}")
+        said = sorted(reasons.keys() & set(words))
+        if not said or reasons.keys() & set(unless):
+            return None
+        at = "" if health.temperature_c is None else f" at {health.temperature_c} °C"
+        drawn = "" if health.power_w is None else f", drawing {health.power_w:.0f} W"
+        return f"is slowed down{at}{drawn}: {reasons[said[0]]}"
+
+    return _of_health(sentence)
 
 
-def _health(node: InspectedNode) -> Iterator[tuple[str, GpuHealth]]:
-    for gpu in node.gpus:
-        if gpu.health is not None:
-            yield gpu_name(gpu.index), gpu.health
+_THERMAL: Final = "hwthermalslowdown"
+_BRAKES: Final = ("hwpowerbrakeslowdown", "hwpowerbrake")
+thermal_slowdown = _slowed(_THERMAL)
+thermal_software = _slowed("swthermalslowdown", unless=(_THERMAL,))
+power_brake = _slowed(*_BRAKES)
+# NVML says HwSlowdown and not which of its causes.
+hardware_slowdown = _slowed("hwslowdown", unless=(_THERMAL, *_BRAKES))
 
 
 def _count(value: int | None) -> int:

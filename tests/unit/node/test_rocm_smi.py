@@ -155,9 +155,9 @@ def test_outputs_with_a_part_each_are_one_machine() -> None:
         ("== Weight between two GPUs ==\nGPU0 GPU1\nGPU0 0 15\n", 4, "ends after 1 of 2 rows"),
         ("== Weight between two GPUs ==\n== Numa Nodes ==\n", 1, "has no columns"),
         ("== Weight between two GPUs ==\nGPU0 GPU1\nGPU0 0 1?\n", 3, "got '1?'"),
-        ("== Weight between two GPUs ==\nGPU0 GPU1\nGPU0 0 1 2\n", 3, "got one more"),
-        ("== Weight between two GPUs ==\nGPU0 GPU1\nGPU1 0 1\n", 3, "got the row of 'GPU1'"),
-        ("== Weight between two GPUs ==\nGPU0 GPU1\nGPU0 0\nGPU1 1 0\n", 4, "has 1 cells"),
+        ("== Weight between two GPUs ==\nGPU0 GPU1\nGPU0 0 1 2\n", 3, "got '2'"),
+        ("== Weight between two GPUs ==\nGPU0 GPU1\nGPU1 0 1\n", 3, "got 'GPU1'"),
+        ("== Weight between two GPUs ==\nGPU0 GPU1\nGPU0 0\nGPU1 1 0\n", 4, "got 'GPU1'"),
         (WEIGHTS.format(15) + "== Hops between two GPUs ==\nGPU0\nGPU0 0\n", 5, "got columns GPU0"),
         (
             "== Hops between two GPUs ==\nGPU0 GPU00\nGPU0 0 0\nGPU00 0 0\n",
