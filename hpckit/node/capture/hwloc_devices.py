@@ -14,7 +14,7 @@ from typing import Final
 
 from hpckit.node.capture.hwloc_numa import Matrix, Places, matrix, numa_kind
 from hpckit.node.capture.hwloc_objects import HwlocObject, HwlocTree, Kind
-from hpckit.node.pci import CLASS_ACCELERATOR, PciAddress, PciDevice, address_or_none
+from hpckit.node.pci import CLASS_ACCELERATOR, PciAddress, PciDevice
 from hpckit.node.pci_tree import GPU_VENDORS, INTEL, gpu_vendor
 from hpckit.node.topology import (
     MOST_BYTES_PER_S,
@@ -217,12 +217,12 @@ def _uuid(os_devices: tuple[HwlocObject, ...]) -> GpuUuid | None:
     return GpuUuid(text) if text and text.strip("0x") else None
 
 
-def _own_nodes(tree: HwlocTree) -> dict[PciAddress | None, int]:
+def _own_nodes(tree: HwlocTree) -> dict[PciAddress, int]:
     """The NUMA nodes that hold a GPU's memory, by its address."""
     return {
-        address_or_none(text): node.node_index
+        node.address("PCIBusID"): node.node_index
         for node in tree.of(Kind.NUMA)
-        if (text := node.info("PCIBusID")) and numa_kind(node)
+        if node.info("PCIBusID") and numa_kind(node)
     }
 
 

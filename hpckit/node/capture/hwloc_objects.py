@@ -126,8 +126,8 @@ class HwlocElement:
         return number
 
     def address(self, name: str = "pci_busid") -> PciAddress:
-        """Return the address of a PCI function."""
-        text = self.get(name) or ""
+        """Return the PCI address that an attribute or info has."""
+        text = self.get(name) or self.info(name) or ""
         try:
             return pci_address(text)
         except ValueError as error:

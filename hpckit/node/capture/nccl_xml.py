@@ -68,7 +68,6 @@ def parse_nccl_xml(document: XmlDocument) -> NodeTopology:
         unknown=(
             *unknown,
             *devices.unknown,
-            *links.unknown,
             *((_NEVER_GPUS,) if devices.gpus else ()),
             *((_NEVER_NICS,) if devices.nics else ()),
         ),

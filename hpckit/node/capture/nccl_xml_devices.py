@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 
 from hpckit.core.foreign_text import Element
 from hpckit.core.index_list import MOST_INDICES, IndexList, index_list
@@ -44,23 +44,26 @@ _GFX: Final = {"910": "gfx90a"}
 _MOST_INDEX: Final = MOST_INDICES - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuElement:
-    """A GPU and its <gpu>; a preset has none."""
-
-    gpu: Gpu
-    element: Element | None
+Device = TypeVar("Device", Gpu, Nic)
 
 
 @dataclass(slots=True)
 class Devices:
-    """What has been read; `pci` is in the order of the file, and `gpus` by index."""
+    """What has been read: `pci` in the order of the file, GPUs and NICs by index.
+
+    `elements` are the GPUs' <gpu> by index; a preset has none.
+    """
 
     pci: dict[PciAddress, PciDevice] = field(default_factory=dict)
-    gpus: list[GpuElement] = field(default_factory=list)
+    gpus: list[Gpu] = field(default_factory=list)
+    elements: dict[int, Element] = field(default_factory=dict)
     nics: list[Nic] = field(default_factory=list)
     accelerators: list[Accelerator] = field(default_factory=list)
     unknown: list[Unknown] = field(default_factory=list)
+
+    def note(self, subject: str, what: str, because: str) -> None:
+        """Say that something is not known."""
+        self.unknown.append(Unknown(subject, what, because))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +93,8 @@ class _Reader:
         self._attributes = attributes
         self._is_rccl = is_rccl
         self._found = Devices()
-        self._gpu_devs: list[int | None] = []
-        self._nic_devs: list[int | None] = []
+        self._gpus: list[tuple[int | None, Gpu, Element | None]] = []
+        self._nics: list[tuple[int | None, Nic, Element | None]] = []
         self._classless = 0
         self._has_side_links = False
 
@@ -105,8 +108,7 @@ class _Reader:
             top = _Place(parent=None, numa_index=index, cpus=cpus)
         else:
             because = "the file puts these devices on NUMA node -1, which Linux says for unknown"
-            subject = "the devices below that <cpu>"
-            self._found.unknown.append(Unknown(subject, "numa_index", because))
+            self._found.note("the devices below that <cpu>", "numa_index", because)
         stack = [(cpu, top)]
         while stack:
             element, place = stack.pop()
@@ -119,32 +121,34 @@ class _Reader:
         found = self._found
         if self._classless:
             because = "the file does not give their class, which NCCL reads on the machine itself"
-            what = f"which of {self._classless} PCI devices they are"
-            found.unknown.append(Unknown("GPUs, NICs", what, because))
+            found.note("GPUs, NICs", f"which of {self._classless} PCI devices they are", because)
         if self._has_side_links:
             because = "the file has <pcilink>, which paths do not follow"
-            what = "which of them are joined beside the tree"
-            found.unknown.append(Unknown("switches", what, because))
-        order = self._order(self._gpu_devs, "GPUs")
-        found.gpus = [
-            GpuElement(gpu=dataclasses.replace(one.gpu, index=index), element=one.element)
-            for index, one in sorted(zip(order, found.gpus, strict=True), key=lambda pair: pair[0])
-        ]
-        order = self._order(self._nic_devs, "NICs")
+            found.note("switches", "which of them are joined beside the tree", because)
+        for index, gpu, element in self._numbered(self._gpus, "GPUs"):
+            found.gpus.append(dataclasses.replace(gpu, index=index))
+            if element is not None:
+                found.elements[index] = element
         found.nics = [
             dataclasses.replace(nic, index=index)
-            for index, nic in sorted(zip(order, found.nics, strict=True), key=lambda pair: pair[0])
+            for index, nic, _ in self._numbered(self._nics, "NICs")
         ]
         return found
 
-    def _order(self, devs: list[int | None], subject: str) -> list[int]:
-        known = [dev for dev in devs if dev is not None]
-        if len(known) == len(devs) == len(set(known)):
-            return known
-        if known:
+    def _numbered(
+        self, devices: list[tuple[int | None, Device, Element | None]], subject: str
+    ) -> list[tuple[int, Device, Element | None]]:
+        """Devices by the numbers that NCCL gave them, or else by those of their order."""
+        known = [dev for dev, _, _ in devices if dev is not None]
+        is_whole = len(known) == len(devices) == len(set(known))
+        if known and not is_whole:
             because = "the file does not give each a dev of its own: they are numbered in its order"
-            self._found.unknown.append(Unknown(subject, "index", because))
-        return list(range(len(devs)))
+            self._found.note(subject, "index", because)
+        order = known if is_whole else range(len(devices))
+        numbered = [
+            (at, part, element) for at, (_, part, element) in zip(order, devices, strict=True)
+        ]
+        return sorted(numbered, key=lambda one: one[0])
 
     def _read_pci(self, element: Element, place: _Place) -> _Place:
         address = self._attributes.address(element, "busid")
@@ -157,7 +161,12 @@ class _Reader:
         has_gpu = self._read_gpus(element, place, own)
         has_net = self._read_nets(element, place, own)
         if is_again:
-            self._found.unknown.append(_of_again(address, is_end=has_gpu or has_net))
+            because = f"the file has two devices at {address}"
+            if has_gpu or has_net:
+                self._found.note("the later one", "pci", because)
+            else:
+                what = "which is which: they are one here"
+                self._found.note("switches", what, because)
         if not (has_gpu or has_net or is_again or list(element.of("pci"))):
             self._by_class(element, device, place)
         return dataclasses.replace(place, parent=address)
@@ -191,7 +200,7 @@ class _Reader:
                 partition=None if part is None or part < 0 else str(part),
                 is_gdr=self._attributes.flag(element, "gdr"),
             )
-            self._add_gpu(GpuElement(gpu=gpu, element=element), element)
+            self._gpus.append((self._dev(element), gpu, element))
         return bool(elements)
 
     def _architecture(self, element: Element) -> str | None:
@@ -210,24 +219,16 @@ class _Reader:
         for element in elements:
             nic = nic_of_net(element, self._attributes, class_code)
             nic = dataclasses.replace(nic, pci=address, numa_index=place.numa_index)
-            self._add_nic(nic, element)
+            self._nics.append((self._dev(element), nic, element))
             if nic.rate_bytes_per_s is None:
                 said = element.get("speed")
                 because = f"the file says {said} Mbit/s" if said else "the file does not say it"
-                self._found.unknown.append(Unknown(nic.name, "rate_bytes_per_s", because))
+                self._found.note(nic.name, "rate_bytes_per_s", because)
         return bool(elements)
 
     def _dev(self, element: Element) -> int | None:
         dev = self._attributes.integer(element, "dev", least=-1, most=_MOST_INDEX)
         return None if dev is None or dev < 0 else dev
-
-    def _add_gpu(self, gpu: GpuElement, element: Element) -> None:
-        self._found.gpus.append(gpu)
-        self._gpu_devs.append(self._dev(element))
-
-    def _add_nic(self, nic: Nic, element: Element) -> None:
-        self._found.nics.append(nic)
-        self._nic_devs.append(self._dev(element))
 
     def _by_class(self, element: Element, device: PciDevice, place: _Place) -> None:
         """What a preset holds: a device without an element that says what it is."""
@@ -246,16 +247,10 @@ class _Reader:
                 gpu = dataclasses.replace(
                     place.gpu(device.address), vendor=GPU_VENDORS.get(vendor or 0)
                 )
-                self._add_gpu(GpuElement(gpu=gpu, element=None), element)
+                self._gpus.append((self._dev(element), gpu, None))
         elif code in NIC_CLASSES or (code is None and base == _BASE_NIC):
-            self._add_nic(dataclasses.replace(nic_of_pci(device), numa_index=numa), element)
-
-
-def _of_again(address: PciAddress, *, is_end: bool) -> Unknown:
-    because = f"the file has two devices at {address}"
-    if is_end:
-        return Unknown("the later one", "pci", because)
-    return Unknown("switches", "which is which: they are one here", because)
+            nic = dataclasses.replace(nic_of_pci(device), numa_index=numa)
+            self._nics.append((self._dev(element), nic, None))
 
 
 # Source: NCCL src/graph/topo.cc, ncclTopoAddNvLinks and ncclTopoAddC2c, kvDictPciClass.
@@ -263,94 +258,85 @@ _GPU_CLASSES: Final = ("0x03", "0x12")
 _CPU_CLASS: Final = "0x068001"
 _C2C_BYTES: Final = 1e6
 _MOST_LINKS: Final = 256
+_TO_ITSELF: Final = "the file has them lead to the GPU itself, as a VM does that hides the peer"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Links:
+class Links(NamedTuple):
     """The GPUs with their NVLinks, and the links between them and to CPUs."""
 
     gpus: tuple[Gpu, ...]
     gpu_links: tuple[GpuLink, ...]
     cpu_links: tuple[CpuLink, ...]
-    unknown: tuple[Unknown, ...]
 
 
-@dataclass(slots=True)
-class _Found:
+class _Counts:
     """Counts of links: between two GPUs as each says, to switches, and to CPUs."""
 
-    direct: dict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(int))
-    switched: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    to_cpu: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    kinds: dict[int, LinkKind] = field(default_factory=dict)
-    nvlinks: dict[int, list[NvLink]] = field(default_factory=lambda: defaultdict(list))
-    unknown: list[Unknown] = field(default_factory=list)
+    def __init__(self, devices: Devices, attributes: NcclAttributes) -> None:
+        self.direct: dict[tuple[int, int], int] = defaultdict(int)
+        self.switched: dict[int, int] = defaultdict(int)
+        self.to_cpu: dict[int, int] = defaultdict(int)
+        self.kinds: dict[int, LinkKind] = {}
+        self.nvlinks: dict[int, list[NvLink]] = defaultdict(list)
+        self._devices = devices
+        self._attributes = attributes
+        self._by_address = {gpu.pci: gpu.index for gpu in devices.gpus if gpu.pci is not None}
+
+    def read(self, gpu: Gpu, element: Element) -> None:
+        attributes = self._attributes
+        attributes.needed(element, "count")
+        count = attributes.integer(element, "count", most=_MOST_LINKS) or 0
+        is_nvlink = element.tag == "nvlink"
+        self.kinds[gpu.index] = LinkKind.NVLINK if is_nvlink else LinkKind.XGMI
+        # NCCL writes `fffffff:ffff:ff` for a switch that it cannot see.
+        address = address_or_none(attributes.needed(element, "target"))
+        peer = None if address is None else self._by_address.get(address)
+        remote = _remote(element.get("tclass") or "", peer)
+        if is_nvlink:
+            links = self.nvlinks[gpu.index]
+            links += [
+                NvLink(index=at, is_active=True, remote=remote, remote_pci=address)
+                for at in range(len(links), len(links) + count)
+            ]
+            attributes.limit(element, len(links), _MOST_LINKS)
+        if count == 0:
+            return
+        if remote is NvLinkRemote.NPU:
+            self.to_cpu[gpu.index] += count
+        elif remote is NvLinkRemote.SWITCH:
+            self.switched[gpu.index] += count
+        elif peer is None or peer == gpu.index:
+            because = f"they lead to {address}, and the file has no such GPU"
+            if peer is not None:
+                because = (
+                    "the file has them lead to the GPU itself, as a VM does that hides the peer"
+                )
+            what = f"the other end of {count} links"
+            self._devices.note(f"GPU{gpu.index}", what, because)
+        else:
+            self.direct[gpu.index, peer] += count
 
 
 def read_links(devices: Devices, attributes: NcclAttributes) -> Links:
-    """The links that the <gpu> elements name. Raises ParseError."""
-    found = _Found()
-    by_address = {one.gpu.pci: one.gpu.index for one in devices.gpus if one.gpu.pci is not None}
+    """The links that the <gpu> elements name; what is not known is noted. Raises ParseError."""
+    counts = _Counts(devices, attributes)
     c2c: list[CpuLink] = []
-    for one in devices.gpus:
-        for element in () if one.element is None else one.element.of("nvlink", "xgmi"):
-            _read_link(one.gpu, element, attributes, by_address, found)
-        for element in () if one.element is None else one.element.of("c2c"):
-            c2c.append(_c2c(one.gpu, element, attributes))
-    rates = {one.gpu.index: _rate(one.gpu) for one in devices.gpus}
+    for gpu in devices.gpus:
+        own = devices.elements.get(gpu.index)
+        for element in () if own is None else own.of("nvlink", "xgmi"):
+            counts.read(gpu, element)
+        c2c += [_c2c(gpu, element, attributes) for element in (own.of("c2c") if own else ())]
+    rates = {gpu.index: LINK_BYTES_PER_S.get(gpu.architecture or "") for gpu in devices.gpus}
     # Those that were up, numbered in the order of the file; NCCL names no others.
     nvlinks = {
-        index: tuple(found.nvlinks[index])
-        for index, kind in found.kinds.items()
+        index: tuple(counts.nvlinks[index])
+        for index, kind in counts.kinds.items()
         if kind is LinkKind.NVLINK
     }
-    gpus = tuple(
-        dataclasses.replace(one.gpu, nvlinks=nvlinks.get(one.gpu.index)) for one in devices.gpus
-    )
-    gpu_links = _gpu_links(found, rates)
-    return Links(
-        gpus=gpus,
-        gpu_links=gpu_links,
-        cpu_links=(*_cpu_links(gpus, found, rates), *c2c),
-        unknown=(*found.unknown, *_unknown(devices, gpu_links)),
-    )
-
-
-def _read_link(
-    gpu: Gpu,
-    element: Element,
-    attributes: NcclAttributes,
-    by_address: dict[PciAddress, int],
-    found: _Found,
-) -> None:
-    attributes.needed(element, "count")
-    count = attributes.integer(element, "count", most=_MOST_LINKS) or 0
-    is_nvlink = element.tag == "nvlink"
-    found.kinds[gpu.index] = LinkKind.NVLINK if is_nvlink else LinkKind.XGMI
-    # NCCL writes `fffffff:ffff:ff` for a switch that it cannot see.
-    address = address_or_none(attributes.needed(element, "target"))
-    peer = None if address is None else by_address.get(address)
-    remote = _remote(element.get("tclass") or "", peer)
-    if is_nvlink:
-        links = found.nvlinks[gpu.index]
-        numbers = range(len(links), len(links) + count)
-        links += [
-            NvLink(index=at, is_active=True, remote=remote, remote_pci=address) for at in numbers
-        ]
-        attributes.limit(element, len(links), _MOST_LINKS)
-    if count == 0:
-        return
-    if remote is NvLinkRemote.NPU:
-        found.to_cpu[gpu.index] += count
-    elif remote is NvLinkRemote.SWITCH:
-        found.switched[gpu.index] += count
-    elif peer is None or peer == gpu.index:
-        because = f"they lead to {address}, and the file has no such GPU"
-        if peer is not None:
-            because = "the file has them lead to the GPU itself, as a VM does that hides the peer"
-        found.unknown.append(Unknown(f"GPU{gpu.index}", f"the other end of {count} links", because))
-    else:
-        found.direct[gpu.index, peer] += count
+    gpus = tuple(dataclasses.replace(gpu, nvlinks=nvlinks.get(gpu.index)) for gpu in devices.gpus)
+    gpu_links = _gpu_links(counts, rates)
+    _note_links(devices, gpu_links, rates)
+    return Links(gpus, gpu_links, (*_cpu_links(gpus, counts, rates), *c2c))
 
 
 def _remote(text: str, peer: int | None) -> NvLinkRemote:
@@ -375,29 +361,25 @@ def _c2c(gpu: Gpu, element: Element, attributes: NcclAttributes) -> CpuLink:
     )
 
 
-def _rate(gpu: Gpu) -> float | None:
-    return LINK_BYTES_PER_S.get(gpu.architecture or "")
-
-
-def _gpu_links(found: _Found, rates: dict[int, float | None]) -> tuple[GpuLink, ...]:
+def _gpu_links(counts: _Counts, rates: dict[int, float | None]) -> tuple[GpuLink, ...]:
     links: list[GpuLink] = []
-    for a, b in sorted({(min(pair), max(pair)) for pair in found.direct}):
-        said = [found.direct[pair] for pair in ((a, b), (b, a)) if pair in found.direct]
-        links.append(_link(a, b, min(said), found, rates))
+    for a, b in sorted({(min(pair), max(pair)) for pair in counts.direct}):
+        said = [counts.direct[pair] for pair in ((a, b), (b, a)) if pair in counts.direct]
+        links.append(_link(a, b, min(said), counts, rates))
     known = {(link.a, link.b) for link in links}
-    for a, b in combinations(sorted(found.switched), 2):
+    for a, b in combinations(sorted(counts.switched), 2):
         if (a, b) not in known:
-            least = min(found.switched[a], found.switched[b])
-            links.append(dataclasses.replace(_link(a, b, least, found, rates), is_switched=True))
+            least = min(counts.switched[a], counts.switched[b])
+            links.append(dataclasses.replace(_link(a, b, least, counts, rates), is_switched=True))
     return tuple(sorted(links, key=lambda link: (link.a, link.b)))
 
 
-def _link(a: int, b: int, count: int, found: _Found, rates: dict[int, float | None]) -> GpuLink:
+def _link(a: int, b: int, count: int, counts: _Counts, rates: dict[int, float | None]) -> GpuLink:
     both = [rate for rate in (rates[a], rates[b]) if rate is not None]
     return GpuLink(
         a=a,
         b=b,
-        kind=found.kinds.get(a, found.kinds.get(b, LinkKind.NVLINK)),
+        kind=counts.kinds.get(a, counts.kinds.get(b, LinkKind.NVLINK)),
         count=count,
         bandwidth_bytes_per_s=min(both) * count if both else None,
         is_switched=False,
@@ -405,7 +387,7 @@ def _link(a: int, b: int, count: int, found: _Found, rates: dict[int, float | No
 
 
 def _cpu_links(
-    gpus: tuple[Gpu, ...], found: _Found, rates: dict[int, float | None]
+    gpus: tuple[Gpu, ...], counts: _Counts, rates: dict[int, float | None]
 ) -> tuple[CpuLink, ...]:
     return tuple(
         CpuLink(
@@ -416,18 +398,18 @@ def _cpu_links(
             bandwidth_bytes_per_s=None if (rate := rates[gpu.index]) is None else rate * count,
         )
         for gpu in gpus
-        if (count := found.to_cpu.get(gpu.index))
+        if (count := counts.to_cpu.get(gpu.index))
     )
 
 
-def _unknown(devices: Devices, links: tuple[GpuLink, ...]) -> list[Unknown]:
-    found: list[Unknown] = []
-    if devices.gpus and all(one.element is None for one in devices.gpus):
+def _note_links(
+    devices: Devices, links: tuple[GpuLink, ...], rates: dict[int, float | None]
+) -> None:
+    if devices.gpus and not devices.elements:
         because = "the file is a preset: it holds PCI devices, and NCCL finds the rest by itself"
-        found.append(Unknown("GPUs", "index, architecture, links", because))
+        devices.note("GPUs", "index, architecture, links", because)
     if any(link.bandwidth_bytes_per_s is None for link in links):
-        slow = {one.gpu.architecture for one in devices.gpus if _rate(one.gpu) is None}
+        slow = {gpu.architecture for gpu in devices.gpus if rates[gpu.index] is None}
         named = ", ".join(sorted(name or "an unknown architecture" for name in slow))
         because = f"no figure is known for the links of {named}"
-        found.append(Unknown("GPUs", "bandwidth_bytes_per_s of links", because))
-    return found
+        devices.note("GPUs", "bandwidth_bytes_per_s of links", because)

@@ -9,7 +9,7 @@ import pytest
 from hpckit.core.errors import ParseError
 from hpckit.node.capture.nvidia_smi import is_topo_matrix, parse_topo_matrix
 from hpckit.node.topology import GpuVendor, LinkKind, NodeTopology
-from tests.corpus import corpus_file, corpus_files
+from tests.corpus import corpus_files
 from tests.fakes.slurm_records import record_text
 
 WHOLE = """\
@@ -28,7 +28,6 @@ NIC Legend:
   NIC0: mlx5_0
   NIC1: mlx5_1
 """
-WHOLE_LINES = WHOLE.splitlines()
 
 
 def only(text: str) -> NodeTopology:
@@ -90,17 +89,6 @@ def test_cells_that_differ_by_direction_stay_and_the_link_has_the_fewer() -> Non
     link = next(link for link in node.gpu_links if (link.a, link.b) == (1, 3))
     assert (link.count, link.kind, link.is_switched) == (11, LinkKind.NVLINK, None)
     assert len(node.gpu_links) == 6
-
-
-def test_what_the_format_cannot_say_is_unknown_with_a_reason() -> None:
-    """There are no PCI addresses, memory sizes, NIC rates or link speeds in a matrix."""
-    unknown = {(one.subject, one.what) for one in record("4gpu-3nic").unknown}
-    assert unknown == {
-        *(("GPUs", what) for what in ("name", "pci", "uuid", "memory_bytes")),
-        *(("NICs", what) for what in ("pci", "state", "rate_bytes_per_s")),
-        ("NVLinks", "bandwidth_bytes_per_s"),
-        ("NVLinks", "is_switched"),
-    }
 
 
 def test_memory_of_a_gpu_is_a_numa_node_of_its_own() -> None:
@@ -196,14 +184,6 @@ def test_six_runs_of_cpus_may_not_be_all() -> None:
     assert "six runs" in reasons(second, "cpus")["GPUs"]
 
 
-def test_many_runs_of_one_cpu_each_are_read() -> None:
-    """Old versions print all of them, each as a run from itself to itself."""
-    text = "\tGPU0\tmlx5_0\tCPU Affinity\nGPU0\t X \tSOC\t0-0,8-8,16-16,24-24,32-32,40-40,48-48\n"
-    node = only(text + "mlx5_0\tSOC\t X \t\n")
-    assert node.gpus[0].cpus == "0,8,16,24,32,40,48"
-    assert not reasons(node, "cpus")
-
-
 def test_a_gpu_without_cpus_keeps_its_numa_node() -> None:
     """In a cgroup that has none of a GPU's CPUs the column is blank, and NUMA follows it."""
     text = (
@@ -273,19 +253,6 @@ def test_what_is_not_understood_is_refused(old: str, new: str, says: str) -> Non
     assert error.tool == "nvidia-smi topo -m"
 
 
-def test_the_caret_stands_below_what_is_wrong() -> None:
-    """The line is shown as plain text, and the caret below the word."""
-    shown = str(refused(WHOLE.replace("NV4 ", "nv4 ", 1)))
-    line, caret = shown.splitlines()[1:]
-    assert line[caret.index("^") :].startswith("nv4")
-    assert "line 2" in shown
-
-
-def test_a_header_without_rows_is_refused() -> None:
-    """Its affinities say that it is one, so the rows are missing."""
-    assert "has no row" in str(refused(WHOLE_LINES[0]))
-
-
 def test_a_matrix_too_large_is_refused() -> None:
     """No node has a thousand devices, and the table of them would have a million cells."""
     names = "  ".join(f"GPU{index}" for index in range(1000))
@@ -325,16 +292,3 @@ def test_every_public_capture_is_read(path: Path) -> None:
 def test_captures_of_other_tools_are_no_matrix(path: Path) -> None:
     """rocm-smi, amd-smi and NCCL have GPUs too, in other forms."""
     assert not is_topo_matrix(path.read_text())
-
-
-def test_each_machine_of_a_public_text_is_a_node() -> None:
-    """Five matrices follow one another without a line between them."""
-    path = corpus_file("nvidia-smi-topo/stas00-a100-h100-nvlinkpair-phb.txt")
-    nodes = parse_topo_matrix(path.read_text())
-    assert [{link.count for link in node.gpu_links} for node in nodes] == [
-        {2},
-        set(),
-        {12},
-        {18},
-        {18},
-    ]

@@ -332,28 +332,3 @@ def test_pcie(with_profile: WithProfile) -> None:
         assert found.link is not None
         assert (found.link.speed_gt_per_s, found.link.width) == known
         assert (found.link.max_speed_gt_per_s, found.link.max_width) == (32.0, 16)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("gpus = 65\n", "`gpus` cannot be `65`"),
-        ("gpus = 1\n[gpu]\nnmae = 1\n", "there is no key `nmae` of a GPU"),
-        ('gpus = 1\n[gpu]\ncpus = "3-1"\n', "`cpus` cannot be `3-1`"),
-        ('gpus = 1\n[gpu]\npower_w = "1:5 2:6"\n', "`power_w` cannot be `1:5 2:6`"),
-        ('gpus = 1\n[gpu]\nnvlinks = "99*switch"\n', "`nvlinks` cannot be `99*switch`"),
-        ('gpus = 1\n[gpu]\nnvlinks = "1"\n', "GPU 0: link 0 does not end at another GPU"),
-        ("gpus = 1\n[gpu.1]\n", "N is below `gpus`"),
-        ("gpus = 1\n[gpu.0]\n[gpu]\n", "[gpu] comes before every [gpu.N]"),
-        ('gpus = 1\nerror.nvmlInit = "Maybe"\n', "`Maybe` is no error of nvml.h"),
-        ('gpus = 2\n[gpu]\npci = "0000:01:00.0"\n', "the same `pci` or `uuid`"),
-        ('gpus = 1\n[gpu]\nname = "a" b\n', "expected key = value"),
-        ("gpus = 1 #" + "x" * 40000, "a line over"),
-    ],
-)
-def test_wrong_profile(with_profile: WithProfile, text: str, words: str) -> None:
-    """A profile that is wrong is said on stderr with its line, and no machine is shown."""
-    look = with_profile(text).look()
-    assert look.reasons("GPUs") == {"gpus": "NVML: Unknown"}
-    assert words in look.stderr
-    assert "profile.toml:" in look.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -91,27 +90,6 @@ def test_cores_of_all_packages_have_the_same_numbers() -> None:
         texts[f"{CPU}/cpu{cpu}/topology/physical_package_id"] = str(cpu // 2)
         texts[f"{CPU}/cpu{cpu}/topology/core_id"] = str(cpu % 2)
     assert node(texts).cpu.cores == 4
-
-
-def test_a_package_of_minus_one_is_none() -> None:
-    """A guest's package of -1 is unknown, with a reason."""
-    topology = node({f"{CPU}/cpu0/topology/physical_package_id": "-1\n"})
-    assert topology.cpu.packages == ()
-    assert "packages" in {one.what for one in topology.unknown}
-
-
-def test_a_cache_of_another_level_is_no_l3() -> None:
-    """index3 counts where no level is given, and not where it is another."""
-    folder = f"{CPU}/cpu0/cache/index3"
-    assert node({f"{folder}/shared_cpu_list": "0-3"}).cpu.l3
-    assert not node({f"{folder}/shared_cpu_list": "0-3", f"{folder}/level": "2"}).cpu.l3
-
-
-def test_a_cache_of_no_cpu_is_none() -> None:
-    """A CPU that is offline shares its cache with none, which is no group."""
-    folder = f"{CPU}/cpu0/cache/index3"
-    texts = {f"{folder}/shared_cpu_list": "\n", f"{folder}/shared_cpu_map": "00000000"}
-    assert node(texts).cpu.l3 == ()
 
 
 def test_memory_of_two_sockets() -> None:
@@ -238,12 +216,6 @@ def test_nothing_of_a_node() -> None:
         parse_sysfs(FileTree(texts={"etc/passwd": "root"}))
 
 
-def test_what_needs_root_is_said() -> None:
-    """ACS is unknown, with what would tell it."""
-    (acs,) = (one for one in record("two-sockets").unknown if one.what == "ACS")
-    assert acs.because.startswith("needs root: ACSCtl in lspci -vvv")
-
-
 @pytest.mark.parametrize(("version", "case"), RECORDS)
 def test_numbers_of_devices_count_up(version: str, case: str) -> None:
     """GPUs, NICs and accelerators are numbered from 0 in every record."""
@@ -350,16 +322,6 @@ def test_absurd_trees_are_read(tree: Callable[[], FileTree]) -> None:
     """Whatever is there by the thousand."""
     given = tree()
     parse_sysfs(given)
-
-
-def test_ways_through_links_are_not_all_remembered() -> None:
-    """What is remembered of long ways has a limit."""
-    given = long_links(3000)
-    tracemalloc.start()
-    parse_sysfs(given)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 40 * 1024**2
 
 
 def test_more_cpus_than_a_node_has_are_refused() -> None:

@@ -106,13 +106,6 @@ def test_mixed_lines_give_every_answer_whole(
     assert dict(found) == answers
 
 
-def test_a_line_is_shorter_than_what_srun_hands_on_at_once() -> None:
-    """No line is longer than srun's 1 KiB, so none is cut by it."""
-    lines = list(answer_lines("c1", DOCUMENT))
-    assert len(lines) > 1
-    assert max(map(len, lines)) < 1000
-
-
 def test_a_missing_piece_is_no_answer() -> None:
     """Without one of its lines an answer never comes."""
     reader = AnswerReader(["c1"])

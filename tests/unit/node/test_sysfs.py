@@ -175,14 +175,3 @@ def test_a_nic_is_known_by_the_driver_of_its_pci_device(tmp_path: Path) -> None:
         (NicKind.EFA, "efa"),
         (NicKind.GVNIC, "gve"),
     ]
-
-
-def test_a_made_up_guest(tmp_path: Path) -> None:
-    """A guest's devices are of unknown NUMA nodes."""
-    guest = Machine(
-        is_guest=True, packages=1, cores=2, numa_nodes=1, switches=dgx_h100().switches[:1]
-    )
-    write_machine(tmp_path, guest)
-    topology = parse_sysfs(read_tree(tmp_path, SYSFS_PATTERNS))
-    assert topology.host.is_virtual_machine is True
-    assert {one.numa_index for one in topology.pci} == {None}
