@@ -271,8 +271,8 @@ def _pair(said: GpuMatrices, a: int, b: int) -> PairReport:
     figures = _RANGE.fullmatch(said.word(Matrix.BANDWIDTH, a, b) or "")
     access = (said.word(Matrix.ACCESS, a, b) or "").upper()
     return PairReport(
-        kind=kind.kind,
-        is_pcie=kind.is_pcie,
+        kind=LinkKind.XGMI if kind is LinkKind.XGMI else None,
+        is_pcie=kind is PathKind.SYS,
         weight=weight,
         hops=hops,
         min_mbytes_per_s=int(figures[1]) if figures else None,

@@ -308,9 +308,7 @@ class _Counts:
         elif peer is None or peer == gpu.index:
             because = f"they lead to {address}, and the file has no such GPU"
             if peer is not None:
-                because = (
-                    "the file has them lead to the GPU itself, as a VM does that hides the peer"
-                )
+                because = _TO_ITSELF
             what = f"the other end of {count} links"
             self._devices.note(f"GPU{gpu.index}", what, because)
         else:

@@ -146,8 +146,7 @@ def test_talk_without_end_is_not_kept() -> None:
     reader = AnswerReader(["c1"])
     for _ in range(3000):
         reader.read("x" * 9000 + "\n")
-    assert [len(line) for line in reader.other[:-1]] == [400] * 1000
-    assert reader.other[-1] == "… and 2000 lines more"
+    assert [len(line) for line in reader.other] == [400] * 1000
 
 
 def test_a_node_that_cannot_tell_says_why() -> None:
