@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from hpckit.core.hostlist import natural_order
 from hpckit.node.capture.hwloc_numa import Places
@@ -186,7 +186,8 @@ def _is_of_type(tree: HwlocTree, one: HwlocObject, *types: int) -> bool:
 # Source: hwloc, topology-xml.c (how pci_busid, pci_type, bridge_pci are written) and misc.h,
 # hwloc__pci_link_speed (what pci_link_speed is).
 _TYPE: Final = re.compile(
-    r"([0-9a-f]{4}) \[([0-9a-f]{4}):([0-9a-f]{4})\] \[([0-9a-f]{4}):([0-9a-f]{4})\]"
+    r"(?P<class_code>[0-9a-f]{4}) \[(?P<vendor_id>[0-9a-f]{4}):(?P<device_id>[0-9a-f]{4})\]"
+    r" \[(?P<subsystem_vendor_id>[0-9a-f]{4}):(?P<subsystem_device_id>[0-9a-f]{4})\]"
     r" [0-9a-f]{2}(?: [0-9a-f]{2})?",
     re.ASCII | re.IGNORECASE,
 )
@@ -194,14 +195,6 @@ _GB: Final = 1e9
 _BUSES: Final = re.compile(
     r"([0-9a-f]{4,8}):\[([0-9a-f]{2})-([0-9a-f]{2})\]", re.ASCII | re.IGNORECASE
 )
-
-
-class _Ids(NamedTuple):
-    class_code: int | None = None
-    vendor: int | None = None
-    device: int | None = None
-    subsystem_vendor: int | None = None
-    subsystem_device: int | None = None
 
 
 def pci_devices(tree: HwlocTree, places: Places) -> tuple[PciDevice, ...]:
@@ -238,16 +231,11 @@ def _lacks_bridge(one: HwlocObject) -> bool:
 def _device(places: Places, one: HwlocObject) -> PciDevice:
     speed = one.decimal("pci_link_speed")
     above = one.parent.function if one.parent else None
-    ids = _ids(one)
     return PciDevice(
         address=one.address(),
         parent=above.address() if above else None,
         host_bridge=_host_bridge(one),
-        class_code=ids.class_code,
-        vendor_id=ids.vendor,
-        device_id=ids.device,
-        subsystem_vendor_id=ids.subsystem_vendor,
-        subsystem_device_id=ids.subsystem_device,
+        **_ids(one),
         # NVML says what an NVSwitch is (topology-nvml.c), also of one without numbers.
         name=one.info("PCIDevice")
         or one.name
@@ -257,19 +245,20 @@ def _device(places: Places, one: HwlocObject) -> PciDevice:
     )
 
 
-def _ids(one: HwlocObject) -> _Ids:
-    """The numbers of pci_type; 0000 in place of a vendor is one that was not read."""
+def _ids(one: HwlocObject) -> dict[str, int]:
+    """The numbers of pci_type by their fields; a vendor of 0000 is one that was not read."""
     text = one.get("pci_type")
     if text is None:
-        return _Ids()
+        return {}
     match = _TYPE.fullmatch(text)
     if match is None:
         expected = "class, ids and revision, as 0302 [10de:2335] [10de:18bf] a1"
         raise one.refuse_value("pci_type", expected)
-    found = _Ids(*(int(digits, 16) for digits in match.groups()))
-    if not found.vendor:
-        return _Ids()
-    return found if found.subsystem_vendor else _Ids(*found[:3])
+    found = {field: int(digits, 16) for field, digits in match.groupdict().items()}
+    if not found["vendor_id"]:
+        return {}
+    is_card = found["subsystem_vendor_id"] > 0
+    return {field: number for field, number in found.items() if is_card or "subsys" not in field}
 
 
 def _host_bridge(one: HwlocObject) -> str | None:

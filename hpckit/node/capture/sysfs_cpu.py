@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from hpckit.core.index_list import (
@@ -44,36 +44,34 @@ _PARTS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CpuInfo:
-    """The first CPU of /proc/cpuinfo; `is_guest` is CPUID's hypervisor bit, where there is one.
+def parse_cpuinfo(tree: SysfsTree) -> tuple[CpuTopology, bool | None]:
+    """What the first CPU says of itself, and CPUID's hypervisor bit where there is one.
 
-    `family` and `model_number` are Linux's.
+    Family and model number are Linux's.
     """
-
-    arch: str | None = None
-    vendor: str | None = None
-    model: str | None = None
-    family: int | None = None
-    model_number: int | None = None
-    is_guest: bool | None = None
-
-
-def parse_cpuinfo(tree: SysfsTree) -> CpuInfo:
-    """What the first CPU says of itself."""
     fields = _fields(tree.text("proc/cpuinfo") or "")
     arch = tree.word("proc/sys/kernel/arch") or _nofile(tree, "Architecture")
     if "vendor_id" in fields and "cpu family" in fields:
-        return _x86(fields, arch)
+        flags = fields.get("flags")
+        cpu = CpuTopology(
+            arch=arch or "x86_64",
+            vendor=_shown(fields["vendor_id"]),
+            model=_shown(fields.get("model name")),
+            family=_number(fields.get("cpu family")),
+            model_number=_number(fields.get("model")),
+        )
+        return cpu, None if flags is None else "hypervisor" in flags.split()
     if "CPU implementer" in fields:
         maker, part = fields["CPU implementer"], fields.get("CPU part", "")
-        return CpuInfo(
-            arch=arch or "aarch64", vendor=_IMPLEMENTERS.get(maker), model=_PARTS.get((maker, part))
-        )
-    cpu = fields.get("cpu", "")
-    if cpu.startswith("POWER"):
-        return CpuInfo(arch=arch, vendor="IBM", model=printable(cpu.partition(",")[0]))
-    return CpuInfo(arch=arch, model=_shown(fields.get("model name")))
+        model = _PARTS.get((maker, part))
+        return CpuTopology(
+            arch=arch or "aarch64", vendor=_IMPLEMENTERS.get(maker), model=model
+        ), None
+    name = fields.get("cpu", "")
+    if name.startswith("POWER"):
+        model = printable(name.partition(",")[0])
+        return CpuTopology(arch=arch, vendor="IBM", model=model), None
+    return CpuTopology(arch=arch, model=_shown(fields.get("model name"))), None
 
 
 def host_names(tree: SysfsTree) -> tuple[str | None, str | None]:
@@ -93,18 +91,6 @@ def _fields(text: str) -> Mapping[str, str]:
     """The fields of the first block: each CPU has one, and an empty line ends it."""
     block = text.lstrip("\n").replace("\r\n", "\n").split("\n\n", 1)[0]
     return {key.strip(): value.strip() for key, value in _FIELD.findall(block)}
-
-
-def _x86(fields: Mapping[str, str], arch: str | None) -> CpuInfo:
-    flags = fields.get("flags")
-    return CpuInfo(
-        arch=arch or "x86_64",
-        vendor=_shown(fields["vendor_id"]),
-        model=_shown(fields.get("model name")),
-        family=_number(fields.get("cpu family")),
-        model_number=_number(fields.get("model")),
-        is_guest=None if flags is None else "hypervisor" in flags.split(),
-    )
 
 
 def _number(text: str | None) -> int | None:
@@ -127,7 +113,7 @@ _CPUSET_V1: Final = re.compile(r"^\d+:(?:[^:\n]*,)?cpuset(?:,[^:\n]*)?:(/[^\n]*)
 _CGROUP_V2: Final = re.compile(r"^0::(/[^\n]*)$", re.MULTILINE)
 
 
-def parse_cpu(tree: SysfsTree, info: CpuInfo) -> tuple[CpuTopology, tuple[Unknown, ...]]:
+def parse_cpu(tree: SysfsTree, first: CpuTopology) -> tuple[CpuTopology, tuple[Unknown, ...]]:
     """The CPUs that are online, and what of them is not known. Raises ParseError.
 
     A core is a distinct list of thread siblings: core numbers repeat on some machines.
@@ -138,13 +124,9 @@ def parse_cpu(tree: SysfsTree, info: CpuInfo) -> tuple[CpuTopology, tuple[Unknow
         siblings = {cpu: siblings[cpu] for cpu in sorted(siblings.keys() & set(online))}
     present = list(siblings)
     cpus = online if online is not None else [cpu for cpu in present if siblings[cpu]]
-    topology = CpuTopology(
-        arch=info.arch,
-        vendor=info.vendor,
-        model=info.model,
-        family=info.family,
-        model_number=info.model_number,
-        packages=_packages(tree, siblings, info.model),
+    topology = replace(
+        first,
+        packages=_packages(tree, siblings, first.model),
         l3=_l3_groups(tree, present),
         cores=len({one for one in siblings.values() if one}) or None,
         core_cpus=_core_cpus(siblings, frozenset(cpus)),
