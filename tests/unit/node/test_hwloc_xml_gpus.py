@@ -81,15 +81,6 @@ def test_numbers_by_bus_id() -> None:
     assert {("GPUs", "index"), ("GPUs", "uuid"), ("GPUs", "name")} <= unknown
 
 
-def test_two_makers_in_one_machine() -> None:
-    """Where two libraries count from 0, NVIDIA's keep their numbers and AMD's follow."""
-    text = cards(
-        function("0000:10:00.0", "0300 [1002:687f]", os_device("rsmi0", 1)),
-        function("0000:10:01.0", "0300 [10de:1b81]", os_device("nvml0", 1)),
-    )
-    assert addresses(text) == [(0, "0000:10:01.0"), (1, "0000:10:00.0")]
-
-
 def test_hidden_gpus() -> None:
     """A GPU that the driver's library does not list is hidden, and comes last."""
     text = cards(

@@ -54,16 +54,6 @@ def test_cpu_nodes_are_numa_nodes() -> None:
     assert node.cpu.vendor == "AuthenticAMD"
 
 
-def test_flags_that_forbid_peer_access() -> None:
-    """NO_PEER_TO_PEER_DMA in the flags of a link is no P2P; without flags it is unknown."""
-    tree = record_tree("kfd-sysfs-6.8", "synthetic-two-gpus")
-    path = "topology/nodes/2/io_links/1/properties"
-    for flags, is_p2p in (("flags 17", False), ("", None)):
-        texts = {**tree.texts, path: tree.texts[path].replace("flags 1", flags)}
-        (link,) = parse_kfd(FileTree(texts=texts), "topology").gpu_links
-        assert link.is_p2p is is_p2p
-
-
 @pytest.mark.parametrize("shift", [0, 28])
 def test_partitions_of_a_package(shift: int) -> None:
     """The driver writes the partition above the address or into its function."""
@@ -159,13 +149,6 @@ def test_no_nodes() -> None:
     for texts in ({}, {"topology/nodes/0/properties": ""}):
         with pytest.raises(ParseError):
             parse_kfd(FileTree(texts=texts), "topology")
-
-
-def test_files_that_tar_filled_up() -> None:
-    """GNU tar pads files of sysfs with NUL bytes; the node is the same."""
-    tree = record_tree("kfd-sysfs-6.8", "synthetic-two-gpus")
-    padded = {path: text.ljust(4096, "\0") for path, text in tree.texts.items()}
-    assert parse_kfd(FileTree(texts=padded), "topology") == parse_kfd(tree, "topology")
 
 
 def test_a_probe_reads_what_the_parser_takes() -> None:

@@ -111,18 +111,6 @@ def test_nothing_shown() -> None:
     assert [gpu.is_hidden for gpu in merged.gpus] == [True, True]
 
 
-def test_nothing_shown_of_amd() -> None:
-    """KFD that shows no GPU hides AMD's, and leaves the others."""
-    base = kernel(2)
-    amd = dataclasses.replace(base.gpus[1], vendor=GpuVendor.AMD)
-    base = dataclasses.replace(base, gpus=(base.gpus[0], amd))
-    merged = merge(base, NodeTopology(source=Source(format="/sys/class/kfd")))
-    assert [(gpu.vendor, gpu.is_hidden) for gpu in merged.gpus] == [
-        (GpuVendor.NVIDIA, False),
-        (GpuVendor.AMD, True),
-    ]
-
-
 @pytest.mark.parametrize("told", [None, 3])
 def test_numa_of_kfd(told: int | None) -> None:
     """KFD has a GPU of no node in its first, and counts past nodes without CPUs; sysfs knows."""

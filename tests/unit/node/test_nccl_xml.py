@@ -185,14 +185,6 @@ def test_rccl_writes_xgmi_and_its_own_architectures() -> None:
     ]
 
 
-def test_a_rate_beyond_any_nic_is_unknown() -> None:
-    """A speed that some plugins write in kbit/s is not taken for Mbit/s, and the reason is told."""
-    found = _record("nccl-topo-xml-2/synthetic-xgmi")
-    nic = found.nics[0]
-    assert (nic.kind, nic.rate_bytes_per_s) == (NicKind.SLINGSHOT, None)
-    assert "200000000 Mbit/s" in _reasons(found, "cxi0")
-
-
 def test_numbers_follow_dev_unless_it_repeats() -> None:
     """GPUs are ordered by dev; where it repeats they are numbered in the order of the file."""
     pci = '<pci busid="0000:0{0}:00.0"><gpu dev="{1}" sm="{2}"/></pci>'
@@ -226,16 +218,6 @@ def test_links_beside_the_tree_are_told() -> None:
     side = '<pcilink target="0000:02:00.0"/>'
     found = _parse(_cpu(f'<pci busid="0000:01:00.0" class="0x060400">{side}</pci>'))
     assert "pcilink" in _reasons(found, "switches")
-
-
-def test_links_of_an_unknown_architecture_have_no_bandwidth() -> None:
-    """Without a figure for a link the bandwidth is None, and the reason names the GPU's kind."""
-    link = '<nvlink target="0000:0{}:00.0" count="4"/>'
-    pci = f'<pci busid="0000:0{{}}:00.0"><gpu sm="130">{link}</gpu></pci>'
-    found = _parse(_cpu(pci.format(1, 2) + pci.format(2, 1)))
-    assert found.gpu_links[0].count == 4
-    assert found.gpu_links[0].bandwidth_bytes_per_s is None
-    assert "sm_130" in _reasons(found, "GPUs")
 
 
 BAD = {

@@ -2,13 +2,10 @@ from __future__ import annotations
 
 import dataclasses
 
-import pytest
-
 from hpckit.node.nics import with_nic_roles
-from hpckit.node.path import PathTable
 from hpckit.node.pci import PciAddress, PciDevice
 from hpckit.node.rules.rules import node_findings
-from hpckit.node.topology import Gpu, Nic, NicRole, NodeTopology, is_active, is_down
+from hpckit.node.topology import Nic, NicRole, NodeTopology
 from hpckit.spec.nic_kind import NicKind
 from tests.fakes.node import CONNECTX_7, SOURCE, change_nic, healthy_node, nic
 
@@ -102,13 +99,6 @@ def test_second_ports() -> None:
     assert {one.rule for one in node_findings(with_nic_roles(node))} == {"nic-unused"}
 
 
-def test_down_of_two() -> None:
-    """Of two NICs without a GPU one may be without a cable; of three alike it should be up."""
-    down = nic(9, state="DOWN")
-    assert roles(node_of(nic(0), down))[1] is NicRole.OTHER
-    assert roles(node_of(nic(0), nic(1), down))[2] is NicRole.COMPUTE
-
-
 def test_all_down() -> None:
     """InfiniBand that is down everywhere is still for jobs; Ethernet may never have been cabled."""
     down = [nic(at, state="DOWN") for at in range(2)]
@@ -166,17 +156,6 @@ def test_slow_card_of_the_rails() -> None:
     assert roles(dataclasses.replace(node, pci=other))[2] is NicRole.STORAGE
 
 
-def test_near_ones_of_two_kinds() -> None:
-    """Of as many NICs of two rates those beside the GPUs are the ones for jobs."""
-    near, far = nic(0, rate_bytes_per_s=25e9), nic(1, rate_bytes_per_s=50e9)
-    table = PathTable(
-        devices=("GPU0", "mlx5_0", "mlx5_1"),
-        cells=(("X", "PIX", "SYS"), ("PIX", "X", "SYS"), ("SYS", "SYS", "X")),
-    )
-    node = dataclasses.replace(node_of(near, far), gpus=(Gpu(index=0),), paths=table)
-    assert roles(node) == [NicRole.COMPUTE, None]
-
-
 def test_as_fast_elsewhere() -> None:
     """What is as fast as those for jobs, another card and beside no GPU, may be for storage."""
     whole = healthy_node()
@@ -185,16 +164,3 @@ def test_as_fast_elsewhere() -> None:
     node = dataclasses.replace(whole, nics=(*whole.nics, far), pci=(*whole.pci, other))
     assert roles(node)[8] is None
     assert roles(dataclasses.replace(node, pci=whole.pci))[8] is NicRole.COMPUTE
-
-
-@pytest.mark.parametrize(
-    ("state", "is_known_as"),
-    [(None, (False, False)), ("ACTIVE", (True, False)), ("active", (True, False))]
-    + [(state, (False, True)) for state in ("DOWN", "INIT", "ARMED", "ACTIVE_DEFER")],
-)
-def test_an_unknown_state_is_neither_up_nor_down(
-    state: str | None, is_known_as: tuple[bool, bool]
-) -> None:
-    """A NIC is down by a state that is known and is not ACTIVE."""
-    nic = Nic(index=0, name="a", state=state)
-    assert (is_active(nic), is_down(nic)) == is_known_as

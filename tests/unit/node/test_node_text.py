@@ -12,12 +12,10 @@ from hpckit.core.index_list import IndexList
 from hpckit.core.text import Line, Style, columns, wrapped
 from hpckit.node.pci import PcieLink
 from hpckit.node.show import group_lines, node_lines
-from hpckit.node.title import node_title
 from hpckit.node.topology import (
     Accelerator,
     Gpu,
     Host,
-    LinkKind,
     NicRole,
     NodeTopology,
     NumaNode,
@@ -237,14 +235,6 @@ def test_accelerators_are_placed() -> None:
     ]
 
 
-def test_links_without_peers_are_counted() -> None:
-    """Where peers are unknown, active NVLinks still are; XGMI has its count."""
-    node = dgx_h100()
-    assert "  18 NVLinks  " in _find(replace(node, gpu_links=()), "GPU0").text
-    links = tuple(replace(link, kind=LinkKind.XGMI, count=4) for link in node.gpu_links)
-    assert "XGMI×4 to all" in _find(replace(node, gpu_links=links), "GPU0").text
-
-
 def test_roles_and_bonds_are_said() -> None:
     """A NIC's remarks stand at its end."""
     nic = replace(dgx_h100().nics[0], role=NicRole.OTHER, bond="bond0", is_virtual=True)
@@ -412,23 +402,3 @@ def test_silent_nodes_have_their_part() -> None:
     silent = (_finding(Severity.ERROR, "c9", "it gave no answer"),)
     texts = _texts(group_lines(grouped((("c1", BARE),)), silent))
     assert texts == ["c1 1 node:", "", "error    c9: it gave no answer", "         mend it"]
-
-
-def _nics_said(*, are_functions_of: bool) -> str:
-    """What the title says of NICs that are virtual, beside their physical ones or alone."""
-    node = dgx_h100()
-    rails = node.nics[:8]
-    functions = tuple(
-        replace(
-            nic, index=100 + nic.index, name=f"vf{nic.index}", is_virtual=True, pci=None,
-            physfn=nic.pci if are_functions_of else None,
-        )
-        for nic in rails
-    )  # fmt: skip
-    nics = (*rails, *functions) if are_functions_of else functions
-    return " · ".join(node_title(replace(node, nics=nics)))
-
-
-def test_virtual_functions_of_what_is_here_are_counted_apart() -> None:
-    """Beside their physical functions they are no NICs of their own."""
-    assert "8 × 400 Gb/s IB + 8 VFs" in _nics_said(are_functions_of=True)

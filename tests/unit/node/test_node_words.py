@@ -7,7 +7,6 @@ import pytest
 from hpckit.core.index_list import IndexList
 from hpckit.core.text import figure, names_shown, numbers_shown, visible
 from hpckit.node.pci import PcieLink
-from hpckit.node.topology import Nic
 from hpckit.node.words import (
     bit_rate,
     byte_rate,
@@ -15,11 +14,9 @@ from hpckit.node.words import (
     cpus_shown,
     gpu_model,
     memory,
-    nic_rate,
     pcie_bytes_per_s,
     pcie_words,
 )
-from hpckit.spec.nic_kind import NicKind
 
 
 @pytest.mark.parametrize(
@@ -102,15 +99,6 @@ def test_rates_and_sizes_have_their_makers_units() -> None:
     assert memory(80 * 1024**3) == "80 GiB"
     assert memory(1536 * 1024**3) == "1.5 TiB"
     assert figure(10**400) == "∞"
-
-
-def test_nic_words() -> None:
-    """A NIC is named by rate and kind as far as they are known."""
-    assert nic_rate(Nic(index=0, name="a", kind=NicKind.INFINIBAND, rate_bytes_per_s=25e9)) == (
-        "200 Gb/s IB"
-    )
-    assert nic_rate(Nic(index=0, name="a", kind=NicKind.EFA)) == "EFA"
-    assert nic_rate(Nic(index=0, name="a")) == "NIC"
 
 
 @pytest.mark.parametrize(

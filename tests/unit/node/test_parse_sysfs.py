@@ -224,13 +224,6 @@ def test_numbers_of_devices_count_up(version: str, case: str) -> None:
         assert [one.index for one in devices] == list(range(len(devices)))
 
 
-def test_links_in_a_circle_end() -> None:
-    """A circle of links leads somewhere, and nothing is found there."""
-    tree = SysfsTree(FileTree(texts={}, links={"a": "b", "b": "a", "c": "../../../../d"}))
-    assert tree.text("a/x") is None
-    assert tree.real("c") == "d"
-
-
 def test_more_folders_than_a_node_has_are_refused() -> None:
     """Deep paths that share nothing would take memory by the gigabyte."""
     texts = {f"{at}/" * 40 + "class": "" for at in range(MOST_FOLDERS // 40 + 1)}

@@ -134,17 +134,6 @@ def test_links_come_before_the_tree() -> None:
         assert _cell(dataclasses.replace(topology, gpu_links=(link,))) == expected
 
 
-def test_a_device_without_address_is_unknown_with_reason() -> None:
-    """No address, or one that the tree lacks, is None and says so."""
-    topology = _pair(_device("01:00.0"), _device("02:00.0"))
-    bare = dataclasses.replace(topology, gpus=(Gpu(index=0),))
-    assert _cell(bare) is None
-    assert "address" in _reasons(bare)[0]
-    treeless = dataclasses.replace(topology, pci=())
-    assert _cell(treeless) is None
-    assert "lacks" in _reasons(treeless)[0]
-
-
 def test_rows_are_those_of_nvidia_smi() -> None:
     """Hidden GPUs and plain Ethernet have no row, and NICs are numbered in their order."""
     topology = NodeTopology(

@@ -102,20 +102,6 @@ def test_broadcom_levels_are_one_switch_to_nccl_and_two_to_nvidia_smi() -> None:
     assert (paths.cells[0][1], paths.nccl[0][1]) == ("PXB", NcclPath.PIX)
 
 
-def test_nested_switches_are_pxb() -> None:
-    """Devices that meet above their own switches are PXB, those of one switch PIX."""
-    topology = _node(
-        _device("10:00.0"),
-        _device("11:00.0", "10:00.0"),
-        _device("12:00.0", "11:00.0"),
-        _device("13:00.0", "11:00.0"),
-        _device("14:00.0", "10:00.0"),
-        gpus=("12:00.0",),
-        nics=("13:00.0", "14:00.0"),
-    )
-    assert _nccl(topology)[0][1:] == (NcclPath.PIX, NcclPath.PXB)
-
-
 def test_links_are_nvl_and_one_gpu_between_is_nvb() -> None:
     """NVLink and XGMI are NVL; two GPUs that only share a linked peer are NVB."""
     for kind in (LinkKind.NVLINK, LinkKind.XGMI):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hpckit.node.path import PathKind
 from hpckit.node.pci import PciAddress, PciDevice, PcieLink, pci_address
 from hpckit.node.pci_tree import PciTree
 
@@ -20,47 +19,6 @@ def _chain(*addresses: str, host_bridge: str | None = "pci0000:00") -> list[PciD
         PciDevice(address=_at(lower), parent=_at(upper)) for upper, lower in pairwise(addresses)
     ]
     return devices
-
-
-def _broadcom(address: str, parent: str | None, device: int, subsystem: int) -> PciDevice:
-    return PciDevice(
-        address=_at(address),
-        parent=None if parent is None else _at(parent),
-        vendor_id=0x1000,
-        device_id=device,
-        subsystem_vendor_id=0x1000,
-        subsystem_device_id=subsystem,
-    )
-
-
-def test_each_bridge_of_ncclss_tree_is_a_switch() -> None:
-    """Without root complexes one bridge is a whole switch, and one more makes PXB."""
-    devices = [
-        *_chain("10:00.0", "11:00.0", host_bridge=None),
-        *_chain("10:00.0", "12:00.0", host_bridge=None)[1:],
-        *_chain("10:00.0", "13:00.0", "14:00.0", host_bridge=None)[1:],
-    ]
-    tree = PciTree(devices)
-    assert tree.shared(_at("11:00.0"), _at("12:00.0")) is PathKind.PIX
-    assert tree.shared(_at("11:00.0"), _at("14:00.0")) is PathKind.PXB
-    assert tree.switches(_at("14:00.0")) == (_at("13:00.0"), _at("10:00.0"))
-
-
-def test_two_levels_of_a_broadcom_switch_are_one() -> None:
-    """A PEX switch of generation 5 shows its level in the subsystem, one of 4 shows none."""
-    gen5 = [
-        _broadcom("10:00.0", None, 0xC030, 0x0072),
-        _broadcom("11:00.0", "10:00.0", 0xC030, 0x1003),
-        PciDevice(address=_at("12:00.0"), parent=_at("11:00.0")),
-    ]
-    assert PciTree(gen5).switches(_at("12:00.0")) == (_at("10:00.0"),)
-    gen4 = [
-        _broadcom("10:00.0", None, 0xC010, 0xA096),
-        _broadcom("11:00.0", "10:00.0", 0xC010, 0xA096),
-        _broadcom("12:00.0", "11:00.0", 0xC010, 0xA096),
-        PciDevice(address=_at("13:00.0"), parent=_at("12:00.0")),
-    ]
-    assert PciTree(gen4).switches(_at("13:00.0")) == (_at("12:00.0"), _at("10:00.0"))
 
 
 def test_effective_is_the_least_of_what_is_known() -> None:

@@ -68,15 +68,6 @@ WEIGHTS = "== Weight between two GPUs ==\n  GPU0 GPU1\nGPU0 0 {0}\nGPU1 {0} 0\n"
 TYPES = "== Link Type between two GPUs ==\n  GPU0 GPU1\nGPU0 0 {0}\nGPU1 {0} 0\n"
 
 
-def test_a_weight_alone_tells_of_one_hop() -> None:
-    """Where no type is printed a weight of 15 is XGMI, and 40 is not said to be anything."""
-    assert pair(parse_rocm_showtopo(WEIGHTS.format(15)), 0, 1) is not None
-    node = parse_rocm_showtopo(WEIGHTS.format(40))
-    assert node.gpu_links == ()
-    assert node.paths is not None
-    assert node.paths.cells[0][1] is None
-
-
 @pytest.mark.parametrize("word", ["XXXX", "N/A", "UNKNOWN"])
 def test_a_type_that_could_not_be_read(word: str) -> None:
     """XXXX and N/A are no link and no path, with a reason."""

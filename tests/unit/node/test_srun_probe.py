@@ -32,14 +32,6 @@ def program(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def test_many_nodes_are_a_short_list() -> None:
-    """Ten thousand names fit in one argument, for which Linux has 128 KiB."""
-    nodes = [f"gpu-node-{number:05d}" for number in range(10_000)]
-    argv = srun_probe_argv(nodes, "python3", "/shared/probe.pyz", 20, [])
-    assert "--nodelist=gpu-node-[00000-09999]" in argv
-    assert "--ntasks=10000" in argv
-
-
 def test_the_python_of_this_host_comes_first(tmp_path: Path) -> None:
     """Where it is there, it gets the archive, the verb and the time."""
     program(tmp_path / "mine", 'echo mine "$@"')

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from hpckit.core.file_tree import FileTree
 from hpckit.node.capture.sysfs import SysfsTree
 from hpckit.node.capture.sysfs_files import parse_sysfs
@@ -95,18 +93,6 @@ def test_capabilities_in_a_circle_end() -> None:
     found = parse_pci_config(data.decode("utf-8", "surrogateescape"))
     assert found is not None
     assert found.link is None
-
-
-def test_config_space_of_the_newest_generation() -> None:
-    """The code 7 in the registers of a link is PCIe 7.0, 128 GT/s a lane."""
-    data = bytearray(256)
-    data[6], data[0x34], data[0x40] = 0x10, 0x40, 0x10
-    data[0x4C:0x4E] = data[0x52:0x54] = b"\x07\x01"
-    found = parse_pci_config(data.decode("utf-8", "surrogateescape"))
-    assert found is not None
-    assert found.link == PcieLink(
-        speed_gt_per_s=128.0, width=16, max_speed_gt_per_s=128.0, max_width=16
-    )
 
 
 def test_numa_of_minus_one_is_unknown() -> None:
@@ -244,16 +230,6 @@ def test_a_root_below_a_hypervisors_bus() -> None:
     assert address_in("devices/pci0000:00/0000:00:01.0/pci10000:e0/10000:e0:06.0/x") == (
         "10000:e0:06.0"
     )
-
-
-@pytest.mark.parametrize(
-    ("node_type", "kind"), [("4: RNIC", NicKind.ETHERNET), ("1: CA", NicKind.ROCE)]
-)
-def test_iwarp_is_not_roce(node_type: str, kind: NicKind) -> None:
-    """Over Ethernet an RNIC speaks iWARP."""
-    texts = {"ib/irdma0/node_type": node_type, "ib/irdma0/ports/1/link_layer": "Ethernet"}
-    (found,) = infiniband_nics(SysfsTree(FileTree(texts=texts)), "ib")
-    assert found.kind is kind
 
 
 def test_a_folder_of_devices_alone() -> None:
