@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from hpckit.core.hostlist import natural_order
 from hpckit.node.capture.hwloc_numa import Places
@@ -245,7 +245,7 @@ def _device(places: Places, one: HwlocObject) -> PciDevice:
     )
 
 
-def _ids(one: HwlocObject) -> dict[str, int]:
+def _ids(one: HwlocObject) -> dict[str, Any]:
     """The numbers of pci_type by their fields; a vendor of 0000 is one that was not read."""
     text = one.get("pci_type")
     if text is None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Final, NamedTuple
 
 from hpckit.core.findings import Evidence
 from hpckit.core.index_list import index_list
@@ -311,58 +311,70 @@ Pairs = dict[tuple[int, int], int]
 """(GPU, GPU) → links as the first one's row tells them, 0 where there are none."""
 
 
+class _Group(NamedTuple):
+    """GPUs that are alike and of which none is in MIG mode, and the NVLinks of their pairs.
+
+    `linked` are the GPUs that links join, directly or through each other, `told` those of which
+    some pair is told.
+    """
+
+    gpus: dict[int, Gpu]
+    pairs: Pairs
+    linked: list[frozenset[int]]
+    told: set[int]
+
+
+def _groups(node: InspectedNode) -> Iterator[_Group]:
+    # The links of a GPU in MIG mode may be down by design.
+    for group in twins(gpu for gpu in node.gpus if not gpu.is_mig):
+        pairs = _pairs(node, group)
+        linked = joined(pair for pair, count in pairs.items() if count > 0)
+        gpus = {gpu.index: gpu for gpu in group}
+        yield _Group(gpus, pairs, list(map(frozenset, linked)), {row for row, _ in pairs})
+
+
 def fewer_nvlinks(node: InspectedNode) -> Iterator[Evidence]:
     """Rule `nvlink-fewer`."""
-    gpus = _comparable(node)
-    seen = {one.subject: one for group in twins(gpus) for one in _own_links(group)}
+    groups = list(_groups(node))
+    seen = {one.subject: one for group in groups for one in _own_links(group.gpus.values())}
     yield from seen.values()
-    for group in twins(gpus):
-        pairs = _pairs(node, group)
-        for component in _components(pairs):
-            for one in _short_in(pairs, component, {gpu.index: gpu for gpu in group}):
-                if one.subject not in seen:
-                    yield one
-        for one in _off_the_board(pairs, group):
+    for group in groups:
+        short = [one for component in group.linked for one in _short_in(group, component)]
+        for one in (*short, *_off_the_board(group)):
             if one.subject not in seen:
                 yield one
 
 
-def _off_the_board(pairs: Pairs, group: list[Gpu]) -> Iterator[Evidence]:
+def _off_the_board(group: _Group) -> Iterator[Evidence]:
     """GPUs without NVLinks where the others make up the rest of a board with switches."""
-    components = _components(pairs)
-    linked = components[0] if len(components) == 1 else frozenset[int]()
-    if len(linked) <= MOST_BRIDGED or len(group) not in BOARDS:
+    linked = group.linked[0] if len(group.linked) == 1 else frozenset[int]()
+    if len(linked) <= MOST_BRIDGED or len(group.gpus) not in BOARDS:
         return
-    if max(pairs.values()) < EVEN_FROM or 2 * len(linked) <= len(group):
+    if max(group.pairs.values()) < EVEN_FROM or 2 * len(linked) <= len(group.gpus):
         return
-    told = {row for row, _ in pairs}
-    for gpu in group:
-        if gpu.index in told and gpu.index not in linked:
-            name = gpu_name(gpu.index)
-            others = f"the other {len(linked)} GPUs of its board have"
-            yield Evidence(name, f"{name} has no NVLink to another GPU, {others}{_inactive(gpu)}")
+    others = f"the other {len(linked)} GPUs of its board have"
+    for index in sorted(group.told - linked, key=list(group.gpus).index):
+        words = f"{gpu_name(index)} has no NVLink to another GPU, {others}"
+        yield Evidence(gpu_name(index), f"{words}{_inactive(group.gpus[index])}")
 
 
 def no_nvlinks(node: InspectedNode) -> Iterator[Evidence]:
     """Rule `nvlink-none`."""
     named_already = {one.subject for one in fewer_nvlinks(node)}
-    for group in twins(_comparable(node)):
-        pairs = _pairs(node, group)
-        linked = {index for component in _components(pairs) for index in component}
-        told = {row for row, _ in pairs}
-        for gpu in group:
-            name = gpu_name(gpu.index)
-            is_alone = gpu.index in told and gpu.index not in linked
-            if linked and is_alone and name not in named_already:
+    for group in _groups(node):
+        linked = frozenset[int]().union(*group.linked)
+        for index in group.gpus if linked else ():
+            name = gpu_name(index)
+            if index in group.told - linked and name not in named_already:
                 others = f"{gpu_ranges(linked)} {have(len(linked))}"
                 yield Evidence(name, f"{name} has no NVLink to another GPU, {others}")
 
 
 def uneven_bridges(node: InspectedNode) -> Iterator[Evidence]:
     """Rule `nvlink-bridges-uneven`: the same of both ends of a pair, so that they are one."""
-    for group in twins(_comparable(node)):
-        pairs = _pairs(node, group)
-        bridged = [tuple(sorted(one)) for one in _components(pairs) if len(one) == PAIR]
+    for group in _groups(node):
+        pairs = group.pairs
+        bridged = [tuple(sorted(one)) for one in group.linked if len(one) == PAIR]
         counts = {(a, b): min(pairs.get((a, b), 0), pairs.get((b, a), 0)) for a, b in bridged}
         most = max(counts.values(), default=0)
         for (a, b), count in counts.items():
@@ -371,12 +383,7 @@ def uneven_bridges(node: InspectedNode) -> Iterator[Evidence]:
                 yield from (Evidence(gpu_name(one), because) for one in (a, b))
 
 
-def _comparable(node: InspectedNode) -> list[Gpu]:
-    """GPUs whose links should be up: those of one in MIG mode may be down by design."""
-    return [gpu for gpu in node.gpus if not gpu.is_mig]
-
-
-def _own_links(group: list[Gpu]) -> Iterator[Evidence]:
+def _own_links(group: Collection[Gpu]) -> Iterator[Evidence]:
     links = {gpu.index: gpu.nvlinks for gpu in group if gpu.nvlinks is not None}
     told = {
         at: each for at, each in links.items() if all(one.is_active is not None for one in each)
@@ -444,25 +451,15 @@ def _counted_pairs(node: InspectedNode, indices: set[int]) -> Pairs:
     return pairs
 
 
-def _components(pairs: Pairs) -> list[frozenset[int]]:
-    return list(map(frozenset, joined(pair for pair, count in pairs.items() if count > 0)))
-
-
-def _short_in(
-    pairs: Pairs, component: frozenset[int], gpus: Mapping[int, Gpu]
-) -> Iterator[Evidence]:
-    inside = {
-        pair: count
-        for pair, count in pairs.items()
-        if pair[0] in component and pair[1] in component
-    }
+def _short_in(group: _Group, component: frozenset[int]) -> Iterator[Evidence]:
+    inside = {pair: count for pair, count in group.pairs.items() if component.issuperset(pair)}
     if len(component) <= PAIR or len(inside) < len(component) * (len(component) - 1):
         return
     if max(inside.values()) >= EVEN_FROM:
         for index in _explaining(inside, component):
-            yield _in_even(inside, gpus[index])
+            yield _in_even(inside, group.gpus[index])
     elif len(component) >= WHOLE_MESH:
-        yield from _in_mesh(inside, component, gpus)
+        yield from _in_mesh(inside, component, group.gpus)
 
 
 def _explaining(pairs: Pairs, component: frozenset[int]) -> list[int]:
