@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from hpckit.core.errors import ParseError
@@ -119,20 +119,12 @@ _MOST_PARTS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundRow:
-    """A row before its cells are read; `parts` are the lines that a terminal broke off it."""
-
-    line: TopoLine
-    parts: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TopoPlace:
     """A matrix before its cells are read; lines[end] is the first behind its last row."""
 
     header: TopoHeader
     head: TopoLine
-    rows: tuple[FoundRow, ...]
+    rows: tuple[TopoLine, ...]
     end: int
 
 
@@ -194,8 +186,8 @@ def _wider(head: str, header: TopoHeader, line: str) -> tuple[str, TopoHeader] |
     return None
 
 
-def _found_rows(lines: list[str], at: int, header: TopoHeader) -> tuple[list[FoundRow], int]:
-    rows: list[FoundRow] = []
+def _found_rows(lines: list[str], at: int, header: TopoHeader) -> tuple[list[TopoLine], int]:
+    rows: list[TopoLine] = []
     seen: set[str] = set()
     end = at
     while at < len(lines):
@@ -213,7 +205,7 @@ def _found_rows(lines: list[str], at: int, header: TopoHeader) -> tuple[list[Fou
             if not _BROKEN_OFF.fullmatch(part) or is_blank(part) or _NUMBERED.match(part):
                 break
             at += 1
-        rows.append(FoundRow(line=line, parts=tuple(lines[start:at])))
+        rows.append(replace(line, parts=tuple(lines[start:at])))
         end = at
     return rows, end
 
@@ -237,20 +229,14 @@ _ENTRY: Final = re.compile(r"\b(NIC[0-9]{1,4})\s*:")
 _FIRST_ENTRY: Final = re.compile(r"\W*NIC[0-9]{1,4}\s*:")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NicLegend:
-    """The names by label; `unnamed` are the labels behind which stands something else.
+def read_legend(
+    lines: list[str], devices: tuple[str, ...], start: int, end: int
+) -> dict[str, str | None]:
+    """The NICs' names by label within lines[start:end]; None is something else than a name.
 
     nvidia-smi writes there what it has just printed (`NIC1: NUMA Affinity`) where the matrix is
-    very wide.
+    very wide. Raises ParseError where the legend contradicts itself.
     """
-
-    names: Mapping[str, str]
-    unnamed: tuple[str, ...] = ()
-
-
-def read_legend(lines: list[str], devices: tuple[str, ...], start: int, end: int) -> NicLegend:
-    """The legend within lines[start:end]. Raises ParseError where it contradicts itself."""
     values: dict[str, str] = {}
     is_open = False
     for at in range(start, end):
@@ -266,11 +252,12 @@ def read_legend(lines: list[str], devices: tuple[str, ...], start: int, end: int
                     raise here.refuse(f"the matrix has no {label}", 0, "a NIC that heads a column")
         elif not is_blank(line):
             is_open = _HEADING.match(line) is not None
-    names = {label: value for label, value in values.items() if _NAME.fullmatch(value)}
-    if len(names) < len(values):
-        # A legend that is overwritten has single words of other text too, such as the A of N/A.
-        names = {label: name for label, name in names.items() if re.search("[0-9]", name)}
-    return NicLegend(names=names, unnamed=tuple(label for label in values if label not in names))
+    # A legend that is overwritten has single words of other text too, such as the A of N/A.
+    is_whole = all(map(_NAME.fullmatch, values.values()))
+    return {
+        label: value if _NAME.fullmatch(value) and (is_whole or _have_digits([value])) else None
+        for label, value in values.items()
+    }
 
 
 _ROW_WORD: Final = re.compile(f"{CELL_WORD}+[0-9,-]*|[0-9][0-9,-]*(?:N/A)?|N/A")
@@ -285,7 +272,7 @@ class TopoTable:
     devices: tuple[str, ...]
     rows: dict[str, TopoRow]
     columns: int
-    legend: NicLegend
+    legend: Mapping[str, str | None]
 
 
 def read_table(lines: list[str], place: TopoPlace, end: int) -> TopoTable:
@@ -297,7 +284,7 @@ def read_table(lines: list[str], place: TopoPlace, end: int) -> TopoTable:
     if len(header.devices) > MOST_DEVICES or len(place.rows) > MOST_DEVICES:
         raise head.refuse("a matrix too large", 0, f"at most {MOST_DEVICES} devices")
     devices = _devices(place)
-    rows = {found.line.label: _row(found, place, len(devices)) for found in place.rows}
+    rows = {line.label: _row(line, place.header.columns, len(devices)) for line in place.rows}
     _check_behind(lines, place.end, end, devices)
     lacking = next((name for name in devices if name not in rows), None)
     if lacking is not None:
@@ -310,40 +297,37 @@ def read_table(lines: list[str], place: TopoPlace, end: int) -> TopoTable:
 def _devices(place: TopoPlace) -> tuple[str, ...]:
     """The columns in order; the rows' labels tell names apart that have run into one another."""
     names = place.header.devices
-    labels = tuple(row.line.label for row in place.rows)
+    labels = tuple(line.label for line in place.rows)
     if "".join(names) == "".join(labels):
         names = labels
     seen: set[str] = set()
-    for row in place.rows:
-        label = row.line.label
-        if label not in names:
-            message = f"no column is {label}"
-            raise row.line.refuse(message, 0, f"one of {len(names)} from {names[0]} on")
-        if label in seen:
-            raise row.line.refuse(f"a second row of {label}", 0, "each device once")
-        seen.add(label)
+    for line in place.rows:
+        if line.label not in names:
+            message = f"no column is {line.label}"
+            raise line.refuse(message, 0, f"one of {len(names)} from {names[0]} on")
+        if line.label in seen:
+            raise line.refuse(f"a second row of {line.label}", 0, "each device once")
+        seen.add(line.label)
     if len(set(names)) < len(names):
         raise place.head.refuse("a name heads two columns", 0, "each device once")
     return names
 
 
-def _row(found: FoundRow, place: TopoPlace, device_count: int) -> TopoRow:
+def _row(line: TopoLine, columns: int, device_count: int) -> TopoRow:
     """The row, with the lines that a terminal broke off it if it is not whole without them."""
-    line = found.line
-    columns = place.header.columns if line.label.startswith("GPU") else 0
-    if not found.parts:
+    columns = columns if line.label.startswith("GPU") else 0
+    if not line.parts:
         return read_row(line, device_count, columns)
     failure: ParseError | None = None
     for joint in (None, " ", ""):
-        text = line.text if joint is None else joint.join((line.text, *found.parts))
-        whole = TopoLine(line_no=line.line_no, label=line.label, text=text, start=line.start)
+        text = line.text if joint is None else joint.join((line.text, *line.parts))
         try:
-            row = read_row(whole, device_count, columns)
+            row = read_row(replace(line, text=text), device_count, columns)
         except ParseError as error:
             failure = failure or error
             continue
         is_whole = not row.affinity.is_cut
-        if is_whole and (joint is not None or not begins_with_cell(found.parts[0])):
+        if is_whole and (joint is not None or not begins_with_cell(line.parts[0])):
             return row
     raise failure or line.refuse(f"{line.label} is no row, with what follows it", 0, CELL_EXPECTED)
 
@@ -413,9 +397,9 @@ def _topology(table: TopoTable) -> NodeTopology:
             *_not_printed(bool(links), bool(nics)),
             *_lost_affinities(table),
             *(
-                Unknown(name, "name", _NO_NAME[name in table.legend.unnamed])
+                Unknown(name, "name", _NO_NAME[name in table.legend])
                 for name in table.devices
-                if name.startswith("NIC") and name not in table.legend.names
+                if name.startswith("NIC") and not table.legend.get(name)
             ),
         ),
     )
@@ -443,8 +427,8 @@ def _nics(table: TopoTable) -> tuple[Nic, ...]:
     return tuple(
         Nic(
             index=int(name[3:]) if are_labels else at,
-            name=table.legend.names.get(name, name),
-            label=name if name in table.legend.names else None,
+            name=table.legend.get(name) or name,
+            label=name if table.legend.get(name) else None,
         )
         for at, name in enumerate(names)
     )

@@ -46,12 +46,16 @@ _MOST_RUNS: Final = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopoLine:
-    """A row as it stands in the text: `start` is the offset behind its label."""
+    """A row as it stands in the text: `start` is the offset behind its label.
+
+    `parts` are the lines that a terminal broke off it.
+    """
 
     line_no: int
     label: str
     text: str
     start: int
+    parts: tuple[str, ...] = ()
 
     def refuse(self, message: str, at: int, expected: str) -> ParseError:
         """The error that points at an offset in the text."""

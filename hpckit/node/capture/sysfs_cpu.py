@@ -12,9 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from hpckit.core.index_list import (
-    MOST_INDICES,
     IndexList,
-    count_indices,
     expand_indices,
     index_list,
 )
@@ -319,9 +317,6 @@ def parse_numa(
     """The NUMA nodes by index, and what of them is not known. Raises ParseError."""
     matches = (_NODE.fullmatch(name) for name in tree.names(NODES))
     indices = sorted(int(match[1]) for match in matches if match)
-    count = sum(_count(tree.line(f"{NODES}/node{index}/cpulist") or "") for index in indices)
-    if count > MOST_INDICES:
-        raise tree.refuse(NODES, f"{count} CPUs in all nodes", f"at most {MOST_INDICES}")
     kinds = _Kinds(tree, cpu, indices)
     online = frozenset(expand_indices(cpu.cpus)) if cpu.cpus else None
     nodes = [_node(tree, index, online) for index in indices]
@@ -345,14 +340,6 @@ def parse_numa(
 
 
 _UNTOLD: Final = "a node without CPUs, and neither its bandwidth nor a driver tells of what memory"
-
-
-def _count(cpus: str) -> int:
-    """How many CPUs a list names, before it is written out; what is no list is refused later."""
-    try:
-        return count_indices(cpus)
-    except ValueError:
-        return 0
 
 
 def gpu_numa(tree: SysfsTree) -> dict[str, int]:

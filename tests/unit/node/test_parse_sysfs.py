@@ -8,7 +8,6 @@ import pytest
 
 from hpckit.core.errors import ParseError
 from hpckit.core.file_tree import MOST_NAMES, FileTree
-from hpckit.core.index_list import MOST_INDICES
 from hpckit.node.capture.sysfs import MOST_FOLDERS, SysfsTree
 from hpckit.node.capture.sysfs_files import parse_sysfs
 from hpckit.node.topology import CpuTopology, NodeTopology, NumaKind
@@ -315,10 +314,3 @@ def test_absurd_trees_are_read(tree: Callable[[], FileTree]) -> None:
     """Whatever is there by the thousand."""
     given = tree()
     parse_sysfs(given)
-
-
-def test_more_cpus_than_a_node_has_are_refused() -> None:
-    """The number is said beside the largest that is taken."""
-    texts = {f"{NODES}/node{at}/cpulist": f"0-{MOST_INDICES - 1}" for at in range(2)}
-    with pytest.raises(ParseError, match="at most"):
-        parse_sysfs(FileTree(texts={**ONLINE, **texts}))

@@ -165,8 +165,6 @@ def test_pages_that_tar_filled_up() -> None:
 @pytest.mark.parametrize(
     ("info", "match"),
     [
-        (member("a/" * 600 + "b"), "longer than any"),
-        (member("a", tarfile.SYMTYPE, target="t" * 2000), "target is too long"),
         (member("a", tarfile.GNUTYPE_SPARSE), "sparse"),
         (member("a" * 70_000), "name is too long"),
     ],
