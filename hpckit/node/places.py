@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Final
 
 from hpckit.core.index_list import IndexList, least_index
-from hpckit.node.links import Device, PathLookup
+from hpckit.node.links import Device, PathLookup, joined
 from hpckit.node.path import PathKind
 from hpckit.node.pci import PciAddress, PciDevice
 from hpckit.node.pci_tree import PciTree
@@ -201,20 +202,12 @@ def _matrix_branches(
     """Those that the tree does not have; what is PIX or PXB from a GPU is on a switch with it."""
     devices: tuple[Device, ...] = (*topology.gpus, *topology.nics, *topology.accelerators)
     ends = [end for end in devices if end.pci not in tree.addresses]
-    left = list(range(len(ends)))
-    listed = {at for at in left if lookup.has(ends[at])}
+    listed = [at for at, end in enumerate(ends) if lookup.has(end)]
+    near = [
+        (a, b) for a, b in combinations(listed, 2) if lookup.kind(ends[a], ends[b]) in _SWITCHED
+    ]
     found = []
-    while left:
-        group: list[int] = []
-        waiting = [left.pop(0)]
-        while waiting:
-            group.append(waiting.pop())
-            if group[-1] not in listed:
-                continue
-            one, others = ends[group[-1]], listed.intersection(left)
-            near = {at for at in others if lookup.kind(one, ends[at]) in _SWITCHED}
-            waiting += sorted(near)
-            left = [at for at in left if at not in near]
+    for group in joined([*((at, at) for at in range(len(ends))), *near]):
         branch = _merged([Branch(ends=tuple(ends[at] for at in group))], None)
         is_switch = len(group) > 1 and bool(branch.gpus)
         found.append(replace(branch, is_inferred=is_switch))
