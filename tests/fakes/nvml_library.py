@@ -29,8 +29,8 @@ _NOWHERE = "/nonexistent/nvml-profile.toml"
 _LOOK = """
 import sys
 import msgspec
-from hpckit.node.capture.nvml import read_nvml
-sys.stdout.buffer.write(msgspec.json.encode(read_nvml(float(sys.argv[1]))))
+from hpckit.node.capture.nvml import NvmlDriver
+sys.stdout.buffer.write(msgspec.json.encode(NvmlDriver(float(sys.argv[1])).read()))
 """
 
 

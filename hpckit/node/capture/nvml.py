@@ -41,27 +41,6 @@ _ANCESTORS: Final = {
 }
 
 
-def read_nvml(limit_s: float = DEFAULT_LIMIT_S) -> NodeTopology:
-    """Return what NVML shows of this node: its GPUs by NVML's index, in the order of addresses.
-
-    Never raises for what NVML, its library or a GPU refuses: that is None. Where NVML told nothing,
-    the reason is the one entry of `unknown`. A driver that calls itself synthetic makes the source
-    so. `limit_s` bounds the whole: a broken driver can hang in any call. Then the GPUs read so far
-    are there, and the others say that they did not answer.
-    """
-    try:
-        import pynvml
-    except ImportError:
-        reason = "LibraryNotFound: the Python package nvidia-ml-py is not installed"
-        return _refused(reason, Host())
-    survey = Survey(NvmlLibrary(pynvml))
-    # A daemon: what hangs in the driver must not hold the process that only wanted to look.
-    thread = threading.Thread(target=survey.run, name="nvml", daemon=True)
-    thread.start()
-    thread.join(limit_s)
-    return survey.topology(NvmlRefusal(reason=f"no answer within {limit_s:g} s"))
-
-
 class NvmlDriver:
     """NVIDIA's driver through NVML, waited for `limit_s` seconds."""
 
@@ -69,8 +48,24 @@ class NvmlDriver:
         self._limit_s = limit_s
 
     def read(self) -> NodeTopology:
-        """Return what NVML says of this node, and why not where it does not."""
-        return read_nvml(self._limit_s)
+        """Return what NVML shows of this node: its GPUs by NVML's index, in the order of addresses.
+
+        Never raises for what NVML, its library or a GPU refuses: that is None. Where NVML told
+        nothing, the reason is the one entry of `unknown`. A driver that calls itself synthetic
+        makes the source so. A broken driver can hang in any call: after the limit the GPUs read so
+        far are there, and the others say that they did not answer.
+        """
+        try:
+            import pynvml
+        except ImportError:
+            reason = "LibraryNotFound: the Python package nvidia-ml-py is not installed"
+            return _refused(reason, Host())
+        survey = _Survey(NvmlLibrary(pynvml))
+        # A daemon: what hangs in the driver must not hold the process that only wanted to look.
+        thread = threading.Thread(target=survey.run, name="nvml", daemon=True)
+        thread.start()
+        thread.join(self._limit_s)
+        return survey.topology(NvmlRefusal(reason=f"no answer within {self._limit_s:g} s"))
 
 
 class _Pair(NamedTuple):
@@ -82,7 +77,7 @@ class _Pair(NamedTuple):
     is_p2p: bool | None = None
 
 
-class Survey:
+class _Survey:
     """One look as it grows; `topology` may be called while `run` hangs in another thread."""
 
     def __init__(self, nvml: NvmlLibrary) -> None:

@@ -185,11 +185,6 @@ def test_uniform(word: str, count: int) -> None:
     assert [one for one in findings if one.severity is not Severity.NOTE] == []
 
 
-def test_cube_mesh() -> None:
-    """The mix of NV1 and NV2 in a DGX-1 is by design."""
-    assert rules_of(matrix(CUBE_MESH)) == set()
-
-
 @pytest.mark.parametrize("words", [("NV1", "NV2"), ("NV1", "NV1")])
 def test_part_of_cube_mesh(words: tuple[str, str]) -> None:
     """No part of a DGX-1, as a container or a virtual machine shows it, has a warning.

@@ -72,19 +72,6 @@ def test_pairs_without_links() -> None:
     assert linked(V100, "OSDev:100 OSDev:101", "1000000 0 0 1000000") == ()
 
 
-def test_rows_are_by_index() -> None:
-    """Rows follow the indexes, and pairs are by the numbers of the GPUs."""
-    bridges = host_bridge("0000:[10-10]", gpus(V100, 2, 0, 1))
-    after = matrix(
-        "NVLinkBandwidth",
-        "102 100 101",
-        "1 25000 50000 25000 1 0 50000 0 1",
-        tag="distances2",
-    )
-    links = parsed(machine(NODE, bridges, after=after)).gpu_links
-    assert [(link.a, link.b, link.count) for link in links] == [(0, 2, 1), (1, 2, 2)]
-
-
 def test_links_through_switches() -> None:
     """Of GPUs at NVSwitches a pair has what the one with fewer links has, on other switches too."""
     switches = (

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpckit.node.links import gpu_reach, is_direct, link_islands
+from hpckit.node.links import gpu_reach, link_islands
 from hpckit.node.path import LINK_BYTES_PER_S
 from hpckit.node.topology import GpuLink, LinkKind
 from tests.fakes.machine_parts import with_dead_link
@@ -64,13 +64,6 @@ def test_links_of_several_hops_are_no_links_of_a_pair() -> None:
     ]
     counted = replace(far[0], count=1)
     assert [island.gpus for island in link_islands(replace(node, gpu_links=(counted,)))] == [(0, 2)]
-
-
-def test_partitions_of_two_packages_share_a_link() -> None:
-    """Linux weighs their way 41: the fabric within each package, 13, and a link between them."""
-    far = GpuLink(a=0, b=1, kind=LinkKind.XGMI, weight=41)
-    assert is_direct(far)
-    assert not is_direct(replace(far, weight=42))
 
 
 @pytest.mark.parametrize(

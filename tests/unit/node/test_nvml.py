@@ -28,8 +28,8 @@ print(nvml.nvmlDeviceGetName(same), attributes.gpuInstanceSliceCount, attributes
 WITHOUT_PYNVML = """
 import sys
 sys.modules["pynvml"] = None
-from hpckit.node.capture.nvml import read_nvml
-print(read_nvml().unknown[0].because)
+from hpckit.node.capture.nvml import NvmlDriver
+print(NvmlDriver().read().unknown[0].because)
 """
 
 
