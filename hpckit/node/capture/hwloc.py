@@ -59,8 +59,7 @@ def _of_nodes(topology: NodeTopology) -> Iterator[Unknown]:
         yield Unknown("NUMA nodes", "index", "the file has no NUMA nodes")
         return
     if all(node.kind is None for node in nodes):
-        because = "the file gives its NUMA nodes no subtype"
-        yield Unknown("NUMA nodes", "kind", because)
+        yield Unknown("NUMA nodes", "kind", "the file gives its NUMA nodes no subtype")
     if len(nodes) > 1 and any(node.distances is None for node in nodes):
         because = "the file has no latencies between all of its NUMA nodes"
         yield Unknown("NUMA nodes", "distances", because)
@@ -74,8 +73,7 @@ def _of_gpus(topology: NodeTopology, found: tuple[FoundGpu, ...]) -> Iterator[Un
             "no device of NVML, CUDA, ROCm SMI or Level Zero is in the file: counted by bus id"
         )
         yield Unknown("GPUs", "index", because)
-    because = "hwloc does not record it"
-    yield Unknown("GPUs", "architecture", because)
+    yield Unknown("GPUs", "architecture", "hwloc does not record it")
     gpus = topology.gpus
     yield from _lacking(gpus, "GPUs", "name", "neither a driver nor pci.ids gave the file one")
     because = "no NVML, ROCm SMI or Level Zero device in the file says it"
@@ -102,8 +100,7 @@ def _of_links(tree: HwlocTree, topology: NodeTopology) -> Iterator[Unknown]:
 def _of_nics(topology: NodeTopology) -> Iterator[Unknown]:
     if not topology.nics:
         return
-    because = "hwloc records no rates of network devices"
-    yield Unknown("NICs", "rate_bytes_per_s", because)
+    yield Unknown("NICs", "rate_bytes_per_s", "hwloc records no rates of network devices")
     if topology.numa_nodes:
         yield from _lacking(topology.nics, "NICs", "numa_index", _SEVERAL)
     because = "it has no LID, and no PCI class of InfiniBand"

@@ -206,8 +206,7 @@ def pci_devices(tree: HwlocTree, places: Places) -> tuple[PciDevice, ...]:
     for one in tree.of(Kind.PCI):
         device = _device(places, one)
         if device.address in found:
-            message = f"PCI function {device.address} twice"
-            raise one.refuse(message, "each function once")
+            raise one.refuse(f"PCI function {device.address} twice", "each function once")
         found[device.address] = device
     return tuple(found.values())
 

@@ -416,8 +416,7 @@ def _unknown(nodes: Sequence[KfdNode], gpus: Sequence[KfdNode]) -> list[Unknown]
         because = "the kernel is too old to give gfx_target_version"
         found.append(Unknown("GPUs", "architecture", because))
     if gpus and not any(node.gpu_memory_bytes for node in gpus):
-        because = "no mem_banks were captured"
-        found.append(Unknown("GPUs", "memory_bytes", because))
+        found.append(Unknown("GPUs", "memory_bytes", "no mem_banks were captured"))
     because = "KFD tells which NUMA node a GPU is with, not which PCIe bridges it shares"
     found.append(Unknown("GPUs", "paths over PCIe", because))
     return found

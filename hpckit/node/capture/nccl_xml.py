@@ -166,8 +166,7 @@ class _Reader:
             if has_gpu or has_net:
                 self._found.note("the later one", "pci", because)
             else:
-                what = "which is which: they are one here"
-                self._found.note("switches", what, because)
+                self._found.note("switches", "which is which: they are one here", because)
         if not (has_gpu or has_net or is_again or list(element.of("pci"))):
             self._by_class(element, device, place)
         return dataclasses.replace(place, parent=address)
@@ -310,8 +309,7 @@ class _Counts:
             because = f"they lead to {address}, and the file has no such GPU"
             if peer is not None:
                 because = _TO_ITSELF
-            what = f"the other end of {count} links"
-            self._devices.note(f"GPU{gpu.index}", what, because)
+            self._devices.note(f"GPU{gpu.index}", f"the other end of {count} links", because)
         else:
             self.direct[gpu.index, peer] += count
 
