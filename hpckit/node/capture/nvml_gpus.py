@@ -6,7 +6,6 @@ every number: nvml.h as nvidia-ml-py 13.615 declares it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from ctypes import byref
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -104,12 +103,9 @@ _NODE_WORDS: Final = 1024 // 64
 
 def read_device(asked: NvmlGpu) -> NvmlDevice:
     """Return everything that NVML says of a GPU; what is None is in `doubts` with its reason."""
-    scope = asked.nvml.NVML_AFFINITY_SCOPE_NODE
     uuid = asked.text("uuid", asked.ask("nvmlDeviceGetUUID"))
     capability = asked.known("architecture", asked.ask("nvmlDeviceGetCudaComputeCapability"))
-    memory_numa = _indices(
-        asked, "memory_numa", asked.ask("nvmlDeviceGetMemoryAffinity", _NODE_WORDS, scope)
-    )
+    memory_numa = _indices(asked, "memory_numa", "nvmlDeviceGetMemoryAffinity", _NODE_WORDS)
     links = _nvlinks(asked, capability)
     bus = asked.ask("nvmlDeviceGetPciInfo")
     mig_mode = asked.ask("nvmlDeviceGetMigMode")
@@ -125,12 +121,8 @@ def read_device(asked: NvmlGpu) -> NvmlDevice:
             "memory_bytes", _field(asked.ask("nvmlDeviceGetMemoryInfo"), "total")
         ),
         numa_index=_only(asked, memory_numa),
-        own_numa_index=_unless_unsupported(
-            asked, "own_numa_index", asked.ask("nvmlDeviceGetNumaNodeId")
-        ),
-        cpus=_indices(
-            asked, "cpus", asked.ask("nvmlDeviceGetCpuAffinityWithinScope", _CPU_WORDS, scope)
-        ),
+        own_numa_index=_own_numa(asked),
+        cpus=_indices(asked, "cpus", "nvmlDeviceGetCpuAffinityWithinScope", _CPU_WORDS),
         memory_numa=memory_numa,
         is_mig=_is_mig(asked, mig_mode),
         mig_devices=_mig_devices(asked, mig_mode),
@@ -170,11 +162,12 @@ def _field(answer: Answer[Any], name: str) -> Answer[Any]:
         return NvmlRefusal(reason="an answer that is no text")
 
 
-def _unless_unsupported(asked: NvmlGpu, what: str, answer: Answer[int]) -> int | None:
-    """A number; a GPU that does not support the question has none, which is no doubt."""
+def _own_numa(asked: NvmlGpu) -> int | None:
+    """The node of the GPU's own memory; where it is none NVML does not support the question."""
+    answer = asked.ask("nvmlDeviceGetNumaNodeId")
     if isinstance(answer, NvmlRefusal) and answer.reason == "NotSupported":
         return None
-    return asked.number(what, answer)
+    return asked.number("own_numa_index", answer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,12 +343,12 @@ def _address(asked: NvmlGpu, bus_id: Answer[str]) -> PciAddress | None:
         return None
 
 
-def _indices(asked: NvmlGpu, what: str, mask: Answer[Sequence[int]]) -> IndexList | None:
+def _indices(asked: NvmlGpu, what: str, name: str, size: int) -> IndexList | None:
     """A set of CPUs or NUMA nodes; an empty one is no affinity: a virtual machine has none.
 
     A mask is of 64-bit words, the lowest first.
     """
-    words = asked.known(what, mask)
+    words = asked.known(what, asked.ask(name, size, asked.nvml.NVML_AFFINITY_SCOPE_NODE))
     if words is None:
         return None
     found = [64 * at + bit for at, word in enumerate(words) for bit in range(64) if word >> bit & 1]
