@@ -31,6 +31,7 @@ _BLANK: Final = re.compile(r"\s*")
 _NUMBER: Final = r"(?:0|[1-9][0-9]{0,3})"
 _LIST: Final = re.compile(rf"{_NUMBER}(?:-{_NUMBER})?(?:,{_NUMBER}(?:-{_NUMBER})?)*")
 
+_MOST_GLUED: Final = 200
 _MOST_NUMA_NODES: Final = 64
 """More than a machine with GPUs has (GB200 has 34): tells NUMA nodes from the end of the CPUs."""
 
@@ -88,7 +89,7 @@ class Affinity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopoRow:
-    """A row that was read: as many `cells` as the text has."""
+    """A row that was read, a cell for each device."""
 
     line: TopoLine
     cells: tuple[str | None, ...]
@@ -173,6 +174,8 @@ def _fewer(words: list[str], columns: int, gap: int) -> Affinity:
 
 def _splits(text: str) -> list[tuple[str, str]]:
     """The ways to read a word as CPUs and, without a gap, NUMA nodes."""
+    if len(text) > _MOST_GLUED:
+        return []
     pairs = ((text[:at], text[at:]) for at in range(1, len(text)))
     return [(cpus, numa) for cpus, numa in pairs if _is_list(cpus) and _is_numa_list(numa)]
 
