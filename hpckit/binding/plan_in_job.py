@@ -50,20 +50,14 @@ def _node(driver_s: float | None, settings: NodeSettings | None) -> NodeTopology
     from dataclasses import replace
     from pathlib import Path
 
-    from hpckit.node.capture.nvml import NvmlDriver, NvmlReading, NvmlRefusal
+    from hpckit.node.capture.nvml import NvmlDriver
     from hpckit.node.capture.sysfs import SysfsFiles
     from hpckit.node.inspect import inspect_here
     from hpckit.node.node_file import node_settings
 
-    class Silent:
-        """A driver that is not asked."""
-
-        def read(self) -> NvmlReading:
-            return NvmlReading(refused=NvmlRefusal(reason="not asked"))
-
     files = SysfsFiles(Path((settings or node_settings()).sysroot))
     if driver_s is None:
-        return replace(inspect_here(files, Silent()), gpus=(), paths=None)
+        return replace(inspect_here(files, None), gpus=(), paths=None)
     return inspect_here(files, NvmlDriver(driver_s))
 
 

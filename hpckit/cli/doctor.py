@@ -188,13 +188,13 @@ def examine_gpus(driver: GpuDriver) -> Notice:
     """Which NVIDIA GPUs the driver shows here, or why none."""
     from hpckit.core.findings import Level, Notice
 
-    reading = driver.read()
-    if reading.refused is not None:
-        text = f"NVML: {reading.refused.reason}; needed for NVIDIA GPUs in `hpckit inspect`"
+    said = driver.read()
+    refused = next((one.because for one in said.unknown if one.what == "gpus"), None)
+    if refused is not None:
+        text = f"{refused}; needed for NVIDIA GPUs in `hpckit inspect`"
         hint = "on a login node this is as it should be"
         return Notice(level=Level.NOTE, subject="GPUs", text=text, remedy=hint)
-    version = reading.driver_version if isinstance(reading.driver_version, str) else "unknown"
-    text = f"{len(reading.devices)} NVIDIA GPUs · driver {version}"
+    text = f"{len(said.gpus)} NVIDIA GPUs · driver {said.host.driver_version or 'unknown'}"
     return Notice(level=Level.OK, subject="GPUs", text=text)
 
 

@@ -11,9 +11,8 @@ from typing import Protocol
 from hpckit.core.excerpt import refuse_node
 from hpckit.core.fields import InvalidValue
 from hpckit.node.capture.kfd import KFD_PATTERNS, KFD_ROOT, parse_kfd
-from hpckit.node.capture.nvml_node import parse_nvml
 from hpckit.node.capture.sysfs_files import SYSFS_PATTERNS, parse_sysfs
-from hpckit.node.merge import complete, merge
+from hpckit.node.merge import complete, is_silent, merge
 from hpckit.node.topology import GpuVendor, NodeTopology
 
 TYPE_CHECKING = False
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hpckit.core.file_tree import FileTree
-    from hpckit.node.capture.nvml import NvmlReading
 
 
 class SystemFiles(Protocol):
@@ -36,15 +34,15 @@ class SystemFiles(Protocol):
 class GpuDriver(Protocol):
     """NVIDIA's driver, asked for everything that it says of its GPUs."""
 
-    def read(self) -> NvmlReading:
+    def read(self) -> NodeTopology:
         """What it answered, and why not where it did not; never raises for want of a driver."""
         ...
 
 
 def inspect_here(
-    files: SystemFiles, driver: GpuDriver, *, stands_in: str | None = None
+    files: SystemFiles, driver: GpuDriver | None, *, stands_in: str | None = None
 ) -> NodeTopology:
-    """The node whose files and GPU driver these are. Raises ParseError.
+    """The node whose files and GPU driver these are; None is not asked. Raises ParseError.
 
     `stands_in` is the name of a node that shows a machine which it is not: all of it is made up.
     """
@@ -62,13 +60,13 @@ def inspect_here(
     )
 
 
-def _topology(tree: FileTree, driver: GpuDriver) -> NodeTopology:
+def _topology(tree: FileTree, driver: GpuDriver | None) -> NodeTopology:
     topology = parse_sysfs(tree)
     if any(path.startswith(f"{KFD_ROOT}/nodes/") for path in tree.texts):
         topology = merge(topology, parse_kfd(tree))
-    reading = driver.read()
-    if reading.refused is None or _may_be_nvidia(topology):
-        topology = merge(topology, parse_nvml(reading))
+    said = None if driver is None else driver.read()
+    if said is not None and (not is_silent(said) or _may_be_nvidia(topology)):
+        topology = merge(topology, said)
     source = replace(topology.source, format="live", is_live=True)
     return complete(replace(topology, source=source))
 

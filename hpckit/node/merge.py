@@ -47,11 +47,13 @@ def merged_pci(
     Devices that the driver alone has stand at the end.
     """
     said = {device.address: device for device in driver}
-    known = {device.address for device in sysfs}
-    return (
-        *(_filled(device, said.get(device.address)) for device in sysfs),
-        *(device for device in driver if device.address not in known),
-    )
+    merged = []
+    for device in sysfs:
+        other = said.pop(device.address, device)
+        link = filled(device.link, other.link) if device.link and other.link else None
+        whole = filled(device, other)
+        merged.append(dataclasses.replace(whole, link=link or whole.link))
+    return (*merged, *said.values())
 
 
 class GpuPlaces:
@@ -96,32 +98,17 @@ class GpuPlaces:
         return next((address for address in (gpu.pci, card) if address in self._gpus), None)
 
 
-def _filled(device: PciDevice, said: PciDevice | None) -> PciDevice:
-    if said is None:
-        return device
-    whole = filled(device, said)
-    if device.link is None or said.link is None:
-        return whole
-    return dataclasses.replace(whole, link=filled(device.link, said.link))
-
-
 def _width(device: PciDevice | None) -> int | None:
     return None if device is None or device.link is None else device.link.width or None
 
 
-class _Driver(NamedTuple):
-    """A driver's interface: the word that is in its sources' formats, and whose GPUs it shows."""
-
-    word: str
-    vendor: GpuVendor
-
-
-_DRIVERS: Final = (
-    _Driver("NVML", GpuVendor.NVIDIA),
-    _Driver("KFD", GpuVendor.AMD),
-    _Driver("amd-smi", GpuVendor.AMD),
-    _Driver("rocm-smi", GpuVendor.AMD),
-)
+_DRIVERS: Final = {
+    "NVML": GpuVendor.NVIDIA,
+    "KFD": GpuVendor.AMD,
+    "amd-smi": GpuVendor.AMD,
+    "rocm-smi": GpuVendor.AMD,
+}
+"""Drivers' interfaces by the word that is in their sources' formats, and whose GPUs they show."""
 
 _GUESSES_NUMA: Final = "KFD"
 """Counts nodes with CPUs alone, and puts a GPU of none into the first (capture/kfd)."""
@@ -220,20 +207,13 @@ def _united(sysfs: NodeTopology, driver: NodeTopology) -> _Union:
 def _vendors(driver: NodeTopology) -> set[GpuVendor | None]:
     """Whose GPUs the driver would show; nobody's where it could not be asked."""
     vendors: set[GpuVendor | None] = {gpu.vendor for gpu in driver.gpus} - {None}
-    known = _driver(driver)
-    if known is not None and not is_silent(driver):
-        vendors.add(known.vendor)
-    return vendors
-
-
-def _driver(driver: NodeTopology) -> _Driver | None:
-    format_ = driver.source.format.lower()
-    return next((one for one in _DRIVERS if one.word.lower() in format_), None)
+    known = _DRIVERS.get(_word(driver))
+    return vendors | ({known} if known is not None and not is_silent(driver) else set())
 
 
 def _word(driver: NodeTopology) -> str:
-    known = _driver(driver)
-    return driver.source.format if known is None else known.word
+    format_ = driver.source.format
+    return next((word for word in _DRIVERS if word.lower() in format_.lower()), format_)
 
 
 def is_silent(driver: NodeTopology) -> bool:

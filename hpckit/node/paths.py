@@ -38,22 +38,24 @@ def devices_to_list(topology: NodeTopology, tree: PciTree) -> tuple[PathDevice, 
     /sys/class/infiniband. So are, where there are more rows than a table has, the virtual functions
     of NICs that have one: they sit where these do.
     """
-    gpus = [_of_gpu(gpu, tree) for gpu in topology.gpus if not gpu.is_hidden]
+    gpus = [gpu for gpu in topology.gpus if not gpu.is_hidden]
     nics = [nic for nic in topology.nics if is_listed(nic)]
     if len(gpus) + len(nics) > MOST_ROWS:
         here = {nic.pci for nic in nics if nic.pci is not None}
         nics = [nic for nic in nics if nic.physfn not in here]
-    return (*gpus, *(_of_nic(nic, tree) for nic in nics))
+    return (*(_of(gpu, tree) for gpu in gpus), *(_of(nic, tree) for nic in nics))
 
 
 def devices_named(
     topology: NodeTopology, tree: PciTree, names: tuple[str, ...]
 ) -> tuple[PathDevice, ...]:
     """The devices that a table names; of a name that the topology lacks nothing else is known."""
-    known = {nic.name: _of_nic(nic, tree) for nic in topology.nics}
-    known |= {nic.label: _of_nic(nic, tree) for nic in topology.nics if nic.label is not None}
-    known |= {f"GPU{gpu.index}": _of_gpu(gpu, tree) for gpu in topology.gpus}
-    return tuple(known.get(name, PathDevice(name=name)) for name in names)
+    known: dict[str, Gpu | Nic] = {nic.name: nic for nic in topology.nics}
+    known |= {nic.label: nic for nic in topology.nics if nic.label is not None}
+    known |= {f"GPU{gpu.index}": gpu for gpu in topology.gpus}
+    return tuple(
+        _of(known[name], tree) if name in known else PathDevice(name=name) for name in names
+    )
 
 
 def is_listed(nic: Nic) -> bool:
@@ -61,27 +63,17 @@ def is_listed(nic: Nic) -> bool:
     return nic.kind is not NicKind.ETHERNET
 
 
-def _of_gpu(gpu: Gpu, tree: PciTree) -> PathDevice:
+def _of(part: Gpu | Nic, tree: PciTree) -> PathDevice:
+    is_gpu, numa = isinstance(part, Gpu), part.numa_index
+    if numa is None and part.pci is not None:
+        numa = tree.numa_index(part.pci)
     return PathDevice(
-        name=f"GPU{gpu.index}",
-        gpu_index=gpu.index,
-        pci=gpu.pci,
-        numa_index=_numa(tree, gpu.numa_index, gpu.pci),
-        is_gdr=gpu.is_gdr,
+        name=f"GPU{part.index}" if isinstance(part, Gpu) else part.label or part.name,
+        gpu_index=part.index if is_gpu else None,
+        pci=part.pci,
+        numa_index=numa,
+        is_gdr=part.is_gdr,
     )
-
-
-def _of_nic(nic: Nic, tree: PciTree) -> PathDevice:
-    return PathDevice(
-        name=nic.label or nic.name,
-        pci=nic.pci,
-        numa_index=_numa(tree, nic.numa_index, nic.pci),
-        is_gdr=nic.is_gdr,
-    )
-
-
-def _numa(tree: PciTree, own: int | None, address: PciAddress | None) -> int | None:
-    return tree.numa_index(address) if own is None and address is not None else own
 
 
 # Source: NCCL 2.30, src/graph/paths.cc (ncclTopoSetPaths, ncclTopoComputePaths) and topo.h. What
@@ -352,10 +344,7 @@ def _with_table(topology: NodeTopology, tree: PciTree) -> NodeTopology:
     table = PathTable(
         devices=tuple(one.name for one in devices), cells=tuple(tuple(row) for row in cells)
     )
-    unknown = [
-        Unknown(subject=_SUBJECT, what=_few(pairs), because=because)
-        for because, pairs in lacking.items()
-    ]
+    unknown = [Unknown(_SUBJECT, _few(pairs), because) for because, pairs in lacking.items()]
     return dataclasses.replace(topology, paths=table, unknown=(*topology.unknown, *unknown))
 
 
@@ -368,13 +357,13 @@ def _left_out(topology: NodeTopology, count: int) -> Unknown | None:
     """That a table of `count` devices would be too large, or lacks some to be small enough."""
     if count > MOST_ROWS:
         because = f"there are {count} of them, and a table has up to {MOST_ROWS}"
-        return Unknown(subject=_SUBJECT, what="devices", because=because)
+        return Unknown(_SUBJECT, "devices", because)
     lacking = sum(not gpu.is_hidden for gpu in topology.gpus) - count
     lacking += sum(is_listed(nic) for nic in topology.nics)
     if lacking <= 0:
         return None
     because = f"a table has up to {MOST_ROWS} rows, and each sits where its physical function does"
-    return Unknown(subject=_SUBJECT, what=f"{lacking} virtual functions", because=because)
+    return Unknown(_SUBJECT, f"{lacking} virtual functions", because)
 
 
 def _recorded(table: PathTable | None) -> dict[tuple[str, str], _Answer]:

@@ -7,16 +7,25 @@ which nothing else is known. Source of that: the legend of `nvidia-smi topo -m`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Final
 
-from hpckit.core.index_list import IndexList, expand_indices, least_index
-from hpckit.node.links import Device, PathLookup
+from hpckit.core.index_list import IndexList, least_index
+from hpckit.node.links import Device, PathLookup, joined
 from hpckit.node.path import PathKind
 from hpckit.node.pci import PciAddress, PciDevice
 from hpckit.node.pci_tree import PciTree
-from hpckit.node.topology import Accelerator, Gpu, Nic, NodeTopology, NumaKind, NumaNode
+from hpckit.node.topology import (
+    Accelerator,
+    Gpu,
+    Nic,
+    NodeTopology,
+    NumaKind,
+    NumaNode,
+    PackagesOfCpus,
+)
 
 _DEEPEST: Final = 12
 _Where = int | IndexList | None
@@ -83,11 +92,7 @@ def places(topology: NodeTopology) -> tuple[Place, ...]:
     for branch in (*_tree_branches(topology, tree), *_matrix_branches(topology, tree, lookup)):
         for part in _single(branch):
             by_numa.setdefault(_numa_of(part, tree, lookup, topology), []).append(part)
-    packages = {
-        cpu: package.index
-        for package in reversed(topology.cpu.packages)
-        for cpu in expand_indices(package.cpus or "")
-    }
+    packages = PackagesOfCpus(topology.cpu.packages)
     found = (_place(topology, index, parts, packages) for index, parts in by_numa.items())
     return tuple(sorted(found, key=_order_of_place))
 
@@ -103,7 +108,7 @@ def _order_of_place(place: Place) -> tuple[bool, bool, int, int, bool, int]:
 
 
 def _place(
-    topology: NodeTopology, where: _Where, parts: Sequence[Branch], packages: Mapping[int, int]
+    topology: NodeTopology, where: _Where, parts: Sequence[Branch], packages: PackagesOfCpus
 ) -> Place:
     if isinstance(where, str):
         return Place(numa_index=None, cpus=where, root=_merged(parts, None))
@@ -112,8 +117,7 @@ def _place(
     cpus = None if numa is None else numa.cpus
     package = None if numa is None else numa.package_index
     if package is None and cpus is not None:
-        near = {packages.get(cpu) for cpu in expand_indices(cpus)}
-        package = near.pop() if len(near) == 1 else None
+        package = packages.of(cpus)
     return Place(
         numa_index=index, numa=numa, package_index=package, cpus=cpus, root=_merged(parts, None)
     )
@@ -198,20 +202,12 @@ def _matrix_branches(
     """Those that the tree does not have; what is PIX or PXB from a GPU is on a switch with it."""
     devices: tuple[Device, ...] = (*topology.gpus, *topology.nics, *topology.accelerators)
     ends = [end for end in devices if end.pci not in tree.addresses]
-    left = list(range(len(ends)))
-    listed = {at for at in left if lookup.has(ends[at])}
+    listed = [at for at, end in enumerate(ends) if lookup.has(end)]
+    near = [
+        (a, b) for a, b in combinations(listed, 2) if lookup.kind(ends[a], ends[b]) in _SWITCHED
+    ]
     found = []
-    while left:
-        group: list[int] = []
-        waiting = [left.pop(0)]
-        while waiting:
-            group.append(waiting.pop())
-            if group[-1] not in listed:
-                continue
-            one, others = ends[group[-1]], listed.intersection(left)
-            near = {at for at in others if lookup.kind(one, ends[at]) in _SWITCHED}
-            waiting += sorted(near)
-            left = [at for at in left if at not in near]
+    for group in joined([*((at, at) for at in range(len(ends))), *near]):
         branch = _merged([Branch(ends=tuple(ends[at] for at in group))], None)
         is_switch = len(group) > 1 and bool(branch.gpus)
         found.append(replace(branch, is_inferred=is_switch))

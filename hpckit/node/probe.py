@@ -92,27 +92,12 @@ def answer_lines(node: str, document: bytes) -> Iterator[str]:
 class AnswerReader:
     """Puts the answers of `nodes` together as their lines come.
 
-    `other` are the lines that are none: a thousand of them, each up to 400 characters, and then
-    how many more there were.
+    `other` are the lines that are none: the first thousand of them, each up to 400 characters.
     """
 
     def __init__(self, nodes: Iterable[str]) -> None:
-        self._other: list[str] = []
-        self._further = 0
+        self.other: list[str] = []
         self._pieces: dict[str, dict[int, str]] = {node: {} for node in nodes}
-
-    @property
-    def other(self) -> list[str]:
-        """The lines that are no answers."""
-        return [*self._other, *([f"… and {self._further} lines more"] if self._further else [])]
-
-    def _keep(self, line: str) -> None:
-        if not line:
-            return
-        if len(self._other) < _MOST_OTHER_LINES:
-            self._other.append(line[:_LONGEST_OTHER])
-        else:
-            self._further += 1
 
     def read(self, line: str) -> tuple[str, bytes | None] | None:
         """A node and its document once the last piece is there; None until then.
@@ -121,7 +106,8 @@ class AnswerReader:
         """
         match = _LINE.fullmatch(line.strip())
         if match is None or match["node"] not in self._pieces:
-            self._keep(line.rstrip())
+            if line.rstrip() and len(self.other) < _MOST_OTHER_LINES:
+                self.other.append(line.rstrip()[:_LONGEST_OTHER])
             return None
         node, at, count = match["node"], int(match["at"]), int(match["of"])
         if not 1 <= at <= count <= _MOST_PIECES:

@@ -12,7 +12,13 @@ from enum import StrEnum
 from typing import Final, NewType
 
 from hpckit.core.fields import InvalidValue
-from hpckit.core.index_list import IndexList, check_cores, check_indices, check_lists
+from hpckit.core.index_list import (
+    IndexList,
+    check_cores,
+    check_indices,
+    check_lists,
+    expand_indices,
+)
 from hpckit.node.path import PathTable
 from hpckit.node.pci import PciAddress, PciDevice, check_tree
 from hpckit.spec.nic_kind import NicKind
@@ -81,6 +87,24 @@ class CpuPackage:
 
     def __post_init__(self) -> None:
         check_indices("cpus", self.cpus)
+
+
+class PackagesOfCpus:
+    """Finds the package that CPUs are in."""
+
+    def __init__(self, packages: Iterable[CpuPackage]) -> None:
+        self._of_cpu: dict[int, set[int]] = {}
+        for package in packages:
+            for cpu in expand_indices(package.cpus or ""):
+                self._of_cpu.setdefault(cpu, set()).add(package.index)
+        self._of_list: dict[str, int | None] = {}
+
+    def of(self, cpus: str) -> int | None:
+        """Return the one package that holds any of these CPUs; None for several, or none."""
+        if cpus not in self._of_list:
+            found = set[int]().union(*(self._of_cpu.get(cpu, ()) for cpu in expand_indices(cpus)))
+            self._of_list[cpus] = found.pop() if len(found) == 1 else None
+        return self._of_list[cpus]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,7 +380,7 @@ class Host:
     is_virtual_machine: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Unknown:
     """Something that is None, and why: `numa_index` of `GPU0`; subject `GPUs` is all of them."""
 

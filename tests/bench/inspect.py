@@ -25,7 +25,7 @@ from pathlib import Path
 from hpckit.core.fields import to_tree
 from hpckit.node.answers import NodeAnswer, group_alike
 from hpckit.node.capture.snapshot import decode_snapshot
-from hpckit.node.capture.sysfs import read_tree
+from hpckit.node.capture.sysfs import SysfsFiles
 from hpckit.node.capture.sysfs_files import RECORDED_PATTERNS, SYSFS_PATTERNS, parse_sysfs
 from hpckit.node.merge import complete
 from hpckit.node.probe import AnswerReader, answer_lines
@@ -84,7 +84,7 @@ def lstopo_s(root: Path) -> float:
 def read_s(root: Path, patterns: tuple[str, ...]) -> float:
     """Seconds that reading a tree and understanding it takes in this process."""
     begun_s = time.perf_counter()
-    parse_sysfs(read_tree(root, patterns))
+    parse_sysfs(SysfsFiles(root).read(patterns))
     return time.perf_counter() - begun_s
 
 

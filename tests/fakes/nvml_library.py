@@ -5,14 +5,12 @@ nvidia-ml-py loads one library in a process and keeps it, so each look is a proc
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -31,10 +29,8 @@ _NOWHERE = "/nonexistent/nvml-profile.toml"
 _LOOK = """
 import sys
 import msgspec
-from hpckit.node.capture.nvml import read_nvml
-from hpckit.node.capture.nvml_node import parse_nvml
-reading = read_nvml(float(sys.argv[1]))
-sys.stdout.buffer.write(msgspec.json.encode({"reading": reading, "topology": parse_nvml(reading)}))
+from hpckit.node.capture.nvml import NvmlDriver
+sys.stdout.buffer.write(msgspec.json.encode(NvmlDriver(float(sys.argv[1])).read()))
 """
 
 
@@ -57,16 +53,10 @@ def profile(folder: Path, text: str) -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What one look at NVML gave: the reading as plain values, and the topology made of it."""
+    """What one look at NVML gave."""
 
-    reading: dict[str, Any]
     topology: NodeTopology
     stderr: str
-
-    def device(self, index: int) -> dict[str, Any]:
-        """The raw answers of a GPU."""
-        found: dict[str, Any] = self.reading["devices"][index]
-        return found
 
     def reasons(self, subject: str) -> dict[str, str]:
         """Why something of a subject is not known."""
@@ -101,9 +91,5 @@ class NvmlHost:
     def look(self, limit_s: float = 30.0) -> Look:
         """Read NVML and understand it, as hpckit does."""
         ran = self.python(_LOOK, str(limit_s))
-        found = json.loads(ran.stdout)
-        return Look(
-            reading=found["reading"],
-            topology=msgspec.convert(found["topology"], NodeTopology),
-            stderr=ran.stderr,
-        )
+        topology = msgspec.json.decode(ran.stdout, type=NodeTopology)
+        return Look(topology=topology, stderr=ran.stderr)

@@ -146,18 +146,21 @@ class MatrixReader:
         Raises ParseError with the line where the matrix is not one.
         """
         labels, at = self._header(at, title)
-        rows: list[list[str]] = []
-        while not (len(rows) == len(labels) and len(rows[-1]) == len(labels)):
+        width = 1 + len(labels)
+        words: list[str] = []
+        while len(words) < len(labels) * width:
             if at >= len(self.lines) or self.ends(self.lines[at]):
+                rows = len(words) // width
                 raise self.refuse(
                     min(at, len(self.lines) - 1),
-                    f"the matrix of {title!r} ends after {len(rows)} of {len(labels)} rows",
+                    f"the matrix of {title!r} ends after {rows} of {len(labels)} rows",
                     1,
                     f"{len(labels)} rows of {len(labels)} cells",
                 )
-            self._feed(at, labels, rows)
+            self._feed(at, labels, words)
             at += 1
-        return labels, tuple(tuple(row) for row in rows), at
+        starts = range(1, len(words), width)
+        return labels, tuple(tuple(words[start : start + width - 1]) for start in starts), at
 
     def _header(self, title_at: int, title: str) -> tuple[tuple[str, ...], int]:
         labels: list[str] = []
@@ -175,38 +178,22 @@ class MatrixReader:
             raise self.refuse(title_at, f"{title!r} has {what}", 1, expected)
         return tuple(labels), at
 
-    def _feed(self, at: int, labels: tuple[str, ...], rows: list[list[str]]) -> None:
-        words = self._words(at)
-        if not words or not self._belongs([word for word, _ in words], labels, rows):
+    def _feed(self, at: int, labels: tuple[str, ...], words: list[str]) -> None:
+        """Take the words of a line that is a row, or the rest of one that was wrapped."""
+        found = self._words(at)
+        is_open = len(words) % (1 + len(labels)) > 0
+        is_rest = is_open and all(self._is_cell(word) for word, _ in found)
+        if not found or not (is_rest or self._is_label(found[0][0])):
             return
-        for word, column in words:
-            if self._is_label(word):
-                self._open_row(at, word, column, labels, rows)
-            elif not _CELL.fullmatch(word):
-                raise self.refuse(at, f"got {word[:40]!r}", column, "a cell such as 15 or XGMI")
-            elif len(rows[-1]) == len(labels):
-                expected = f"{len(labels)} cells, as there are columns"
-                raise self.refuse(at, f"got one more, {word[:40]!r}", column, expected)
-            else:
-                rows[-1].append(word)
-
-    def _belongs(self, words: list[str], labels: tuple[str, ...], rows: list[list[str]]) -> bool:
-        """Whether a line is part of the matrix: a row, or the rest of one that was wrapped."""
-        if self._is_label(words[0]):
-            return True
-        is_open = bool(rows) and len(rows[-1]) < len(labels)
-        return is_open and all(map(self._is_cell, words))
-
-    def _open_row(
-        self, at: int, word: str, column: int, labels: tuple[str, ...], rows: list[list[str]]
-    ) -> None:
-        if rows and len(rows[-1]) < len(labels):
-            got = f"the row of {labels[len(rows) - 1]} has {len(rows[-1])} cells"
-            raise self.refuse(at, got, column, f"{len(labels)}, as there are columns")
-        expected = labels[len(rows)] if len(rows) < len(labels) else "the end of the matrix"
-        if word != expected:
-            raise self.refuse(at, f"got the row of {word[:40]!r}", column, expected)
-        rows.append([])
+        for word, column in found:
+            row, place = divmod(len(words), 1 + len(labels))
+            label = labels[row] if row < len(labels) else "the end of the matrix"
+            if place == 0 and word != label:
+                raise self.refuse(at, f"got {word[:40]!r}", column, label)
+            if place > 0 and not _CELL.fullmatch(word):
+                expected = f"{len(labels)} cells such as 15 or XGMI in the row of {label}"
+                raise self.refuse(at, f"got {word[:40]!r}", column, expected)
+            words.append(word)
 
     def _words(self, at: int) -> list[tuple[str, int]]:
         """The words of a line with their columns from 1; what amd-smi failed to ask is N/A.
@@ -284,8 +271,8 @@ def _pair(said: GpuMatrices, a: int, b: int) -> PairReport:
     figures = _RANGE.fullmatch(said.word(Matrix.BANDWIDTH, a, b) or "")
     access = (said.word(Matrix.ACCESS, a, b) or "").upper()
     return PairReport(
-        kind=kind.kind,
-        is_pcie=kind.is_pcie,
+        kind=LinkKind.XGMI if kind is LinkKind.XGMI else None,
+        is_pcie=kind is PathKind.SYS,
         weight=weight,
         hops=hops,
         min_mbytes_per_s=int(figures[1]) if figures else None,
@@ -303,14 +290,14 @@ def _unknown(
     found = list(unknown_of_links(links, because=f"{said.source.format} does not print it"))
     if paths is None:
         because = f"{said.source.format} was not asked for weights, hops or types"
-        return (*found, Unknown(subject="GPUs", what="paths", because=because))
+        return (*found, Unknown("GPUs", "paths", because))
     blank = {at for at, one in pairs.items() if paths.cells[at[0]][at[1]] is None}
     if any(pairs[at].is_pcie for at in blank):
         because = "it is not said which PCIe bridge the GPUs of a NUMA node share"
-        found.append(Unknown(subject="GPUs", what="paths over PCIe", because=because))
+        found.append(Unknown("GPUs", "paths over PCIe", because))
     if any(not pairs[at].is_pcie for at in blank):
         because = f"{said.source.format} does not name the type of link of some pairs"
-        found.append(Unknown(subject="GPUs", what="paths", because=because))
+        found.append(Unknown("GPUs", "paths", because))
     return tuple(found)
 
 
@@ -394,7 +381,7 @@ def _matrices(gpus: Sequence[tuple[int, str | None]], rows: Mapping[Matrix, Rows
             for index, bdf in gpus
         ),
         rows={matrix: cells for matrix, cells in rows.items() if matrix is not Matrix.OTHER},
-        unknown=(Unknown(subject="GPUs", what="numa_index", because=because),),
+        unknown=(Unknown("GPUs", "numa_index", because),),
     )
 
 

@@ -31,7 +31,7 @@ def _unknowns(
 ) -> tuple[Unknown, ...]:
     io = (topology.pci, topology.gpus, topology.nics, topology.accelerators)
     because = "the file holds no I/O devices: lstopo writes all of them with --whole-io"
-    no_io = Unknown(subject="node", what="PCI devices", because=because)
+    no_io = Unknown("node", "PCI devices", because)
     return (
         *_of_nodes(topology),
         *_of_gpus(topology, found),
@@ -50,20 +50,19 @@ def _lacking(
     fields = zip(names, parts, strict=True)
     lack = [name for name, part in fields if getattr(part, what) is None]
     for subject in [together] if lack and len(lack) == len(parts) else lack:
-        yield Unknown(subject=subject, what=what, because=because)
+        yield Unknown(subject, what, because)
 
 
 def _of_nodes(topology: NodeTopology) -> Iterator[Unknown]:
     nodes = topology.numa_nodes
     if not nodes:
-        yield Unknown(subject="NUMA nodes", what="index", because="the file has no NUMA nodes")
+        yield Unknown("NUMA nodes", "index", "the file has no NUMA nodes")
         return
     if all(node.kind is None for node in nodes):
-        because = "the file gives its NUMA nodes no subtype"
-        yield Unknown(subject="NUMA nodes", what="kind", because=because)
+        yield Unknown("NUMA nodes", "kind", "the file gives its NUMA nodes no subtype")
     if len(nodes) > 1 and any(node.distances is None for node in nodes):
         because = "the file has no latencies between all of its NUMA nodes"
-        yield Unknown(subject="NUMA nodes", what="distances", because=because)
+        yield Unknown("NUMA nodes", "distances", because)
 
 
 def _of_gpus(topology: NodeTopology, found: tuple[FoundGpu, ...]) -> Iterator[Unknown]:
@@ -73,9 +72,8 @@ def _of_gpus(topology: NodeTopology, found: tuple[FoundGpu, ...]) -> Iterator[Un
         because = (
             "no device of NVML, CUDA, ROCm SMI or Level Zero is in the file: counted by bus id"
         )
-        yield Unknown(subject="GPUs", what="index", because=because)
-    because = "hwloc does not record it"
-    yield Unknown(subject="GPUs", what="architecture", because=because)
+        yield Unknown("GPUs", "index", because)
+    yield Unknown("GPUs", "architecture", "hwloc does not record it")
     gpus = topology.gpus
     yield from _lacking(gpus, "GPUs", "name", "neither a driver nor pci.ids gave the file one")
     because = "no NVML, ROCm SMI or Level Zero device in the file says it"
@@ -93,17 +91,16 @@ def _of_links(tree: HwlocTree, topology: NodeTopology) -> Iterator[Unknown]:
             why = (
                 "schema 1.x holds no links of GPUs" if tree.major == 1 else f"the file has no {of}"
             )
-            yield Unknown(subject="GPUs", what="gpu_links", because=why)
+            yield Unknown("GPUs", "gpu_links", why)
     if any(link.bandwidth_bytes_per_s is None for link in topology.gpu_links):
         because = "hwloc writes one figure for every pair of XGMI: assumed, not measured"
-        yield Unknown(subject="GPUs", what="gpu_links.bandwidth_bytes_per_s", because=because)
+        yield Unknown("GPUs", "gpu_links.bandwidth_bytes_per_s", because)
 
 
 def _of_nics(topology: NodeTopology) -> Iterator[Unknown]:
     if not topology.nics:
         return
-    because = "hwloc records no rates of network devices"
-    yield Unknown(subject="NICs", what="rate_bytes_per_s", because=because)
+    yield Unknown("NICs", "rate_bytes_per_s", "hwloc records no rates of network devices")
     if topology.numa_nodes:
         yield from _lacking(topology.nics, "NICs", "numa_index", _SEVERAL)
     because = "it has no LID, and no PCI class of InfiniBand"
@@ -113,11 +110,11 @@ def _of_nics(topology: NodeTopology) -> Iterator[Unknown]:
 def _of_pci(tree: HwlocTree, topology: NodeTopology) -> Iterator[Unknown]:
     if any(one.link for one in topology.pci):
         because = "hwloc records GB/s, which several speeds and widths give"
-        yield Unknown(subject="PCI devices", what="link.width", because=because)
+        yield Unknown("PCI devices", "link.width", because)
     lost = lost_bridges(tree)
     if lost:
         because = f"the file leaves out bridges above {len(lost)} of {len(topology.pci)} devices"
-        yield Unknown(subject="PCI devices", what="parent", because=because)
+        yield Unknown("PCI devices", "parent", because)
 
 
 def is_hwloc_xml(document: XmlDocument) -> bool:

@@ -12,17 +12,9 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Final
 
-from hpckit.node.capture.hwloc_distances import matrix, objects_of
-from hpckit.node.capture.hwloc_numa import Places, numa_kind
-from hpckit.node.capture.hwloc_objects import (
-    HwlocObject,
-    HwlocTree,
-    Kind,
-    info,
-    node_index,
-    size_bytes,
-)
-from hpckit.node.pci import CLASS_ACCELERATOR, PciAddress, PciDevice, pci_address
+from hpckit.node.capture.hwloc_numa import Matrix, Places, matrix, numa_kind
+from hpckit.node.capture.hwloc_objects import HwlocObject, HwlocTree, Kind
+from hpckit.node.pci import CLASS_ACCELERATOR, PciAddress, PciDevice
 from hpckit.node.pci_tree import GPU_VENDORS, INTEL, gpu_vendor
 from hpckit.node.topology import (
     MOST_BYTES_PER_S,
@@ -100,6 +92,8 @@ def gpus(tree: HwlocTree, places: Places, pci: tuple[PciDevice, ...]) -> tuple[F
     names = {id(one.function): name for one in reversed(candidates) if (name := _name(one))}
     found: list[FoundGpu] = []
     for index, one in zip(_indices(candidates), candidates, strict=True):
+        sizes = (device.size_bytes(*_MEMORY_SIZES) for device in one.os_devices)
+        place = places.of(one.device)
         gpu = Gpu(
             index=index,
             name=_name(one) or names.get(id(one.function)),
@@ -107,11 +101,11 @@ def gpus(tree: HwlocTree, places: Places, pci: tuple[PciDevice, ...]) -> tuple[F
             pci=one.pci.address if one.pci else None,
             uuid=_uuid(one.os_devices),
             serial=_said(one.os_devices, "NVIDIASerial", "AMDSerial", "LevelZeroSerialNumber"),
-            memory_bytes=_memory(tree, one.os_devices),
-            numa_index=places.of(one.device).numa_index,
+            memory_bytes=max(filter(None, sizes), default=None),
+            numa_index=place.numa_index,
             own_numa_index=own_nodes.get(one.pci.address) if one.pci else None,
-            cpus=places.of(one.device).cpus,
-            memory_numa=places.of(one.device).memory,
+            cpus=place.cpus,
+            memory_numa=place.memory,
             partition=None if one.partition is None else str(one.partition),
             is_hidden=_is_hidden(one, libraries),
         )
@@ -215,7 +209,7 @@ def _name(one: _Candidate) -> str | None:
 
 def _said(os_devices: tuple[HwlocObject, ...], *names: str) -> str | None:
     ordered = sorted(os_devices, key=lambda one: _rank(one.name))
-    return next((text for one in ordered if (text := info(one.element, *names))), None)
+    return next((text for one in ordered if (text := one.info(*names))), None)
 
 
 def _uuid(os_devices: tuple[HwlocObject, ...]) -> GpuUuid | None:
@@ -223,22 +217,13 @@ def _uuid(os_devices: tuple[HwlocObject, ...]) -> GpuUuid | None:
     return GpuUuid(text) if text and text.strip("0x") else None
 
 
-def _memory(tree: HwlocTree, os_devices: tuple[HwlocObject, ...]) -> int | None:
-    sizes = (size_bytes(tree.document, one.element, *_MEMORY_SIZES) for one in os_devices)
-    return max((size for size in sizes if size), default=None)
-
-
 def _own_nodes(tree: HwlocTree) -> dict[PciAddress, int]:
-    found: dict[PciAddress, int] = {}
-    for node in tree.of(Kind.NUMA):
-        text = info(node.element, "PCIBusID")
-        if text and numa_kind(node):
-            try:
-                found[pci_address(text)] = node_index(tree.document, node.element)
-            except ValueError as error:
-                message = f"PCIBusID is {text[:40]!r}"
-                raise tree.document.refuse(node.element, message, "a PCI address") from error
-    return found
+    """The NUMA nodes that hold a GPU's memory, by its address."""
+    return {
+        node.address("PCIBusID"): node.node_index
+        for node in tree.of(Kind.NUMA)
+        if node.info("PCIBusID") and numa_kind(node)
+    }
 
 
 def _rank(name: str) -> int:
@@ -260,10 +245,9 @@ _ASSUMED_XGMI: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """A matrix, what its rows are, and the GPUs among them by row."""
+    """A matrix, and the GPUs among its rows by their number."""
 
-    values: tuple[tuple[int, ...], ...]
-    objects: tuple[HwlocObject | None, ...]
+    matrix: Matrix
     gpus: dict[int, Gpu]
 
     def pairs(self) -> Iterator[tuple[int, int, Gpu, Gpu]]:
@@ -296,11 +280,10 @@ def _rows(tree: HwlocTree, found: tuple[FoundGpu, ...], name: str) -> _Rows | No
     values = matrix(tree, name)
     if values is None:
         return None
-    objects = objects_of(tree, values)
     of_device = {id(device): one.gpu for one in found for device in one.os_devices.values()}
-    gpus = {at: of_device[id(one)] for at, one in enumerate(objects) if id(one) in of_device}
+    gpus = {at: of_device[id(one)] for at, one in enumerate(values.objects) if id(one) in of_device}
     firsts = {gpu.index: at for at, gpu in reversed(gpus.items())}
-    return _Rows(values.rows, objects, {at: gpus[at] for at in sorted(firsts.values())})
+    return _Rows(values, {at: gpus[at] for at in sorted(firsts.values())})
 
 
 def _rate(mbytes_per_s: int) -> float | None:
@@ -313,10 +296,10 @@ def _nvlinks(rows: _Rows, ids: dict[PciAddress, int | None]) -> Iterator[GpuLink
 
     Which switches does not matter: those of the two boards of a DGX-2 are joined behind.
     """
-    switches = [at for at, one in enumerate(rows.objects) if one and one.kind is Kind.PCI]
-    to_switches = {row: sum(rows.values[row][at] for at in switches) for row in rows.gpus}
+    switches = [at for at, one in enumerate(rows.matrix.objects) if one and one.kind is Kind.PCI]
+    to_switches = {row: sum(rows.matrix.rows[row][at] for at in switches) for row in rows.gpus}
     for row, column, gpu, other in rows.pairs():
-        direct = min(rows.values[row][column], rows.values[column][row])
+        direct = min(rows.matrix.rows[row][column], rows.matrix.rows[column][row])
         switched = min(to_switches[row], to_switches[column])
         if direct or switched:
             yield GpuLink(
@@ -331,8 +314,8 @@ def _nvlinks(rows: _Rows, ids: dict[PciAddress, int | None]) -> Iterator[GpuLink
 
 def _cpu_links(rows: _Rows, places: Places, ids: dict[PciAddress, int | None]) -> Iterator[CpuLink]:
     for row, gpu in rows.gpus.items():
-        for at, one in enumerate(rows.objects):
-            value = rows.values[row][at]
+        for at, one in enumerate(rows.matrix.objects):
+            value = rows.matrix.rows[row][at]
             if value and one and one.kind not in {Kind.PCI, Kind.OS}:
                 yield CpuLink(
                     gpu_index=gpu.index,
@@ -345,12 +328,12 @@ def _cpu_links(rows: _Rows, places: Places, ids: dict[PciAddress, int | None]) -
 
 def _xgmi(rows: _Rows, hops: _Rows | None) -> Iterator[GpuLink]:
     """Pairs joined by XGMI; figures only where they are not hwloc's constants for all pairs."""
-    said = {rows.values[row][column] for row, column, _, _ in rows.pairs()}
+    said = {rows.matrix.rows[row][column] for row, column, _, _ in rows.pairs()}
     is_assumed = said <= {0, _ASSUMED_XGMI}
     told = hops.pairs() if hops and not is_assumed else ()
-    far = {(a.index, b.index): hops.values[at][to] for at, to, a, b in told} if hops else {}
+    far = {(a.index, b.index): hops.matrix.rows[at][to] for at, to, a, b in told} if hops else {}
     for row, column, gpu, other in rows.pairs():
-        value = rows.values[row][column]
+        value = rows.matrix.rows[row][column]
         if value:
             yield GpuLink(
                 a=gpu.index,
@@ -368,7 +351,7 @@ def _peers(found: tuple[FoundGpu, ...]) -> Iterator[GpuLink]:
         (one.gpu.index, of_name[peer])
         for one in found
         for device in one.os_devices.values()
-        for peer in (info(device.element, "XGMIPeers") or "").split()
+        for peer in (device.info("XGMIPeers") or "").split()
         if peer in of_name
     }
     for a, b in {(min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]}:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 from hpckit.core.hostlist import natural_order
 from hpckit.node.capture.hwloc_numa import Places
-from hpckit.node.capture.hwloc_objects import HwlocObject, HwlocTree, Kind, decimal, info, whole
+from hpckit.node.capture.hwloc_objects import HwlocObject, HwlocTree, Kind
 from hpckit.node.pci import (
     CLASS_ETHERNET,
     CLASS_FABRIC,
@@ -28,10 +28,9 @@ from hpckit.node.topology import ACTIVE, Nic, NicPort, port_state
 from hpckit.spec.nic_kind import NicKind
 
 _BITS_SINCE: Final = 3
+# As numbers; as bits they are two higher.
 _NETWORK: Final = 2
 _OPENFABRICS: Final = 3
-_NETWORK_BIT: Final = 1 << 4
-_OPENFABRICS_BIT: Final = 1 << 5
 
 _STATES: Final = {
     "1": "DOWN",
@@ -93,7 +92,7 @@ def _nic(
     one: HwlocObject,
     netdevs: Sequence[HwlocObject],
 ) -> Nic:
-    ports = _ports(tree, one)
+    ports = _ports(one)
     kind = _kind(tree, device, one, netdevs)
     return Nic(
         index=0,
@@ -111,15 +110,15 @@ def _nic(
     )
 
 
-def _ports(tree: HwlocTree, one: HwlocObject) -> tuple[NicPort, ...]:
+def _ports(one: HwlocObject) -> tuple[NicPort, ...]:
     found: list[NicPort] = []
     for number in range(1, _MOST_PORTS + 1):
-        text = info(one.element, f"Port{number}State")
+        text = one.info(f"Port{number}State")
         if text is None:
             break
         if text not in _STATES:
             message = f"Port{number}State is {text[:20]!r}"
-            raise tree.document.refuse(one.element, message, "1 (down) to 5, as ibverbs counts")
+            raise one.refuse(message, "1 (down) to 5, as ibverbs counts")
         found.append(NicPort(index=number, state=_STATES[text]))
     return tuple(found)
 
@@ -128,7 +127,7 @@ def _kind(
     tree: HwlocTree, device: PciDevice | None, one: HwlocObject, netdevs: Sequence[HwlocObject]
 ) -> NicKind | None:
     vendor = device.vendor_id if device else None
-    if one.element.get("subtype") == "Slingshot" or vendor == CRAY:
+    if one.get("subtype") == "Slingshot" or vendor == CRAY:
         return NicKind.SLINGSHOT
     is_rdma = _is_rdma(tree, one)
     if is_rdma and vendor == AMAZON:
@@ -147,12 +146,12 @@ def _is_infiniband(
     """Whether it has a LID, a netdev with a hardware address of 20 bytes, or the PCI class."""
     if device and device.class_code in {CLASS_INFINIBAND, CLASS_FABRIC}:
         return True
-    addresses = [info(netdev.element, "Address") or "" for netdev in netdevs]
+    addresses = [netdev.info("Address") or "" for netdev in netdevs]
     return _lid(one) > 0 or any(len(text.split(":")) == _INFINIBAND_BYTES for text in addresses)
 
 
 def _lid(one: HwlocObject) -> int:
-    text = info(one.element, "Port1LID") or "0"
+    text = one.info("Port1LID") or "0"
     return int(text, 16 if text[:2].lower() == "0x" else 10) if _LID.fullmatch(text) else 0
 
 
@@ -164,30 +163,31 @@ def _is_virtual(device: PciDevice | None) -> bool | None:
 
 
 def _said(one: HwlocObject, name: str) -> str | None:
-    text = info(one.element, name)
+    text = one.info(name)
     return None if text is None or _NOTHING.fullmatch(text) else text
 
 
 def _is_network(tree: HwlocTree, one: HwlocObject) -> bool:
-    number = whole(tree.document, one.element, "osdev_type")
-    if number is None or one.name in {"", "lo"}:
-        return False
-    if tree.major >= _BITS_SINCE:
-        return bool(number & (_NETWORK_BIT | _OPENFABRICS_BIT))
-    return number in {_NETWORK, _OPENFABRICS}
+    return one.name not in {"", "lo"} and _is_of_type(tree, one, _NETWORK, _OPENFABRICS)
 
 
 def _is_rdma(tree: HwlocTree, one: HwlocObject) -> bool:
-    if one.name.startswith(("cxi", "bxi")):  # classes of their own: no netdevs, and no ibverbs
-        return True
-    number = whole(tree.document, one.element, "osdev_type") or 0
-    return bool(number & _OPENFABRICS_BIT) if tree.major >= _BITS_SINCE else number == _OPENFABRICS
+    # cxi and bxi are classes of their own: no netdevs, and no ibverbs.
+    return one.name.startswith(("cxi", "bxi")) or _is_of_type(tree, one, _OPENFABRICS)
+
+
+def _is_of_type(tree: HwlocTree, one: HwlocObject, *types: int) -> bool:
+    number = one.whole("osdev_type") or 0
+    if tree.major >= _BITS_SINCE:
+        return any(number & 1 << kind + 2 for kind in types)
+    return number in types
 
 
 # Source: hwloc, topology-xml.c (how pci_busid, pci_type, bridge_pci are written) and misc.h,
 # hwloc__pci_link_speed (what pci_link_speed is).
 _TYPE: Final = re.compile(
-    r"([0-9a-f]{4}) \[([0-9a-f]{4}):([0-9a-f]{4})\] \[([0-9a-f]{4}):([0-9a-f]{4})\]"
+    r"(?P<class_code>[0-9a-f]{4}) \[(?P<vendor_id>[0-9a-f]{4}):(?P<device_id>[0-9a-f]{4})\]"
+    r" \[(?P<subsystem_vendor_id>[0-9a-f]{4}):(?P<subsystem_device_id>[0-9a-f]{4})\]"
     r" [0-9a-f]{2}(?: [0-9a-f]{2})?",
     re.ASCII | re.IGNORECASE,
 )
@@ -197,14 +197,6 @@ _BUSES: Final = re.compile(
 )
 
 
-class _Ids(NamedTuple):
-    class_code: int | None = None
-    vendor: int | None = None
-    device: int | None = None
-    subsystem_vendor: int | None = None
-    subsystem_device: int | None = None
-
-
 def pci_devices(tree: HwlocTree, places: Places) -> tuple[PciDevice, ...]:
     """The PCI functions in the order of the file. Raises ParseError.
 
@@ -212,10 +204,9 @@ def pci_devices(tree: HwlocTree, places: Places) -> tuple[PciDevice, ...]:
     """
     found: dict[PciAddress, PciDevice] = {}
     for one in tree.of(Kind.PCI):
-        device = _device(tree, places, one)
+        device = _device(places, one)
         if device.address in found:
-            message = f"PCI function {device.address} twice"
-            raise tree.document.refuse(one.element, message, "each function once")
+            raise one.refuse(f"PCI function {device.address} twice", "each function once")
         found[device.address] = device
     return tuple(found.values())
 
@@ -225,68 +216,63 @@ def lost_bridges(tree: HwlocTree) -> tuple[HwlocObject, ...]:
 
     hwloc leaves bridges out unless it was asked for them. Raises ParseError.
     """
-    return tuple(one for one in tree.of(Kind.PCI) if _lacks_bridge(tree, one))
+    return tuple(one for one in tree.of(Kind.PCI) if _lacks_bridge(one))
 
 
-def _lacks_bridge(tree: HwlocTree, one: HwlocObject) -> bool:
+def _lacks_bridge(one: HwlocObject) -> bool:
     parent = one.parent
-    if parent is None or parent.element.get("bridge_pci") is None:
+    if parent is None or parent.get("bridge_pci") is None:
         return True
-    domain, bus = _bus_below(tree, parent)
-    return not tree.address(one).startswith(f"{domain:04x}:{bus:02x}:")
+    domain, bus = _bus_below(parent)
+    return not one.address().startswith(f"{domain:04x}:{bus:02x}:")
 
 
-def _device(tree: HwlocTree, places: Places, one: HwlocObject) -> PciDevice:
-    speed = decimal(tree.document, one.element, "pci_link_speed")
+def _device(places: Places, one: HwlocObject) -> PciDevice:
+    speed = one.decimal("pci_link_speed")
     above = one.parent.function if one.parent else None
-    ids = _ids(tree, one)
     return PciDevice(
-        address=tree.address(one),
-        parent=tree.address(above) if above else None,
-        host_bridge=_host_bridge(tree, one),
-        class_code=ids.class_code,
-        vendor_id=ids.vendor,
-        device_id=ids.device,
-        subsystem_vendor_id=ids.subsystem_vendor,
-        subsystem_device_id=ids.subsystem_device,
+        address=one.address(),
+        parent=above.address() if above else None,
+        host_bridge=_host_bridge(one),
+        **_ids(one),
         # NVML says what an NVSwitch is (topology-nvml.c), also of one without numbers.
-        name=info(one.element, "PCIDevice")
+        name=one.info("PCIDevice")
         or one.name
-        or (NVSWITCH if one.element.get("subtype") == NVSWITCH else None),
+        or (NVSWITCH if one.get("subtype") == NVSWITCH else None),
         numa_index=places.of(one).numa_index,
         link=PcieLink(bandwidth_bytes_per_s=speed * _GB) if speed else None,
     )
 
 
-def _ids(tree: HwlocTree, one: HwlocObject) -> _Ids:
-    """The numbers of pci_type; 0000 in place of a vendor is one that was not read."""
-    text = one.element.get("pci_type")
+def _ids(one: HwlocObject) -> dict[str, Any]:
+    """The numbers of pci_type by their fields; a vendor of 0000 is one that was not read."""
+    text = one.get("pci_type")
     if text is None:
-        return _Ids()
+        return {}
     match = _TYPE.fullmatch(text)
     if match is None:
         expected = "class, ids and revision, as 0302 [10de:2335] [10de:18bf] a1"
-        raise tree.document.refuse(one.element, f"pci_type is {text[:60]!r}", expected)
-    found = _Ids(*(int(digits, 16) for digits in match.groups()))
-    if not found.vendor:
-        return _Ids()
-    return found if found.subsystem_vendor else _Ids(*found[:3])
+        raise one.refuse_value("pci_type", expected)
+    found = {field: int(digits, 16) for field, digits in match.groupdict().items()}
+    if not found["vendor_id"]:
+        return {}
+    is_card = found["subsystem_vendor_id"] > 0
+    return {field: number for field, number in found.items() if is_card or "subsys" not in field}
 
 
-def _host_bridge(tree: HwlocTree, one: HwlocObject) -> str | None:
+def _host_bridge(one: HwlocObject) -> str | None:
     """The root complex; None if a bridge below it is missing, for then so is what shares it."""
     bridge = one.host_bridge
-    is_cut_off = one.parent is bridge and _lacks_bridge(tree, one)
-    if bridge is None or bridge.element.get("bridge_pci") is None or is_cut_off:
+    is_cut_off = one.parent is bridge and _lacks_bridge(one)
+    if bridge is None or bridge.get("bridge_pci") is None or is_cut_off:
         return None
-    domain, bus = _bus_below(tree, bridge)
+    domain, bus = _bus_below(bridge)
     return f"pci{domain:04x}:{bus:02x}"
 
 
-def _bus_below(tree: HwlocTree, bridge: HwlocObject) -> tuple[int, int]:
-    text = bridge.element.get("bridge_pci") or ""
+def _bus_below(bridge: HwlocObject) -> tuple[int, int]:
+    text = bridge.get("bridge_pci") or ""
     match = _BUSES.fullmatch(text)
     if match is None:
-        message = f"bridge_pci is {text[:40]!r}"
-        raise tree.document.refuse(bridge.element, message, "domain and buses, as 0000:[50-54]")
+        raise bridge.refuse_value("bridge_pci", "domain and buses, as 0000:[50-54]")
     return int(match[1], 16), int(match[2], 16)

@@ -12,97 +12,126 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final
 
+from hpckit.core.errors import ParseError
 from hpckit.core.foreign_text import Element, XmlDocument
 from hpckit.core.index_list import (
     MOST_INDICES,
     IndexList,
-    expand_indices,
     index_list,
     indices_of_mask,
 )
 from hpckit.node.pci import ADDRESS_EXPECTED, PciAddress, pci_address
-from hpckit.node.topology import CpuPackage, CpuTopology, Host, L3Group, NumaNode
+from hpckit.node.topology import CpuPackage, CpuTopology, Host, L3Group, NumaNode, PackagesOfCpus
 
 # Source: hwloc, hwloc2.dtd and topology-xml.c, which writes them.
-_WHOLE: Final = re.compile(r"\d{1,20}", re.ASCII)
-_DECIMAL: Final = re.compile(r"\d{1,20}(?:\.\d{0,20})?", re.ASCII)
-_KIBIBYTES: Final = re.compile(r"(\d{1,20})(?:KiB)?", re.ASCII)
+_WHOLE: Final = re.compile(r"\d{1,18}", re.ASCII)
+_DECIMAL: Final = re.compile(r"\d{1,6}(?:\.\d{0,20})?", re.ASCII)
+_KIBIBYTES: Final = re.compile(r"(\d{1,15})(?:KiB)?", re.ASCII)
 _NO_INDEX: Final = frozenset({"-1", "4294967295"})
-_MOST_BYTES: Final = 1 << 63
-_MOST_GB_PER_S: Final = 1_000_000
 
 
-def whole(document: XmlDocument, element: Element, name: str) -> int | None:
-    """An attribute that is a whole number; None if it is not there. Raises ParseError."""
-    text = element.get(name)
-    if text is None:
-        return None
-    if _WHOLE.fullmatch(text) is None or int(text) >= _MOST_BYTES:
-        raise document.refuse(element, f"{name} is {text[:40]!r}", "a whole number")
-    return int(text)
+class HwlocElement:
+    """An element of the file with what its attributes say; each method raises ParseError.
 
-
-def os_index(document: XmlDocument, element: Element) -> int | None:
-    """The operating system's number of an object, None where it has none. Raises ParseError."""
-    return None if element.get("os_index") in _NO_INDEX else whole(document, element, "os_index")
-
-
-def decimal(document: XmlDocument, element: Element, name: str) -> float | None:
-    """An attribute that is a number such as `15.753846`; None if absent. Raises ParseError."""
-    text = element.get(name)
-    if text is None:
-        return None
-    if _DECIMAL.fullmatch(text) is None or float(text) > _MOST_GB_PER_S:
-        raise document.refuse(element, f"{name} is {text[:40]!r}", "a number such as 15.753846")
-    return float(text)
-
-
-def members(document: XmlDocument, element: Element, name: str) -> frozenset[int] | None:
-    """The CPUs or nodes of a mask such as `0x0000ffff,,0x0`; None if absent. Raises ParseError."""
-    text = element.get(name)
-    if text is None:
-        return None
-    try:
-        found = indices_of_mask(text)
-    except ValueError as error:
-        raise document.refuse(element, f"{name}: {error}", "a mask such as 0x000000ff") from error
-    return frozenset(found)
-
-
-def node_index(document: XmlDocument, element: Element) -> int:
-    """The number of a NUMA node, which every one has. Raises ParseError."""
-    number = os_index(document, element)
-    if number is None or number >= MOST_INDICES:
-        said = "none" if number is None else str(number)
-        raise document.refuse(element, f"the os_index of a NUMA node is {said}", "its number")
-    return number
-
-
-def info(element: Element, *names: str) -> str | None:
-    """The value of the first info with one of these names that says something.
-
-    Of two infos with one name the first counts, as in hwloc_obj_get_info_by_name.
+    None is an attribute that is not there.
     """
-    found: dict[str, str] = {}
-    for child in element.children:
-        if child.tag == "info":
+
+    __slots__ = ("document", "element")
+
+    def __init__(self, document: XmlDocument, element: Element) -> None:
+        self.document = document
+        self.element = element
+
+    def get(self, name: str) -> str | None:
+        """Return the text of an attribute."""
+        return self.element.get(name)
+
+    def refuse(self, message: str, expected: str) -> ParseError:
+        """Return the error that points at the element."""
+        return self.document.refuse(self.element, message, expected)
+
+    def refuse_value(self, name: str, expected: str) -> ParseError:
+        """Return the error about what an attribute says."""
+        return self.refuse(f"{name} is {(self.get(name) or '')[:60]!r}", expected)
+
+    def whole(self, name: str) -> int | None:
+        """Return a whole number."""
+        text = self.get(name)
+        if text is None:
+            return None
+        if _WHOLE.fullmatch(text) is None:
+            raise self.refuse_value(name, "a whole number")
+        return int(text)
+
+    def decimal(self, name: str) -> float | None:
+        """Return a number such as `15.753846`."""
+        text = self.get(name)
+        if text is None:
+            return None
+        if _DECIMAL.fullmatch(text) is None:
+            raise self.refuse_value(name, "a number such as 15.753846")
+        return float(text)
+
+    def members(self, name: str) -> frozenset[int] | None:
+        """Return the CPUs or nodes of a mask such as `0x0000ffff,,0x0`."""
+        text = self.get(name)
+        if text is None:
+            return None
+        try:
+            return frozenset(indices_of_mask(text))
+        except ValueError as error:
+            raise self.refuse(f"{name}: {error}", "a mask such as 0x000000ff") from error
+
+    def indices(self, name: str = "cpuset") -> IndexList | None:
+        """Return the same as a list."""
+        found = self.members(name)
+        return None if found is None else index_list(found)
+
+    def info(self, *names: str) -> str | None:
+        """Return the value of the first info with one of these names that says something.
+
+        Of two infos with one name the first counts, as in hwloc_obj_get_info_by_name.
+        """
+        found: dict[str, str] = {}
+        for child in self.element.of("info"):
             found.setdefault(child.get("name") or "", (child.get("value") or "").strip())
-    return next((found[name] for name in names if found.get(name)), None)
+        return next((found[name] for name in names if found.get(name)), None)
 
+    def size_bytes(self, *names: str) -> int | None:
+        """Return the first of these infos that is there and not 0, such as CUDAGlobalMemorySize.
 
-def size_bytes(document: XmlDocument, element: Element, *names: str) -> int | None:
-    """The first of these sizes that is there and not 0, such as CUDAGlobalMemorySize.
+        It is in KiB; from hwloc 3 on the value says so.
+        """
+        for name in names:
+            text = self.info(name) or "0"
+            match = _KIBIBYTES.fullmatch(text)
+            if match is None:
+                raise self.refuse(f"{name} is {text[:40]!r}", "a size in KiB")
+            if int(match[1]):
+                return int(match[1]) * 1024
+        return None
 
-    It is in KiB; from hwloc 3 on the value says so. Raises ParseError.
-    """
-    for name in names:
-        text = info(element, name)
-        match = _KIBIBYTES.fullmatch(text or "0")
-        if match is None or int(match[1]) >= _MOST_BYTES:
-            raise document.refuse(element, f"{name} is {(text or '')[:40]!r}", "a size in KiB")
-        if int(match[1]):
-            return int(match[1]) * 1024
-    return None
+    @property
+    def os_index(self) -> int | None:
+        """The operating system's number of an object, None where it has none."""
+        return None if self.get("os_index") in _NO_INDEX else self.whole("os_index")
+
+    @property
+    def node_index(self) -> int:
+        """The number of a NUMA node, which every one has."""
+        number = self.os_index
+        if number is None or number >= MOST_INDICES:
+            said = "none" if number is None else str(number)
+            raise self.refuse(f"the os_index of a NUMA node is {said}", "its number")
+        return number
+
+    def address(self, name: str = "pci_busid") -> PciAddress:
+        """Return the PCI address that an attribute or info has."""
+        text = self.get(name) or self.info(name) or ""
+        try:
+            return pci_address(text)
+        except ValueError as error:
+            raise self.refuse(f"{name} is {text[:40]!r}", ADDRESS_EXPECTED) from error
 
 
 _VERSION: Final = re.compile(r"([1-3])\.\d{1,4}", re.ASCII)
@@ -151,18 +180,18 @@ _L3_DEPTH: Final = 3
 _INSTRUCTIONS: Final = 2
 
 
-class HwlocObject:
+class HwlocObject(HwlocElement):
     """An object with what it hangs under.
 
     `place` is the nearest set of CPUs at or above it, `package` the CPU package at or above,
     `function` the PCI function and `host_bridge` the host bridge at or above a device.
     """
 
-    __slots__ = ("element", "function", "host_bridge", "kind", "package", "parent", "place")
+    __slots__ = ("function", "host_bridge", "kind", "package", "parent", "place")
 
-    def __init__(self, element: Element, kind: Kind, parent: HwlocObject | None) -> None:
-        self.element = element
-        self.kind = kind
+    def __init__(self, document: XmlDocument, element: Element, parent: HwlocObject | None) -> None:
+        super().__init__(document, element)
+        self.kind = kind = _kind(self)
         self.parent = parent
         self.place: HwlocObject = parent.place if parent and kind in _DEVICES else self
         self.package: HwlocObject | None = parent.package if parent else None
@@ -178,13 +207,13 @@ class HwlocObject:
     @property
     def card(self) -> HwlocObject | None:
         """The PCI function of an OS device; None if the file leaves it out, its bridges or not."""
-        is_bridge = self.function and (self.function.element.get("type") or "").lower() == "bridge"
+        is_bridge = self.function and (self.function.get("type") or "").lower() == "bridge"
         return None if is_bridge else self.function
 
     @property
     def name(self) -> str:
         """The name of an OS device, such as `mlx5_0`."""
-        return (self.element.get("name") or "").strip()
+        return (self.get("name") or "").strip()
 
 
 class HwlocTree:
@@ -202,15 +231,6 @@ class HwlocTree:
     def of(self, kind: Kind) -> tuple[HwlocObject, ...]:
         """The objects of a kind, in the order of the file."""
         return tuple(self._by_kind.get(kind, ()))
-
-    def address(self, function: HwlocObject) -> PciAddress:
-        """The address of a PCI function. Raises ParseError."""
-        text = function.element.get("pci_busid")
-        try:
-            return pci_address(text or "")
-        except ValueError as error:
-            message = f"pci_busid is {(text or '')[:40]!r}"
-            raise self.document.refuse(function.element, message, ADDRESS_EXPECTED) from error
 
 
 def _major(document: XmlDocument) -> int:
@@ -238,7 +258,7 @@ def _walk(document: XmlDocument, machine: Element) -> Iterator[HwlocObject]:
     stack: list[tuple[Element, HwlocObject | None]] = [(machine, None)]
     while stack:
         element, parent = stack.pop()
-        one = HwlocObject(element, _kind(document, element), parent)
+        one = HwlocObject(document, element, parent)
         if parent and one.kind is Kind.MACHINE and parent.kind is not Kind.MACHINE:
             raise document.refuse(element, "a Machine within another object", "it at the top")
         yield one
@@ -250,28 +270,28 @@ def _walk(document: XmlDocument, machine: Element) -> Iterator[HwlocObject]:
                 raise document.refuse(child, f"<{child.tag[:40]}> within an object", expected)
 
 
-def _kind(document: XmlDocument, element: Element) -> Kind:
-    said = (element.get("type") or "").lower()
+def _kind(one: HwlocElement) -> Kind:
+    said = (one.get("type") or "").lower()
     found = _KINDS.get(said)
     if found is not None:
         return found
     if said == "bridge":
-        return _bridge(document, element)
+        return _bridge(one)
     if said == "cache":
-        depth = whole(document, element, "depth")
-        holds = whole(document, element, "cache_type")
-        return Kind.L3 if depth == _L3_DEPTH and holds != _INSTRUCTIONS else Kind.PART
+        holds = one.whole("cache_type")
+        is_l3 = one.whole("depth") == _L3_DEPTH and holds != _INSTRUCTIONS
+        return Kind.L3 if is_l3 else Kind.PART
     message = f"the type of an object is {said[:40]!r}"
-    raise document.refuse(element, message, "a type of hwloc's, such as Package or PCIDev")
+    raise one.refuse(message, "a type of hwloc's, such as Package or PCIDev")
 
 
-def _bridge(document: XmlDocument, element: Element) -> Kind:
-    said = element.get("bridge_type")
+def _bridge(one: HwlocElement) -> Kind:
+    said = one.get("bridge_type")
     if said is None:
-        return Kind.HOST_BRIDGE if element.get("pci_busid") is None else Kind.PCI
+        return Kind.HOST_BRIDGE if one.get("pci_busid") is None else Kind.PCI
     match = _BRIDGE.fullmatch(said)
     if match is None:
-        raise document.refuse(element, f"bridge_type is {said[:20]!r}", "0-1 (host) or 1-1 (PCI)")
+        raise one.refuse_value("bridge_type", "0-1 (host) or 1-1 (PCI)")
     return Kind.PCI if match[1] == "1" else Kind.HOST_BRIDGE
 
 
@@ -288,7 +308,7 @@ _VIRTUAL_VENDORS: Final = ("QEMU", "VMware", "Xen", "Bochs", "innotek")
 
 def said_of_machine(tree: HwlocTree, name: str) -> str | None:
     """An info of the machine, or of the topology."""
-    return info(tree.machine.element, name) or info(tree.document.root, name)
+    return tree.machine.info(name) or HwlocElement(tree.document, tree.document.root).info(name)
 
 
 def host(tree: HwlocTree) -> Host:
@@ -315,7 +335,6 @@ def cpu_topology(tree: HwlocTree) -> CpuTopology:
     """
     cores = tree.of(Kind.CORE)
     of_package = Counter(id(core.package) for core in cores)
-    packages = tree.of(Kind.PACKAGE)
     return CpuTopology(
         arch=said_of_machine(tree, "Architecture"),
         vendor=_of_cpu(tree, "CPUVendor"),
@@ -325,36 +344,31 @@ def cpu_topology(tree: HwlocTree) -> CpuTopology:
         packages=tuple(
             CpuPackage(
                 index=index,
-                cpus=_list(tree, one),
-                model=info(one.element, "CPUModel"),
+                cpus=one.indices(),
+                model=one.info("CPUModel"),
                 cores=of_package[id(one)] or None,
             )
-            for index, one in package_indices(tree, packages)
+            for index, one in _numbered_packages(tree)
         ),
         l3=tuple(
-            L3Group(cpus=cpus, size_bytes=whole(tree.document, one.element, "cache_size") or None)
+            L3Group(cpus=cpus, size_bytes=one.whole("cache_size") or None)
             for one in tree.of(Kind.L3)
-            if (cpus := _list(tree, one))
+            if (cpus := one.indices())
         ),
         cores=len(cores) or None,
-        core_cpus=tuple(cpus for one in cores if (cpus := _list(tree, one))),
-        cpus=_list(tree, tree.machine),
-        allowed=_list(tree, tree.machine, "allowed_cpuset"),
+        core_cpus=tuple(cpus for one in cores if (cpus := one.indices())),
+        cpus=tree.machine.indices(),
+        allowed=tree.machine.indices("allowed_cpuset"),
     )
 
 
-def package_indices(
-    tree: HwlocTree, packages: tuple[HwlocObject, ...]
-) -> tuple[tuple[int, HwlocObject], ...]:
-    """Packages by their number, or by their place in the file if some have none of their own.
-
-    Raises ParseError.
-    """
-    numbers = [os_index(tree.document, one.element) for one in packages]
-    known = [number for number in numbers if number is not None]
+def _numbered_packages(tree: HwlocTree) -> list[tuple[int, HwlocObject]]:
+    """Packages by their number, or by their place in the file if some have none of their own."""
+    packages = tree.of(Kind.PACKAGE)
+    known = [number for one in packages if (number := one.os_index) is not None]
     if len(set(known)) != len(packages):
-        return tuple(enumerate(packages))
-    return tuple(sorted(zip(known, packages, strict=True), key=lambda pair: pair[0]))
+        return list(enumerate(packages))
+    return sorted(zip(known, packages, strict=True), key=lambda pair: pair[0])
 
 
 def package_of_nodes(
@@ -364,36 +378,22 @@ def package_of_nodes(
 
     Raises ParseError.
     """
-    above = _packages_above(tree)
-    of_cpu = {cpu: one.index for one in packages for cpu in expand_indices(one.cpus or "")}
-    found: dict[int, int] = {}
+    index = {id(one): number for number, one in _numbered_packages(tree)}
+    above = {one.os_index: index[id(one.package)] for one in tree.of(Kind.NUMA) if one.package}
+    of_cpus = PackagesOfCpus(packages)
+    found = {}
     for node in nodes:
-        near = {of_cpu[cpu] for cpu in expand_indices(node.cpus or "") if cpu in of_cpu}
-        if len(near) == 1:
-            found[node.index] = near.pop()
-        elif not near and node.index in above:
-            found[node.index] = above[node.index]
+        by_cpus = of_cpus.of(node.cpus or "")
+        package = above.get(node.index) if by_cpus is None else by_cpus
+        if package is not None:
+            found[node.index] = package
     return found
-
-
-def _packages_above(tree: HwlocTree) -> dict[int, int]:
-    index = {id(one): number for number, one in package_indices(tree, tree.of(Kind.PACKAGE))}
-    return {
-        number: index[id(node.package)]
-        for node in tree.of(Kind.NUMA)
-        if node.package and (number := os_index(tree.document, node.element)) is not None
-    }
 
 
 def _of_cpu(tree: HwlocTree, name: str) -> str | None:
     places = (*tree.of(Kind.PACKAGE), tree.machine)
-    return next((text for one in places if (text := info(one.element, name))), None)
+    return next((text for one in places if (text := one.info(name))), None)
 
 
 def _number(text: str | None) -> int | None:
     return int(text) if text and _CPUID.fullmatch(text) else None
-
-
-def _list(tree: HwlocTree, one: HwlocObject, name: str = "cpuset") -> IndexList | None:
-    found = members(tree.document, one.element, name)
-    return None if found is None else index_list(found)

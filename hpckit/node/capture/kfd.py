@@ -411,13 +411,12 @@ def _unknown(nodes: Sequence[KfdNode], gpus: Sequence[KfdNode]) -> list[Unknown]
     if hidden:
         because = "they cannot be read: the container or job was not given these GPUs"
         what = f"properties of KFD's nodes {format_indices(hidden)}"
-        found.append(Unknown(subject="GPUs", what=what, because=because))
+        found.append(Unknown("GPUs", what, because))
     if gpus and not any(node.get("gfx_target_version") for node in gpus):
         because = "the kernel is too old to give gfx_target_version"
-        found.append(Unknown(subject="GPUs", what="architecture", because=because))
+        found.append(Unknown("GPUs", "architecture", because))
     if gpus and not any(node.gpu_memory_bytes for node in gpus):
-        because = "no mem_banks were captured"
-        found.append(Unknown(subject="GPUs", what="memory_bytes", because=because))
+        found.append(Unknown("GPUs", "memory_bytes", "no mem_banks were captured"))
     because = "KFD tells which NUMA node a GPU is with, not which PCIe bridges it shares"
-    found.append(Unknown(subject="GPUs", what="paths over PCIe", because=because))
+    found.append(Unknown("GPUs", "paths over PCIe", because))
     return found

@@ -8,13 +8,409 @@ plane) are not taken over; elements that it does not know, it and hpckit pass by
 
 from __future__ import annotations
 
-from typing import Final
+import dataclasses
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Final, NamedTuple, TypeVar
 
 from hpckit.core.foreign_text import Element, XmlDocument
-from hpckit.core.index_list import MOST_INDICES, index_list
-from hpckit.node.capture.nccl_xml_devices import read_devices, read_links
-from hpckit.node.capture.nccl_xml_values import NcclAttributes
-from hpckit.node.topology import CpuTopology, NodeTopology, NumaNode, Source, Unknown
+from hpckit.core.index_list import MOST_INDICES, IndexList, index_list
+from hpckit.node.capture.nccl_xml_values import NcclAttributes, nic_of_net, nic_of_pci
+from hpckit.node.path import LINK_BYTES_PER_S
+from hpckit.node.pci import (
+    CLASS_ACCELERATOR,
+    GPU_CLASSES,
+    NIC_CLASSES,
+    PciAddress,
+    PciDevice,
+    address_or_none,
+)
+from hpckit.node.pci_tree import GPU_VENDORS
+from hpckit.node.topology import (
+    MOST_BYTES_PER_S,
+    Accelerator,
+    CpuLink,
+    CpuTopology,
+    Gpu,
+    GpuLink,
+    GpuVendor,
+    LinkKind,
+    Nic,
+    NodeTopology,
+    NumaNode,
+    NvLink,
+    NvLinkRemote,
+    Source,
+    Unknown,
+)
+
+_BASE_GPU: Final = 0x03
+_BASE_NIC: Final = 0x02
+_GCN: Final = re.compile(r"\d{3}", re.ASCII)
+_GFX: Final = {"910": "gfx90a"}
+_MOST_INDEX: Final = MOST_INDICES - 1
+
+
+Device = TypeVar("Device", Gpu, Nic)
+
+
+@dataclass(slots=True)
+class _Devices:
+    """What has been read: `pci` in the order of the file, GPUs and NICs by index.
+
+    `elements` are the GPUs' <gpu> by index; a preset has none.
+    """
+
+    pci: dict[PciAddress, PciDevice] = field(default_factory=dict)
+    gpus: list[Gpu] = field(default_factory=list)
+    elements: dict[int, Element] = field(default_factory=dict)
+    nics: list[Nic] = field(default_factory=list)
+    accelerators: list[Accelerator] = field(default_factory=list)
+    unknown: list[Unknown] = field(default_factory=list)
+
+    def note(self, subject: str, what: str, because: str) -> None:
+        """Say that something is not known."""
+        self.unknown.append(Unknown(subject, what, because))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    parent: PciAddress | None
+    numa_index: int | None = None
+    cpus: IndexList | None = None
+
+    def gpu(self, address: PciAddress | None) -> Gpu:
+        """A GPU there."""
+        numa = None if self.numa_index is None else IndexList(str(self.numa_index))
+        return Gpu(
+            index=0, pci=address, numa_index=self.numa_index, cpus=self.cpus, memory_numa=numa
+        )
+
+
+class _Reader:
+    def __init__(self, attributes: NcclAttributes, *, is_rccl: bool) -> None:
+        self._attributes = attributes
+        self._is_rccl = is_rccl
+        self._found = _Devices()
+        self._gpus: list[tuple[int | None, Gpu, Element | None]] = []
+        self._nics: list[tuple[int | None, Nic, Element | None]] = []
+        self._classless = 0
+        self._has_side_links = False
+
+    def read_cpu(self, cpu: Element) -> None:
+        self._attributes.needed(cpu, "numaid")
+        index = self._attributes.integer(cpu, "numaid", least=-1, most=_MOST_INDEX)
+        indices = self._attributes.indices(cpu, "affinity")
+        top = _Place(parent=None)
+        if index is not None and index >= 0:
+            cpus = None if indices is None else index_list(indices)
+            top = _Place(parent=None, numa_index=index, cpus=cpus)
+        else:
+            because = "the file puts these devices on NUMA node -1, which Linux says for unknown"
+            self._found.note("the devices below that <cpu>", "numa_index", because)
+        stack = [(cpu, top)]
+        while stack:
+            element, place = stack.pop()
+            below = place if element is cpu else self._read_pci(element, place)
+            if element is cpu:
+                self._read_nets(element, place, None)
+            stack += [(child, below) for child in reversed(list(element.of("pci")))]
+
+    def finished(self) -> _Devices:
+        found = self._found
+        if self._classless:
+            because = "the file does not give their class, which NCCL reads on the machine itself"
+            found.note("GPUs, NICs", f"which of {self._classless} PCI devices they are", because)
+        if self._has_side_links:
+            because = "the file has <pcilink>, which paths do not follow"
+            found.note("switches", "which of them are joined beside the tree", because)
+        for index, gpu, element in self._numbered(self._gpus, "GPUs"):
+            found.gpus.append(dataclasses.replace(gpu, index=index))
+            if element is not None:
+                found.elements[index] = element
+        found.nics = [
+            dataclasses.replace(nic, index=index)
+            for index, nic, _ in self._numbered(self._nics, "NICs")
+        ]
+        return found
+
+    def _numbered(
+        self, devices: list[tuple[int | None, Device, Element | None]], subject: str
+    ) -> list[tuple[int, Device, Element | None]]:
+        """Devices by the numbers that NCCL gave them, or else by those of their order."""
+        known = [dev for dev, _, _ in devices if dev is not None]
+        is_whole = len(known) == len(devices) == len(set(known))
+        if known and not is_whole:
+            because = "the file does not give each a dev of its own: they are numbered in its order"
+            self._found.note(subject, "index", because)
+        order = known if is_whole else range(len(devices))
+        numbered = [
+            (at, part, element) for at, (_, part, element) in zip(order, devices, strict=True)
+        ]
+        return sorted(numbered, key=lambda one: one[0])
+
+    def _read_pci(self, element: Element, place: _Place) -> _Place:
+        address = self._attributes.address(element, "busid")
+        self._has_side_links = self._has_side_links or any(element.of("pcilink"))
+        is_again = address in self._found.pci
+        device = self._device(element, place, address)
+        if not is_again:
+            self._found.pci[address] = device
+        own = None if is_again else address
+        has_gpu = self._read_gpus(element, place, own)
+        has_net = self._read_nets(element, place, own)
+        if is_again:
+            because = f"the file has two devices at {address}"
+            if has_gpu or has_net:
+                self._found.note("the later one", "pci", because)
+            else:
+                self._found.note("switches", "which is which: they are one here", because)
+        if not (has_gpu or has_net or is_again or list(element.of("pci"))):
+            self._by_class(element, device, place)
+        return dataclasses.replace(place, parent=address)
+
+    def _device(self, element: Element, place: _Place, address: PciAddress) -> PciDevice:
+        attributes = self._attributes
+        return PciDevice(
+            address=address,
+            parent=place.parent if place.parent != address else None,
+            class_code=attributes.pci_class(element)[1],
+            vendor_id=attributes.identity(element, "vendor") or None,
+            device_id=attributes.identity(element, "device"),
+            subsystem_vendor_id=attributes.identity(element, "subsystem_vendor"),
+            subsystem_device_id=attributes.identity(element, "subsystem_device"),
+            numa_index=place.numa_index,
+            link=attributes.link(element),
+        )
+
+    def _read_gpus(self, pci: Element, place: _Place, address: PciAddress | None) -> bool:
+        elements = list(pci.of("gpu"))
+        for element in elements:
+            maker = self._attributes.identity(pci, "vendor")
+            architecture = self._architecture(element)
+            guess = None if architecture is None else GpuVendor.NVIDIA
+            guess = GpuVendor.AMD if self._is_rccl else guess
+            part = self._attributes.integer(element, "mlopart", least=-1)
+            gpu = dataclasses.replace(
+                place.gpu(address),
+                vendor=GPU_VENDORS.get(maker) if maker else guess,
+                architecture=architecture,
+                partition=None if part is None or part < 0 else str(part),
+                is_gdr=self._attributes.flag(element, "gdr"),
+            )
+            self._gpus.append((self._dev(element), gpu, element))
+        return bool(elements)
+
+    def _architecture(self, element: Element) -> str | None:
+        """`sm` is a compute capability to NVIDIA, and to AMD a number of compute units."""
+        gcn = (element.get("gcn") or "").strip().partition(":")[0]
+        capability = self._attributes.integer(element, "sm", most=9999)
+        if not gcn and not self._is_rccl:
+            return f"sm_{capability}" if capability else None
+        is_number = _GCN.fullmatch(gcn) is not None
+        known = gcn.startswith("gfx") or is_number
+        return _GFX.get(gcn, f"gfx{gcn}" if is_number else gcn) if known else None
+
+    def _read_nets(self, parent: Element, place: _Place, address: PciAddress | None) -> bool:
+        elements = [net for nic in parent.of("nic") for net in nic.of("net")]
+        class_code = self._attributes.pci_class(parent)[1] if parent.tag == "pci" else None
+        for element in elements:
+            nic = nic_of_net(element, self._attributes, class_code)
+            nic = dataclasses.replace(nic, pci=address, numa_index=place.numa_index)
+            self._nics.append((self._dev(element), nic, element))
+            if nic.rate_bytes_per_s is None:
+                said = element.get("speed")
+                because = f"the file says {said} Mbit/s" if said else "the file does not say it"
+                self._found.note(nic.name, "rate_bytes_per_s", because)
+        return bool(elements)
+
+    def _dev(self, element: Element) -> int | None:
+        dev = self._attributes.integer(element, "dev", least=-1, most=_MOST_INDEX)
+        return None if dev is None or dev < 0 else dev
+
+    def _by_class(self, element: Element, device: PciDevice, place: _Place) -> None:
+        """What a preset holds: a device without an element that says what it is."""
+        numa = place.numa_index
+        base, code = self._attributes.pci_class(element)
+        vendor = device.vendor_id
+        if base is None:
+            self._classless += 1
+        if code == CLASS_ACCELERATOR and vendor is not None and vendor not in GPU_VENDORS:
+            index = len(self._found.accelerators)
+            self._found.accelerators.append(
+                Accelerator(index=index, name=device.address, pci=device.address, numa_index=numa)
+            )
+        elif code in GPU_CLASSES or (code is None and base == _BASE_GPU):
+            if vendor is None or vendor in GPU_VENDORS:
+                gpu = dataclasses.replace(
+                    place.gpu(device.address), vendor=GPU_VENDORS.get(vendor or 0)
+                )
+                self._gpus.append((self._dev(element), gpu, None))
+        elif code in NIC_CLASSES or (code is None and base == _BASE_NIC):
+            nic = dataclasses.replace(nic_of_pci(device), numa_index=numa)
+            self._nics.append((self._dev(element), nic, None))
+
+
+# Source: NCCL src/graph/topo.cc, ncclTopoAddNvLinks and ncclTopoAddC2c, kvDictPciClass.
+_GPU_CLASSES: Final = ("0x03", "0x12")
+_CPU_CLASS: Final = "0x068001"
+_C2C_BYTES: Final = 1e6
+_MOST_LINKS: Final = 256
+_TO_ITSELF: Final = "the file has them lead to the GPU itself, as a VM does that hides the peer"
+
+
+class _Links(NamedTuple):
+    """The GPUs with their NVLinks, and the links between them and to CPUs."""
+
+    gpus: tuple[Gpu, ...]
+    gpu_links: tuple[GpuLink, ...]
+    cpu_links: tuple[CpuLink, ...]
+
+
+class _Counts:
+    """Counts of links: between two GPUs as each says, to switches, and to CPUs."""
+
+    def __init__(self, devices: _Devices, attributes: NcclAttributes) -> None:
+        self.direct: dict[tuple[int, int], int] = defaultdict(int)
+        self.switched: dict[int, int] = defaultdict(int)
+        self.to_cpu: dict[int, int] = defaultdict(int)
+        self.kinds: dict[int, LinkKind] = {}
+        self.nvlinks: dict[int, list[NvLink]] = defaultdict(list)
+        self._devices = devices
+        self._attributes = attributes
+        self._by_address = {gpu.pci: gpu.index for gpu in devices.gpus if gpu.pci is not None}
+
+    def read(self, gpu: Gpu, element: Element) -> None:
+        attributes = self._attributes
+        attributes.needed(element, "count")
+        count = attributes.integer(element, "count", most=_MOST_LINKS) or 0
+        is_nvlink = element.tag == "nvlink"
+        self.kinds[gpu.index] = LinkKind.NVLINK if is_nvlink else LinkKind.XGMI
+        # NCCL writes `fffffff:ffff:ff` for a switch that it cannot see.
+        address = address_or_none(attributes.needed(element, "target"))
+        peer = None if address is None else self._by_address.get(address)
+        remote = _remote(element.get("tclass") or "", peer)
+        if is_nvlink:
+            links = self.nvlinks[gpu.index]
+            links += [
+                NvLink(index=at, is_active=True, remote=remote, remote_pci=address)
+                for at in range(len(links), len(links) + count)
+            ]
+            attributes.limit(element, len(links), _MOST_LINKS)
+        if count == 0:
+            return
+        if remote is NvLinkRemote.NPU:
+            self.to_cpu[gpu.index] += count
+        elif remote is NvLinkRemote.SWITCH:
+            self.switched[gpu.index] += count
+        elif peer is None or peer == gpu.index:
+            because = f"they lead to {address}, and the file has no such GPU"
+            if peer is not None:
+                because = _TO_ITSELF
+            self._devices.note(f"GPU{gpu.index}", f"the other end of {count} links", because)
+        else:
+            self.direct[gpu.index, peer] += count
+
+
+def _links(devices: _Devices, attributes: NcclAttributes) -> _Links:
+    """The links that the <gpu> elements name; what is not known is noted. Raises ParseError."""
+    counts = _Counts(devices, attributes)
+    c2c: list[CpuLink] = []
+    for gpu in devices.gpus:
+        own = devices.elements.get(gpu.index)
+        for element in () if own is None else own.of("nvlink", "xgmi"):
+            counts.read(gpu, element)
+        c2c += [_c2c(gpu, element, attributes) for element in (own.of("c2c") if own else ())]
+    rates = {gpu.index: LINK_BYTES_PER_S.get(gpu.architecture or "") for gpu in devices.gpus}
+    # Those that were up, numbered in the order of the file; NCCL names no others.
+    nvlinks = {
+        index: tuple(counts.nvlinks[index])
+        for index, kind in counts.kinds.items()
+        if kind is LinkKind.NVLINK
+    }
+    gpus = tuple(dataclasses.replace(gpu, nvlinks=nvlinks.get(gpu.index)) for gpu in devices.gpus)
+    gpu_links = _gpu_links(counts, rates)
+    _note_links(devices, gpu_links, rates)
+    return _Links(gpus, gpu_links, (*_cpu_links(gpus, counts, rates), *c2c))
+
+
+def _remote(text: str, peer: int | None) -> NvLinkRemote:
+    """NCCL knows GPUs and CPUs by the class of the target; all else is a switch to it."""
+    if peer is not None or text.startswith(_GPU_CLASSES):
+        return NvLinkRemote.GPU
+    return NvLinkRemote.NPU if text.startswith(_CPU_CLASS) else NvLinkRemote.SWITCH
+
+
+def _c2c(gpu: Gpu, element: Element, attributes: NcclAttributes) -> CpuLink:
+    count = attributes.integer(element, "count", most=_MOST_LINKS)
+    each = attributes.integer(element, "bw", most=1 << 40)
+    bandwidth = None if count is None or each is None else each * count * _C2C_BYTES
+    if bandwidth is not None and bandwidth > MOST_BYTES_PER_S:
+        raise attributes.refuse(element, "bw", "MB/s that links can carry")
+    return CpuLink(
+        gpu_index=gpu.index,
+        kind=LinkKind.C2C,
+        numa_index=gpu.numa_index,
+        count=count,
+        bandwidth_bytes_per_s=bandwidth,
+    )
+
+
+def _gpu_links(counts: _Counts, rates: dict[int, float | None]) -> tuple[GpuLink, ...]:
+    links: list[GpuLink] = []
+    for a, b in sorted({(min(pair), max(pair)) for pair in counts.direct}):
+        said = [counts.direct[pair] for pair in ((a, b), (b, a)) if pair in counts.direct]
+        links.append(_link(a, b, min(said), counts, rates))
+    known = {(link.a, link.b) for link in links}
+    for a, b in combinations(sorted(counts.switched), 2):
+        if (a, b) not in known:
+            least = min(counts.switched[a], counts.switched[b])
+            links.append(dataclasses.replace(_link(a, b, least, counts, rates), is_switched=True))
+    return tuple(sorted(links, key=lambda link: (link.a, link.b)))
+
+
+def _link(a: int, b: int, count: int, counts: _Counts, rates: dict[int, float | None]) -> GpuLink:
+    both = [rate for rate in (rates[a], rates[b]) if rate is not None]
+    return GpuLink(
+        a=a,
+        b=b,
+        kind=counts.kinds.get(a, counts.kinds.get(b, LinkKind.NVLINK)),
+        count=count,
+        bandwidth_bytes_per_s=min(both) * count if both else None,
+        is_switched=False,
+    )
+
+
+def _cpu_links(
+    gpus: tuple[Gpu, ...], counts: _Counts, rates: dict[int, float | None]
+) -> tuple[CpuLink, ...]:
+    return tuple(
+        CpuLink(
+            gpu_index=gpu.index,
+            kind=LinkKind.NVLINK,
+            numa_index=gpu.numa_index,
+            count=count,
+            bandwidth_bytes_per_s=None if (rate := rates[gpu.index]) is None else rate * count,
+        )
+        for gpu in gpus
+        if (count := counts.to_cpu.get(gpu.index))
+    )
+
+
+def _note_links(
+    devices: _Devices, links: tuple[GpuLink, ...], rates: dict[int, float | None]
+) -> None:
+    if devices.gpus and not devices.elements:
+        because = "the file is a preset: it holds PCI devices, and NCCL finds the rest by itself"
+        devices.note("GPUs", "index, architecture, links", because)
+    if any(link.bandwidth_bytes_per_s is None for link in links):
+        slow = {gpu.architecture for gpu in devices.gpus if rates[gpu.index] is None}
+        named = ", ".join(sorted(name or "an unknown architecture" for name in slow))
+        because = f"no figure is known for the links of {named}"
+        devices.note("GPUs", "bandwidth_bytes_per_s of links", because)
+
 
 _FORMATS: Final = {1: "nccl-xml", 2: "rccl-xml"}
 _PLACES: Final = {
@@ -34,8 +430,8 @@ _MOST_DISPLAYED: Final = _FAMILY_MORE + 0xFF
 
 
 _NEVER: Final = "NCCL's topology file does not hold it"
-_NEVER_GPUS: Final = Unknown(subject="GPUs", what="name, uuid, memory_bytes", because=_NEVER)
-_NEVER_NICS: Final = Unknown(subject="NICs", what="state, link_layer", because=_NEVER)
+_NEVER_GPUS: Final = Unknown("GPUs", "name, uuid, memory_bytes", _NEVER)
+_NEVER_NICS: Final = Unknown("NICs", "state, link_layer", _NEVER)
 
 
 def is_nccl_xml(document: XmlDocument) -> bool:
@@ -53,8 +449,11 @@ def parse_nccl_xml(document: XmlDocument) -> NodeTopology:
     source = Source(format=_format(document, attributes))
     _check_places(document)
     cpus, unknown = _first_host(document)
-    devices = read_devices(cpus, attributes, is_rccl=source.format == _FORMATS[2])
-    links = read_links(devices, attributes)
+    reader = _Reader(attributes, is_rccl=source.format == _FORMATS[2])
+    for cpu in cpus:
+        reader.read_cpu(cpu)
+    devices = reader.finished()
+    links = _links(devices, attributes)
     return NodeTopology(
         source=source,
         cpu=_cpu(cpus, attributes),
@@ -68,7 +467,6 @@ def parse_nccl_xml(document: XmlDocument) -> NodeTopology:
         unknown=(
             *unknown,
             *devices.unknown,
-            *links.unknown,
             *((_NEVER_GPUS,) if devices.gpus else ()),
             *((_NEVER_NICS,) if devices.nics else ()),
         ),
@@ -112,9 +510,9 @@ def _first_host(document: XmlDocument) -> tuple[list[Element], list[Unknown]]:
     others = [cpu for cpu in cpus if cpu.get("host_hash") != hosts[0]]
     gpus = sum(1 for cpu in others for element in cpu.walk() if element.tag == "gpu")
     left_out = Unknown(
-        subject="hosts",
-        what=f"{len(hosts) - 1} more, with {gpus} GPUs",
-        because="the file holds the hosts of an NVLink domain, and this is the first of them",
+        "hosts",
+        f"{len(hosts) - 1} more, with {gpus} GPUs",
+        "the file holds the hosts of an NVLink domain, and this is the first of them",
     )
     return [cpu for cpu in cpus if cpu.get("host_hash") == hosts[0]], [left_out]
 

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Final
 
 from hpckit.core.errors import ParseError
-from hpckit.core.excerpt import refusal, refuse_text
+from hpckit.core.excerpt import refuse_text
 from hpckit.core.index_list import expand_indices
 from hpckit.node.capture.nvidia_smi_row import (
     CELL_EXPECTED,
     CELL_WORD,
     TOOL,
-    Affinity,
     TopoLine,
     TopoRow,
     read_row,
@@ -48,14 +47,13 @@ _CUT_WORD: Final = re.compile(r"\s(?:CPU +A[a-z]{0,7}|CPU?|C|NIC?|N|GPU?|G) *$")
 class TopoHeader:
     """The devices of a header in order, and how many of COLUMNS it has.
 
-    `is_cut` says that its end may be lost; `surplus_at` is where something stands that is no
-    column.
+    `rest_at` is where something else stands behind them; `is_part` says that it begins a column.
     """
 
     devices: tuple[str, ...]
-    columns: int
-    is_cut: bool = False
-    surplus_at: int | None = None
+    columns: int = 0
+    rest_at: int | None = None
+    is_part: bool = False
 
 
 def read_header(text: str) -> TopoHeader | None:
@@ -67,11 +65,14 @@ def read_header(text: str) -> TopoHeader | None:
     devices = tuple(name for word in head.split() for name in _GLUED.split(word))
     if not all(_NAME.fullmatch(name) and not _CELLS.fullmatch(name) for name in devices):
         return None
-    if first is None:
-        # Without the columns behind them, only what is surely a name tells a header from prose.
-        has_digits = all(re.search("[0-9]", name) for name in devices)
-        return TopoHeader(devices=devices, columns=0, is_cut=True) if has_digits else None
-    return _with_columns(text, devices, first.start())
+    if first is not None:
+        return _with_columns(text, devices, first.start())
+    # Without the columns behind them, only what is surely a name tells a header from prose.
+    return TopoHeader(devices=devices) if _have_digits(devices) else None
+
+
+def _have_digits(names: Iterable[str]) -> bool:
+    return all(re.search("[0-9]", name) for name in names)
 
 
 def _with_columns(text: str, devices: tuple[str, ...], at: int) -> TopoHeader:
@@ -82,12 +83,8 @@ def _with_columns(text: str, devices: tuple[str, ...], at: int) -> TopoHeader:
         columns, at = columns + 1, len(text) - len(text[match.end() :].lstrip())
     rest = text[at:].strip()
     is_part = bool(rest) and any(name.startswith(rest) for name in COLUMNS[columns : columns + 1])
-    return TopoHeader(
-        devices=devices,
-        columns=columns,
-        is_cut=is_part,
-        surplus_at=at if rest and not is_part else None,
-    )
+    rest_at = at if rest else None
+    return TopoHeader(devices=devices, columns=columns, rest_at=rest_at, is_part=is_part)
 
 
 # Colours and underlines (ECMA-48), also where the paste has lost their ESC or spells it ^[.
@@ -116,18 +113,9 @@ _LABEL: Final = re.compile(
 )
 _NUMBERED: Final = re.compile(" *(?:GPU|NIC)[0-9]")
 _CELL_START: Final = re.compile(f" *{CELL_WORD}")
-_PATH_WORD: Final = re.compile("(?<=[ X])(?:NV[1-9]|PIX|PXB|PHB|NODE|SYS|SOC|PSB)")
 _BROKEN_OFF: Final = re.compile("[XNVPIBHSYODECA/0-9, -]+")
 
 _MOST_PARTS: Final = 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundRow:
-    """A row before its cells are read; `parts` are the lines that a terminal broke off it."""
-
-    line: TopoLine
-    parts: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,25 +124,21 @@ class TopoPlace:
 
     header: TopoHeader
     head: TopoLine
-    rows: tuple[FoundRow, ...]
+    rows: tuple[TopoLine, ...]
     end: int
 
 
 def find_places(lines: list[str]) -> list[TopoPlace]:
     """Where the matrices stand.
 
-    The tables of `topo -p2p` and of other vendors' tools have neither an affinity in their header
-    nor a word for a path.
+    The tables of `topo -p2p` and of other vendors' tools have no affinity in their header.
     """
     places = []
     at = 0
     while at < len(lines):
         header = read_header(lines[at])
         place = None if header is None else _place(lines, at, header)
-        if place and (
-            place.header.columns
-            or any(_PATH_WORD.search(row.line.text, row.line.start) for row in place.rows)
-        ):
+        if place and place.header.columns:
             places.append(place)
         at = max(place.end, at + 1) if place else at + 1
     return places
@@ -193,17 +177,17 @@ def _wider(head: str, header: TopoHeader, line: str) -> tuple[str, TopoHeader] |
         return None
     for text in (f"{head} {line}", head + line):
         joined = read_header(text)
-        if joined is None or joined.surplus_at is not None:
+        if joined is None or (joined.rest_at is not None and not joined.is_part):
             continue
         # Half a word is a name only to one who does not see the other half.
-        has_names = all(re.search("[0-9]", name) for name in joined.devices)
-        if has_names and len(set(joined.devices)) == len(joined.devices):
+        names = joined.devices
+        if _have_digits(names) and len(set(names)) == len(names):
             return text, joined
     return None
 
 
-def _found_rows(lines: list[str], at: int, header: TopoHeader) -> tuple[list[FoundRow], int]:
-    rows: list[FoundRow] = []
+def _found_rows(lines: list[str], at: int, header: TopoHeader) -> tuple[list[TopoLine], int]:
+    rows: list[TopoLine] = []
     seen: set[str] = set()
     end = at
     while at < len(lines):
@@ -221,7 +205,7 @@ def _found_rows(lines: list[str], at: int, header: TopoHeader) -> tuple[list[Fou
             if not _BROKEN_OFF.fullmatch(part) or is_blank(part) or _NUMBERED.match(part):
                 break
             at += 1
-        rows.append(FoundRow(line=line, parts=tuple(lines[start:at])))
+        rows.append(replace(line, parts=tuple(lines[start:at])))
         end = at
     return rows, end
 
@@ -234,7 +218,7 @@ def _row_line(text: str, line_no: int, header: TopoHeader, seen: set[str]) -> To
     has_cell = begins_with_cell(text, start)
     is_known = label in header.devices and label not in seen
     # GPU9 is a row also where the header has lost it, and mlx5_1 where it has mlx5_0mlx5_1.
-    is_lost = bool(header.is_cut or _NUMBERED.match(label) or label in "".join(header.devices))
+    is_lost = bool(_NUMBERED.match(label) or label in "".join(header.devices))
     if not (is_known or (has_cell and is_lost)):
         return None
     return TopoLine(line_no=line_no, label=label, text=text, start=start)
@@ -245,51 +229,35 @@ _ENTRY: Final = re.compile(r"\b(NIC[0-9]{1,4})\s*:")
 _FIRST_ENTRY: Final = re.compile(r"\W*NIC[0-9]{1,4}\s*:")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NicLegend:
-    """The names by label; `unnamed` are the labels behind which stands something else.
+def read_legend(
+    lines: list[str], devices: tuple[str, ...], start: int, end: int
+) -> dict[str, str | None]:
+    """The NICs' names by label within lines[start:end]; None is something else than a name.
 
     nvidia-smi writes there what it has just printed (`NIC1: NUMA Affinity`) where the matrix is
-    very wide.
+    very wide. Raises ParseError where the legend contradicts itself.
     """
-
-    names: Mapping[str, str] = field(default_factory=dict)
-    unnamed: tuple[str, ...] = ()
-    line_nos: Mapping[str, int] = field(default_factory=dict)
-
-
-def read_legend(lines: list[str], start: int, end: int) -> NicLegend:
-    """The legend within lines[start:end]. Raises ParseError where it contradicts itself."""
     values: dict[str, str] = {}
-    line_nos: dict[str, int] = {}
     is_open = False
     for at in range(start, end):
         line = lines[at]
         if is_open and _FIRST_ENTRY.match(line):
             _, *parts = _ENTRY.split(line)
             for label, value in zip(parts[::2], map(str.strip, parts[1::2]), strict=True):
+                here = TopoLine(line_no=at + 1, label=label, text=line, start=0)
                 if values.setdefault(label, value) != value:
-                    raise refusal(
-                        f"{label} has a second name",
-                        tool=TOOL,
-                        line_no=at + 1,
-                        line=line,
-                        column=line.index(label) + 1,
-                        expected=f"{values[label][:60]} alone",
-                    )
-                line_nos.setdefault(label, at + 1)
+                    expected = f"{values[label][:60]} alone"
+                    raise here.refuse(f"{label} has a second name", line.index(label), expected)
+                if label not in devices and _NAME.fullmatch(value):
+                    raise here.refuse(f"the matrix has no {label}", 0, "a NIC that heads a column")
         elif not is_blank(line):
             is_open = _HEADING.match(line) is not None
-    return _legend(values, line_nos)
-
-
-def _legend(values: dict[str, str], line_nos: dict[str, int]) -> NicLegend:
-    names = {label: value for label, value in values.items() if _NAME.fullmatch(value)}
-    if len(names) < len(values):
-        # A legend that is overwritten has single words of other text too, such as the A of N/A.
-        names = {label: name for label, name in names.items() if re.search("[0-9]", name)}
-    unnamed = tuple(label for label in values if label not in names)
-    return NicLegend(names=names, unnamed=unnamed, line_nos=line_nos)
+    # A legend that is overwritten has single words of other text too, such as the A of N/A.
+    is_whole = all(map(_NAME.fullmatch, values.values()))
+    return {
+        label: value if _NAME.fullmatch(value) and (is_whole or _have_digits([value])) else None
+        for label, value in values.items()
+    }
 
 
 _ROW_WORD: Final = re.compile(f"{CELL_WORD}+[0-9,-]*|[0-9][0-9,-]*(?:N/A)?|N/A")
@@ -299,117 +267,79 @@ MOST_DEVICES: Final = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopoTable:
-    """A matrix: `rows` by device, without those that the text lacks."""
+    """A matrix with a row for each device, and how many of COLUMNS its header has."""
 
     devices: tuple[str, ...]
     rows: dict[str, TopoRow]
-    header: TopoHeader
-    legend: NicLegend
+    columns: int
+    legend: Mapping[str, str | None]
 
 
 def read_table(lines: list[str], place: TopoPlace, end: int) -> TopoTable:
     """The matrix at a place, with its legend before lines[end]. Raises ParseError."""
-    _check_header(place)
-    devices = _devices(place)
-    rows = [_row(found, place, len(devices)) for found in place.rows]
-    _check_rows(rows, devices)
-    _check_short(rows, len(devices), is_narrow=place.header.is_cut)
-    _check_behind(lines, place.end, end, devices)
-    legend = read_legend(lines, place.end, end)
-    lost = tuple(label for label in legend.names if label not in devices)
-    if lost and not place.header.is_cut and len(rows) == len(devices):
-        line_no = legend.line_nos[lost[0]]
-        line = TopoLine(line_no=line_no, label=lost[0], text=lines[line_no - 1], start=0)
-        raise line.refuse(f"the matrix has no {lost[0]}", 0, "a NIC that heads a column")
-    by_label = {row.line.label: row for row in rows}
-    return TopoTable(devices=devices + lost, rows=by_label, header=place.header, legend=legend)
-
-
-def _check_header(place: TopoPlace) -> None:
     header, head = place.header, place.head
-    if header.surplus_at is not None:
+    if header.rest_at is not None:
         expected = f"{', '.join(COLUMNS)}, in this order, and nothing else"
-        raise head.refuse("this is no column of the matrix", header.surplus_at, expected)
-    if not place.rows:
-        raise head.refuse("a header without rows", 0, "the row of a device below it")
+        raise head.refuse("this is no column of the matrix", header.rest_at, expected)
     if len(header.devices) > MOST_DEVICES or len(place.rows) > MOST_DEVICES:
         raise head.refuse("a matrix too large", 0, f"at most {MOST_DEVICES} devices")
+    devices = _devices(place)
+    rows = {line.label: _row(line, place.header.columns, len(devices)) for line in place.rows}
+    _check_behind(lines, place.end, end, devices)
+    lacking = next((name for name in devices if name not in rows), None)
+    if lacking is not None:
+        raise head.refuse(f"{lacking} has no row", 0, "the row of each device below it")
+    _check_diagonal(rows, devices)
+    legend = read_legend(lines, devices, place.end, end)
+    return TopoTable(devices=devices, rows=rows, columns=header.columns, legend=legend)
 
 
 def _devices(place: TopoPlace) -> tuple[str, ...]:
     """The columns in order; the rows' labels tell names apart that have run into one another."""
-    header = place.header
-    names = header.devices
-    labels = tuple(row.line.label for row in place.rows)
+    names = place.header.devices
+    labels = tuple(line.label for line in place.rows)
     if "".join(names) == "".join(labels):
         names = labels
-    elif header.columns == 0:
-        # The last name may be a part of one: NIC1 of NIC10.
-        is_whole = names[-1] in labels and names.index(names[-1]) == len(names) - 1
-        names = names if is_whole else names[:-1]
-    for row in place.rows:
-        if row.line.label not in names:
-            if not header.is_cut:
-                message = f"no column is {row.line.label}"
-                raise row.line.refuse(message, 0, f"one of {len(names)} from {names[0]} on")
-            names = (*names, row.line.label)
+    seen: set[str] = set()
+    for line in place.rows:
+        if line.label not in names:
+            message = f"no column is {line.label}"
+            raise line.refuse(message, 0, f"one of {len(names)} from {names[0]} on")
+        if line.label in seen:
+            raise line.refuse(f"a second row of {line.label}", 0, "each device once")
+        seen.add(line.label)
     if len(set(names)) < len(names):
         raise place.head.refuse("a name heads two columns", 0, "each device once")
     return names
 
 
-def _row(found: FoundRow, place: TopoPlace, device_count: int) -> TopoRow:
+def _row(line: TopoLine, columns: int, device_count: int) -> TopoRow:
     """The row, with the lines that a terminal broke off it if it is not whole without them."""
-    line, header = found.line, place.header
-    columns = header.columns if line.label.startswith("GPU") else 0
-    if not found.parts:
-        return read_row(line, device_count, columns, is_open=header.is_cut)
+    columns = columns if line.label.startswith("GPU") else 0
+    if not line.parts:
+        return read_row(line, device_count, columns)
     failure: ParseError | None = None
     for joint in (None, " ", ""):
-        text = line.text if joint is None else joint.join((line.text, *found.parts))
-        whole = TopoLine(line_no=line.line_no, label=line.label, text=text, start=line.start)
+        text = line.text if joint is None else joint.join((line.text, *line.parts))
         try:
-            row = read_row(whole, device_count, columns, is_open=header.is_cut)
+            row = read_row(replace(line, text=text), device_count, columns)
         except ParseError as error:
             failure = failure or error
             continue
-        if len(row.cells) == device_count and not row.affinity.is_cut:
-            is_last = found is place.rows[-1]
-            if joint is None and (not is_last or begins_with_cell(found.parts[0])):
-                at = line.line_no + 1
-                part = TopoLine(line_no=at, label="", text=found.parts[0], start=0)
-                raise part.refuse("this is no row", 0, "the row of the next device")
+        is_whole = not row.affinity.is_cut
+        if is_whole and (joint is not None or not begins_with_cell(line.parts[0])):
             return row
-    message = f"{line.label} is no row, with or without what follows it"
-    raise failure or line.refuse(message, 0, CELL_EXPECTED)
+    raise failure or line.refuse(f"{line.label} is no row, with what follows it", 0, CELL_EXPECTED)
 
 
-def _check_rows(rows: list[TopoRow], devices: tuple[str, ...]) -> None:
-    places = {name: index for index, name in enumerate(devices)}
-    seen: set[str] = set()
-    for row in rows:
-        label = row.line.label
-        if label in seen:
-            raise row.line.refuse(f"a second row of {label}", 0, "each device once")
-        seen.add(label)
-        for index, cell in enumerate(row.cells):
-            is_self = index == places[label]
-            if (cell == "X") != is_self and not (is_self and cell is None):
-                message = f"{label} and {devices[index]} cannot be this"
+def _check_diagonal(rows: Mapping[str, TopoRow], devices: tuple[str, ...]) -> None:
+    for label, row in rows.items():
+        for name, cell in zip(devices, row.cells, strict=True):
+            if (cell == "X") != (name == label):
                 expected = "X where a device meets itself and nowhere else"
-                raise row.line.refuse(message, row.start_of(index), expected)
-
-
-def _check_short(rows: list[TopoRow], device_count: int, *, is_narrow: bool) -> None:
-    """A paste cuts the last row, or the header and every row at one width; other rows are wrong."""
-    short = [row for row in rows if len(row.cells) < device_count]
-    counts = {len(row.cells) for row in rows}
-    if is_narrow and max(counts) - min(counts) <= 1:
-        return
-    if short and short[0] is not rows[-1]:
-        line = short[0].line
-        message = f"{line.label} has {len(short[0].cells)} of {device_count} cells"
-        raise line.refuse(message, len(line.text), CELL_EXPECTED)
+                raise row.line.refuse(
+                    f"{label} and {name} cannot be this", row.line.start, expected
+                )
 
 
 def _check_behind(lines: list[str], start: int, end: int, devices: tuple[str, ...]) -> None:
@@ -437,8 +367,8 @@ def is_topo_matrix(text: str) -> bool:
 def parse_topo_matrix(text: str) -> tuple[NodeTopology, ...]:
     """The nodes whose matrices a text holds, one each, at least one, in the order of the text.
 
-    What is around them is not read. What a paste has plainly lost is in `unknown`. Raises
-    ParseError where there is no matrix, and for a row or cell that cannot be read.
+    What is around them is not read. Raises ParseError where there is no matrix, and for a row or
+    cell that is missing or cannot be read.
     """
     lines = plain_lines(text)
     places = find_places(lines)
@@ -454,7 +384,8 @@ def parse_topo_matrix(text: str) -> tuple[NodeTopology, ...]:
 def _topology(table: TopoTable) -> NodeTopology:
     gpus = tuple(_gpu(name, table) for name in table.devices if _is_gpu(name))
     nics = _nics(table)
-    paths = PathTable(devices=table.devices, cells=_cells(table), is_recorded=True)
+    cells = tuple(table.rows[name].cells for name in table.devices)
+    paths = PathTable(devices=table.devices, cells=cells, is_recorded=True)
     links = _gpu_links(paths)
     return NodeTopology(
         source=Source(format=TOOL),
@@ -464,12 +395,11 @@ def _topology(table: TopoTable) -> NodeTopology:
         paths=paths,
         unknown=(
             *_not_printed(bool(links), bool(nics)),
-            *_lost_cells(table),
             *_lost_affinities(table),
             *(
-                Unknown(subject=name, what="name", because=_NO_NAME[name in table.legend.unnamed])
+                Unknown(name, "name", _NO_NAME[name in table.legend])
                 for name in table.devices
-                if name.startswith("NIC") and name not in table.legend.names
+                if name.startswith("NIC") and not table.legend.get(name)
             ),
         ),
     )
@@ -480,8 +410,7 @@ def _is_gpu(name: str) -> bool:
 
 
 def _gpu(name: str, table: TopoTable) -> Gpu:
-    row = table.rows.get(name)
-    affinity = row.affinity if row else Affinity()
+    affinity = table.rows[name].affinity
     return Gpu(
         index=int(name[3:]),
         vendor=GpuVendor.NVIDIA,
@@ -498,17 +427,11 @@ def _nics(table: TopoTable) -> tuple[Nic, ...]:
     return tuple(
         Nic(
             index=int(name[3:]) if are_labels else at,
-            name=table.legend.names.get(name, name),
-            label=name if name in table.legend.names else None,
+            name=table.legend.get(name) or name,
+            label=name if table.legend.get(name) else None,
         )
         for at, name in enumerate(names)
     )
-
-
-def _cells(table: TopoTable) -> tuple[tuple[str | None, ...], ...]:
-    nothing: tuple[str | None, ...] = (None,) * len(table.devices)
-    rows = (table.rows.get(name) for name in table.devices)
-    return tuple(nothing if row is None else row.cells + nothing[len(row.cells) :] for row in rows)
 
 
 def _gpu_links(paths: PathTable) -> tuple[GpuLink, ...]:
@@ -525,29 +448,15 @@ def _gpu_links(paths: PathTable) -> tuple[GpuLink, ...]:
 
 def _not_printed(has_links: bool, has_nics: bool) -> Iterable[Unknown]:
     for what in ("name", "pci", "uuid", "memory_bytes"):
-        yield Unknown(subject="GPUs", what=what, because=_NOT_PRINTED)
+        yield Unknown("GPUs", what, _NOT_PRINTED)
     if has_nics:
         for what in ("pci", "state", "rate_bytes_per_s"):
-            yield Unknown(subject="NICs", what=what, because=_NOT_PRINTED)
+            yield Unknown("NICs", what, _NOT_PRINTED)
     if has_links:
         because = "nvidia-smi topo -m counts links and does not say of which generation they are"
-        yield Unknown(subject="NVLinks", what="bandwidth_bytes_per_s", because=because)
+        yield Unknown("NVLinks", "bandwidth_bytes_per_s", because)
         because = "NV# is the same for links between two GPUs and for links to a switch"
-        yield Unknown(subject="NVLinks", what="is_switched", because=because)
-
-
-def _lost_cells(table: TopoTable) -> Iterable[Unknown]:
-    if table.header.columns == 0:
-        because = "the text has lost the end of the header, so there may be more than these"
-        yield Unknown(subject="paths", what="devices", because=because)
-    for name in table.devices:
-        row = table.rows.get(name)
-        count = len(row.cells) if row else 0
-        if row is None:
-            yield Unknown(subject=name, what="paths", because="the text does not have its row")
-        elif count < len(table.devices):
-            because = f"the text ends its row after {count} of {len(table.devices)} cells"
-            yield Unknown(subject=name, what="paths", because=because)
+        yield Unknown("NVLinks", "is_switched", because)
 
 
 def _lost_affinities(table: TopoTable) -> Iterable[Unknown]:
@@ -558,40 +467,29 @@ def _lost_affinities(table: TopoTable) -> Iterable[Unknown]:
             reasons = {"GPUs": reasons[gpus[0]]}
         for name, because in reasons.items():
             if because:
-                yield Unknown(subject=name, what=what, because=because)
+                yield Unknown(name, what, because)
+
+
+_GLUED_NUMBERS: Final = "in the text its CPU and NUMA affinity have run into one number"
 
 
 def _why_no_cpus(table: TopoTable, name: str) -> str | None:
-    affinity = _affinity_of(table, name)
+    affinity = table.rows[name].affinity
     if affinity.is_partial:
         return "nvidia-smi topo -m prints six runs of CPUs at most, so there may be more than these"
+    if affinity.is_glued:
+        return _GLUED_NUMBERS
     if affinity.cpus is not None:
         return None
-    return _why_lost(table, name) or "the CPU affinity is blank or N/A, as where a cgroup has none"
+    return "the CPU affinity is blank or N/A, as where a cgroup has none"
 
 
 def _why_no_numa(table: TopoTable, name: str) -> str | None:
-    if _affinity_of(table, name).numa is not None:
+    affinity = table.rows[name].affinity
+    if affinity.numa is not None:
         return None
-    if table.header.columns == 1 and not table.header.is_cut:
+    if table.columns == 1:
         return "this version of nvidia-smi prints no NUMA affinity"
-    reason = "the NUMA affinity is N/A: a virtual machine, or one NUMA node; it does not say which"
-    return _why_lost(table, name) or reason
-
-
-def _why_lost(table: TopoTable, name: str) -> str | None:
-    row = table.rows.get(name)
-    if row is None:
-        return "the text does not have its row"
-    if row.affinity.is_glued:
-        return "in the text its CPU and NUMA affinity have run into one number"
-    if table.header.is_cut:
-        return "the text has lost the end of the header"
-    if row.affinity.is_cut or len(row.cells) < len(table.devices):
-        return "the text ends its row too soon"
-    return None
-
-
-def _affinity_of(table: TopoTable, name: str) -> Affinity:
-    row = table.rows.get(name)
-    return row.affinity if row else Affinity()
+    if affinity.is_glued:
+        return _GLUED_NUMBERS
+    return "the NUMA affinity is N/A: a virtual machine, or one NUMA node; it does not say which"

@@ -25,13 +25,11 @@ _PLAIN: Final = frozenset(
     {"X", "PIX", "PXB", "PHB", "NODE", "SYS"} | {f"NV{count}" for count in range(1, 100)}
 )
 _CELL: Final = re.compile(rf"\s*({CELL_WORD})")
-_CUT_CELL: Final = re.compile(r"\s*(?:NV?|NOD?|N/|PX?|PI|PH|PS|SY?|SO)?\s*")
 _WORD: Final = re.compile(r"N/A|(?:(?!N/A)\S)+")
 _BLANK: Final = re.compile(r"\s*")
 
 _NUMBER: Final = r"(?:0|[1-9][0-9]{0,3})"
 _LIST: Final = re.compile(rf"{_NUMBER}(?:-{_NUMBER})?(?:,{_NUMBER}(?:-{_NUMBER})?)*")
-_LIST_CHARACTERS: Final = frozenset("0123456789,-")
 
 _MOST_GLUED: Final = 200
 _MOST_NUMA_NODES: Final = 64
@@ -49,12 +47,16 @@ _MOST_RUNS: Final = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopoLine:
-    """A row as it stands in the text: `start` is the offset behind its label."""
+    """A row as it stands in the text: `start` is the offset behind its label.
+
+    `parts` are the lines that a terminal broke off it.
+    """
 
     line_no: int
     label: str
     text: str
     start: int
+    parts: tuple[str, ...] = ()
 
     def refuse(self, message: str, at: int, expected: str) -> ParseError:
         """The error that points at an offset in the text."""
@@ -87,42 +89,23 @@ class Affinity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopoRow:
-    """A row that was read: as many `cells` as the text has."""
+    """A row that was read, a cell for each device."""
 
     line: TopoLine
     cells: tuple[str | None, ...]
     affinity: Affinity = Affinity()
 
-    def start_of(self, index: int) -> int:
-        """The offset of a cell in the text."""
-        match = re.compile(rf"(?:\s*{CELL_WORD}){{{index}}}\s*").match(
-            self.line.text, self.line.start
-        )
-        return match.end() if match else self.line.start
 
-
-_HALF: Final = re.compile(r"NV\d", re.ASCII)
-
-
-def read_row(line: TopoLine, device_count: int, columns: int, *, is_open: bool = False) -> TopoRow:
+def read_row(line: TopoLine, device_count: int, columns: int) -> TopoRow:
     """The cells and affinities of a row; `columns` are those that the header has behind devices.
 
-    Fewer cells than devices, where nothing follows them, are left to the caller to judge. With
-    `is_open` the text has lost the end of the header, and what stands below it is not read. Raises
-    ParseError.
+    Raises ParseError.
     """
     cells, at = _cells(line, device_count)
-    if len(cells) == device_count:
-        if is_open and at == len(line.text) and _HALF.fullmatch(cells[-1] or ""):
-            cells[-1] = None  # the line may have been cut as well: NV1 of NV18
-        affinity = _affinity(line, at, columns, is_open=is_open)
-        return TopoRow(line=line, cells=tuple(cells), affinity=affinity)
-    if not _CUT_CELL.fullmatch(line.text, at):
+    if len(cells) < device_count:
         message = f"{line.label} has {len(cells)} of {device_count} cells, and then this"
         raise line.refuse(message, at, CELL_EXPECTED)
-    if cells and str(cells[-1]).startswith("NV") and at == len(line.text):
-        cells.pop()  # NV1 may be the beginning of NV18
-    return TopoRow(line=line, cells=tuple(cells))
+    return TopoRow(line=line, cells=tuple(cells), affinity=_affinity(line, at, columns))
 
 
 def _cells(line: TopoLine, device_count: int) -> tuple[list[str | None], int]:
@@ -133,31 +116,14 @@ def _cells(line: TopoLine, device_count: int) -> tuple[list[str | None], int]:
     cells: list[str | None] = []
     at = line.start
     while len(cells) < device_count and (match := _CELL.match(line.text, at)):
-        word, at = match[1], match.end()
-        if line.text[at : at + 1] in _LIST_CHARACTERS and word.startswith("NV"):
-            word, at = _unglued(line, match)
-        cells.append(_OTHER_WORDS.get(word, word))
+        cells.append(_OTHER_WORDS.get(match[1], match[1]))
+        at = match.end()
     return cells, at
 
 
-def _unglued(line: TopoLine, match: re.Match[str]) -> tuple[str, int]:
-    """An NV cell whose digits run on into those of a CPU affinity."""
-    start = match.start(1)
-    fits = []
-    for end in range(start + len("NV1"), match.end() + 1):
-        cpus = _LIST.match(line.text, end)
-        if cpus and _is_list(cpus[0]) and line.text[cpus.end() : cpus.end() + 1] not in {",", "-"}:
-            fits.append(end)
-    if len(fits) != 1:
-        raise line.refuse("the cell has no end", start, f"whitespace behind {match[1]}")
-    return line.text[start : fits[0]], fits[0]
-
-
-def _affinity(line: TopoLine, rest: int, columns: int, *, is_open: bool) -> Affinity:
+def _affinity(line: TopoLine, rest: int, columns: int) -> Affinity:
     matches = list(_WORD.finditer(line.text, rest))
-    if is_open:
-        matches = matches[:columns]
-    elif len(matches) < columns and line.text.endswith("N/A", 0, rest):
+    if len(matches) < columns and line.text.endswith("N/A", 0, rest):
         # This N/A is an affinity, and a cell before it is missing.
         raise line.refuse(f"{line.label} lacks a cell or an affinity", rest - 3, CELL_EXPECTED)
     for index, match in enumerate(matches):
@@ -193,11 +159,9 @@ def _fewer(words: list[str], columns: int, gap: int) -> Affinity:
     has_end = columns == _WITH_OWN_NUMA and words[-1] == "N/A"
     is_one_less = len(words) == columns - 1 and (has_end or columns < _WITH_OWN_NUMA)
     splits = _splits(words[0])
-    if not is_one_less:
-        return Affinity(is_cut=True)
-    if gap > _WIDEST_GAP or words[0] == "N/A":
+    if is_one_less and (gap > _WIDEST_GAP or words[0] == "N/A"):
         return Affinity(numa=_indices(words[0]))
-    if not has_end:
+    if not is_one_less or not has_end:
         return Affinity(is_cut=True)
     if not splits and _is_numa_list(words[0]):
         return Affinity(numa=_indices(words[0]))

@@ -121,13 +121,13 @@ class _Notes:
         """Why GPUs' NUMA nodes are not known."""
         if not self.affinities and not self.nodes:
             because = "rocm-smi did not print it"
-            yield Unknown(subject="GPUs", what="numa_index", because=because)
+            yield Unknown("GPUs", "numa_index", because)
             return
         for index in indices:
             if self._numa(index) is None:
                 is_told = index in self.affinities or index in self.nodes
                 because = "rocm-smi printed -1" if is_told else "rocm-smi did not print it"
-                yield Unknown(subject=f"GPU{index}", what="numa_index", because=because)
+                yield Unknown(f"GPU{index}", "numa_index", because)
 
 
 def _described(gpu: Gpu, what: str, value: str) -> Gpu:

@@ -6,10 +6,8 @@ document are not read back.
 
 from __future__ import annotations
 
-import json
-import math
 import re
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -18,7 +16,7 @@ from hpckit.core.document import convert
 from hpckit.core.errors import ConfigError, ParseError
 from hpckit.core.excerpt import refusal, refuse_node, refuse_text
 from hpckit.core.fields import InvalidValue
-from hpckit.core.foreign_text import parse_xml
+from hpckit.core.foreign_text import json_objects, parse_xml
 from hpckit.node.capture.amd_smi import is_amd_smi_topology, parse_amd_smi_topology
 from hpckit.node.capture.hwloc import is_hwloc_xml, parse_hwloc_xml
 from hpckit.node.capture.kfd import is_kfd_file, parse_kfd
@@ -47,22 +45,21 @@ def parse_snapshot(text: str) -> NodeTopology:
 
     Raises ParseError for what is not JSON, another schema, unknown keys and wrong types.
     """
-    tree = _object(text)
-    if tree.get("schema") != TOPOLOGY_SCHEMA:
-        raise _refuse(text, "schema", f"got {tree.get('schema')!r}", f'"{TOPOLOGY_SCHEMA}"')
-    try:  # an escape of JSON can write half a character, and no output can
-        json.dumps(tree, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        half = f"\\u{ord(error.object[error.start]):04x}"
-        raise _refuse(text, half, f"{half} is half a character", "Unicode text") from None
-    body = {key: value for key, value in tree.items() if key not in _BESIDE}
+    documents = json_objects(text, TOOL)
+    if len(documents) != 1:
+        raise documents[1].refuse("", f"{len(documents)} objects", "a topology snapshot alone")
+    document = documents[0]
+    schema = document.tree.get("schema")
+    if schema != TOPOLOGY_SCHEMA:
+        raise document.refuse("schema", f"got {schema!r}", f'"{TOPOLOGY_SCHEMA}"')
+    body = {key: value for key, value in document.tree.items() if key not in _BESIDE}
     try:
         return convert(body, NodeTopology, TOOL)
     except ConfigError as error:
-        reason = error.reason if error.key is None else f"{error.key}: {error.reason}"
-        raise _refuse(text, error.key or "", reason, "what docs/reference/json.md lists") from error
+        expected = "what docs/reference/json.md lists"
+        raise document.refuse(error.key or "", error.reason, expected) from error
     except RecursionError:
-        raise _refuse(text, "", "nested too deeply", "a topology snapshot") from None
+        raise document.refuse("", "nested too deeply", "a topology snapshot") from None
 
 
 def decode_snapshot(data: bytes) -> NodeTopology:
@@ -73,10 +70,12 @@ def decode_snapshot(data: bytes) -> NodeTopology:
     try:
         return msgspec.json.decode(data, type=NodeTopology)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        text = data[:_SHOWN_BYTES].decode("utf-8", "replace")
-        raise refusal(
-            str(error), tool=TOOL, line_no=1, line=text, expected="a topology snapshot"
-        ) from error
+        raise _refused(data, str(error), "a topology snapshot") from error
+
+
+def _refused(data: bytes, message: str, expected: str) -> ParseError:
+    line = data[:_SHOWN_BYTES].decode("utf-8", "replace").split("\n", 1)[0]
+    return refusal(message, tool=TOOL, line_no=1, line=line, expected=expected)
 
 
 def read_snapshot(data: bytes) -> NodeTopology:
@@ -89,49 +88,12 @@ def read_snapshot(data: bytes) -> NodeTopology:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         schema = None
     if schema != TOPOLOGY_SCHEMA:
-        text = data[:_SHOWN_BYTES].decode("utf-8", "replace")
-        raise _refuse(text, "schema", f"got schema {schema!r}", f'"{TOPOLOGY_SCHEMA}"')
+        raise _refused(data, f"got schema {schema!r}", f'"{TOPOLOGY_SCHEMA}"')
     return decode_snapshot(data)
 
 
 class _Schema(msgspec.Struct):
     schema: str | None = None
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        tree = json.loads(text, parse_float=_finite, parse_constant=_finite)
-    except json.JSONDecodeError as error:
-        lines = text.split("\n")
-        line = lines[error.lineno - 1] if error.lineno <= len(lines) else ""
-        raise refusal(
-            error.msg, tool=TOOL, line_no=error.lineno, line=line, column=error.colno,
-            expected="a JSON document",
-        ) from error  # fmt: skip
-    except (RecursionError, ValueError) as error:
-        raise _refuse(text, "", f"not readable: {error}", "a JSON document") from None
-    if not isinstance(tree, dict):
-        raise _refuse(text, "", f"got {type(tree).__name__}", "a JSON object")
-    return tree
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text[:40]} is no number that a node has")
-    return number
-
-
-def _refuse(text: str, path: str, message: str, expected: str) -> ParseError:
-    key = f'"{path.rpartition(".")[2].partition("[")[0]}"'
-    for line_no, line in enumerate(text.split("\n"), start=1):
-        at = line.find(key)
-        if at >= 0:
-            return refusal(
-                message, tool=TOOL, line_no=line_no, line=line, column=at + 1, expected=expected
-            )
-    first = text.split("\n", 1)[0]
-    return refusal(message, tool=TOOL, line_no=1, line=first, expected=expected)
 
 
 # Archives are read in hpckit.node.capture.tarball.

@@ -10,7 +10,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
 from typing import Final
@@ -33,28 +33,22 @@ _SIGN: Final = re.compile(r"([?!~^])")
 _CHOICE: Final = re.compile(r"\{([^{}]*)\}")
 
 
-def read_tree(root: Path, patterns: Iterable[str]) -> FileTree:
-    """The files below `root` that match; hpckit.node.capture.sysfs_files says what a pattern is.
-
-    Paths in the answer are relative to `root`. In a root other than / links are followed as if it
-    were /, so nothing outside it is read. A file is taken up to 64 KiB, as UTF-8 with what is none
-    kept as surrogates.
-    """
-    reader = _Reader(os.fspath(root))
-    for pattern in patterns:
-        reader.read(pattern)
-    return FileTree(texts=reader.texts, links=reader.links)
-
-
 class SysfsFiles:
-    """The files of the system below a root."""
+    """The files of the system below a root; hpckit.node.capture.sysfs_files says what they are.
+
+    In a root other than / links are followed as if it were /, so nothing outside it is read. A
+    file is taken up to 64 KiB, as UTF-8 with what is none kept as surrogates.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def read(self, patterns: Sequence[str]) -> FileTree:
-        """The files and links that match, by their path from the root."""
-        return read_tree(self._root, patterns)
+    def read(self, patterns: Iterable[str]) -> FileTree:
+        """Return the files and links that match, by their path from the root."""
+        reader = _Reader(os.fspath(self._root))
+        for pattern in patterns:
+            reader.read(pattern)
+        return FileTree(texts=reader.texts, links=reader.links)
 
 
 class _Reader:

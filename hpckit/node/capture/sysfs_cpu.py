@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from hpckit.core.index_list import (
-    MOST_INDICES,
     IndexList,
-    count_indices,
     expand_indices,
     index_list,
 )
 from hpckit.node.capture.sysfs import SysfsTree, printable
-from hpckit.node.topology import CpuPackage, CpuTopology, L3Group, NumaKind, NumaNode, Unknown
+from hpckit.node.topology import (
+    CpuPackage,
+    CpuTopology,
+    L3Group,
+    NumaKind,
+    NumaNode,
+    PackagesOfCpus,
+    Unknown,
+)
 
 # Sources: arch/*/kernel/cpu/proc.c and setup.c of Linux; arch/arm64/include/asm/cputype.h (parts).
 _FIELD: Final = re.compile(r"^([^:\n]{1,60}?)[ \t]*:[ \t]*([^\n]*)$", re.MULTILINE)
@@ -36,36 +42,34 @@ _PARTS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CpuInfo:
-    """The first CPU of /proc/cpuinfo; `is_guest` is CPUID's hypervisor bit, where there is one.
+def parse_cpuinfo(tree: SysfsTree) -> tuple[CpuTopology, bool | None]:
+    """What the first CPU says of itself, and CPUID's hypervisor bit where there is one.
 
-    `family` and `model_number` are Linux's.
+    Family and model number are Linux's.
     """
-
-    arch: str | None = None
-    vendor: str | None = None
-    model: str | None = None
-    family: int | None = None
-    model_number: int | None = None
-    is_guest: bool | None = None
-
-
-def parse_cpuinfo(tree: SysfsTree) -> CpuInfo:
-    """What the first CPU says of itself."""
     fields = _fields(tree.text("proc/cpuinfo") or "")
     arch = tree.word("proc/sys/kernel/arch") or _nofile(tree, "Architecture")
     if "vendor_id" in fields and "cpu family" in fields:
-        return _x86(fields, arch)
+        flags = fields.get("flags")
+        cpu = CpuTopology(
+            arch=arch or "x86_64",
+            vendor=_shown(fields["vendor_id"]),
+            model=_shown(fields.get("model name")),
+            family=_number(fields.get("cpu family")),
+            model_number=_number(fields.get("model")),
+        )
+        return cpu, None if flags is None else "hypervisor" in flags.split()
     if "CPU implementer" in fields:
         maker, part = fields["CPU implementer"], fields.get("CPU part", "")
-        return CpuInfo(
-            arch=arch or "aarch64", vendor=_IMPLEMENTERS.get(maker), model=_PARTS.get((maker, part))
-        )
-    cpu = fields.get("cpu", "")
-    if cpu.startswith("POWER"):
-        return CpuInfo(arch=arch, vendor="IBM", model=printable(cpu.partition(",")[0]))
-    return CpuInfo(arch=arch, model=_shown(fields.get("model name")))
+        model = _PARTS.get((maker, part))
+        return CpuTopology(
+            arch=arch or "aarch64", vendor=_IMPLEMENTERS.get(maker), model=model
+        ), None
+    name = fields.get("cpu", "")
+    if name.startswith("POWER"):
+        model = printable(name.partition(",")[0])
+        return CpuTopology(arch=arch, vendor="IBM", model=model), None
+    return CpuTopology(arch=arch, model=_shown(fields.get("model name"))), None
 
 
 def host_names(tree: SysfsTree) -> tuple[str | None, str | None]:
@@ -85,18 +89,6 @@ def _fields(text: str) -> Mapping[str, str]:
     """The fields of the first block: each CPU has one, and an empty line ends it."""
     block = text.lstrip("\n").replace("\r\n", "\n").split("\n\n", 1)[0]
     return {key.strip(): value.strip() for key, value in _FIELD.findall(block)}
-
-
-def _x86(fields: Mapping[str, str], arch: str | None) -> CpuInfo:
-    flags = fields.get("flags")
-    return CpuInfo(
-        arch=arch or "x86_64",
-        vendor=_shown(fields["vendor_id"]),
-        model=_shown(fields.get("model name")),
-        family=_number(fields.get("cpu family")),
-        model_number=_number(fields.get("model")),
-        is_guest=None if flags is None else "hypervisor" in flags.split(),
-    )
 
 
 def _number(text: str | None) -> int | None:
@@ -119,7 +111,7 @@ _CPUSET_V1: Final = re.compile(r"^\d+:(?:[^:\n]*,)?cpuset(?:,[^:\n]*)?:(/[^\n]*)
 _CGROUP_V2: Final = re.compile(r"^0::(/[^\n]*)$", re.MULTILINE)
 
 
-def parse_cpu(tree: SysfsTree, info: CpuInfo) -> tuple[CpuTopology, tuple[Unknown, ...]]:
+def parse_cpu(tree: SysfsTree, first: CpuTopology) -> tuple[CpuTopology, tuple[Unknown, ...]]:
     """The CPUs that are online, and what of them is not known. Raises ParseError.
 
     A core is a distinct list of thread siblings: core numbers repeat on some machines.
@@ -130,13 +122,9 @@ def parse_cpu(tree: SysfsTree, info: CpuInfo) -> tuple[CpuTopology, tuple[Unknow
         siblings = {cpu: siblings[cpu] for cpu in sorted(siblings.keys() & set(online))}
     present = list(siblings)
     cpus = online if online is not None else [cpu for cpu in present if siblings[cpu]]
-    topology = CpuTopology(
-        arch=info.arch,
-        vendor=info.vendor,
-        model=info.model,
-        family=info.family,
-        model_number=info.model_number,
-        packages=_packages(tree, siblings, info.model),
+    topology = replace(
+        first,
+        packages=_packages(tree, siblings, first.model),
         l3=_l3_groups(tree, present),
         cores=len({one for one in siblings.values() if one}) or None,
         core_cpus=_core_cpus(siblings, frozenset(cpus)),
@@ -154,13 +142,12 @@ def cpu_indices(tree: SysfsTree) -> list[int]:
 
 def _unknown(cpu: CpuTopology) -> Iterator[Unknown]:
     if cpu.cpus is None:
-        yield Unknown(subject="node", what="cpus", because=f"there is no {CPUS}/online")
+        yield Unknown("node", "cpus", f"there is no {CPUS}/online")
     if not cpu.packages:
         because = "no physical_package_id of any CPU is there, or all of them are -1"
-        yield Unknown(subject="node", what="packages", because=because)
+        yield Unknown("node", "packages", because)
     if cpu.allowed is None:
-        because = "there is neither proc/self/status nor a cpuset"
-        yield Unknown(subject="node", what="allowed", because=because)
+        yield Unknown("node", "allowed", "there is neither proc/self/status nor a cpuset")
 
 
 def _cores(tree: SysfsTree, cpus: list[int]) -> dict[int, str | None]:
@@ -330,40 +317,29 @@ def parse_numa(
     """The NUMA nodes by index, and what of them is not known. Raises ParseError."""
     matches = (_NODE.fullmatch(name) for name in tree.names(NODES))
     indices = sorted(int(match[1]) for match in matches if match)
-    count = sum(_count(tree.line(f"{NODES}/node{index}/cpulist") or "") for index in indices)
-    if count > MOST_INDICES:
-        raise tree.refuse(NODES, f"{count} CPUs in all nodes", f"at most {MOST_INDICES}")
     kinds = _Kinds(tree, cpu, indices)
     online = frozenset(expand_indices(cpu.cpus)) if cpu.cpus else None
     nodes = [_node(tree, index, online) for index in indices]
     bare = [node for node in nodes if node.distances and len(node.distances) != len(nodes)]
-    packages = _Packages(cpu.packages)
+    packages = PackagesOfCpus(cpu.packages)
     found = tuple(
         replace(_tidied(node, nodes, packages, not bare), kind=kinds.of(node)) for node in nodes
     )
     unknown = [
-        Unknown(subject=f"NUMA node {node.index}", what="kind", because=_UNTOLD)
+        Unknown(f"NUMA node {node.index}", "kind", _UNTOLD)
         for node in found
         if node.kind is None and node.memory_bytes
     ]
     if not found:
         because = f"there is no {NODES}: a kernel without NUMA, or not recorded"
-        unknown.append(Unknown(subject="node", what="numa_nodes", because=because))
+        unknown.append(Unknown("node", "numa_nodes", because))
     if bare:
         because = "the distances are those of other nodes than the ones that are there"
-        unknown.append(Unknown(subject="node", what="distances", because=because))
+        unknown.append(Unknown("node", "distances", because))
     return found, tuple(unknown)
 
 
 _UNTOLD: Final = "a node without CPUs, and neither its bandwidth nor a driver tells of what memory"
-
-
-def _count(cpus: str) -> int:
-    """How many CPUs a list names, before it is written out; what is no list is refused later."""
-    try:
-        return count_indices(cpus)
-    except ValueError:
-        return 0
 
 
 def gpu_numa(tree: SysfsTree) -> dict[str, int]:
@@ -400,7 +376,7 @@ def _distances(tree: SysfsTree, path: str) -> tuple[int, ...] | None:
 
 
 def _tidied(
-    node: NumaNode, nodes: list[NumaNode], packages: _Packages, has_distances: bool
+    node: NumaNode, nodes: list[NumaNode], packages: PackagesOfCpus, has_distances: bool
 ) -> NumaNode:
     package = packages.of(node.cpus or "")
     if package is None and has_distances and node.distances:
@@ -415,22 +391,6 @@ def _tidied(
         package = found.pop() if len(found) == 1 and not node.cpus else None
     distances = node.distances if has_distances else None
     return replace(node, package_index=package, distances=distances)
-
-
-class _Packages:
-    def __init__(self, packages: Iterable[CpuPackage]) -> None:
-        self._of_cpu: dict[int, set[int]] = {}
-        for one in packages:
-            for cpu in expand_indices(one.cpus or ""):
-                self._of_cpu.setdefault(cpu, set()).add(one.index)
-        self._of_list: dict[str, int | None] = {}
-
-    def of(self, cpus: str) -> int | None:
-        """The one that holds any of these CPUs; None where there are several, or none."""
-        if cpus not in self._of_list:
-            found = set[int]().union(*(self._of_cpu.get(cpu, ()) for cpu in expand_indices(cpus)))
-            self._of_list[cpus] = found.pop() if len(found) == 1 else None
-        return self._of_list[cpus]
 
 
 class _Kinds:

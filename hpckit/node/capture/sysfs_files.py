@@ -17,7 +17,7 @@ from typing import Final
 
 from hpckit.core.file_tree import FileTree
 from hpckit.node.capture.sysfs import SysfsTree
-from hpckit.node.capture.sysfs_cpu import CpuInfo, host_names, parse_cpu, parse_cpuinfo, parse_numa
+from hpckit.node.capture.sysfs_cpu import host_names, parse_cpu, parse_cpuinfo, parse_numa
 from hpckit.node.capture.sysfs_net import parse_nics
 from hpckit.node.capture.sysfs_pci import parse_accelerators, parse_gpus, parse_pci
 from hpckit.node.topology import Host, NodeTopology, Source, Unknown
@@ -44,8 +44,8 @@ def parse_sysfs(tree: FileTree, *, source_format: str = _FORMAT) -> NodeTopology
     nothing of a node in it.
     """
     files = SysfsTree(tree)
-    info = parse_cpuinfo(files)
-    cpu, no_cpu = parse_cpu(files, info)
+    first_cpu, is_guest = parse_cpuinfo(files)
+    cpu, no_cpu = parse_cpu(files, first_cpu)
     numa, no_numa = parse_numa(files, cpu)
     pci = parse_pci(files, numa)
     gpus, no_gpu = parse_gpus(files, pci, numa)
@@ -59,7 +59,7 @@ def parse_sysfs(tree: FileTree, *, source_format: str = _FORMAT) -> NodeTopology
         raise files.refuse(first, first, "CPUs, PCI devices or NICs below sys/")
     return NodeTopology(
         source=Source(format=source_format),
-        host=_host(files, info),
+        host=_host(files, is_guest=is_guest),
         cpu=cpu,
         numa_nodes=numa,
         gpus=gpus,
@@ -75,13 +75,13 @@ _NO_ACS: Final = "needs root: ACSCtl in lspci -vvv; hpckit reads what every user
 
 def _no_pci(pci: tuple[object, ...]) -> Iterator[Unknown]:
     if pci:
-        yield Unknown(subject="node", what="ACS", because=_NO_ACS)
+        yield Unknown("node", "ACS", _NO_ACS)
     else:
         because = "no PCI device is there: not recorded, or hidden by a container or hypervisor"
-        yield Unknown(subject="node", what="pci", because=because)
+        yield Unknown("node", "pci", because)
 
 
-def _host(tree: SysfsTree, info: CpuInfo) -> Host:
+def _host(tree: SysfsTree, *, is_guest: bool | None) -> Host:
     name, release = host_names(tree)
     version = _DRIVER.search(tree.text("proc/driver/nvidia/version") or "")
     return Host(
@@ -90,14 +90,12 @@ def _host(tree: SysfsTree, info: CpuInfo) -> Host:
         os_release=release,
         driver_version=tree.word("sys/module/nvidia/version")
         or (version[1] if version else tree.word("sys/module/amdgpu/version")),
-        is_virtual_machine=_is_guest(tree, info),
+        is_virtual_machine=_is_guest(tree) if is_guest is None else is_guest,
     )
 
 
-def _is_guest(tree: SysfsTree, info: CpuInfo) -> bool | None:
-    """CPUID's bit where there is one; else what the firmware calls the machine, if a guest."""
-    if info.is_guest is not None:
-        return info.is_guest
+def _is_guest(tree: SysfsTree) -> bool | None:
+    """What the firmware calls the machine, if a guest."""
     names = (
         tree.line("sys/class/dmi/id/sys_vendor"),
         tree.line("sys/class/dmi/id/product_name"),

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from hpckit.core.hostlist import natural_order
 from hpckit.node.capture.sysfs import SysfsTree, printable
@@ -143,15 +143,11 @@ _NO_RATE: Final = "its driver gives no rate, or one in other words than Gb/sec a
 _NO_GDR: Final = "sysfs does not tell whether a NIC reaches the memory of a GPU"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Netdev:
-    name: str
-    pci: PciAddress | None
-    state: str | None
-    rate_bytes_per_s: float | None
-    driver: str | None
+class _Netdev(NamedTuple):
+    """A network device as the NIC that it would be by itself."""
+
+    nic: Nic
     master: str | None
-    physfn: PciAddress | None
     subfunction: str | None
 
 
@@ -165,11 +161,15 @@ def parse_nics(
     of_function: dict[PciAddress | None, list[_Netdev]] = {}
     of_bond: dict[str | None, list[_Netdev]] = {}
     for netdev in netdevs:
-        of_function.setdefault(netdev.pci, []).append(netdev)
+        of_function.setdefault(netdev.nic.pci, []).append(netdev)
         of_bond.setdefault(netdev.master, []).append(netdev)
     found = [_with_netdevs(nic, _own(tree, nic, of_function), of_bond, bonds) for nic in found]
     owned = {name for nic in found for name in nic.netdevs}
-    found += [_plain(one, bonds) for one in netdevs if one.name not in owned]
+    found += [
+        replace(one.nic, bond=one.master if one.master in bonds else None)
+        for one in netdevs
+        if one.nic.name not in owned
+    ]
     nics = tuple(_on_tree(nic, index, pci) for index, nic in enumerate(found))
     return nics, tuple(_unknown(nics))
 
@@ -185,17 +185,20 @@ def _netdevs(tree: SysfsTree, pci: Mapping[PciAddress, PciDevice]) -> Iterator[_
         speed = _SPEED.fullmatch(tree.line(f"{folder}/speed") or "")
         address = device_address(tree, folder)
         device = pci.get(address) if address else None
-        yield _Netdev(
+        driver = tree.linked_name(f"{folder}/device/driver") or (device.driver if device else None)
+        is_cxi = driver in CXI_DRIVERS
+        nic = Nic(
+            index=0,
             name=printable(name),
+            kind=NicKind.SLINGSHOT if is_cxi else _KINDS.get(driver or "", NicKind.ETHERNET),
             pci=address,
             state=_STATES.get(operstate, operstate.upper()),
             rate_bytes_per_s=_bytes_per_s(speed, _MEGABITS),
-            driver=tree.linked_name(f"{folder}/device/driver")
-            or (device.driver if device else None),
-            master=tree.linked_name(f"{folder}/master"),
+            netdevs=(printable(name),),
+            driver=driver,
             physfn=physical_function(tree, folder),
-            subfunction=_subfunction(tree, folder),
         )
+        yield _Netdev(nic, tree.linked_name(f"{folder}/master"), _subfunction(tree, folder))
 
 
 def _subfunction(tree: SysfsTree, folder: str) -> str | None:
@@ -238,30 +241,15 @@ def _with_netdevs(
     bond = masters.pop() if len(masters) == 1 else None
     if nic.bond and bond:
         whole = [*(one for one in own if one.master != bond), *of_bond[bond]]
-        own = sorted(whole, key=lambda one: natural_order(one.name))
+        own = sorted(whole, key=lambda one: natural_order(one.nic.name))
     if not own:
         return nic
-    found = replace(nic, netdevs=tuple(one.name for one in own), bond=bond or nic.bond)
+    found = replace(nic, netdevs=tuple(one.nic.name for one in own), bond=bond or nic.bond)
     if nic.kind is not NicKind.SLINGSHOT:
         return found
-    best = max(own, key=lambda one: (one.state == ACTIVE, one.rate_bytes_per_s or 0))
+    each = (one.nic for one in own)
+    best = max(each, key=lambda one: (one.state == ACTIVE, one.rate_bytes_per_s or 0))
     return replace(found, state=best.state, rate_bytes_per_s=best.rate_bytes_per_s)
-
-
-def _plain(one: _Netdev, bonds: frozenset[str]) -> Nic:
-    is_cxi = one.driver in CXI_DRIVERS
-    return Nic(
-        index=0,
-        name=one.name,
-        kind=NicKind.SLINGSHOT if is_cxi else _KINDS.get(one.driver or "", NicKind.ETHERNET),
-        pci=one.pci,
-        state=one.state,
-        rate_bytes_per_s=one.rate_bytes_per_s,
-        netdevs=(one.name,),
-        driver=one.driver,
-        bond=one.master if one.master in bonds else None,
-        physfn=one.physfn,
-    )
 
 
 def _on_tree(nic: Nic, index: int, pci: Mapping[PciAddress, PciDevice]) -> Nic:
@@ -283,12 +271,12 @@ def _on_tree(nic: Nic, index: int, pci: Mapping[PciAddress, PciDevice]) -> Nic:
 
 def _unknown(nics: tuple[Nic, ...]) -> Iterator[Unknown]:
     if nics:
-        yield Unknown(subject="NICs", what="is_gdr", because=_NO_GDR)
+        yield Unknown("NICs", "is_gdr", _NO_GDR)
     for nic in nics:
         if nic.pci is None:
-            yield Unknown(subject=nic.name, what="pci", because=_NO_PCI)
+            yield Unknown(nic.name, "pci", _NO_PCI)
         elif nic.numa_index is None:
-            yield Unknown(subject=nic.name, what="numa_index", because=NO_NUMA)
+            yield Unknown(nic.name, "numa_index", NO_NUMA)
         if nic.rate_bytes_per_s is None:
             because = "no port of it is active" if is_down(nic) else _NO_RATE
-            yield Unknown(subject=nic.name, what="rate_bytes_per_s", because=because)
+            yield Unknown(nic.name, "rate_bytes_per_s", because)

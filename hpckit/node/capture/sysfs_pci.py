@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from hpckit.core.index_list import IndexList, index_list
 from hpckit.node.capture.sysfs import SysfsTree, printable
@@ -47,13 +47,9 @@ WIDTHS: Final = frozenset({1, 2, 4, 8, 12, 16, 32})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PciConfig:
-    """A device's header; `buses` are the first and last bus below a bridge.
+    """A device's header: the numbers of a PciDevice, and the buses below a bridge."""
 
-    `ids` are vendor, device, and those of the subsystem.
-    """
-
-    ids: tuple[int, int, int | None, int | None]
-    class_code: int
+    numbers: dict[str, int]
     buses: tuple[int, int] | None
     link: PcieLink | None
 
@@ -64,10 +60,11 @@ def parse_pci_config(text: str) -> PciConfig | None:
     if len(data) < _HEADER_BYTES or _word(data, 0) == _NO_DEVICE:
         return None
     is_bridge = data[_HEADER_TYPE] & 0x7F == _BRIDGE
-    subsystem = (None, None) if is_bridge else (_word(data, 0x2C), _word(data, 0x2E))
+    places = {"vendor_id": 0, "device_id": 2, "class_code": 0x0A}
+    if not is_bridge:
+        places |= {"subsystem_vendor_id": 0x2C, "subsystem_device_id": 0x2E}
     return PciConfig(
-        ids=(_word(data, 0), _word(data, 2), *subsystem),
-        class_code=_word(data, 0x0A),
+        numbers={name: _word(data, at) for name, at in places.items()},
         buses=(data[0x19], data[0x1A]) if is_bridge and data[0x19] else None,
         link=_config_link(data),
     )
@@ -109,7 +106,6 @@ _ROOT: Final = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}", re.ASCII)
 _SPEED: Final = re.compile(r"(\d{1,4}(?:\.\d{1,3})?) ?GT/s(?: PCIe)?", re.ASCII)
 _LANES: Final = re.compile(r"\d{1,3}", re.ASCII)
 _HEX: Final = re.compile(r"(?:0x)?([0-9a-fA-F]{1,8})", re.ASCII)
-_PAIR: Final = re.compile(r"([0-9a-fA-F]{1,8}):([0-9a-fA-F]{1,8})", re.ASCII)
 _DEEPEST: Final = 64
 _PAGE: Final = 4096
 """As long as a file of sysfs is at most (Linux, Documentation/filesystems/sysfs.rst)."""
@@ -210,18 +206,13 @@ def _device(
 ) -> PciDevice:
     folder = place.folder
     event = _event(tree, folder)
-    vendor, device, *subsystem = _ids(tree, folder, event, config)
     driver = tree.linked_name(f"{folder}/driver") or event.get("DRIVER")
     physfn = tree.linked_name(f"{folder}/physfn")
     return PciDevice(
         address=place.address,
         parent=parent,
         host_bridge=place.host_bridge,
-        class_code=_class_code(tree, folder, event, config),
-        vendor_id=vendor,
-        device_id=device,
-        subsystem_vendor_id=subsystem[0] or None,
-        subsystem_device_id=subsystem[1] or None,
+        **_numbers(tree, folder, event, config),
         driver=printable(driver) if driver else None,
         numa_index=_numa(tree, folder, by_cpus),
         link=_link(tree, folder) or (config.link if config else None),
@@ -236,36 +227,33 @@ def _event(tree: SysfsTree, folder: str) -> Mapping[str, str]:
     }
 
 
-def _class_code(
+_FILES: Final = ("vendor", "device", "subsystem_vendor", "subsystem_device")
+
+
+def _numbers(
     tree: SysfsTree, folder: str, event: Mapping[str, str], config: PciConfig | None
-) -> int | None:
-    """Base class and subclass: what is written has the programming interface below them."""
-    text = event.get("PCI_CLASS") or tree.line(f"{folder}/class")
-    if text is None:
-        return config.class_code if config else None
-    return _hexadecimal(tree, f"{folder}/class", text) >> 8
-
-
-def _ids(
-    tree: SysfsTree, folder: str, event: Mapping[str, str], config: PciConfig | None
-) -> tuple[int | None, int | None, int | None, int | None]:
-    own, card = event.get("PCI_ID"), event.get("PCI_SUBSYS_ID")
-    if own is not None:
-        return (*_pair(tree, folder, own), *(_pair(tree, folder, card) if card else (None, None)))
-    names = ("vendor", "device", "subsystem_vendor", "subsystem_device")
-    paths = [f"{folder}/{name}" for name in names]
-    lines = [(path, tree.line(path)) for path in paths]
-    ids = [None if line is None else _hexadecimal(tree, path, line) for path, line in lines]
-    if ids[0] is None and config is not None:
-        return config.ids
-    return ids[0], ids[1], ids[2], ids[3]
-
-
-def _pair(tree: SysfsTree, folder: str, text: str) -> tuple[int, int]:
-    match = _PAIR.fullmatch(text)
-    if match is None:
-        raise tree.refuse(f"{folder}/uevent", text, "two hexadecimal numbers such as 10DE:2330")
-    return int(match[1], 16), int(match[2], 16)
+) -> dict[str, Any]:
+    """The numbers of a PciDevice: of its event, else of a file each, else of its header."""
+    if "PCI_ID" in event:
+        path = f"{folder}/uevent"
+        words = [event["PCI_ID"].partition(":"), event.get("PCI_SUBSYS_ID", "0:0").partition(":")]
+        ids = [_hexadecimal(tree, path, word) for a, _, b in words for word in (a, b)]
+        found = {f"{name}_id": number for name, number in zip(_FILES, ids, strict=True)}
+    else:
+        lines = {name: tree.line(f"{folder}/{name}") for name in _FILES}
+        found = {
+            f"{name}_id": _hexadecimal(tree, f"{folder}/{name}", line)
+            for name, line in lines.items()
+            if line is not None
+        }
+    # Base class and subclass: what is written has the programming interface below them.
+    code = event.get("PCI_CLASS") or tree.line(f"{folder}/class")
+    if code is not None:
+        found["class_code"] = _hexadecimal(tree, f"{folder}/class", code) >> 8
+    if config is not None:
+        of_header = config.numbers if "vendor_id" not in found else {}
+        found = {"class_code": config.numbers["class_code"]} | of_header | found
+    return {name: number for name, number in found.items() if number or "subsystem" not in name}
 
 
 def _hexadecimal(tree: SysfsTree, path: str, text: str) -> int:
@@ -462,11 +450,11 @@ def _uuid(told: Mapping[str, str]) -> GpuUuid | None:
 
 def _unknown(gpus: tuple[Gpu, ...]) -> Iterator[Unknown]:
     if gpus:
-        yield Unknown(subject="GPUs", what="index", because=_ORDER)
+        yield Unknown("GPUs", "index", _ORDER)
     if any(gpu.name is None for gpu in gpus):
-        yield Unknown(subject="GPUs", what="name", because="sysfs has PCI ids, not names")
+        yield Unknown("GPUs", "name", "sysfs has PCI ids, not names")
     if any(gpu.vendor is GpuVendor.NVIDIA for gpu in gpus):
-        yield Unknown(subject="GPUs", what="nvlinks", because="only the driver's NVML tells them")
+        yield Unknown("GPUs", "nvlinks", "only the driver's NVML tells them")
     for gpu in gpus:
         if gpu.numa_index is None:
-            yield Unknown(subject=f"GPU{gpu.index}", what="numa_index", because=NO_NUMA)
+            yield Unknown(f"GPU{gpu.index}", "numa_index", NO_NUMA)

@@ -23,13 +23,12 @@ from hpckit.core.archives import (
 from hpckit.core.file_tree import FileTree
 from hpckit.node.capture.sysfs import placed
 from hpckit.node.capture.sysfs_files import parse_sysfs
+from hpckit.node.capture.sysfs_net import INFINIBAND
 from hpckit.node.topology import NodeTopology
 
 _LINKS: Final = frozenset({HARD_LINK, SYMBOLIC_LINK})
 MOST_TEXT_BYTES: Final = 256 * 1024
 """Of one file: /proc/cpuinfo of 512 CPUs is longer, and its head says all that is asked."""
-
-MOST_PATH_CHARS: Final = 1024
 
 _BELOW_SYS: Final = (
     r"(?:devices/system/(?:cpu|node)|devices/pci[0-9a-f]{4,8}:[0-9a-f]{2}|bus/pci/devices"
@@ -68,8 +67,6 @@ def file_tree(data: bytes, wanted: Callable[[str], bool] = bool) -> FileTree:
 
 def _link(texts: dict[str, str], links: dict[str, str], path: str, member: Member) -> None:
     """A symbolic link is kept as it is written; a hard one is the file of an earlier member."""
-    if len(member.target) > MOST_PATH_CHARS:
-        raise refuse_tar("a link's target is too long", name=path, expected="a node's tree")
     if member.kind == SYMBOLIC_LINK:
         links[path] = member.target
     elif (text := texts.get(_tidy(member.target))) is not None:
@@ -96,8 +93,6 @@ def _tidy(name: str) -> str:
     path = "/".join(parts)
     if ".." in parts:
         raise refuse_tar("a member leads out of the archive", name=name, expected="paths below it")
-    if len(path) > MOST_PATH_CHARS:
-        raise refuse_tar("a path is longer than any in /sys", name=name, expected="a node's tree")
     return path
 
 
@@ -107,27 +102,19 @@ def parse_tarball_sysfs(tree: FileTree) -> NodeTopology | None:
     Takes what hwloc-gather-topology packs, and archives made in /, in /sys or of one folder below.
     Raises ParseError for files that are not in their format, and for more than one machine.
     """
-    root = _root(_prefixes(_ROOT, (*tree.texts, *tree.links)))
-    if root is not None:
-        return parse_sysfs(placed(tree, root), source_format="sysfs-tarball")
-    inner = _root(_prefixes(_SYS, (*tree.texts, *tree.links)))
-    if inner is not None:
-        return parse_sysfs(placed(tree, inner, "sys/"), source_format="sysfs-tarball")
-    folder = _infiniband(tree)
-    if folder is None:
-        return None
-    found = placed(tree, f"{folder}/" if folder else "", "sys/class/infiniband/")
-    return parse_sysfs(found, source_format="infiniband-tarball")
-
-
-def _infiniband(tree: FileTree) -> str | None:
-    """The folder that has RDMA devices in it, as /sys/class/infiniband has; "" is the top."""
+    for pattern, onto in ((_ROOT, ""), (_SYS, "sys/")):
+        root = _root(_prefixes(pattern, (*tree.texts, *tree.links)))
+        if root is not None:
+            return parse_sysfs(placed(tree, root, onto), source_format="sysfs-tarball")
     prefixes = _prefixes(_INFINIBAND, tree.texts)
     if not prefixes:
         links = (path for path, to in tree.links.items() if _INFINIBAND_LINK.fullmatch(to))
-        prefixes = {path.rpartition("/")[0] + "/" for path in links}
+        prefixes = {path.rpartition("/")[0].strip("/") + "/" for path in links}
     root = _root(prefixes)
-    return None if root is None else root.rstrip("/")
+    if root is None:
+        return None
+    found = placed(tree, root.lstrip("/"), f"{INFINIBAND}/")
+    return parse_sysfs(found, source_format="infiniband-tarball")
 
 
 def find_kfd(tree: FileTree) -> str | None:

@@ -58,21 +58,17 @@ class PairReport:
         return rate if 0 < rate <= MOST_BYTES_PER_S else None
 
 
-def said_kind(word: str | None, weight: int | None, hops: int | None) -> PairReport:
-    """The report of a pair by the type that a tool prints, else by its hops or weight.
+def said_kind(word: str | None, weight: int | None, hops: int | None) -> LinkKind | PathKind | None:
+    """XGMI, or SYS for any way over PCIe, by the type that a tool prints, else by hops or weight.
 
     A tool that was asked for weights alone prints no type: a weight of 15 is one XGMI hop, since
     PCIe weighs 40 at least.
     """
-    if word in {"XGMI", "PCIE"}:
-        is_xgmi, is_pcie = word == "XGMI", word == "PCIE"
-    elif word is None:
-        is_xgmi = hops == 1 or (hops is None and weight == HOP_WEIGHT)
-        is_pcie = not is_xgmi and hops is not None and hops > 1
-    else:
-        is_xgmi = is_pcie = False
-    kind = LinkKind.XGMI if is_xgmi else None
-    return PairReport(kind=kind, is_pcie=is_pcie, weight=weight, hops=hops)
+    if word is not None:
+        return LinkKind.XGMI if word == "XGMI" else PathKind.SYS if word == "PCIE" else None
+    if hops == 1 or (hops is None and weight == HOP_WEIGHT):
+        return LinkKind.XGMI
+    return PathKind.SYS if hops is not None and hops > 1 else None
 
 
 def xgmi_link(a: int, b: int, there: PairReport, back: PairReport) -> GpuLink:

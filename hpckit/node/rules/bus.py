@@ -18,7 +18,7 @@ from hpckit.core.units import counted
 from hpckit.node.nics import RDMA, nic_kinds, rate_words
 from hpckit.node.path import PathKind, path_kind
 from hpckit.node.pci import PciAddress, PciDevice
-from hpckit.node.pci_tree import PciTree
+from hpckit.node.pci_tree import PciTree, lesser
 from hpckit.node.rules.rule import (
     CLOSE,
     GPUS,
@@ -51,17 +51,21 @@ class _Lanes:
 
 def narrow_links(node: InspectedNode) -> Iterator[Evidence]:
     """Rule `pcie-width`: both ends can do more, or most twins do."""
-    for group in _alike(node):
-        for one in group:
-            if one.because is not None and _is_odd(one, group):
-                yield Evidence(one.subject, one.because)
+    return _narrow(node, is_odd=True)
 
 
 def narrow_by_design(node: InspectedNode) -> Iterator[Evidence]:
     """Rule `pcie-narrow`: narrow as its slot is, or as all its twins are."""
-    for group in _alike(node):
+    return _narrow(node, is_odd=False)
+
+
+def _narrow(node: InspectedNode, *, is_odd: bool) -> Iterator[Evidence]:
+    groups: dict[Hashable, list[_Lanes]] = {}
+    for one in _devices(node):
+        groups.setdefault(one.twin_of, []).append(one)
+    for group in groups.values():
         for one in group:
-            if one.because is not None and not _is_odd(one, group):
+            if one.because is not None and _is_odd(one, group) is is_odd:
                 yield Evidence(one.subject, one.because)
 
 
@@ -70,13 +74,6 @@ def _is_odd(one: _Lanes, group: list[_Lanes]) -> bool:
     if one.is_fault:
         return narrow < len(group) or len(group) == 1
     return one.is_unsure and 2 * narrow < len(group)
-
-
-def _alike(node: InspectedNode) -> list[list[_Lanes]]:
-    groups: dict[Hashable, list[_Lanes]] = {}
-    for one in _devices(node):
-        groups.setdefault(one.twin_of, []).append(one)
-    return list(groups.values())
 
 
 def _devices(node: InspectedNode) -> Iterator[_Lanes]:
@@ -94,8 +91,8 @@ def _lanes(tree: PciTree, address: PciAddress | None, subject: str, twin_of: Has
     way = _way(tree, address)
     steps = [pair for at, pair in enumerate(pairwise(way)) if at % 2 == 0]
     for below, above in steps:
-        most = _both(below, above)
-        width = _width(below)
+        width, ends = _width(below), (_most(below), _most(above))
+        most = None if None in ends else lesser(*ends)
         if most is not None and width is not None and width < most:
             bridge = f"is behind the bridge {below.address}, which runs"
             where = f"{subject} {'runs' if below is way[0] else bridge}"
@@ -124,11 +121,6 @@ def _of_device(way: list[PciDevice], subject: str, twin_of: Hashable) -> _Lanes:
         because=f"{subject} runs {width} PCIe lanes, it can {most}{told}",
         is_unsure=slot is None,
     )
-
-
-def _both(below: PciDevice, above: PciDevice) -> int | None:
-    ends = (_most(below), _most(above))
-    return None if None in ends else min(each for each in ends if each is not None)
 
 
 def _width(device: PciDevice) -> int | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Final, NamedTuple
 
 from hpckit.core.findings import Evidence
 from hpckit.core.index_list import index_list
@@ -31,7 +31,11 @@ LIBRARY_WORDS: Final = ("librarynotfound", "not installed", "no module")
 UNHEALTHY: Final = ("UNHEALTHY", "LIMITED_CAPACITY")
 FABRIC_SUCCESS: Final = frozenset({"success", "0"})
 MOST_MISSING: Final = 64
+
+
 PASSED_ON: Final = frozenset({"vfio-pci", "pci-stub", "xen-pciback"})
+
+Check = Callable[[InspectedNode], Iterator[Evidence]]
 
 
 def gpu_lost(node: InspectedNode) -> Iterator[Evidence]:
@@ -44,25 +48,24 @@ def gpu_lost(node: InspectedNode) -> Iterator[Evidence]:
         yield Evidence(subject, f"{subject} is lost to the driver: {because}")
 
 
-def driver_silent(node: InspectedNode) -> Iterator[Evidence]:
-    """Rule `driver-silent`: a driver that could not be asked, though there are GPUs."""
-    return _silence(node, is_library=False)
+def _silence(*, is_library: bool) -> Check:
+    """The check that a driver could not be asked, though there are GPUs."""
+
+    def check(node: InspectedNode) -> Iterator[Evidence]:
+        # NVML is asked on every node; of another maker's GPUs it has nothing to say.
+        concerned = [gpu for gpu in node.gpus if gpu.vendor in (None, GpuVendor.NVIDIA)]
+        for unknown in node.topology.unknown if concerned else ():
+            is_missing = any(word in unknown.because.lower() for word in LIBRARY_WORDS)
+            if unknown.what == "gpus" and is_missing is is_library:
+                shown = f"there are {counted(len(concerned), 'GPU')}"
+                yield Evidence(GPUS, f"{shown}, and nothing more is known: {unknown.because}")
+                return
+
+    return check
 
 
-def without_library(node: InspectedNode) -> Iterator[Evidence]:
-    """Rule `driver-library-missing`."""
-    return _silence(node, is_library=True)
-
-
-def _silence(node: InspectedNode, *, is_library: bool) -> Iterator[Evidence]:
-    # NVML is asked on every node; of another maker's GPUs it has nothing to say.
-    concerned = [gpu for gpu in node.gpus if gpu.vendor in (None, GpuVendor.NVIDIA)]
-    for unknown in node.topology.unknown:
-        is_missing = any(word in unknown.because.lower() for word in LIBRARY_WORDS)
-        if concerned and unknown.what == "gpus" and is_missing is is_library:
-            shown = counted(len(concerned), "GPU")
-            yield Evidence(GPUS, f"there are {shown}, and nothing more is known: {unknown.because}")
-            return
+driver_silent = _silence(is_library=False)
+without_library = _silence(is_library=True)
 
 
 def gpus_fewer(node: InspectedNode) -> Iterator[Evidence]:
@@ -137,54 +140,59 @@ def disagreement(node: InspectedNode) -> Iterator[Evidence]:
         )
 
 
-def remapping_failed(node: InspectedNode) -> Iterator[Evidence]:
-    """Rule `remapping-failed`."""
-    for name, health in _health(node):
-        if health.remapping_failed:
-            yield Evidence(
-                name, f"{name} has a row of memory that could not be remapped{_rows(health)}"
-            )
+def _of_health(sentence: Callable[[GpuHealth], str | None]) -> Check:
+    """The check that says a sentence of each GPU for whose health there is one."""
+
+    def check(node: InspectedNode) -> Iterator[Evidence]:
+        for gpu in node.gpus:
+            words = None if gpu.health is None else sentence(gpu.health)
+            if words:
+                yield Evidence(gpu_name(gpu.index), f"{gpu_name(gpu.index)} {words}")
+
+    return check
 
 
-def remapping_pending(node: InspectedNode) -> Iterator[Evidence]:
-    """Rule `remapping-pending`."""
-    for name, health in _health(node):
-        if health.remapping_pending:
-            yield Evidence(name, f"{name} has rows to remap at its next reset{_rows(health)}")
-
-
-def remapped_rows(node: InspectedNode) -> Iterator[Evidence]:
-    """Rule `remapped-rows`."""
-    for name, health in _health(node):
-        if _count(health.remapped_rows_correctable) + _count(health.remapped_rows_uncorrectable):
-            yield Evidence(name, f"{name} has remapped rows of its memory{_rows(health)}")
-
-
-def _rows(health: GpuHealth) -> str:
+def _rows(health: GpuHealth, what: str) -> str:
     return (
-        f" ({_count(health.remapped_rows_uncorrectable)} for uncorrectable errors,"
+        f"{what} ({_count(health.remapped_rows_uncorrectable)} for uncorrectable errors,"
         f" {_count(health.remapped_rows_correctable)} for correctable ones)"
     )
 
 
-def ecc_uncorrected(node: InspectedNode) -> Iterator[Evidence]:
-    """Rule `ecc`."""
-    for name, health in _health(node):
-        count = _count(health.ecc_uncorrected_volatile)
-        if count:
-            errors = counted(count, "uncorrected memory error")
-            yield Evidence(name, f"{name} had {errors} since its driver was loaded")
+def _remapped(health: GpuHealth) -> str | None:
+    count = _count(health.remapped_rows_correctable) + _count(health.remapped_rows_uncorrectable)
+    return _rows(health, "has remapped rows of its memory") if count else None
 
 
-def ecc_past(node: InspectedNode) -> Iterator[Evidence]:
-    """Rule `ecc-past`."""
-    for name, health in _health(node):
-        count = _count(health.ecc_uncorrected_aggregate)
-        if count and not _count(health.ecc_uncorrected_volatile):
-            errors = counted(count, "uncorrected memory error")
-            yield Evidence(
-                name, f"{name} had {errors} in its life, none since its driver is loaded"
-            )
+def _errors_now(health: GpuHealth) -> str | None:
+    count = _count(health.ecc_uncorrected_volatile)
+    errors = counted(count, "uncorrected memory error")
+    return f"had {errors} since its driver was loaded" if count else None
+
+
+def _errors_past(health: GpuHealth) -> str | None:
+    count = _count(health.ecc_uncorrected_aggregate)
+    if not count or _count(health.ecc_uncorrected_volatile):
+        return None
+    errors = counted(count, "uncorrected memory error")
+    return f"had {errors} in its life, none since its driver is loaded"
+
+
+remapping_failed = _of_health(
+    lambda health: (
+        _rows(health, "has a row of memory that could not be remapped")
+        if health.remapping_failed
+        else None
+    )
+)
+remapping_pending = _of_health(
+    lambda health: (
+        _rows(health, "has rows to remap at its next reset") if health.remapping_pending else None
+    )
+)
+remapped_rows = _of_health(_remapped)
+ecc_uncorrected = _of_health(_errors_now)
+ecc_past = _of_health(_errors_past)
 
 
 def ecc_uneven(node: InspectedNode) -> Iterator[Evidence]:
@@ -198,44 +206,28 @@ def ecc_uneven(node: InspectedNode) -> Iterator[Evidence]:
                 )
 
 
-def thermal_slowdown(node: InspectedNode) -> Iterator[Evidence]:
-    """Rule `thermal-slowdown`."""
-    return _slowed(node, {"hwthermalslowdown"})
+def _slowed(*words: str, unless: tuple[str, ...] = ()) -> Check:
+    """The check that a GPU's clocks are held down for one of these reasons and none of others."""
 
-
-def thermal_software(node: InspectedNode) -> Iterator[Evidence]:
-    """Rule `thermal-limit`."""
-    return _slowed(node, {"swthermalslowdown"}, unless={"hwthermalslowdown"})
-
-
-def power_brake(node: InspectedNode) -> Iterator[Evidence]:
-    """Rule `power-brake`."""
-    return _slowed(node, {"hwpowerbrakeslowdown", "hwpowerbrake"})
-
-
-def hardware_slowdown(node: InspectedNode) -> Iterator[Evidence]:
-    """Rule `hardware-slowdown`: NVML says HwSlowdown and not which of its causes."""
-    causes = {"hwthermalslowdown", "hwpowerbrakeslowdown", "hwpowerbrake"}
-    return _slowed(node, {"hwslowdown"}, unless=causes)
-
-
-def _slowed(
-    node: InspectedNode, words: set[str], *, unless: set[str] | None = None
-) -> Iterator[Evidence]:
-    for name, health in _health(node):
+    def sentence(health: GpuHealth) -> str | None:
         reasons = {_letters(one): one for one in health.clocks_event_reasons or ()}
-        said = words & reasons.keys()
-        if said and not (unless or set()) & reasons.keys():
-            at = "" if health.temperature_c is None else f" at {health.temperature_c} °C"
-            drawn = "" if health.power_w is None else f", drawing {health.power_w:.0f} W"
-            word = reasons[min(said)]
-            yield Evidence(name, f"{name} is slowed down{at}{drawn}: {word}")
+        said = sorted(reasons.keys() & set(words))
+        if not said or reasons.keys() & set(unless):
+            return None
+        at = "" if health.temperature_c is None else f" at {health.temperature_c} °C"
+        drawn = "" if health.power_w is None else f", drawing {health.power_w:.0f} W"
+        return f"is slowed down{at}{drawn}: {reasons[said[0]]}"
+
+    return _of_health(sentence)
 
 
-def _health(node: InspectedNode) -> Iterator[tuple[str, GpuHealth]]:
-    for gpu in node.gpus:
-        if gpu.health is not None:
-            yield gpu_name(gpu.index), gpu.health
+_THERMAL: Final = "hwthermalslowdown"
+_BRAKES: Final = ("hwpowerbrakeslowdown", "hwpowerbrake")
+thermal_slowdown = _slowed(_THERMAL)
+thermal_software = _slowed("swthermalslowdown", unless=(_THERMAL,))
+power_brake = _slowed(*_BRAKES)
+# NVML says HwSlowdown and not which of its causes.
+hardware_slowdown = _slowed("hwslowdown", unless=(_THERMAL, *_BRAKES))
 
 
 def _count(value: int | None) -> int:
@@ -319,58 +311,70 @@ Pairs = dict[tuple[int, int], int]
 """(GPU, GPU) → links as the first one's row tells them, 0 where there are none."""
 
 
+class _Group(NamedTuple):
+    """GPUs that are alike and of which none is in MIG mode, and the NVLinks of their pairs.
+
+    `linked` are the GPUs that links join, directly or through each other, `told` those of which
+    some pair is told.
+    """
+
+    gpus: dict[int, Gpu]
+    pairs: Pairs
+    linked: list[frozenset[int]]
+    told: set[int]
+
+
+def _groups(node: InspectedNode) -> Iterator[_Group]:
+    # The links of a GPU in MIG mode may be down by design.
+    for group in twins(gpu for gpu in node.gpus if not gpu.is_mig):
+        pairs = _pairs(node, group)
+        linked = joined(pair for pair, count in pairs.items() if count > 0)
+        gpus = {gpu.index: gpu for gpu in group}
+        yield _Group(gpus, pairs, list(map(frozenset, linked)), {row for row, _ in pairs})
+
+
 def fewer_nvlinks(node: InspectedNode) -> Iterator[Evidence]:
     """Rule `nvlink-fewer`."""
-    gpus = _comparable(node)
-    seen = {one.subject: one for group in twins(gpus) for one in _own_links(group)}
+    groups = list(_groups(node))
+    seen = {one.subject: one for group in groups for one in _own_links(group.gpus.values())}
     yield from seen.values()
-    for group in twins(gpus):
-        pairs = _pairs(node, group)
-        for component in _components(pairs):
-            for one in _short_in(pairs, component, {gpu.index: gpu for gpu in group}):
-                if one.subject not in seen:
-                    yield one
-        for one in _off_the_board(pairs, group):
+    for group in groups:
+        short = [one for component in group.linked for one in _short_in(group, component)]
+        for one in (*short, *_off_the_board(group)):
             if one.subject not in seen:
                 yield one
 
 
-def _off_the_board(pairs: Pairs, group: list[Gpu]) -> Iterator[Evidence]:
+def _off_the_board(group: _Group) -> Iterator[Evidence]:
     """GPUs without NVLinks where the others make up the rest of a board with switches."""
-    components = _components(pairs)
-    linked = components[0] if len(components) == 1 else frozenset[int]()
-    if len(linked) <= MOST_BRIDGED or len(group) not in BOARDS:
+    linked = group.linked[0] if len(group.linked) == 1 else frozenset[int]()
+    if len(linked) <= MOST_BRIDGED or len(group.gpus) not in BOARDS:
         return
-    if max(pairs.values()) < EVEN_FROM or 2 * len(linked) <= len(group):
+    if max(group.pairs.values()) < EVEN_FROM or 2 * len(linked) <= len(group.gpus):
         return
-    told = {row for row, _ in pairs}
-    for gpu in group:
-        if gpu.index in told and gpu.index not in linked:
-            name = gpu_name(gpu.index)
-            others = f"the other {len(linked)} GPUs of its board have"
-            yield Evidence(name, f"{name} has no NVLink to another GPU, {others}{_inactive(gpu)}")
+    others = f"the other {len(linked)} GPUs of its board have"
+    for index in sorted(group.told - linked, key=list(group.gpus).index):
+        words = f"{gpu_name(index)} has no NVLink to another GPU, {others}"
+        yield Evidence(gpu_name(index), f"{words}{_inactive(group.gpus[index])}")
 
 
 def no_nvlinks(node: InspectedNode) -> Iterator[Evidence]:
     """Rule `nvlink-none`."""
     named_already = {one.subject for one in fewer_nvlinks(node)}
-    for group in twins(_comparable(node)):
-        pairs = _pairs(node, group)
-        linked = {index for component in _components(pairs) for index in component}
-        told = {row for row, _ in pairs}
-        for gpu in group:
-            name = gpu_name(gpu.index)
-            is_alone = gpu.index in told and gpu.index not in linked
-            if linked and is_alone and name not in named_already:
+    for group in _groups(node):
+        linked = frozenset[int]().union(*group.linked)
+        for index in group.gpus if linked else ():
+            name = gpu_name(index)
+            if index in group.told - linked and name not in named_already:
                 others = f"{gpu_ranges(linked)} {have(len(linked))}"
                 yield Evidence(name, f"{name} has no NVLink to another GPU, {others}")
 
 
 def uneven_bridges(node: InspectedNode) -> Iterator[Evidence]:
     """Rule `nvlink-bridges-uneven`: the same of both ends of a pair, so that they are one."""
-    for group in twins(_comparable(node)):
-        pairs = _pairs(node, group)
-        bridged = [tuple(sorted(one)) for one in _components(pairs) if len(one) == PAIR]
+    for group in _groups(node):
+        pairs = group.pairs
+        bridged = [tuple(sorted(one)) for one in group.linked if len(one) == PAIR]
         counts = {(a, b): min(pairs.get((a, b), 0), pairs.get((b, a), 0)) for a, b in bridged}
         most = max(counts.values(), default=0)
         for (a, b), count in counts.items():
@@ -379,12 +383,7 @@ def uneven_bridges(node: InspectedNode) -> Iterator[Evidence]:
                 yield from (Evidence(gpu_name(one), because) for one in (a, b))
 
 
-def _comparable(node: InspectedNode) -> list[Gpu]:
-    """GPUs whose links should be up: those of one in MIG mode may be down by design."""
-    return [gpu for gpu in node.gpus if not gpu.is_mig]
-
-
-def _own_links(group: list[Gpu]) -> Iterator[Evidence]:
+def _own_links(group: Collection[Gpu]) -> Iterator[Evidence]:
     links = {gpu.index: gpu.nvlinks for gpu in group if gpu.nvlinks is not None}
     told = {
         at: each for at, each in links.items() if all(one.is_active is not None for one in each)
@@ -452,25 +451,15 @@ def _counted_pairs(node: InspectedNode, indices: set[int]) -> Pairs:
     return pairs
 
 
-def _components(pairs: Pairs) -> list[frozenset[int]]:
-    return list(map(frozenset, joined(pair for pair, count in pairs.items() if count > 0)))
-
-
-def _short_in(
-    pairs: Pairs, component: frozenset[int], gpus: Mapping[int, Gpu]
-) -> Iterator[Evidence]:
-    inside = {
-        pair: count
-        for pair, count in pairs.items()
-        if pair[0] in component and pair[1] in component
-    }
+def _short_in(group: _Group, component: frozenset[int]) -> Iterator[Evidence]:
+    inside = {pair: count for pair, count in group.pairs.items() if component.issuperset(pair)}
     if len(component) <= PAIR or len(inside) < len(component) * (len(component) - 1):
         return
     if max(inside.values()) >= EVEN_FROM:
         for index in _explaining(inside, component):
-            yield _in_even(inside, gpus[index])
+            yield _in_even(inside, group.gpus[index])
     elif len(component) >= WHOLE_MESH:
-        yield from _in_mesh(inside, component, gpus)
+        yield from _in_mesh(inside, component, group.gpus)
 
 
 def _explaining(pairs: Pairs, component: frozenset[int]) -> list[int]:

@@ -9,7 +9,7 @@ from hpckit.cli.doctor import SLURM_TOOLS, TOOLS, examine, examine_gpus
 from hpckit.core.errors import ConfigError, ParseError, SchedulerUnreachable, StorageFailed
 from hpckit.core.findings import Level, Notice
 from hpckit.core.process import CommandResult
-from hpckit.node.capture.nvml import NvmlDeviceReading, NvmlReading, NvmlRefusal
+from hpckit.node.topology import Gpu, Host, NodeTopology, Source, Unknown
 from hpckit.slurm.values import ClusterView, JobEntry, Partition, SlurmConfig, SlurmVersion
 from hpckit.spec.files import parse_site_file
 from hpckit.spec.site import SubmitterKind
@@ -199,26 +199,29 @@ def test_a_cluster_that_does_not_answer_is_not_asked_more(tmp_path: Path) -> Non
 class _Driver:
     """A driver that answers what it is given."""
 
-    def __init__(self, reading: NvmlReading) -> None:
-        self._reading = reading
+    def __init__(self, said: NodeTopology) -> None:
+        self._said = said
 
-    def read(self) -> NvmlReading:
-        """The reading."""
-        return self._reading
+    def read(self) -> NodeTopology:
+        """What it says."""
+        return self._said
 
 
 def test_gpus_are_counted() -> None:
     """Where NVML answers, doctor says how many GPUs it shows and which driver."""
-    reading = NvmlReading(
-        driver_version="570.86.15", devices=tuple(NvmlDeviceReading(index=i) for i in range(8))
+    said = NodeTopology(
+        source=Source(format="nvml"),
+        host=Host(driver_version="570.86.15"),
+        gpus=tuple(Gpu(index=index) for index in range(8)),
     )
-    found = examine_gpus(_Driver(reading))
+    found = examine_gpus(_Driver(said))
     assert (found.level, found.text) == (Level.OK, "8 NVIDIA GPUs · driver 570.86.15")
 
 
 def test_a_machine_without_nvml_is_a_note() -> None:
     """Where NVML does not answer, doctor says why and what needs it."""
-    found = examine_gpus(_Driver(NvmlReading(refused=NvmlRefusal(reason="LibraryNotFound"))))
+    unknown = (Unknown("GPUs", "gpus", "NVML: LibraryNotFound"),)
+    found = examine_gpus(_Driver(NodeTopology(source=Source(format="nvml"), unknown=unknown)))
     assert found.level is Level.NOTE
     assert "LibraryNotFound" in found.text
 

@@ -9,7 +9,6 @@ import pytest
 
 from hpckit.core.errors import ParseError
 from hpckit.node.capture.amd_smi import is_amd_smi_topology, parse_amd_smi_topology
-from hpckit.node.capture.rocm_smi import is_rocm_showtopo
 from hpckit.node.topology import LinkKind, NodeTopology
 from tests.corpus import corpus_file
 from tests.fakes.amd_records import pair, record_text
@@ -25,24 +24,6 @@ CASES = (
 def record(case: str, tool: str = "amd-smi-6.4") -> NodeTopology:
     """A record, parsed."""
     return parse_amd_smi_topology(record_text(tool, case))
-
-
-@pytest.mark.parametrize(("tool", "case"), CASES)
-def test_an_output_is_recognized(tool: str, case: str) -> None:
-    """Tables, JSON and CSV are recognized, and not taken for rocm-smi's."""
-    assert is_amd_smi_topology(record_text(tool, case))
-    assert not is_rocm_showtopo(record_text(tool, case))
-
-
-def test_gpus_are_numbered_in_their_order_with_their_addresses() -> None:
-    """Rows and columns are headed by PCI addresses."""
-    gpus = record("synthetic-tables").gpus
-    assert [(gpu.index, gpu.pci) for gpu in gpus] == [
-        (0, "0000:0c:00.0"),
-        (1, "0000:22:00.0"),
-        (2, "0001:38:00.0"),
-        (3, "0001:5c:00.0"),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -112,23 +93,6 @@ def test_tables_quoted_in_a_report() -> None:
     text = "### GPUs\nGPU: 0\n    BDF: 0000:0c:00.0\n> \x1b[1m" + text + "\n```"
     assert is_amd_smi_topology(text)
     assert parse_amd_smi_topology(text) == record("synthetic-tables")
-
-
-def test_one_table_alone() -> None:
-    """`amd-smi topology -w` prints one table."""
-    text = record_text("amd-smi-6.4", "synthetic-tables")
-    text = "WEIGHT TABLE" + text.split("WEIGHT TABLE")[1].split("HOPS TABLE")[0]
-    assert is_amd_smi_topology(text)
-    node = parse_amd_smi_topology(text)
-    assert [(link.a, link.b) for link in node.gpu_links] == [(0, 1), (1, 3), (2, 3)]
-
-
-def test_partitions_with_one_address() -> None:
-    """Two columns can be partitions of one GPU under one PCI address."""
-    head = "LINK TYPE TABLE:\n" + " " * 12 + "0000:0c:00.0 0000:0c:00.0\n"
-    node = parse_amd_smi_topology(head + "0000:0c:00.0 SELF XGMI\n0000:0c:00.0 XGMI SELF\n")
-    assert [gpu.pci for gpu in node.gpus] == ["0000:0c:00.0"] * 2
-    assert pair(node, 0, 1) is not None
 
 
 def test_cells_that_touch() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import json
 import lzma
 from collections.abc import Callable
 from pathlib import Path
@@ -12,13 +11,9 @@ from pathlib import Path
 import pytest
 
 from hpckit.core.errors import ParseError
-from hpckit.core.fields import to_tree
 from hpckit.core.findings import Severity
 from hpckit.node.capture.snapshot import inspect_capture
-from hpckit.node.merge import complete
-from hpckit.node.path import MOST_ROWS, PathTable
 from hpckit.node.rules.rules import node_findings
-from hpckit.node.topology import MOST_GPUS, TOPOLOGY_SCHEMA, Gpu, NodeTopology, Source
 from tests.corpus import corpus_file, corpus_files
 from tests.fakes.slurm_records import record_text
 
@@ -30,8 +25,6 @@ CAPTURES = (
     "kfd-sysfs/*",
     "ib-fabric/*sys-class-infiniband*",
 )
-MEDIAN_S = 0.050
-NO_TOPOLOGY = "nccl-topo-xml/azure/ncv4-graph.xml"
 
 
 @pytest.mark.parametrize("path", corpus_files(*CAPTURES))
@@ -84,17 +77,6 @@ def test_a_text_that_is_too_long_is_refused_at_once() -> None:
     """No tool prints more than 8 MiB of a node."""
     with pytest.raises(ParseError, match="up to 8388608 bytes"):
         inspect_capture(b"GPU0 GPU1\n" * 2**20, "thing")
-
-
-def test_the_largest_table_is_read_back() -> None:
-    """What `--json` prints of a node with as many devices as a table has rows is a capture."""
-    gpus = tuple(Gpu(index=at) for at in range(MOST_GPUS))
-    names = tuple(f"GPU{at}" if at < MOST_GPUS else f"NIC{at}" for at in range(MOST_ROWS))
-    cells = tuple(tuple("X" if a == b else "NV18" for b in names) for a in names)
-    table = PathTable(devices=names, cells=cells)
-    node = complete(NodeTopology(source=Source(format="test"), gpus=gpus, paths=table))
-    document = {"schema": TOPOLOGY_SCHEMA, **to_tree(node), "findings": []}
-    assert inspect_capture(json.dumps(document, indent=2).encode(), "it") == (node,)
 
 
 @pytest.mark.parametrize(

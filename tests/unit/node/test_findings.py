@@ -22,8 +22,6 @@ from hpckit.node.topology import (
     Nic,
     NicPort,
     NodeTopology,
-    NvLink,
-    NvLinkRemote,
     Unknown,
 )
 from tests.fakes.node import (
@@ -145,13 +143,6 @@ def test_dead_link_of_nvml() -> None:
     assert finding.remedy == "tell your operator: nvidia-smi nvlink -s -i 5"
 
 
-def test_two_gpus_and_a_dead_link() -> None:
-    """Of two GPUs at a switch the one with fewer links is named: no GPU has more than by design."""
-    node = change_gpu(healthy_node(2), 1, nvlinks=gpu(1, inactive=(3, 4)).nvlinks)
-    (finding,) = found(node, "nvlink-fewer")
-    assert finding.because == "GPU1 has 16 active NVLinks, its peer has 18 (links 3, 4 inactive)"
-
-
 @pytest.mark.parametrize("way", ["row and column", "row", "column"])
 def test_short_row(way: str) -> None:
     """A GPU whose row or column of the matrix has NV17 among NV18 is named, and not its peers."""
@@ -170,28 +161,6 @@ def test_short_pair() -> None:
     assert subjects(node, "nvlink-fewer") == ["GPU2", "GPU6"]
     assert found(node, "nvlink-fewer")[0].because == (
         "GPU2 has NV17 to GPU6, and NV18 to GPU0-1,3-5,7"
-    )
-
-
-def test_two_short_gpus() -> None:
-    """Two GPUs with dead links are both named, and nobody else."""
-    pairs = [(one, other) for one in (1, 4) for other in range(8) if one != other]
-    node = even_matrix(8, "NV18", both_ways(*pairs, word="NV17"))
-    assert subjects(node, "nvlink-fewer") == ["GPU1", "GPU4"]
-
-
-def test_short_among_three() -> None:
-    """Of three GPUs the one that both short pairs share is named."""
-    node = even_matrix(3, "NV18", both_ways((0, 1), (0, 2), word="NV17"))
-    assert subjects(node, "nvlink-fewer") == ["GPU0"]
-
-
-def test_direct_links() -> None:
-    """Of four GPUs with NV4 between all, a pair that lost all of it is named."""
-    node = even_matrix(4, "NV4", both_ways((0, 3), word="PXB"))
-    assert subjects(node, "nvlink-fewer") == ["GPU0", "GPU3"]
-    assert found(node, "nvlink-fewer")[0].because == (
-        "GPU0 has no NVLink to GPU3, and NV4 to GPU1-2"
     )
 
 
@@ -214,11 +183,6 @@ def test_uniform(word: str, count: int) -> None:
     """A machine with the same links between all its GPUs has no warning, whatever their number."""
     findings = node_findings(even_matrix(count, word, {}))
     assert [one for one in findings if one.severity is not Severity.NOTE] == []
-
-
-def test_cube_mesh() -> None:
-    """The mix of NV1 and NV2 in a DGX-1 is by design."""
-    assert rules_of(matrix(CUBE_MESH)) == set()
 
 
 @pytest.mark.parametrize("words", [("NV1", "NV2"), ("NV1", "NV1")])
@@ -273,48 +237,6 @@ def test_bridges() -> None:
     notes = found(uneven, "nvlink-bridges-uneven")
     assert [one.subject for one in notes] == ["GPU2", "GPU3"]
     assert said(notes) == ["GPU2-3 are joined by NV4, other pairs here by NV12"]
-
-
-def test_bridges_between_others() -> None:
-    """A pair whose GPUs are not neighbours is one sentence, and so is each of two pairs."""
-    words = both_ways((0, 1), word="NV8") | both_ways((2, 5), word="NV6")
-    node = even_matrix(6, "SYS", words | both_ways((3, 4), word="NV4"))
-    assert said(found(node, "nvlink-bridges-uneven")) == [
-        "GPU2,5 are joined by NV6, other pairs here by NV8",
-        "GPU3-4 are joined by NV4, other pairs here by NV8",
-    ]
-
-
-def test_card_without_bridge() -> None:
-    """A card without the bridge that others have is a note."""
-    node = even_matrix(4, "NODE", both_ways((2, 3), word="NV4"))
-    assert [(one.rule, one.severity, one.subject) for one in node_findings(node)] == [
-        ("nvlink-none", Severity.NOTE, "GPU0"),
-        ("nvlink-none", Severity.NOTE, "GPU1"),
-    ]
-    assert said(node_findings(node)) == ["GPU0-1 have no NVLink to another GPU, GPU2-3 have"]
-
-
-def test_bridged_cards_of_nvml() -> None:
-    """GPUs whose links end at GPUs are not held against each other by their number of links."""
-    links = tuple(
-        NvLink(index=at, is_active=True, remote=NvLinkRemote.GPU, remote_pci=gpu_address(1))
-        for at in range(12)
-    )
-    node = dataclasses.replace(healthy_node(4), paths=None, nics=())
-    gpus = tuple(
-        dataclasses.replace(one, nvlinks=each)
-        for one, each in zip(node.gpus, (links, links, (), ()), strict=True)
-    )
-    node = dataclasses.replace(node, gpus=gpus)
-    assert found(node, "nvlink-fewer") == []
-
-
-def test_mig_and_links() -> None:
-    """A GPU in MIG mode may have its links down."""
-    links = gpu(2, inactive=range(18)).nvlinks
-    node = change_gpu(healthy_node(), 2, nvlinks=links, is_mig=True)
-    assert rules_of(node) == {"mig-on"}
 
 
 def test_other_model() -> None:
@@ -382,12 +304,6 @@ def test_slot_unknown(narrow_ones: tuple[int, ...], rule: str | None) -> None:
     for index in narrow_ones:
         node = change_device(node, gpu_address(index), link=lanes(8))
     assert rules_of(node) == ({rule} if rule else set())
-
-
-def test_slow_generation() -> None:
-    """A GPU that trained its speed down is idle, and no finding."""
-    node = change_device(healthy_node(), gpu_address(0), link=lanes(16, speed_gt_per_s=2.5))
-    assert rules_of(node) == set()
 
 
 def test_hypervisor() -> None:
@@ -475,23 +391,6 @@ def test_unknown_path_to_a_nic() -> None:
     assert finding.because == "GPU1 has no NIC on the same PCIe switch; the nearest is SYS away"
     both = without_cells(first, ("GPU1", "NIC1"), ("NIC1", "GPU1"))
     assert found(both, "no-close-nic") == []
-
-
-def test_unknown_path_and_a_missing_nic() -> None:
-    """No NIC is missing of a GPU of which a path is not known."""
-    whole = healthy_node()
-    node = with_cells(dataclasses.replace(whole, nics=whole.nics[:-1]))
-    node = without_cells(node, ("GPU7", "mlx5_2"), ("mlx5_2", "GPU7"))
-    assert node_findings(with_nic_roles(node)) == ()
-
-
-def test_nearest_kinds_in_order() -> None:
-    """The nearest paths are listed near to far."""
-    node = matrix(
-        "GPU0 X SYS SYS SYS\nGPU1 SYS X SYS PHB\nGPU2 SYS SYS X NODE\nNIC0 SYS PHB NODE X"
-    )
-    (finding,) = found(node, "no-close-nic")
-    assert finding.because.endswith("; the nearest is PHB, NODE or SYS away")
 
 
 def test_one_port_down() -> None:
@@ -604,17 +503,6 @@ def test_silent_driver(reason: str, rule: str) -> None:
     assert rules_of(dataclasses.replace(node, gpus=(), nics=(), paths=None)) == set()
 
 
-@pytest.mark.parametrize("reason", ["NVML: DriverNotLoaded", "NVML: LibraryNotFound"])
-@pytest.mark.parametrize("vendor", [GpuVendor.AMD, GpuVendor.INTEL])
-def test_nvml_silent_of_others(reason: str, vendor: GpuVendor) -> None:
-    """That NVML cannot be asked is as it should be where all GPUs are another maker's."""
-    silence = Unknown(subject="GPUs", what="gpus", because=reason)
-    node = dataclasses.replace(healthy_node(), unknown=(silence,))
-    gpus = tuple(dataclasses.replace(one, vendor=vendor) for one in node.gpus)
-    found_rules = rules_of(dataclasses.replace(node, gpus=gpus))
-    assert found_rules.isdisjoint({"driver-silent", "driver-library-missing"})
-
-
 @pytest.mark.parametrize(
     ("health", "rule"),
     [
@@ -637,12 +525,6 @@ def test_health(health: GpuHealth, rule: str) -> None:
     """Each trouble of a GPU is one finding, about that GPU."""
     findings = node_findings(with_nic_roles(change_gpu(healthy_node(), 4, health=health)))
     assert [(one.rule, one.subject) for one in findings] == [(rule, "GPU4")]
-
-
-def test_idle_is_healthy() -> None:
-    """Clocks that are low because a GPU is idle or capped by software are no finding."""
-    health = GpuHealth(clocks_event_reasons=("GpuIdle", "SwPowerCap", "SyncBoost"))
-    assert node_findings(with_nic_roles(change_gpu(healthy_node(), 0, health=health))) == ()
 
 
 @pytest.mark.parametrize(

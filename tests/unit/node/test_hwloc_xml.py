@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpckit.core.foreign_text import parse_xml
 from hpckit.core.index_list import IndexList
-from hpckit.node.capture.hwloc import is_hwloc_xml, parse_hwloc_xml
 from hpckit.node.pci import PciDevice
 from hpckit.node.topology import CpuPackage, Host, L3Group, NodeTopology, NumaNode
 from tests.fakes.hwloc_machines import (
@@ -136,33 +134,11 @@ def test_bridges_that_are_left_out() -> None:
     }
 
 
-def test_bridge_that_is_left_out_below_another() -> None:
-    """A function that is not on the bus below its bridge lacks one, and keeps its root complex."""
-    inner = bridge("0000:10:01.0", "0000:[11-14]", function("0000:13:00.0", "0302 [10de:2330]"))
-    topology = parsed(machine(NODE, host_bridge("0000:[10-14]", inner)))
-    assert device(topology, "0000:13:00.0").host_bridge == "pci0000:10"
-    assert "PCI devices" in {one.subject for one in topology.unknown if one.what == "parent"}
-
-
-def test_domains_above_four_digits() -> None:
-    """Domains of VMD have five digits, in a host bridge too."""
-    vmd = host_bridge("10000:[e0-e1]", function("10000:e0:06.0", "0604 [8086:09ab]"))
-    assert device(parsed(machine(NODE, vmd)), "10000:e0:06.0").host_bridge == "pci10000:e0"
-
-
 def test_ids_that_were_not_read() -> None:
     """A function whose ids are all 0000 has none."""
     unread = host_bridge("0000:[66-66]", function("0000:66:00.0", "0000 [0000:0000]"))
     found = device(parsed(machine(NODE, unread)), "0000:66:00.0")
     assert (found.class_code, found.vendor_id, found.subsystem_vendor_id) == (None, None, None)
-
-
-def test_subsystem_that_was_not_read() -> None:
-    """A function whose subsystem is 0000 has none, and its other ids."""
-    bridges = host_bridge("0000:[66-66]", function("0000:66:00.0", "0680 [10de:1ac2]"))
-    found = device(parsed(machine(NODE, bridges)), "0000:66:00.0")
-    assert (found.vendor_id, found.device_id) == (0x10DE, 0x1AC2)
-    assert (found.subsystem_vendor_id, found.subsystem_device_id) == (None, None)
 
 
 def test_bridges_without_a_type() -> None:
@@ -236,16 +212,3 @@ def test_machine_without_nodes() -> None:
         ("NUMA nodes", "index"),
         ("node", "PCI devices"),
     ]
-
-
-def test_which_documents_are_hwlocs() -> None:
-    """The root tells hwloc's XML from NCCL's."""
-    assert is_hwloc_xml(parse_xml(machine().encode(), "x"))
-    assert not is_hwloc_xml(parse_xml(b"<system version='1'/>", "x"))
-
-
-def test_system_above_the_machine() -> None:
-    """Hwloc 1.x could put machines below a System."""
-    within = machine(NODE, version=None).removeprefix("<topology>").removesuffix("</topology>")
-    text = f'<topology><object type="System">{within}</object></topology>'
-    assert len(parse_hwloc_xml(parse_xml(text.encode(), "x")).numa_nodes) == 1

@@ -8,7 +8,6 @@ from hpckit.node.pci_tree import is_nvswitch
 from hpckit.node.topology import GpuVendor
 from tests.fakes.hwloc_machines import (
     NODE,
-    bridge,
     function,
     host_bridge,
     info,
@@ -70,16 +69,6 @@ def test_numbers_of_nvml_before_those_of_cuda() -> None:
     assert addresses(text) == [(0, "0000:10:01.0"), (1, "0000:10:00.0")]
 
 
-@pytest.mark.parametrize("library", ["cuda", "rsmi", "ze"])
-def test_numbers_of_other_libraries(library: str) -> None:
-    """Without NVML the library that is there numbers, with two digits too."""
-    text = cards(
-        function("0000:10:00.0", H100, os_device(f"{library}10", 5)),
-        function("0000:10:01.0", H100, os_device(f"{library}9", 5)),
-    )
-    assert addresses(text) == [(9, "0000:10:01.0"), (10, "0000:10:00.0")]
-
-
 def test_numbers_by_bus_id() -> None:
     """Without libraries GPUs are counted by bus id, domains included, and that is said."""
     text = machine(
@@ -92,15 +81,6 @@ def test_numbers_by_bus_id() -> None:
     assert {("GPUs", "index"), ("GPUs", "uuid"), ("GPUs", "name")} <= unknown
 
 
-def test_two_makers_in_one_machine() -> None:
-    """Where two libraries count from 0, NVIDIA's keep their numbers and AMD's follow."""
-    text = cards(
-        function("0000:10:00.0", "0300 [1002:687f]", os_device("rsmi0", 1)),
-        function("0000:10:01.0", "0300 [10de:1b81]", os_device("nvml0", 1)),
-    )
-    assert addresses(text) == [(0, "0000:10:01.0"), (1, "0000:10:00.0")]
-
-
 def test_hidden_gpus() -> None:
     """A GPU that the driver's library does not list is hidden, and comes last."""
     text = cards(
@@ -109,14 +89,6 @@ def test_hidden_gpus() -> None:
     shown, hidden = parsed(text).gpus
     assert (shown.pci, shown.is_hidden) == ("0000:10:01.0", False)
     assert (hidden.index, hidden.pci, hidden.is_hidden) == (1, "0000:10:00.0", True)
-
-
-def test_the_other_makers_library_hides_nothing() -> None:
-    """An AMD GPU is not hidden because NVML does not list it."""
-    text = cards(
-        function("0000:10:00.0", MI300A), function("0000:10:01.0", H100, os_device("nvml0", 1))
-    )
-    assert [gpu.is_hidden for gpu in parsed(text).gpus] == [False, False]
 
 
 def test_partitions() -> None:
@@ -133,13 +105,6 @@ def test_partitions() -> None:
     silent = os_device("rsmi0", 1, info("AMDUUID", "0000000000000000"))
     (gpu,) = parsed(cards(function("0000:10:00.0", MI300A, silent))).gpus
     assert (gpu.partition, gpu.uuid) == (None, None)
-
-
-def test_of_two_infos_the_first_counts() -> None:
-    """Of two infos with one name the first counts, as in hwloc."""
-    device = os_device("nvml0", 1, info("GPUModel", "first"), info("GPUModel", "second"))
-    (gpu,) = parsed(cards(function("0000:10:00.0", H100, device))).gpus
-    assert gpu.name == "first"
 
 
 @pytest.mark.parametrize(
@@ -167,14 +132,6 @@ def test_name_from_pci_ids() -> None:
     assert (old.name, new.name) == ("NVIDIA V100", "GH100")
 
 
-def test_name_of_nvml_before_that_of_opencl() -> None:
-    """The library that numbers gives the name."""
-    opencl = os_device("opencl0d0", 5, info("GPUModel", "gfx90a"))
-    rsmi = os_device("rsmi0", 1, info("GPUModel", "AMD Instinct MI250X"))
-    (gpu,) = parsed(cards(function("0000:10:00.0", "0380 [1002:740c]", opencl, rsmi))).gpus
-    assert gpu.name == "AMD Instinct MI250X"
-
-
 def test_files_without_pci() -> None:
     """GPUs of a file that leaves PCI out are the devices of one library, without address."""
     devices = [os_device("cuda0", 5), os_device("nvml0", 1), os_device("nvml1", 1)]
@@ -183,13 +140,6 @@ def test_files_without_pci() -> None:
         (0, None, GpuVendor.NVIDIA, 0),
         (1, None, GpuVendor.NVIDIA, 0),
     ]
-
-
-def test_files_with_bridges_alone() -> None:
-    """A device under a bridge whose functions were left out has no address, not the bridge's."""
-    inner = bridge("0000:10:01.0", "0000:[11-11]", os_device("nvml0", 1))
-    (gpu,) = parsed(machine(NODE, host_bridge("0000:[10-11]", inner))).gpus
-    assert (gpu.pci, gpu.numa_index) == (None, 0)
 
 
 def test_accelerators() -> None:

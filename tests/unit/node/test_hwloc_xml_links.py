@@ -72,32 +72,6 @@ def test_pairs_without_links() -> None:
     assert linked(V100, "OSDev:100 OSDev:101", "1000000 0 0 1000000") == ()
 
 
-def test_rows_are_by_index() -> None:
-    """Rows follow the indexes, and pairs are by the numbers of the GPUs."""
-    bridges = host_bridge("0000:[10-10]", gpus(V100, 2, 0, 1))
-    after = matrix(
-        "NVLinkBandwidth",
-        "102 100 101",
-        "1 25000 50000 25000 1 0 50000 0 1",
-        tag="distances2",
-    )
-    links = parsed(machine(NODE, bridges, after=after)).gpu_links
-    assert [(link.a, link.b, link.count) for link in links] == [(0, 2, 1), (1, 2, 2)]
-
-
-def test_two_rows_of_one_gpu() -> None:
-    """A GPU that a matrix has twice, as two libraries' devices, counts once."""
-    both = function(
-        "0000:10:00.0", V100, os_device("nvml0", 1, gp=100), os_device("cuda0", 5, gp=110)
-    )
-    other = function("0000:10:01.0", V100, os_device("nvml1", 1, gp=101))
-    keys = "OSDev:100 OSDev:110 OSDev:101"
-    after = matrix("NVLinkBandwidth", keys, "1 25000 50000 25000 1 25000 50000 25000 1")
-    bridges = host_bridge("0000:[10-10]", both, other)
-    links = parsed(machine(NODE, bridges, after=after)).gpu_links
-    assert [(link.a, link.b, link.count) for link in links] == [(0, 1, 2)]
-
-
 def test_links_through_switches() -> None:
     """Of GPUs at NVSwitches a pair has what the one with fewer links has, on other switches too."""
     switches = (
@@ -138,13 +112,6 @@ def test_links_to_cpus() -> None:
         ),
     )
     assert [(link.a, link.b) for link in topology.gpu_links] == [(0, 1)]
-
-
-def test_objects_that_the_file_lacks() -> None:
-    """A row of an object that is not in the file is passed over."""
-    keys = "OSDev:100 OSDev:101 OSDev:999"
-    (link,) = linked(V100, keys, "1 25000 25000 25000 1 0 25000 0 1")
-    assert (link.a, link.b) == (0, 1)
 
 
 def xgmi(values: str, hops: str | None = None) -> tuple[GpuLink, ...]:

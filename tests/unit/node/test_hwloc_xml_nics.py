@@ -62,13 +62,6 @@ def test_what_is_said_of_a_nic() -> None:
     assert ("NICs", "rate_bytes_per_s") in {(one.subject, one.what) for one in topology.unknown}
 
 
-def test_plain_ethernet() -> None:
-    """A netdev without an RDMA device is a NIC of its own, after the others."""
-    nic = record("hwloc-2.9.0").nics[2]
-    assert (nic.name, nic.kind, nic.netdevs) == ("eno1", NicKind.ETHERNET, ("eno1",))
-    assert (nic.state, nic.ports, nic.link_layer) == (None, (), "Ethernet")
-
-
 @pytest.mark.parametrize(
     ("says", "devices", "expected"),
     [
@@ -95,13 +88,6 @@ def test_plain_ethernet() -> None:
 def test_kinds(says: str, devices: list[str], expected: NicKind | None) -> None:
     """The kind follows from maker, PCI class, LID and hardware address."""
     assert kind(says, *devices) is expected
-
-
-def test_kind_that_is_not_known() -> None:
-    """An RDMA device of which nothing tells its network is of no kind, and that is said."""
-    card = function("0000:10:00.0", "0280 [15b3:1003]", rdma("mlx4_0"))
-    topology = parsed(machine(NODE, host_bridge("0000:[10-10]", card)))
-    assert ("NICs", "kind") in {(one.subject, one.what) for one in topology.unknown}
 
 
 def test_netdevs_belong_to_the_device_of_their_function() -> None:
@@ -143,18 +129,6 @@ def test_types_of_schema_three_are_bits() -> None:
     assert (nic.name, nic.netdevs) == ("mlx5_0", ("ib0",))
 
 
-def test_order_is_by_number() -> None:
-    """mlx5_10 comes after mlx5_9, and the indices follow."""
-    found = nics(
-        *(function(f"0000:10:{at:02x}.0", CX7_IB, rdma(f"mlx5_{at}")) for at in (10, 9, 0))
-    )
-    assert [(nic.index, nic.name) for nic in found] == [
-        (0, "mlx5_0"),
-        (1, "mlx5_9"),
-        (2, "mlx5_10"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("states", "expected"),
     [
@@ -191,16 +165,3 @@ def test_bond() -> None:
     guid = info("NodeGUID", "0000:0000:0000:0000")
     (nic,) = nics(function("0000:10:00.0", CX7_ETHERNET, rdma("mlx5_bond_0", guid)))
     assert (nic.bond, nic.guid) == ("mlx5_bond_0", None)
-
-
-def test_devices_without_pci() -> None:
-    """A netdev of a hypervisor's bus has no address; the loopback device is no NIC."""
-    topology = parsed(machine(NODE, netdev("eth0"), netdev("lo", "00:00:00:00:00:00")))
-    assert [(nic.name, nic.pci, nic.numa_index) for nic in topology.nics] == [("eth0", None, 0)]
-
-
-def test_other_os_devices() -> None:
-    """Disks, GPUs, DMA engines and devices of no type are no NICs."""
-    devices = [os_device("sda", 0), os_device("card0", 1), os_device("dma0chan0", 4)]
-    untyped = '<object type="OSDev" name="thing0"/>'
-    assert parsed(machine(NODE, *devices, untyped)).nics == ()

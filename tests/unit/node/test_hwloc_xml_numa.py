@@ -6,7 +6,6 @@ import pytest
 
 from hpckit.node.topology import NumaKind
 from tests.fakes.hwloc_machines import (
-    NODE,
     function,
     host_bridge,
     info,
@@ -63,14 +62,6 @@ def test_memory_without_cpus() -> None:
         (2, "", 0),
         (3, "", 1),
     ]
-
-
-def test_dram_has_the_cpus_whatever_its_number() -> None:
-    """The kind counts before the number; of one kind the lower number has the CPUs."""
-    hbm = node(0, "0xf", says='subtype="HBM"')
-    dram = (node(1, "0xf", says='subtype="DRAM"'), node(2, "0xf", says='subtype="DRAM"'))
-    text = machine(package(0, "0xf", "0x7", hbm, *dram))
-    assert [one.cpus for one in parsed(text).numa_nodes] == ["", "0-3", ""]
 
 
 def test_memory_of_a_gpu() -> None:
@@ -164,29 +155,3 @@ def test_ids_of_schema_three() -> None:
         version="3.0",
     )
     assert [one.distances for one in parsed(text).numa_nodes] == [(10, 21), (21, 10)]
-
-
-def test_bandwidths_are_no_distances() -> None:
-    """A matrix of bandwidths between nodes is not their distance."""
-    text = machine(
-        node(0, "0x3"),
-        node(1, "0xc"),
-        after=distances('kind="9" indexing="os" name="Measured"', "0 1", "1 2 3 4"),
-    )
-    assert [one.distances for one in parsed(text).numa_nodes] == [None, None]
-
-
-def test_matrix_that_lacks_a_node() -> None:
-    """A matrix without one of the nodes gives no distances, and that is said."""
-    says = 'kind="5" indexing="os" name="NUMALatency"'
-    text = machine(node(0, "0x3"), node(1, "0xc"), after=distances(says, "0", "10", count=1))
-    topology = parsed(text)
-    assert [one.distances for one in topology.numa_nodes] == [None, None]
-    assert ("NUMA nodes", "distances") in {(one.subject, one.what) for one in topology.unknown}
-
-
-def test_kinds_that_the_file_does_not_tell() -> None:
-    """Nodes without a subtype are of no kind, and one reason says so."""
-    topology = parsed(machine(NODE))
-    assert topology.numa_nodes[0].kind is None
-    assert ("NUMA nodes", "kind") in [(one.subject, one.what) for one in topology.unknown]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from hpckit.core.errors import ParseError
-from hpckit.core.foreign_text import parse_xml
-from hpckit.node.capture.hwloc import parse_hwloc_xml
 from tests.fakes.hwloc_machines import (
     NODE,
     function,
@@ -117,20 +115,9 @@ def test_refused_latencies(latencies: str) -> None:
     refusal(machine(latencies, NODE, version=None))
 
 
-def test_a_matrix_that_is_not_read() -> None:
-    """Matrices that nothing is taken from are not looked at."""
-    assert parsed(machine(NODE, after=matrix("MyOwn", "x", "y"))).gpu_links == ()
-
-
 def test_the_line_is_shown() -> None:
     """The error has the line of the object, and a caret below it."""
     error = refusal(machine(NODE, '<object type="Toaster"/>'))
     assert (error.line_no, error.tool) == (4, "hwloc")
     assert '<object type="Toaster"/>' in str(error)
     assert str(error).splitlines()[-1].strip() == "^"
-
-
-def test_elements_beside_the_machine() -> None:
-    """What stands beside the Machine and is not known is hwloc's to add: it is passed over."""
-    text = machine(NODE, after='<support name="discovery.pu"/><future/>')
-    assert len(parse_hwloc_xml(parse_xml(text.encode(), "x")).numa_nodes) == 1

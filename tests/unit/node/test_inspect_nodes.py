@@ -90,14 +90,6 @@ def test_the_odd_node_stands_apart(tmp_path: Path) -> None:
     assert [finding.subject for finding in odd.findings] == ["GPU0"]
 
 
-def test_progress_counts_answers(tmp_path: Path) -> None:
-    """Each answer moves the count, from none to all."""
-    slurm = Slurm(tmp_path, said(lines("c1", TWIN) + lines("c2", TWIN)), sinfo("c1", "c2"),
-                  names="c1\nc2\n")  # fmt: skip
-    slurm.inspect("c[1-2]")
-    assert slurm.counts == [(0, 2), (1, 2), (2, 2)]
-
-
 def test_a_node_that_gives_no_answer_is_named(tmp_path: Path) -> None:
     """After the limit the others' answers count, and the silent node has srun's words."""
     late = Late(returncode=0, stdout=lines("c1", TWIN) + lines("c3", TWIN),
@@ -156,13 +148,6 @@ def test_a_job_that_is_several_is_refused(tmp_path: Path) -> None:
     runner = ScriptedRunner(squeue=[said(parts)])
     with pytest.raises(AdapterError, match="job 7 is 2 jobs: 7_1, 7_2"):
         probe_of(runner, tmp_path).nodes_of_job("7")
-
-
-def test_a_component_has_its_own_nodes(tmp_path: Path) -> None:
-    """Squeue lists every component, also when it is asked for one."""
-    parts = row("7+0", "RUNNING", "c1") + row("7+1", "RUNNING", "c3")
-    runner = ScriptedRunner(squeue=[said(parts)])
-    assert probe_of(runner, tmp_path).nodes_of_job("7+1") == "c3"
 
 
 def test_a_component_is_asked_by_its_number(tmp_path: Path) -> None:

@@ -54,16 +54,6 @@ def test_cpu_nodes_are_numa_nodes() -> None:
     assert node.cpu.vendor == "AuthenticAMD"
 
 
-def test_flags_that_forbid_peer_access() -> None:
-    """NO_PEER_TO_PEER_DMA in the flags of a link is no P2P; without flags it is unknown."""
-    tree = record_tree("kfd-sysfs-6.8", "synthetic-two-gpus")
-    path = "topology/nodes/2/io_links/1/properties"
-    for flags, is_p2p in (("flags 17", False), ("", None)):
-        texts = {**tree.texts, path: tree.texts[path].replace("flags 1", flags)}
-        (link,) = parse_kfd(FileTree(texts=texts), "topology").gpu_links
-        assert link.is_p2p is is_p2p
-
-
 @pytest.mark.parametrize("shift", [0, 28])
 def test_partitions_of_a_package(shift: int) -> None:
     """The driver writes the partition above the address or into its function."""
@@ -81,43 +71,6 @@ def test_functions_of_two_gpus_are_no_partitions() -> None:
         ("0000:0a:00.0", None),
         ("0000:0a:00.1", None),
     ]
-
-
-def test_a_domain_of_five_digits() -> None:
-    """PCI domains go beyond ffff in virtual machines."""
-    node = parse_kfd(kfd_tree([CPU, gpu(0x0400, domain=0x10000)], []), "topology")
-    assert node.gpus[0].pci == "10000:04:00.0"
-
-
-def cpx(packages: int, parts: int) -> FileTree:
-    """Packages of partitions beside one CPU, all joined by XGMI."""
-    nodes = [
-        CPU,
-        *(
-            gpu(package << 8 | part, unique_id=package, gfx_target_version=90402)
-            for package in range(1, packages + 1)
-            for part in range(parts)
-        ),
-    ]
-    links: list[Link] = []
-    for a in range(1, len(nodes)):
-        links.append((a, 0, 2, 20, 64000))
-        for b in range(1, len(nodes)):
-            is_near = nodes[a]["unique_id"] == nodes[b]["unique_id"]
-            if a != b:
-                links.append((a, b, 11, *((13, 819200) if is_near else (41, 0))))
-    return kfd_tree(nodes, links)
-
-
-def test_64_partitions() -> None:
-    """Within a package there is bandwidth and no links to count; 0 across packages is unknown."""
-    node = parse_kfd(cpx(8, 8), "topology")
-    assert len(node.gpus) == 64
-    found = Counter((one.weight, one.count, one.bandwidth_bytes_per_s) for one in node.gpu_links)
-    assert found == {(13, None, 819.2e9): 8 * 28, (41, None, None): 2016 - 8 * 28}
-    reasons = {one.what: one.because for one in node.unknown}
-    assert "count of XGMI links of weight 13" in reasons
-    assert "count and bandwidth_bytes_per_s of XGMI links of weight 41" in reasons
 
 
 def mesh(gpus: int, gfx: int) -> FileTree:
@@ -169,14 +122,6 @@ def test_an_apu_is_both() -> None:
     assert node.gpus[0].numa_index == 0
 
 
-def test_old_chips_are_named_by_the_driver() -> None:
-    """`name` holds the driver's name of a chip, or `ip discovery`, which names none."""
-    tree = kfd_tree([CPU, gpu(0x100)], [])
-    for text, name in (("vega20\n", "vega20"), ("ip discovery\n", None)):
-        texts = {**tree.texts, "topology/nodes/1/name": text}
-        assert parse_kfd(FileTree(texts=texts), "topology").gpus[0].name == name
-
-
 @pytest.mark.parametrize(
     ("name", "text", "line_no", "message"),
     [
@@ -204,20 +149,6 @@ def test_no_nodes() -> None:
     for texts in ({}, {"topology/nodes/0/properties": ""}):
         with pytest.raises(ParseError):
             parse_kfd(FileTree(texts=texts), "topology")
-
-
-def test_files_that_tar_filled_up() -> None:
-    """GNU tar pads files of sysfs with NUL bytes; the node is the same."""
-    tree = record_tree("kfd-sysfs-6.8", "synthetic-two-gpus")
-    padded = {path: text.ljust(4096, "\0") for path, text in tree.texts.items()}
-    assert parse_kfd(FileTree(texts=padded), "topology") == parse_kfd(tree, "topology")
-
-
-def test_a_root_of_any_depth() -> None:
-    """The folder can be the tree's own root, or have slashes around it."""
-    tree = kfd_tree([CPU, gpu(0x100)], [])
-    bare = {path.removeprefix("topology/"): text for path, text in tree.texts.items()}
-    assert parse_kfd(FileTree(texts=bare), "") == parse_kfd(tree, "/topology/")
 
 
 def test_a_probe_reads_what_the_parser_takes() -> None:
@@ -270,23 +201,6 @@ def report(least: int, most: int, weight: int = 15) -> PairReport:
     return PairReport(
         kind=LinkKind.XGMI, weight=weight, min_mbytes_per_s=least, max_mbytes_per_s=most
     )
-
-
-@pytest.mark.parametrize(
-    ("least", "most", "count"),
-    [(50000, 50000, 1), (50000, 200000, 4), (50000, 120000, None), (1, 99, None), (0, 50000, None)],
-)
-def test_links_are_a_whole_number(least: int, most: int, count: int | None) -> None:
-    """The most is a small multiple of one link, or nothing is said of the number."""
-    assert report(least, most).count == count
-
-
-def test_of_two_directions_the_smaller_counts() -> None:
-    """Where two GPUs differ on their link the smaller figures are its own."""
-    link = xgmi_link(0, 1, report(50000, 200000), report(50000, 100000))
-    assert (link.count, link.bandwidth_bytes_per_s) == (2, 1e11)
-    link = xgmi_link(0, 1, report(0, 0), report(50000, 100000))
-    assert (link.count, link.bandwidth_bytes_per_s) == (2, 1e11)
 
 
 def test_a_count_that_does_not_come_out_has_its_reason() -> None:

@@ -88,14 +88,6 @@ def test_joined_by_address() -> None:
     assert len(merged.nics) == 8
 
 
-def test_order_of_the_driver() -> None:
-    """GPUs are in the driver's order and under its numbers, whatever the kernel's is."""
-    merged = merge(kernel(), driver(3, 1, 0, 2, 4, 5, 6, 7))
-    assert [gpu.pci for gpu in merged.gpus[:4]] == [gpu_address(at) for at in (3, 1, 0, 2)]
-    assert [gpu.index for gpu in merged.gpus] == list(range(8))
-    assert merged.disagreements == ()
-
-
 def test_hidden_by_a_container() -> None:
     """GPUs that a container hides stand after those it shows, under numbers of their own."""
     merged = merge(kernel(), driver(4, 6))
@@ -117,18 +109,6 @@ def test_nothing_shown() -> None:
     """A driver that answers and shows no GPU hides all of its vendor."""
     merged = merge(kernel(2), NodeTopology(source=NVML))
     assert [gpu.is_hidden for gpu in merged.gpus] == [True, True]
-
-
-def test_nothing_shown_of_amd() -> None:
-    """KFD that shows no GPU hides AMD's, and leaves the others."""
-    base = kernel(2)
-    amd = dataclasses.replace(base.gpus[1], vendor=GpuVendor.AMD)
-    base = dataclasses.replace(base, gpus=(base.gpus[0], amd))
-    merged = merge(base, NodeTopology(source=Source(format="/sys/class/kfd")))
-    assert [(gpu.vendor, gpu.is_hidden) for gpu in merged.gpus] == [
-        (GpuVendor.NVIDIA, False),
-        (GpuVendor.AMD, True),
-    ]
 
 
 @pytest.mark.parametrize("told", [None, 3])

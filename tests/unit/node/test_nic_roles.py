@@ -2,15 +2,12 @@ from __future__ import annotations
 
 import dataclasses
 
-import pytest
-
 from hpckit.node.nics import with_nic_roles
-from hpckit.node.path import PathTable
 from hpckit.node.pci import PciAddress, PciDevice
 from hpckit.node.rules.rules import node_findings
-from hpckit.node.topology import Gpu, Nic, NicRole, NodeTopology, is_active, is_down
+from hpckit.node.topology import Nic, NicRole, NodeTopology
 from hpckit.spec.nic_kind import NicKind
-from tests.fakes.node import CONNECTX_7, SOURCE, change_nic, healthy_node, matrix, nic
+from tests.fakes.node import CONNECTX_7, SOURCE, change_nic, healthy_node, nic
 
 CONNECTX_6 = 0x101B
 
@@ -32,13 +29,6 @@ def node_of(*nics: Nic, pci: tuple[PciDevice, ...] = ()) -> NodeTopology:
 def card(address: str, device_id: int) -> PciDevice:
     """A NIC's function on the PCI tree."""
     return PciDevice(address=PciAddress(address), vendor_id=0x15B3, device_id=device_id)
-
-
-def test_rails() -> None:
-    """NICs that are alike, one a GPU, are for jobs, and each says why."""
-    node = with_nic_roles(healthy_node())
-    assert {nic.role for nic in node.nics} == {NicRole.COMPUTE}
-    assert node.nics[0].role_because == "one of 8 infiniband NICs of 400 Gb/s, beside a GPU"
 
 
 def test_slower_ones() -> None:
@@ -65,11 +55,6 @@ def test_ethernet_beside_infiniband() -> None:
     whole = healthy_node()
     found = roles(dataclasses.replace(whole, nics=(*whole.nics, fast, slow)))
     assert found[8:] == [NicRole.STORAGE, NicRole.OTHER]
-
-
-def test_matrix() -> None:
-    """A matrix names NICs and does not tell what they are: the role is not known."""
-    assert roles(matrix("GPU0 X PIX\nNIC0 PIX X")) == [None]
 
 
 def test_virtual_functions() -> None:
@@ -100,11 +85,6 @@ def test_clouds() -> None:
     assert roles(node_of(*[gvnic] * 8)) == [NicRole.COMPUTE] * 8
 
 
-def test_plain_ethernet() -> None:
-    """Ethernet without RDMA is never for jobs between GPUs."""
-    assert roles(node_of(dataclasses.replace(nic(0), kind=NicKind.ETHERNET))) == [NicRole.OTHER]
-
-
 def test_second_ports() -> None:
     """The second ports of cards, none of them cabled, are not for jobs."""
     nics, pci = list[Nic](), list[PciDevice]()
@@ -117,13 +97,6 @@ def test_second_ports() -> None:
     node = node_of(*nics, pci=tuple(pci))
     assert roles(node) == [NicRole.COMPUTE, NicRole.OTHER] * 4
     assert {one.rule for one in node_findings(with_nic_roles(node))} == {"nic-unused"}
-
-
-def test_down_of_two() -> None:
-    """Of two NICs without a GPU one may be without a cable; of three alike it should be up."""
-    down = nic(9, state="DOWN")
-    assert roles(node_of(nic(0), down))[1] is NicRole.OTHER
-    assert roles(node_of(nic(0), nic(1), down))[2] is NicRole.COMPUTE
 
 
 def test_all_down() -> None:
@@ -183,24 +156,6 @@ def test_slow_card_of_the_rails() -> None:
     assert roles(dataclasses.replace(node, pci=other))[2] is NicRole.STORAGE
 
 
-def test_near_ones_of_two_kinds() -> None:
-    """Of as many NICs of two rates those beside the GPUs are the ones for jobs."""
-    near, far = nic(0, rate_bytes_per_s=25e9), nic(1, rate_bytes_per_s=50e9)
-    table = PathTable(
-        devices=("GPU0", "mlx5_0", "mlx5_1"),
-        cells=(("X", "PIX", "SYS"), ("PIX", "X", "SYS"), ("SYS", "SYS", "X")),
-    )
-    node = dataclasses.replace(node_of(near, far), gpus=(Gpu(index=0),), paths=table)
-    assert roles(node) == [NicRole.COMPUTE, None]
-
-
-def test_spare_port_without_rates() -> None:
-    """A source without rates tells a second port that is down all the same."""
-    up = dataclasses.replace(nic(0), rate_bytes_per_s=None)
-    down = dataclasses.replace(up, state="DOWN", pci=PciAddress("0000:04:00.1"))
-    assert roles(node_of(up, down)) == [NicRole.COMPUTE, NicRole.OTHER]
-
-
 def test_as_fast_elsewhere() -> None:
     """What is as fast as those for jobs, another card and beside no GPU, may be for storage."""
     whole = healthy_node()
@@ -209,28 +164,3 @@ def test_as_fast_elsewhere() -> None:
     node = dataclasses.replace(whole, nics=(*whole.nics, far), pci=(*whole.pci, other))
     assert roles(node)[8] is None
     assert roles(dataclasses.replace(node, pci=whole.pci))[8] is NicRole.COMPUTE
-
-
-def test_faster_beside_a_gpu() -> None:
-    """RDMA over Ethernet beside a GPU, as fast as those for jobs, is for jobs."""
-    one = nic(0)
-    other = dataclasses.replace(nic(1), kind=NicKind.ROCE, link_layer="Ethernet")
-    table = PathTable(
-        devices=("GPU0", "mlx5_0", "mlx5_1"),
-        cells=(("X", "PIX", "PXB"), ("PIX", "X", "PXB"), ("PXB", "PXB", "X")),
-    )
-    node = dataclasses.replace(node_of(one, other), gpus=(Gpu(index=0),), paths=table)
-    assert roles(node) == [NicRole.COMPUTE, NicRole.COMPUTE]
-
-
-@pytest.mark.parametrize(
-    ("state", "is_known_as"),
-    [(None, (False, False)), ("ACTIVE", (True, False)), ("active", (True, False))]
-    + [(state, (False, True)) for state in ("DOWN", "INIT", "ARMED", "ACTIVE_DEFER")],
-)
-def test_an_unknown_state_is_neither_up_nor_down(
-    state: str | None, is_known_as: tuple[bool, bool]
-) -> None:
-    """A NIC is down by a state that is known and is not ACTIVE."""
-    nic = Nic(index=0, name="a", state=state)
-    assert (is_active(nic), is_down(nic)) == is_known_as

@@ -8,10 +8,8 @@ from dataclasses import replace
 import pytest
 
 from hpckit.core.fields import InvalidValue
-from hpckit.core.index_list import IndexList, check_indices
+from hpckit.core.index_list import IndexList
 from hpckit.node.merge import complete
-from hpckit.node.path import MOST_ROWS, PathTable
-from hpckit.node.pci import PciDevice, check_tree, pci_address
 from hpckit.node.topology import (
     MOST_GPUS,
     CpuTopology,
@@ -65,14 +63,6 @@ def test_lists_that_all_hold_every_cpu_are_refused() -> None:
     assert caught.value.key == "numa_nodes"
 
 
-def test_a_table_of_too_many_devices_is_refused() -> None:
-    """Its cells grow with their square."""
-    names = tuple(f"nic{index}" for index in range(MOST_ROWS + 1))
-    with pytest.raises(InvalidValue) as caught:
-        PathTable(devices=names, cells=())
-    assert caught.value.key == "devices"
-
-
 def test_a_host_of_many_virtual_functions_is_a_node() -> None:
     """Sixteen ports with 127 functions each are more than two thousand NICs."""
     node = dgx_h100()
@@ -86,15 +76,3 @@ def test_a_host_of_many_virtual_functions_is_a_node() -> None:
     (lacking,) = (one for one in whole.unknown if one.what == "2032 virtual functions")
     assert "a table has up to 576 rows" in lacking.because
     assert complete(whole) == whole
-
-
-def test_codes_that_pci_has_no_room_for_are_refused() -> None:
-    """Ids and classes have 16 bits each."""
-    with pytest.raises(InvalidValue, match="16 bits"):
-        check_tree([PciDevice(address=pci_address("01:00.0"), vendor_id=1 << 16)])
-
-
-def test_indices_beyond_count_are_refused() -> None:
-    """A list that names all CPUs again and again is none."""
-    with pytest.raises(InvalidValue, match="at most 65536"):
-        check_indices("cpus", "0-65535,0")

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from hpckit.node.links import gpu_reach, is_direct, joined, link_islands
+from hpckit.node.links import gpu_reach, link_islands
 from hpckit.node.path import LINK_BYTES_PER_S
 from hpckit.node.topology import GpuLink, LinkKind
 from tests.fakes.machine_parts import with_dead_link
 from tests.fakes.machines import dgx_1v, dgx_h100
-from tests.fakes.odd_machines import hidden_gpus
 
 
 def _pair(a: int, b: int, count: int | None) -> GpuLink:
@@ -43,13 +42,6 @@ def test_unequal_pairs_are_not_full() -> None:
     assert island.counts is None
 
 
-def test_islands_are_apart() -> None:
-    """GPUs that no link joins are in islands of their own; a link to oneself is none."""
-    links = (_pair(4, 5, 4), _pair(0, 1, 4), _pair(1, 0, 4), _pair(3, 3, 1))
-    found = link_islands(replace(dgx_1v(), gpu_links=links))
-    assert [island.gpus for island in found] == [(0, 1), (4, 5)]
-
-
 def test_reach_groups_peers_by_their_links() -> None:
     """Most links first; all others are named as such."""
     reach = gpu_reach(dgx_1v())[0]
@@ -58,11 +50,6 @@ def test_reach_groups_peers_by_their_links() -> None:
         (1, (1, 2), False),
     ]
     assert [one.is_all for one in gpu_reach(dgx_h100())[0]] == [True]
-
-
-def test_hidden_gpus_are_not_missed() -> None:
-    """All GPUs that are shown are all."""
-    assert [one.is_all for one in gpu_reach(hidden_gpus())[0]] == [True]
 
 
 def test_links_of_several_hops_are_no_links_of_a_pair() -> None:
@@ -77,28 +64,6 @@ def test_links_of_several_hops_are_no_links_of_a_pair() -> None:
     ]
     counted = replace(far[0], count=1)
     assert [island.gpus for island in link_islands(replace(node, gpu_links=(counted,)))] == [(0, 2)]
-
-
-def test_partitions_of_two_packages_share_a_link() -> None:
-    """Linux weighs their way 41: the fabric within each package, 13, and a link between them."""
-    far = GpuLink(a=0, b=1, kind=LinkKind.XGMI, weight=41)
-    assert is_direct(far)
-    assert not is_direct(replace(far, weight=42))
-
-
-def test_a_pair_has_the_fewer_links_of_its_two() -> None:
-    """Others have 18 links to each other and 17 to the GPU with a dead one, as it has to all."""
-    reach = gpu_reach(with_dead_link(dgx_h100(), 5))
-    assert [(one.count, one.gpus, one.is_all) for one in reach[0]] == [
-        (18, (1, 2, 3, 4, 6, 7), True),
-        (17, (5,), False),
-    ]
-    assert [(one.count, one.is_all) for one in reach[5]] == [(17, True)]
-
-
-def test_pairs_in_any_order_join_into_groups() -> None:
-    """A chain is one group wherever it begins, and the group of the least comes first."""
-    assert joined([(7, 8), (3, 2), (2, 1), (9, 7), (5, 5)]) == [(1, 2, 3), (5,), (7, 8, 9)]
 
 
 @pytest.mark.parametrize(

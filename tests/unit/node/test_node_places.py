@@ -8,10 +8,10 @@ from hpckit.core.index_list import IndexList
 from hpckit.node.links import nearest_nics
 from hpckit.node.path import PathKind, PathTable
 from hpckit.node.pci import CLASS_3D, PciAddress
-from hpckit.node.places import Branch, Place, places
-from hpckit.node.topology import Gpu, Nic, NodeTopology, NumaKind, NumaNode, Source
+from hpckit.node.places import Branch, places
+from hpckit.node.topology import Gpu, Nic, NodeTopology, NumaNode, Source
 from tests.fakes.machine_parts import GEN5, bridge, end_point, lanes
-from tests.fakes.machines import cpu_only, dgx_h100, four_gpu_box, gb200_tray, matrix_only
+from tests.fakes.machines import cpu_only, dgx_h100, matrix_only
 
 X16 = lanes(GEN5, 16)
 
@@ -33,13 +33,6 @@ def test_switches_are_bridges_with_more_than_one_card() -> None:
         "0000:41:00.0",
     ]
     assert [nic.name for nic in first.root.nics] == ["mlx5_8"]
-
-
-def test_functions_of_one_card_make_no_switch() -> None:
-    """Two ports of a NIC below their root port hang from the NUMA node."""
-    _, second = places(four_gpu_box())
-    assert second.root.branches == ()
-    assert [nic.name for nic in second.root.nics] == ["mlx5_0", "mlx5_1"]
 
 
 def test_switches_below_switches_stay_so() -> None:
@@ -83,20 +76,6 @@ def test_gpus_without_a_numa_node_stand_beside_their_cpus() -> None:
     ]
 
 
-def test_nics_without_a_place_are_at_the_root() -> None:
-    """Where no table says what lies between them."""
-    nics = tuple(Nic(index=at, name=f"e{at}") for at in range(80))
-    (found,) = places(_bare(nics=nics))
-    assert len(found.root.nics) == 80
-
-
-def test_memory_without_cpus_is_no_place() -> None:
-    """NUMA nodes of GPU memory hold no devices and are not listed."""
-    assert [place.numa_index for place in places(gb200_tray())] == [0, 1]
-    hbm = NumaNode(index=1, kind=NumaKind.HBM)
-    assert places(_bare(numa_nodes=(hbm,))) == ()
-
-
 def test_numa_nodes_find_their_package_by_cpus() -> None:
     """A NUMA node whose package is not named is in the one that has its CPUs."""
     topology = cpu_only()
@@ -105,23 +84,10 @@ def test_numa_nodes_find_their_package_by_cpus() -> None:
     assert [place.package_index for place in found] == [0, 0, 0, 0, 1, 1, 1, 1]
 
 
-def test_numa_node_that_is_not_described_is_a_place() -> None:
-    """A device may name a NUMA node of which nothing else is known."""
-    assert places(_bare(gpus=(Gpu(index=0, numa_index=7),))) == (
-        Place(numa_index=7, root=Branch(ends=(Gpu(index=0, numa_index=7),))),
-    )
-
-
 def _with_paths(*rows: tuple[str | None, ...]) -> NodeTopology:
     nics = (Nic(index=0, name="mlx5_0", label="NIC0"), Nic(index=1, name="mlx5_1"))
     table = PathTable(devices=("GPU0", "NIC0", "mlx5_1"), cells=rows)
     return _bare(gpus=(Gpu(index=0),), nics=nics, paths=table)
-
-
-def test_closest_nics_are_those_of_the_nearest_kind() -> None:
-    """A NIC behind PIX is closer than one behind PXB, whatever a matrix calls it."""
-    near = nearest_nics(_with_paths(("X", "PXB", "PIX"), ("PXB", "X", "NODE"), ("PIX", None, "X")))
-    assert (near[0].kind, [nic.name for nic in near[0].nics]) == (PathKind.PIX, ["mlx5_1"])
 
 
 def test_half_a_matrix_is_enough() -> None:
@@ -129,12 +95,6 @@ def test_half_a_matrix_is_enough() -> None:
     rows = (("X", None, None), ("SYS", "X", None), (None, None, "X"))
     near = nearest_nics(_with_paths(*rows))
     assert (near[0].kind, [nic.name for nic in near[0].nics]) == (PathKind.SYS, ["mlx5_0"])
-
-
-def test_storage_is_not_the_closest_while_others_are_there() -> None:
-    """NICs for storage are passed over, though they are as close."""
-    near = nearest_nics(dgx_h100())
-    assert [nic.name for nic in near[0].nics] == ["mlx5_0", "mlx5_1"]
 
 
 def test_devices_of_unknown_numa_node_stand_in_the_only_one() -> None:

@@ -12,12 +12,10 @@ from hpckit.core.index_list import IndexList
 from hpckit.core.text import Line, Style, columns, wrapped
 from hpckit.node.pci import PcieLink
 from hpckit.node.show import group_lines, node_lines
-from hpckit.node.title import node_title
 from hpckit.node.topology import (
     Accelerator,
     Gpu,
     Host,
-    LinkKind,
     NicRole,
     NodeTopology,
     NumaNode,
@@ -28,7 +26,6 @@ from tests.fakes.answers import grouped
 from tests.fakes.machine_parts import GEN4, lanes, with_dead_link, with_nic_down
 from tests.fakes.machines import (
     cpu_only,
-    dgx_1v,
     dgx_h100,
     four_gpu_box,
     gb200_tray,
@@ -83,12 +80,6 @@ def test_a_node_is_one_sentence() -> None:
     ]
 
 
-def test_real_machine_is_not_called_synthetic() -> None:
-    """The word is there for what is made up alone."""
-    real = replace(dgx_h100(), source=Source(format="fake"))
-    assert "synthetic" not in " ".join(_texts(node_lines(real)))
-
-
 def test_tree_of_a_node() -> None:
     """NUMA nodes, switches, GPUs with links and closest NICs, NICs with rate and state."""
     assert _texts(node_lines(dgx_h100()))[4:9] == [
@@ -100,11 +91,6 @@ def test_tree_of_a_node() -> None:
     ]
     assert _find(dgx_h100(), "mlx5_8").text.split("  ")[-1] == "storage"
     assert _find(dgx_h100(), "NVSwitch").text == "4 NVSwitches"
-
-
-def test_mesh_names_its_peers() -> None:
-    """Links that do not go to all say where they go, most first."""
-    assert "NV2 to GPU3-4 · NV1 to GPU1-2" in _find(dgx_1v(), "GPU0 ").text
 
 
 def test_pairs_over_other_gpus_are_told_apart() -> None:
@@ -124,12 +110,6 @@ def test_links_to_the_cpu_and_own_memory() -> None:
     assert "C2C to CPU" in line.text
     assert line.text.endswith("memory NUMA 10")
     assert _find(gb200_tray(), "GPU memory").text == "NUMA 2,10,18,26: GPU memory of 186 GiB"
-
-
-def test_no_close_nic_is_said() -> None:
-    """A GPU whose NICs are all behind another NUMA node or root complex has none that is close."""
-    assert "no close NIC (SYS)" in _find(four_gpu_box(), "GPU0").text
-    assert "no close NIC (NODE)" in _find(four_gpu_box(), "GPU2").text
 
 
 def test_nearest_nic_is_not_known_where_a_path_is_not() -> None:
@@ -205,12 +185,6 @@ def test_partitions_are_folded() -> None:
     assert line.text.endswith("8 partitions CPX")
 
 
-def test_one_partition_is_named() -> None:
-    """A partition alone says which it is."""
-    gpus = tuple(replace(gpu, partition="SPX") for gpu in mi300x().gpus)
-    assert _find(replace(mi300x(), gpus=gpus), "GPU0 ").text.endswith("partition SPX")
-
-
 def test_hidden_gpus_are_shown_as_hidden() -> None:
     """What a container hides is in the tree, marked, and counted in the sentence."""
     assert "hidden here" in _find(hidden_gpus(), "GPU7").text
@@ -228,13 +202,6 @@ def test_matrix_shows_what_it_tells() -> None:
 def test_numa_nodes_without_devices_share_a_line() -> None:
     """Of many NUMA nodes, those with nothing are one line."""
     assert _find(cpu_only(), "no devices").text == "NUMA 0-1,3-7 · no devices"
-
-
-def test_a_source_without_devices_does_not_say_that_there_are_none() -> None:
-    """Where none is known, each NUMA node is listed, and no device is said to be absent."""
-    texts = _texts(node_lines(replace(cpu_only(), nics=(), pci=(), paths=None)))
-    assert sum("· NUMA " in text for text in texts) == 8
-    assert not any("no devices" in text for text in texts)
 
 
 def test_many_numa_nodes_of_which_no_device_is_known_share_a_line() -> None:
@@ -268,14 +235,6 @@ def test_accelerators_are_placed() -> None:
     ]
 
 
-def test_links_without_peers_are_counted() -> None:
-    """Where peers are unknown, active NVLinks still are; XGMI has its count."""
-    node = dgx_h100()
-    assert "  18 NVLinks  " in _find(replace(node, gpu_links=()), "GPU0").text
-    links = tuple(replace(link, kind=LinkKind.XGMI, count=4) for link in node.gpu_links)
-    assert "XGMI×4 to all" in _find(replace(node, gpu_links=links), "GPU0").text
-
-
 def test_roles_and_bonds_are_said() -> None:
     """A NIC's remarks stand at its end."""
     nic = replace(dgx_h100().nics[0], role=NicRole.OTHER, bond="bond0", is_virtual=True)
@@ -299,23 +258,6 @@ def test_findings_come_gravest_first() -> None:
         Style.FAINT,
         Style.NOTE,
     ]
-
-
-def test_findings_of_one_cause_are_one() -> None:
-    """40 ports that are down are one finding, and counted as one."""
-    found = [_finding(Severity.WARNING, f"mlx5_{at}") for at in range(40)]
-    texts = _texts(node_lines(BARE, found))
-    assert "findings 1" in texts
-    assert "warn     mlx5_0 … mlx5_39: it is odd" in texts
-    gpus = [_finding(Severity.WARNING, f"GPU{at}") for at in (0, 1, 5)]
-    assert "warn     GPU0-1,5: it is odd" in _texts(node_lines(BARE, gpus))
-
-
-def test_many_findings_are_cut_with_a_count() -> None:
-    """Beyond ten causes the rest is counted and said where to find."""
-    found = [_finding(Severity.NOTE, "node", f"cause {at}") for at in range(13)]
-    texts = _texts(node_lines(BARE, found))
-    assert "         … 3 more: hpckit inspect --json" in texts
 
 
 def test_unknown_is_a_line_a_reason() -> None:
@@ -368,39 +310,6 @@ def test_node_without_gpus_says_so() -> None:
     assert texts[0].endswith(" · no GPU ·")
     assert [text for text in texts if "– x" in text] == ["unknown  acs – x"]
     assert "no GPU" not in " ".join(_texts(node_lines(replace(node, pci=()))))
-
-
-def test_columns_do_not_shift_for_long_names() -> None:
-    """Names longer than their room are shortened until they fit."""
-    nics = tuple(
-        replace(
-            nic, name=f"rocep{nic.index}s{nic.index}f0np0_a_very_long_name" * (nic.index % 2 + 1)
-        )
-        for nic in dgx_h100().nics
-    )
-    lines = _texts(node_lines(replace(dgx_h100(), nics=nics), width=120))
-    ends = {line.index("Gb/s") - line.index("roce") for line in lines if "Gb/s IB  " in line}
-    assert len(ends) == 1
-
-
-SOURCES = (
-    ("nccl-xml", "from NCCL's XML"),
-    ("sysfs-tarball", "from an archive of /sys"),
-    ("/sys/class/kfd", "from /sys/class/kfd"),
-)
-
-
-@pytest.mark.parametrize(("source", "text"), SOURCES)
-def test_source_is_named(source: str, text: str) -> None:
-    """A node without a name is told by what it was read from."""
-    assert _texts(node_lines(NodeTopology(source=Source(format=source))))[0] == f"a node, {text}"
-
-
-def test_many_reasons_are_cut_with_a_count() -> None:
-    """Beyond five reasons the rest is counted."""
-    unknown = tuple(Unknown(subject="node", what="x", because=f"b{at}") for at in range(7))
-    node = replace(BARE, unknown=unknown)
-    assert "         … 2 more: hpckit inspect --json" in _texts(node_lines(node))
 
 
 def test_the_rest_is_asked_of_the_same_file() -> None:
@@ -493,36 +402,3 @@ def test_silent_nodes_have_their_part() -> None:
     silent = (_finding(Severity.ERROR, "c9", "it gave no answer"),)
     texts = _texts(group_lines(grouped((("c1", BARE),)), silent))
     assert texts == ["c1 1 node:", "", "error    c9: it gave no answer", "         mend it"]
-
-
-def test_no_line_of_the_tree_is_blank() -> None:
-    """What has no remark takes no line for it where another's remark does not fit."""
-    nics = tuple(replace(nic, bond="bond0" if nic.index else None) for nic in dgx_h100().nics)
-    lines = node_lines(replace(dgx_h100(), nics=nics), width=60)
-    assert [line for line in _texts(lines) if line and not line.strip("│ ")] == []
-
-
-def _nics_said(*, are_functions_of: bool) -> str:
-    """What the title says of NICs that are virtual, beside their physical ones or alone."""
-    node = dgx_h100()
-    rails = node.nics[:8]
-    functions = tuple(
-        replace(
-            nic, index=100 + nic.index, name=f"vf{nic.index}", is_virtual=True, pci=None,
-            physfn=nic.pci if are_functions_of else None,
-        )
-        for nic in rails
-    )  # fmt: skip
-    nics = (*rails, *functions) if are_functions_of else functions
-    return " · ".join(node_title(replace(node, nics=nics)))
-
-
-def test_a_guests_virtual_functions_are_its_nics() -> None:
-    """A guest that was given eight of them has eight NICs of their kind and rate."""
-    assert "8 × 400 Gb/s IB" in _nics_said(are_functions_of=False)
-    assert "VF" not in _nics_said(are_functions_of=False)
-
-
-def test_virtual_functions_of_what_is_here_are_counted_apart() -> None:
-    """Beside their physical functions they are no NICs of their own."""
-    assert "8 × 400 Gb/s IB + 8 VFs" in _nics_said(are_functions_of=True)

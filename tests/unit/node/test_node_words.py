@@ -6,22 +6,17 @@ import pytest
 
 from hpckit.core.index_list import IndexList
 from hpckit.core.text import figure, names_shown, numbers_shown, visible
-from hpckit.node.pci import PciAddress, PcieLink
-from hpckit.node.topology import Nic
+from hpckit.node.pci import PcieLink
 from hpckit.node.words import (
     bit_rate,
     byte_rate,
     cpu_model,
     cpus_shown,
     gpu_model,
-    is_narrow,
     memory,
-    nic_rate,
     pcie_bytes_per_s,
     pcie_words,
-    slot_name,
 )
-from hpckit.spec.nic_kind import NicKind
 
 
 @pytest.mark.parametrize(
@@ -88,13 +83,6 @@ def test_pcie_links_in_words(link: PcieLink | None, words: str) -> None:
     assert pcie_words(link) == words
 
 
-def test_only_lanes_make_a_link_narrow() -> None:
-    """A slower rate is an idle device; a link of unknown width is not narrow."""
-    assert is_narrow(PcieLink(width=8, max_width=16))
-    assert not is_narrow(PcieLink(speed_gt_per_s=2.5, max_speed_gt_per_s=32.0))
-    assert not is_narrow(PcieLink(max_width=16))
-
-
 def test_pcie_bandwidth_is_without_encoding() -> None:
     """A gen3 x16 link carries 15.75 GB/s, a gen2 x16 link 8 GB/s; half-known is unknown."""
     assert pcie_bytes_per_s(PcieLink(speed_gt_per_s=8.0, width=16)) == pytest.approx(15.754e9, 1e-4)
@@ -111,15 +99,6 @@ def test_rates_and_sizes_have_their_makers_units() -> None:
     assert memory(80 * 1024**3) == "80 GiB"
     assert memory(1536 * 1024**3) == "1.5 TiB"
     assert figure(10**400) == "∞"
-
-
-def test_nic_words() -> None:
-    """A NIC is named by rate and kind as far as they are known."""
-    assert nic_rate(Nic(index=0, name="a", kind=NicKind.INFINIBAND, rate_bytes_per_s=25e9)) == (
-        "200 Gb/s IB"
-    )
-    assert nic_rate(Nic(index=0, name="a", kind=NicKind.EFA)) == "EFA"
-    assert nic_rate(Nic(index=0, name="a")) == "NIC"
 
 
 @pytest.mark.parametrize(
@@ -150,9 +129,3 @@ def test_long_lists_of_cpus_are_cut() -> None:
     assert cpus_shown(IndexList("0-55,112-167")) == "0-55,112-167"
     every_other = IndexList(",".join(map(str, range(0, 128, 2))))
     assert cpus_shown(every_other) == "0,2,4,6,8,10,12,14,…" + " (64)"
-
-
-def test_slots_are_short() -> None:
-    """What all addresses share is left out."""
-    assert slot_name(PciAddress("0000:3b:00.0")) == "3b:00"
-    assert slot_name(PciAddress("0009:01:00.1")) == "0009:01:00.1"

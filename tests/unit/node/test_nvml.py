@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.node.topology import NvLinkRemote
+from hpckit.node.capture.nvml_gpus import fabric_health
+from hpckit.node.topology import Gpu, LinkKind, NvLinkRemote
 from tests.fakes.nvml_library import HEAD, PROFILES, NvmlHost, build_fake_nvml, profile
 
 WithProfile = Callable[[str], NvmlHost]
@@ -27,8 +28,8 @@ print(nvml.nvmlDeviceGetName(same), attributes.gpuInstanceSliceCount, attributes
 WITHOUT_PYNVML = """
 import sys
 sys.modules["pynvml"] = None
-from hpckit.node.capture.nvml import read_nvml
-print(read_nvml().refused.reason)
+from hpckit.node.capture.nvml import NvmlDriver
+print(NvmlDriver().read().unknown[0].because)
 """
 
 
@@ -50,11 +51,11 @@ def of_profile(library: Path, name: str) -> NvmlHost:
 
 
 def refused(host: NvmlHost, limit_s: float = 30.0) -> str:
-    """The reason of a reading that holds nothing else."""
+    """The reason of a look that shows no GPU."""
     look = host.look(limit_s)
     assert look.topology.gpus == ()
-    assert look.reasons("GPUs") == {"gpus": f"NVML: {look.reading['refused']['reason']}"}
-    return str(look.reading["refused"]["reason"])
+    (because,) = look.reasons("GPUs").values()
+    return because.removeprefix("NVML: ")
 
 
 def test_no_library(tmp_path: Path) -> None:
@@ -94,7 +95,7 @@ def test_gpu_that_hangs(with_profile: WithProfile) -> None:
 
 def test_lost_gpu(with_profile: WithProfile) -> None:
     """A GPU that is lost in the middle costs itself and the paths to it, nothing else."""
-    look = with_profile(FOUR + '[gpu.2]\nerror.nvmlDeviceGetMemoryInfo = "GpuIsLost"\n').look()
+    look = with_profile(FOUR + '[gpu.2]\nerror.nvmlDeviceGetFieldValues = "GpuIsLost"\n').look()
     assert [gpu.cpus for gpu in look.topology.gpus] == ["0-15", "0-15", None, "0-15"]
     assert look.reasons("GPU2")["everything"] == "NVML: GpuIsLost"
     assert look.reasons("GPU0") == {"path to GPU2": "NVML: GpuIsLost"}
@@ -104,9 +105,11 @@ def test_lost_gpu(with_profile: WithProfile) -> None:
 
 def test_lost_gpu_is_left_alone(with_profile: WithProfile) -> None:
     """After GpuIsLost a GPU is not asked again: what comes later is lost too."""
-    look = with_profile(FOUR + '[gpu.2]\nerror.nvmlDeviceGetName = "GpuIsLost"\n').look()
-    assert look.device(2)["name"] == look.device(2)["health"]["power_mw"] == {"reason": "GpuIsLost"}
-    assert look.device(3)["health"]["power_mw"] == 70_000
+    text = '[gpu.2]\nerror.nvmlDeviceGetUUID = "GpuIsLost"\n'
+    lost, other = with_profile(FOUR + text).look().topology.gpus[2:]
+    assert (lost.name, lost.health and lost.health.power_w) == (None, None)
+    assert other.health is not None
+    assert other.health.power_w == 70.0
 
 
 def test_gpu_without_handle(with_profile: WithProfile) -> None:
@@ -143,7 +146,6 @@ def test_dead_nvlink(library: Path) -> None:
     """One dead link of GPU5 leaves 17 to each of its peers, and 18 between the others."""
     look = of_profile(library, "dgx-h100-dead-nvlink").look()
     topology = look.topology
-    assert look.device(5)["links"][7]["remote_type"] == {"reason": "not asked"}
     down = {g.index: [n.index for n in g.nvlinks or () if not n.is_active] for g in topology.gpus}
     assert down == {at: [7] if at == 5 else [] for at in range(8)}
     assert {(5 in (link.a, link.b), link.count) for link in topology.gpu_links} == {
@@ -215,26 +217,118 @@ def test_fake_says_that_it_is_one(library: Path) -> None:
     assert of_profile(library, "gh200").look().topology.source.is_synthetic
 
 
+def one_gpu(host: NvmlHost) -> Gpu:
+    """The only GPU of a machine."""
+    (gpu,) = host.look().topology.gpus
+    return gpu
+
+
+def test_ancestors(with_profile: WithProfile) -> None:
+    """Without NVLinks the path is the nearest common ancestor, in nvidia-smi's word."""
+    text = 'gpus = 6\n[gpu]\nancestors = "X PIX PXB PHB NODE SYS"\n'
+    topology = with_profile(text).look().topology
+    assert topology.paths is not None
+    assert topology.paths.cells[0] == ("X", "PIX", "PXB", "PHB", "NODE", "SYS")
+    assert topology.gpu_links == ()
+
+
+def test_direct_links_come_before_switched_ones(with_profile: WithProfile) -> None:
+    """Links that end at the peer count, and those to a switch beside them do not."""
+    text = 'gpus = 2\n[gpu.0]\nnvlinks = "2*1 switch"\n[gpu.1]\nnvlinks = "2*0 switch"\n'
+    (link,) = with_profile(text).look().topology.gpu_links
+    assert (link.count, link.is_switched, link.is_p2p) == (2, False, True)
+
+
+def test_p2p_that_is_refused(with_profile: WithProfile) -> None:
+    """A pair whose P2P status is not OK cannot use its links for it; an error is not known."""
+    for text, is_p2p in (
+        ('[gpu.0]\np2p = "OK CNS"\n', False),
+        ('error.nvmlDeviceGetP2PStatus = "Unknown"\n', None),
+    ):
+        (link,) = (
+            with_profile(f'gpus = 2\n[gpu]\nnvlinks = "2*switch"\n{text}').look().topology.gpu_links
+        )
+        assert link.is_p2p is is_p2p
+
+
+def test_links_to_the_cpu(with_profile: WithProfile) -> None:
+    """NVLinks of POWER and C2C links of Grace end at the CPU beside the GPU."""
+    power = '[gpu.0]\nsm = "7.0"\nnvlinks = "3*npu"\nnvlink_version = "2.0"\n'
+    grace = '[gpu.1]\nsm = "9.0"\nc2c_links = 9\nc2c_mb_per_s = 44712\n'
+    found = with_profile(f'gpus = 2\n[gpu]\nnuma = "0"\n{power}{grace}').look().topology.cpu_links
+    assert [(link.kind, link.count, link.numa_index) for link in found] == [
+        (LinkKind.NVLINK, 3, 0),
+        (LinkKind.C2C, 9, 0),
+    ]
+    assert [link.bandwidth_bytes_per_s for link in found] == [75e9, pytest.approx(9 * 44_712e6)]
+
+
+def test_links_refused_by_an_error(with_profile: WithProfile) -> None:
+    """No NVLink and not known are two things: NotSupported is the first, an error the second."""
+    text = '[gpu.1]\nerror.nvmlDeviceGetNvLinkState = "Unknown"\nerror.field165 = "Unknown"\n'
+    look = with_profile(FOUR + text).look()
+    assert look.topology.gpus[1].nvlinks is None
+    assert look.reasons("GPU1")["nvlinks"] == "NVML: Unknown"
+
+
+def test_affinities(with_profile: WithProfile) -> None:
+    """A GPU beside several NUMA nodes has no one node; an empty mask is not known."""
+    several = one_gpu(with_profile('gpus = 1\n[gpu]\nnuma = "0,3,64"\ncpus = "65-66"\n'))
+    assert (several.numa_index, several.memory_numa, several.cpus) == (None, "0,3,64", "65-66")
+    look = with_profile("gpus = 1\n").look()
+    assert (look.topology.gpus[0].cpus, look.topology.gpus[0].numa_index) == (None, None)
+    assert look.reasons("GPU0")["numa_index"] == "NVML: an empty set"
+
+
+def test_health(with_profile: WithProfile) -> None:
+    """Bits become NVML's names, milliwatts watts, and each of the remapped rows its own field."""
+    health = one_gpu(
+        with_profile(
+            "gpus = 1\n[gpu]\nclocks_event_reasons = 0x1C1\necc = false\npower_limit_w = 600\n"
+            "remapped_correctable = 3\nremapped_uncorrectable = 1\nremapping_pending = true\n"
+        )
+    ).health
+    assert health is not None
+    assert health.clocks_event_reasons == (
+        *("GpuIdle", "HwThermalSlowdown", "HwPowerBrakeSlowdown", "DisplayClockSetting"),
+    )
+    assert (health.remapped_rows_correctable, health.remapped_rows_uncorrectable) == (3, 1)
+    assert (health.remapping_pending, health.remapping_failed) == (True, False)
+    assert (health.ecc_enabled, health.power_limit_w) == (False, 600.0)
+
+
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("mask", "summary", "health"),
     [
-        ("gpus = 65\n", "`gpus` cannot be `65`"),
-        ("gpus = 1\n[gpu]\nnmae = 1\n", "there is no key `nmae` of a GPU"),
-        ('gpus = 1\n[gpu]\ncpus = "3-1"\n', "`cpus` cannot be `3-1`"),
-        ('gpus = 1\n[gpu]\npower_w = "1:5 2:6"\n', "`power_w` cannot be `1:5 2:6`"),
-        ('gpus = 1\n[gpu]\nnvlinks = "99*switch"\n', "`nvlinks` cannot be `99*switch`"),
-        ('gpus = 1\n[gpu]\nnvlinks = "1"\n', "GPU 0: link 0 does not end at another GPU"),
-        ("gpus = 1\n[gpu.1]\n", "N is below `gpus`"),
-        ("gpus = 1\n[gpu.0]\n[gpu]\n", "[gpu] comes before every [gpu.N]"),
-        ('gpus = 1\nerror.nvmlInit = "Maybe"\n', "`Maybe` is no error of nvml.h"),
-        ('gpus = 2\n[gpu]\npci = "0000:01:00.0"\n', "the same `pci` or `uuid`"),
-        ('gpus = 1\n[gpu]\nname = "a" b\n', "expected key = value"),
-        ("gpus = 1 #" + "x" * 40000, "a line over"),
+        (0, 0, None),
+        (0b10, 0, "HEALTHY"),
+        (0b01, 0, "UNHEALTHY (DEGRADED_BW)"),
+        (0b10_0000 | 5 << 8, 2, "UNHEALTHY (INSUFFICIENT_NVLINKS)"),
+        (0b01_0000, 3, "LIMITED_CAPACITY (ROUTE_UNHEALTHY)"),
+        (1 << 8, 1, "HEALTHY"),
     ],
 )
-def test_wrong_profile(with_profile: WithProfile, text: str, words: str) -> None:
-    """A profile that is wrong is said on stderr with its line, and no machine is shown."""
-    look = with_profile(text).look()
-    assert look.reading["refused"] == {"reason": "Unknown"}
-    assert words in look.stderr
-    assert "profile.toml:" in look.stderr
+def test_fabric_health(mask: int, summary: int, health: str | None) -> None:
+    """A fabric's health is NVML's summary, or that of the mask, with what is wrong."""
+    assert fabric_health(mask, summary) == health
+
+
+def test_fabric_without_a_name(with_profile: WithProfile) -> None:
+    """An HGX board's fabric reaches no other node: it has no cluster and no clique."""
+    text = 'gpus = 1\n[gpu]\nfabric_state = "IN_PROGRESS"\nfabric_status = 10\n'
+    fabric = one_gpu(with_profile(text)).fabric
+    assert fabric is not None
+    assert (fabric.cluster_uuid, fabric.clique_id) == (None, None)
+    assert (fabric.state, fabric.status) == ("IN_PROGRESS", "Timeout")
+
+
+def test_pcie(with_profile: WithProfile) -> None:
+    """The link of a GPU is in lanes and GT/s, not known without sense; ids are split."""
+    text = 'gpus = 1\n[gpu]\npci = "0008:01:00.0"\ndevice_id = 0x233010de\npcie_width = {}\n'
+    text += "pcie_generation = {}\npcie_max_generation = 5\npcie_max_width = 16\n"
+    for width, generation, known in ((8, 1, (2.5, 8)), (0, 9, (None, None))):
+        (found,) = with_profile(text.format(width, generation)).look().topology.pci
+        assert (found.address, found.vendor_id, found.device_id) == ("0008:01:00.0", 0x10DE, 0x2330)
+        assert found.link is not None
+        assert (found.link.speed_gt_per_s, found.link.width) == known
+        assert (found.link.max_speed_gt_per_s, found.link.max_width) == (32.0, 16)

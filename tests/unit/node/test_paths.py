@@ -22,7 +22,6 @@ from hpckit.node.topology import (
     NodeTopology,
     NumaNode,
     Source,
-    Unknown,
 )
 from hpckit.spec.nic_kind import NicKind
 from tests.corpus import corpus_file
@@ -135,36 +134,6 @@ def test_links_come_before_the_tree() -> None:
         assert _cell(dataclasses.replace(topology, gpu_links=(link,))) == expected
 
 
-def test_a_device_without_address_is_unknown_with_reason() -> None:
-    """No address, or one that the tree lacks, is None and says so."""
-    topology = _pair(_device("01:00.0"), _device("02:00.0"))
-    bare = dataclasses.replace(topology, gpus=(Gpu(index=0),))
-    assert _cell(bare) is None
-    assert "address" in _reasons(bare)[0]
-    treeless = dataclasses.replace(topology, pci=())
-    assert _cell(treeless) is None
-    assert "lacks" in _reasons(treeless)[0]
-
-
-def test_two_numa_nodes_are_sys_without_a_tree() -> None:
-    """Devices of different NUMA nodes are SYS even where the source has no address of one."""
-    gpus = tuple(Gpu(index=at, numa_index=at) for at in range(2))
-    assert _cell(NodeTopology(source=Source(format="test"), gpus=gpus)) == "SYS"
-
-
-def test_reasons_are_told_once() -> None:
-    """Many cells with one reason are one entry that names three and counts the rest."""
-    gpus = tuple(Gpu(index=at) for at in range(4))
-    unknown = with_paths(NodeTopology(source=Source(format="test"), gpus=gpus)).unknown
-    assert unknown == (
-        Unknown(
-            subject="paths",
-            what="GPU0–GPU1, GPU0–GPU2, GPU0–GPU3 and 3 more",
-            because="the source has no PCI address of one of the two",
-        ),
-    )
-
-
 def test_rows_are_those_of_nvidia_smi() -> None:
     """Hidden GPUs and plain Ethernet have no row, and NICs are numbered in their order."""
     topology = NodeTopology(
@@ -198,11 +167,6 @@ def test_a_recorded_table_keeps_its_cells() -> None:
     assert found.paths.cells == table.cells
     assert found.paths.is_recorded
     assert found.nics[0].label is None
-
-
-def test_nothing_has_no_table() -> None:
-    """A node without GPUs and NICs has no table of paths."""
-    assert with_paths(NodeTopology(source=Source(format="test"))).paths is None
 
 
 def test_pci_devices_get_their_effective_link() -> None:
@@ -245,15 +209,6 @@ def test_a_cell_that_the_driver_could_not_tell_follows_from_the_tree() -> None:
     table = with_paths(replace(dgx_h100(), paths=gap)).paths
     assert table is not None
     assert table.cells[0][1] == "NV18"
-
-
-def test_a_whole_table_stays_recorded() -> None:
-    """Where nothing is missing nothing is added."""
-    node = replace(dgx_h100(), paths=SAID, nics=())
-    table = with_paths(node).paths
-    assert table is not None
-    assert table.is_recorded
-    assert table.cells == SAID.cells
 
 
 def test_more_devices_than_a_table_has_room_for_have_none() -> None:

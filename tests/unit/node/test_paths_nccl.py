@@ -66,18 +66,6 @@ def _nccl(topology: NodeTopology) -> tuple[tuple[NcclPath | None, ...], ...]:
 FAR = (_device("01:00.0", numa=0), _device("02:00.0", numa=1), _device("03:00.0", numa=1))
 
 
-def test_a_device_is_local_to_itself() -> None:
-    """The diagonal is LOC."""
-    assert _nccl(_node(*FAR, gpus=("01:00.0",))) == ((NcclPath.LOC,),)
-
-
-def test_one_numa_node_is_phb() -> None:
-    """NCCL has no NODE: two devices below one CPU are PHB, below two SYS."""
-    words = _nccl(_node(*FAR, gpus=("01:00.0", "02:00.0"), nics=("03:00.0",)))
-    assert words[1][2] is NcclPath.PHB
-    assert words[0][2] is NcclPath.SYS
-
-
 def test_numa_minus_one_is_one_cpu_to_nccl() -> None:
     """Devices of no known NUMA node are below one CPU in NCCL's own file, far from all others."""
     pci = (_device("01:00.0"), _device("02:00.0"), _device("03:00.0", numa=0))
@@ -112,20 +100,6 @@ def test_broadcom_levels_are_one_switch_to_nccl_and_two_to_nvidia_smi() -> None:
     paths = with_paths(topology).paths
     assert paths is not None
     assert (paths.cells[0][1], paths.nccl[0][1]) == ("PXB", NcclPath.PIX)
-
-
-def test_nested_switches_are_pxb() -> None:
-    """Devices that meet above their own switches are PXB, those of one switch PIX."""
-    topology = _node(
-        _device("10:00.0"),
-        _device("11:00.0", "10:00.0"),
-        _device("12:00.0", "11:00.0"),
-        _device("13:00.0", "11:00.0"),
-        _device("14:00.0", "10:00.0"),
-        gpus=("12:00.0",),
-        nics=("13:00.0", "14:00.0"),
-    )
-    assert _nccl(topology)[0][1:] == (NcclPath.PIX, NcclPath.PXB)
 
 
 def test_links_are_nvl_and_one_gpu_between_is_nvb() -> None:
@@ -169,12 +143,6 @@ def test_a_relay_is_linked_and_near() -> None:
     assert _nccl(far)[0][2] is NcclPath.SYS
 
 
-def test_a_pair_of_no_links_is_not_linked() -> None:
-    """A pair that is said to have no link has the path of the tree."""
-    none = dataclasses.replace(_nvlink(0, 1), count=0)
-    assert _nccl(_node(*FAR, gpus=("01:00.0", "02:00.0"), links=(none,)))[0][1] is NcclPath.SYS
-
-
 def test_no_pxn_over_xgmi_or_without_gpudirect() -> None:
     """RCCL does not relay by itself, and nothing relays where GPUDirect RDMA is not there."""
     assert _nccl(_relay_node(LinkKind.XGMI))[0][2] is NcclPath.SYS
@@ -191,14 +159,6 @@ def test_no_gpudirect_makes_a_near_nic_go_through_memory() -> None:
     nics = (dataclasses.replace(topology.nics[0], is_gdr=False),)
     words = _nccl(dataclasses.replace(topology, nics=nics))
     assert (words[1][2], words[2][1]) == (NcclPath.PHB, NcclPath.PHB)
-
-
-def test_ports_of_one_card_are_one_nic_to_nccl() -> None:
-    """NCCL makes one NIC of a card's functions, so their path is LOC; of two GPUs it is PIX."""
-    pci = (_device("01:00.0"), _device("01:00.1"))
-    nics = _node(*pci, gpus=(), nics=("01:00.0", "01:00.1"))
-    assert _nccl(nics)[0][1] is NcclPath.LOC
-    assert _nccl(_node(*pci, gpus=("01:00.0", "01:00.1")))[0][1] is NcclPath.PIX
 
 
 def test_a_nic_without_address_hangs_on_its_cpu() -> None:
@@ -267,9 +227,3 @@ def _recorded(cells: tuple[tuple[str | None, ...], ...]) -> NodeTopology:
 def test_recorded_cells_have_ncclss_word(cell: str | None, expected: NcclPath | None) -> None:
     """Without a PCI tree NCCL's word follows from the cell that a tool printed."""
     assert _nccl(_recorded((("X", cell), (cell, "X"))))[0][1] is expected
-
-
-def test_a_name_that_the_topology_lacks_has_only_its_cells() -> None:
-    """A table may name a device that is in no list: its cells are all that is known of it."""
-    topology = dataclasses.replace(_recorded((("X", "PIX"), ("PIX", "X"))), gpus=(Gpu(index=0),))
-    assert _nccl(topology)[0][1] is NcclPath.PIX

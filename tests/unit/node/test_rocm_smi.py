@@ -13,18 +13,10 @@ from hpckit.node.topology import GpuVendor, LinkKind, NodeTopology
 from tests.corpus import corpus_file, corpus_files
 from tests.fakes.amd_records import pair, record_text
 
-CASES = ("synthetic-mixed", "synthetic-json", "synthetic-csv", "synthetic-report")
-
 
 def record(case: str) -> NodeTopology:
     """A record, parsed."""
     return parse_rocm_showtopo(record_text("rocm-smi-6.4", case))
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_an_output_is_recognized(case: str) -> None:
-    """Words, JSON, CSV and a report that holds words are recognized."""
-    assert is_rocm_showtopo(record_text("rocm-smi-6.4", case))
 
 
 def test_what_lies_between_gpus() -> None:
@@ -74,15 +66,6 @@ def test_a_report_with_wrapped_rows_warnings_and_a_second_machine() -> None:
 
 WEIGHTS = "== Weight between two GPUs ==\n  GPU0 GPU1\nGPU0 0 {0}\nGPU1 {0} 0\n"
 TYPES = "== Link Type between two GPUs ==\n  GPU0 GPU1\nGPU0 0 {0}\nGPU1 {0} 0\n"
-
-
-def test_a_weight_alone_tells_of_one_hop() -> None:
-    """Where no type is printed a weight of 15 is XGMI, and 40 is not said to be anything."""
-    assert pair(parse_rocm_showtopo(WEIGHTS.format(15)), 0, 1) is not None
-    node = parse_rocm_showtopo(WEIGHTS.format(40))
-    assert node.gpu_links == ()
-    assert node.paths is not None
-    assert node.paths.cells[0][1] is None
 
 
 @pytest.mark.parametrize("word", ["XXXX", "N/A", "UNKNOWN"])
@@ -155,9 +138,9 @@ def test_outputs_with_a_part_each_are_one_machine() -> None:
         ("== Weight between two GPUs ==\nGPU0 GPU1\nGPU0 0 15\n", 4, "ends after 1 of 2 rows"),
         ("== Weight between two GPUs ==\n== Numa Nodes ==\n", 1, "has no columns"),
         ("== Weight between two GPUs ==\nGPU0 GPU1\nGPU0 0 1?\n", 3, "got '1?'"),
-        ("== Weight between two GPUs ==\nGPU0 GPU1\nGPU0 0 1 2\n", 3, "got one more"),
-        ("== Weight between two GPUs ==\nGPU0 GPU1\nGPU1 0 1\n", 3, "got the row of 'GPU1'"),
-        ("== Weight between two GPUs ==\nGPU0 GPU1\nGPU0 0\nGPU1 1 0\n", 4, "has 1 cells"),
+        ("== Weight between two GPUs ==\nGPU0 GPU1\nGPU0 0 1 2\n", 3, "got '2'"),
+        ("== Weight between two GPUs ==\nGPU0 GPU1\nGPU1 0 1\n", 3, "got 'GPU1'"),
+        ("== Weight between two GPUs ==\nGPU0 GPU1\nGPU0 0\nGPU1 1 0\n", 4, "got 'GPU1'"),
         (WEIGHTS.format(15) + "== Hops between two GPUs ==\nGPU0\nGPU0 0\n", 5, "got columns GPU0"),
         (
             "== Hops between two GPUs ==\nGPU0 GPU00\nGPU0 0 0\nGPU00 0 0\n",
@@ -205,12 +188,6 @@ def test_the_gcds_of_an_mi250x() -> None:
     weights = sorted(link.weight or 0 for link in node.gpu_links)
     assert (weights.count(15), weights.count(30), weights.count(45)) == (12, 14, 2)
     assert [gpu.numa_index for gpu in node.gpus] == [3, 3, 1, 1, 0, 0, 2, 2]
-
-
-def test_a_row_whose_label_stands_alone() -> None:
-    """A row can be wrapped behind its label, and words of others can stand between rows."""
-    text = "== Link Type between two GPUs ==\nGPU0 GPU1\nGPU0\n0 XGMI\nwarning\nGPU1\nXGMI 0\n"
-    assert pair(parse_rocm_showtopo(text), 0, 1) is not None
 
 
 def test_what_other_options_say_of_a_gpu() -> None:

@@ -55,7 +55,7 @@ def test_a_probe_of_the_same_release_is_read_without_the_walk() -> None:
         (text(gpus=7), "gpus"),
         (text().replace('"LOC"', '"LOK"'), "Invalid enum value"),
         (text(host={"name": "\ud800"}), "half a character"),
-        (text()[:-20], "expected a JSON document"),
+        (text()[:-20], "expected a JSON object"),
         ('{"schema": "hpckit.topology/1", "a": ' + "[" * 100_000, "nested too deeply|recursion"),
     ],
 )

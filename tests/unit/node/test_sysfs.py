@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from hpckit.core.file_tree import FileTree
-from hpckit.node.capture.sysfs import MOST_BYTES, read_tree
+from hpckit.node.capture.sysfs import MOST_BYTES, SysfsFiles
 from hpckit.node.capture.sysfs_files import RECORDED_PATTERNS, SYSFS_PATTERNS, parse_sysfs
 from hpckit.spec.nic_kind import NicKind
 from tests.fakes.sysfs_tree import (
@@ -35,11 +35,11 @@ def test_only_what_matches_is_read(tmp_path: Path) -> None:
     write(
         tmp_path, {"cpu0/id": "0", "cpu10/id": "1", "cpufreq/id": "2", "cpu1x/id": "3", "id": "4"}
     )
-    assert read_tree(tmp_path, ["cpu[0-9]/id", "cpu10/{id,absent}"]).texts == {
+    assert SysfsFiles(tmp_path).read(["cpu[0-9]/id", "cpu10/{id,absent}"]).texts == {
         "cpu0/id": "0",
         "cpu10/id": "1",
     }
-    assert len(read_tree(tmp_path, ["*/id"]).texts) == 4
+    assert len(SysfsFiles(tmp_path).read(["*/id"]).texts) == 4
 
 
 def test_conditions(tmp_path: Path) -> None:
@@ -52,8 +52,14 @@ def test_conditions(tmp_path: Path) -> None:
         },
     )  # fmt: skip
     seen = ["*/{k,u}"]
-    assert set(read_tree(tmp_path, [*seen, "*/x?u"]).texts) == {"a/x", "a/k", "a/u", "b/k", "d/k"}
-    without = read_tree(tmp_path, [*seen, "*/x!k"]).texts
+    assert set(SysfsFiles(tmp_path).read([*seen, "*/x?u"]).texts) == {
+        "a/x",
+        "a/k",
+        "a/u",
+        "b/k",
+        "d/k",
+    }
+    without = SysfsFiles(tmp_path).read([*seen, "*/x!k"]).texts
     assert [path for path in without if path.endswith("x")] == ["c/x"]
 
 
@@ -66,7 +72,7 @@ def test_cpus_that_say_the_same_are_passed_over(tmp_path: Path) -> None:
             "cpu2/x": "2", "cpu2/k": "0,2", "cpu3/x": "3", "cpu3/k": "no list", "cpu4/x": "4",
         },
     )  # fmt: skip
-    texts = read_tree(tmp_path, ["cpu[0-9]*/x~k", "cpu[0-9]*/x!k"]).texts
+    texts = SysfsFiles(tmp_path).read(["cpu[0-9]*/x~k", "cpu[0-9]*/x!k"]).texts
     assert sorted(texts) == ["cpu0/k", "cpu0/x", "cpu1/k", "cpu1/x", "cpu4/x"]
 
 
@@ -80,13 +86,16 @@ def test_what_another_folder_has_told_is_passed_over(tmp_path: Path) -> None:
         },
     )  # fmt: skip
     seen = ["bus/*", "class/*"]
-    assert list(read_tree(tmp_path, [*seen, "class/*/x^bus"]).texts) == ["class/b/x", "class/c/x"]
+    assert list(SysfsFiles(tmp_path).read([*seen, "class/*/x^bus"]).texts) == [
+        "class/b/x",
+        "class/c/x",
+    ]
 
 
 def test_links_are_followed_and_told(tmp_path: Path) -> None:
     """A link that matches is told by its target, and what lies behind it is read."""
     write(tmp_path, {"dev/real/speed": "5", "class/eth0": "->../dev/real"})
-    assert read_tree(tmp_path, ["class/*", "class/*/speed"]) == FileTree(
+    assert SysfsFiles(tmp_path).read(["class/*", "class/*/speed"]) == FileTree(
         texts={"class/eth0/speed": "5"}, links={"class/eth0": "../dev/real"}
     )
 
@@ -98,7 +107,7 @@ def test_links_stay_in_the_root(tmp_path: Path) -> None:
     write(root, {"up": "->../secret", "abs": f"->{tmp_path}/secret", "file": "->../secret/x"})
     write(root, {"loop": "->loop", "in": "->/kept", "kept/x": "inside"})
     write(root, {f"hop{at}": f"->hop{at + 1}" for at in range(60)} | {"hop60": "->../secret"})
-    found = read_tree(root, ["*", "*/x", "{up,abs,loop,in,hop0,hop20,hop40}/x"])
+    found = SysfsFiles(root).read(["*", "*/x", "{up,abs,loop,in,hop0,hop20,hop40}/x"])
     assert found.texts == {"kept/x": "inside", "in/x": "inside"}
     assert found.links["file"] == "../secret/x"
 
@@ -107,7 +116,9 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     """A FIFO, a folder and an unreadable file are absent."""
     write(tmp_path, {"a/x": "1"})
     os.mkfifo(tmp_path / "fifo")
-    assert read_tree(tmp_path, ["fifo", "a", "a/x/y", "absent/*/x", "a/x"]).texts == {"a/x": "1"}
+    assert SysfsFiles(tmp_path).read(["fifo", "a", "a/x/y", "absent/*/x", "a/x"]).texts == {
+        "a/x": "1"
+    }
 
 
 def test_long_files_and_bytes(tmp_path: Path) -> None:
@@ -115,19 +126,19 @@ def test_long_files_and_bytes(tmp_path: Path) -> None:
     (tmp_path / "long").write_bytes(b"x" * (MOST_BYTES + 1))
     (tmp_path / "page").write_bytes(b"y" * 8192)
     (tmp_path / "bytes").write_bytes(b"\x86\x80\xff")
-    texts = read_tree(tmp_path, ["long", "page", "bytes"]).texts
+    texts = SysfsFiles(tmp_path).read(["long", "page", "bytes"]).texts
     assert [len(texts["long"]), len(texts["page"])] == [MOST_BYTES, 8192]
     assert texts["bytes"].encode("utf-8", "surrogateescape") == b"\x86\x80\xff"
 
 
 def test_a_root_that_is_not_there(tmp_path: Path) -> None:
     """Nothing is read of it."""
-    assert read_tree(tmp_path / "absent", SYSFS_PATTERNS) == FileTree(texts={}, links={})
+    assert SysfsFiles(tmp_path / "absent").read(SYSFS_PATTERNS) == FileTree(texts={}, links={})
 
 
 def test_this_machine() -> None:
     """The node that the tests run on has a CPU that they may use."""
-    topology = parse_sysfs(read_tree(Path("/"), SYSFS_PATTERNS))
+    topology = parse_sysfs(SysfsFiles(Path("/")).read(SYSFS_PATTERNS))
     assert topology.cpu.cpus
     assert topology.cpu.allowed
 
@@ -135,7 +146,7 @@ def test_this_machine() -> None:
 def test_a_made_up_machine(tmp_path: Path) -> None:
     """What a machine was described as is what is found in its tree, GPUs each beside a NIC."""
     write_machine(tmp_path, dgx_h100())
-    topology = parse_sysfs(read_tree(tmp_path, SYSFS_PATTERNS))
+    topology = parse_sysfs(SysfsFiles(tmp_path).read(SYSFS_PATTERNS))
     assert (topology.cpu.cores, topology.cpu.cpus) == (112, "0-223")
     assert [one.cores for one in topology.cpu.packages] == [56, 56]
     assert len(topology.cpu.l3) == len(topology.numa_nodes) == 2
@@ -152,8 +163,8 @@ def test_a_made_up_machine(tmp_path: Path) -> None:
 def test_live_and_recorded_patterns_agree(tmp_path: Path) -> None:
     """What a live reading leaves out changes nothing."""
     write_machine(tmp_path, forty_nics())
-    live = parse_sysfs(read_tree(tmp_path, SYSFS_PATTERNS))
-    recorded = parse_sysfs(read_tree(tmp_path, RECORDED_PATTERNS))
+    live = parse_sysfs(SysfsFiles(tmp_path).read(SYSFS_PATTERNS))
+    recorded = parse_sysfs(SysfsFiles(tmp_path).read(RECORDED_PATTERNS))
     assert live == recorded
     assert (len(live.gpus), len(live.nics), len(live.numa_nodes)) == (8, 40, 8)
 
@@ -169,20 +180,9 @@ def test_a_nic_is_known_by_the_driver_of_its_pci_device(tmp_path: Path) -> None:
     gve = max((tmp_path / "sys/bus/pci/devices").iterdir()).resolve()
     write(gve / "net/ens6", {"device": f"->../../../{gve.name}", "operstate": "up"})
     write(tmp_path, {"sys/class/net/ens6": f"->/{gve.relative_to(tmp_path)}/net/ens6"})
-    tree = read_tree(tmp_path, SYSFS_PATTERNS)
+    tree = SysfsFiles(tmp_path).read(SYSFS_PATTERNS)
     assert not [path for path in tree.links if path.endswith("device/driver")]
     assert [(one.kind, one.driver) for one in parse_sysfs(tree).nics] == [
         (NicKind.EFA, "efa"),
         (NicKind.GVNIC, "gve"),
     ]
-
-
-def test_a_made_up_guest(tmp_path: Path) -> None:
-    """A guest's devices are of unknown NUMA nodes."""
-    guest = Machine(
-        is_guest=True, packages=1, cores=2, numa_nodes=1, switches=dgx_h100().switches[:1]
-    )
-    write_machine(tmp_path, guest)
-    topology = parse_sysfs(read_tree(tmp_path, SYSFS_PATTERNS))
-    assert topology.host.is_virtual_machine is True
-    assert {one.numa_index for one in topology.pci} == {None}
