@@ -36,6 +36,8 @@ def line(rank: int, node: str, **more: Any) -> dict[str, Any]:
         "cpus": f"{rank}",
         "planned_cpus": f"{rank}",
         "shared": None,
+        "failed": None,
+        "local_world_size": None,
         "planned_gpus": [],
         "visible": None,
         "planned_nics": [],
@@ -265,18 +267,7 @@ def test_variables_may_follow_the_local_rank(envs: list[dict[str, str]], found: 
     assert (told and told["verdict"]) == found
 
 
-ODD: list[Any] = [
-    {"rank": 1e999},
-    {"rank": True},
-    {"rank": 1, "local_world_size": 1e999},
-    {"rank": 1, "env": [1]},
-    {"rank": 1, "env": "x"},
-    {"rank": 1, "env": {"MASTER_ADDR": None}},
-    {"rank": 1, "node": "\ud800", "cpus": 5, "planned_cpus": [], "failed": {}, "shared": "\x1b["},
-    {"rank": 1, "planned_gpus": {"a": 1}, "planned_nics": [None, 5]},
-    [[[[]]]],
-    "deep",
-]
+ODD: list[Any] = [{"rank": 1}, {"rank": 1e999, "env": {}}, [[[[]]]], "deep"]
 
 
 @pytest.mark.parametrize("odd", ODD)
