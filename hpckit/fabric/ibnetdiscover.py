@@ -17,7 +17,6 @@ from hpckit.core.errors import ParseError
 from hpckit.core.excerpt import refusal, refuse_text
 from hpckit.core.text import pasted_lines
 from hpckit.fabric.topology import (
-    HIGHEST_LEVEL,
     Cable,
     ClusterTopology,
     EndKind,
@@ -44,9 +43,8 @@ Neighbours = Mapping[str, frozenset[str]]
 def switch_levels(neighbours: Neighbours, hosts: Mapping[str, int]) -> dict[str, int | None]:
     """The level of each switch by name, None where no cable leads to one with nodes.
 
-    So too for one that is more than HIGHEST_LEVEL cables away from those. `hosts` counts the ports
-    of nodes on each. A spine on which a manager hangs stays a spine, and a leaf whose nodes are all
-    away a leaf.
+    `hosts` counts the ports of nodes on each. A spine on which a manager hangs stays a spine, and a
+    leaf whose nodes are all away a leaf.
     """
     leaves, doubtful = _with_nodes(neighbours, hosts)
     levels = _distances(neighbours, leaves)
@@ -83,7 +81,7 @@ def _distances(neighbours: Neighbours, leaves: Iterable[str]) -> dict[str, int |
     levels: dict[str, int | None] = dict.fromkeys(neighbours)
     edge = list(leaves)
     level = 0
-    while edge and level <= HIGHEST_LEVEL:
+    while edge:
         levels.update(dict.fromkeys(edge, level))
         below = Counter(
             other for name in edge for other in neighbours[name] if levels[other] is None

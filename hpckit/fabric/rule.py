@@ -9,8 +9,7 @@ from typing import Final
 
 from hpckit.core.hostlist import fold_hosts, natural_order
 from hpckit.core.units import and_more, counted
-from hpckit.fabric.kinds import Kinds, switch_kinds
-from hpckit.fabric.levels import Bundle, bundles
+from hpckit.fabric.levels import Bundle, Kinds, bundles, switch_kinds
 from hpckit.fabric.rails import Absent, RailGrid, RailPeers, absent_leaves, components, with_grid
 from hpckit.fabric.topology import ClusterTopology, EndKind, HostPort
 

@@ -121,19 +121,18 @@ def _tree(topology: ClusterTopology, locality: Locality) -> ClusterTopology:
     )
 
 
-def _heights(locality: Locality) -> dict[int, int]:
-    """How far each domain is above its lowest one. Domains below others come first in the list."""
-    found = dict.fromkeys(range(len(locality.domains)), 0)
-    for i in sorted(found, key=lambda at: locality.domains[at].level):
-        parent = locality.domains[i].parent
-        if parent != ROOT:
-            found[parent] = max(found[parent], found[i] + 1)
-    return found
+def _heights(locality: Locality) -> Mapping[int, int]:
+    """How far each domain is above its lowest one."""
+    below: dict[int, list[int]] = {at: [] for at in range(len(locality.domains))}
+    for at, domain in enumerate(locality.domains):
+        if domain.parent != ROOT:
+            below[domain.parent].append(at)
+    return heights(below)[0]
 
 
 def _names(locality: Locality, levels: Mapping[int, int]) -> list[str]:
     """Short names, in the order of what they stand for: leaf1, leaf2, …, spine1, …."""
-    order = sorted(levels, key=lambda i: natural_order(locality.domains[i].name))
+    order = sorted(range(len(levels)), key=lambda i: natural_order(locality.domains[i].name))
     counts: Counter[int] = Counter()
     found = [""] * len(order)
     for i in order:
@@ -257,7 +256,6 @@ def _stands_for(switch: Switch, name: str) -> tuple[str, ...]:
 def block_rows(topology: ClusterTopology) -> tuple[Row, ...]:
     """The blocks in their order, without those that are several others."""
     blocks = [block for block in topology.blocks if not block.is_aggregated]
-    _refuse_twins([block.name for block in blocks], "blocks")
     names = SlurmNames()
     names.add(block.name for block in blocks)
     least = next(iter(block_sizes(topology)), 0)
@@ -286,13 +284,10 @@ def block_sizes(topology: ClusterTopology) -> tuple[int, ...]:
 def _nodes_by_switch(
     topology: ClusterTopology, names: Sequence[str]
 ) -> Mapping[str, tuple[str, ...]]:
-    _refuse_twins(names, "switches")
-    found: dict[str, dict[str, None]] = {name: {} for name in names}
+    found: dict[str, list[str]] = {name: [] for name in names}
     for port in topology.ports:
-        if port.switch not in found:
-            raise RenderError(f"{port.node or 'a port'} hangs on switch {port.switch}, not there")
         if port.node is not None and port.kind is EndKind.COMPUTE:
-            found[port.switch][port.node] = None
+            found[port.switch].append(port.node)
     return {name: _checked(nodes) for name, nodes in found.items()}
 
 
@@ -302,9 +297,6 @@ def _children_by_switch(
     found: dict[str, dict[str, None]] = {name: {} for name in names}
     above: dict[str, str] = {}
     for link in topology.links:
-        for end in (link.lower, link.upper):
-            if end not in found:
-                raise RenderError(f"a link leads to switch {end}, which is not there")
         before = above.setdefault(link.lower, link.upper)
         if before != link.upper:
             message = f"switch {link.lower} is below {before} and {link.upper}"
@@ -330,12 +322,6 @@ def _leading_to_nodes(
     return used
 
 
-def _refuse_twins(names: Sequence[str], what: str) -> None:
-    for name, times in Counter(names).items():
-        if times > 1:
-            raise RenderError(f"{times} {what} are called {name}")
-
-
 def _checked(nodes: Iterable[str]) -> tuple[str, ...]:
     found = tuple(dict.fromkeys(nodes))
     for node in found:
@@ -359,30 +345,22 @@ def topology_conf_text(topology: ClusterTopology) -> str:
         raise RenderError(
             "a flat topology has no topology.conf; TopologyPlugin=topology/flat is it"
         )
-    lines = _tree_conf(topology) if kind is TopologyKind.TREE else _blocks_conf(topology)
+    word = "SwitchName" if kind is TopologyKind.TREE else "BlockName"
+    rows, left = _rows(topology, kind)
+    lines = [f"# left out: {note}" for note in left]
+    for row in rows:
+        lines += [f"# {note}" for note in row.notes]
+        is_speed = row.link_speed is not None and LINK_SPEED.fullmatch(row.link_speed)
+        speed = f" LinkSpeed={row.link_speed}" if is_speed else ""
+        below = f"{'Switches' if row.children else 'Nodes'}={fold_hosts(row.children or row.nodes)}"
+        lines.append(f"{word}={row.name}{speed} {below}")
+    if kind is TopologyKind.BLOCK and (sizes := block_sizes(topology)):
+        lines.append(f"BlockSizes={','.join(map(str, sizes))}")
     return "".join(f"{line}\n" for line in lines)
 
 
-def _tree_conf(topology: ClusterTopology) -> Iterator[str]:
-    rows, notes = switch_rows(topology)
-    yield from (f"# left out: {note}" for note in notes)
-    for row in rows:
-        yield from (f"# {note}" for note in row.notes)
-        words = [f"SwitchName={row.name}"]
-        if row.link_speed is not None and LINK_SPEED.fullmatch(row.link_speed):
-            words.append(f"LinkSpeed={row.link_speed}")
-        below = row.children or row.nodes
-        words.append(f"{'Switches' if row.children else 'Nodes'}={fold_hosts(below)}")
-        yield " ".join(words)
-
-
-def _blocks_conf(topology: ClusterTopology) -> Iterator[str]:
-    for row in block_rows(topology):
-        yield from (f"# {note}" for note in row.notes)
-        yield f"BlockName={row.name} Nodes={fold_hosts(row.nodes)}"
-    sizes = block_sizes(topology)
-    if sizes:
-        yield f"BlockSizes={','.join(map(str, sizes))}"
+def _rows(topology: ClusterTopology, kind: TopologyKind) -> tuple[tuple[Row, ...], tuple[str, ...]]:
+    return switch_rows(topology) if kind is TopologyKind.TREE else (block_rows(topology), ())
 
 
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.\-\[\],/@+]*", re.ASCII)
@@ -415,33 +393,24 @@ def topology_yaml_text(topologies: Sequence[ClusterTopology]) -> str:
         if kind is TopologyKind.FLAT:
             lines.append("  flat: true")
         else:
-            lines += _tree_yaml(topology) if kind is TopologyKind.TREE else _blocks_yaml(topology)
+            lines += _yaml(topology, kind)
     return "".join(f"{line}\n" for line in lines)
 
 
-def _tree_yaml(topology: ClusterTopology) -> Iterator[str]:
-    rows, notes = switch_rows(topology)
-    yield "  tree:"
-    yield from (f"    # left out: {note}" for note in notes)
-    yield "    switches:"
-    for row in rows:
-        yield from (f"      # {note}" for note in row.notes)
-        yield f"      - switch: {_text(row.name)}"
-        below = row.children or row.nodes
-        yield f"        {'children' if row.children else 'nodes'}: {_text(fold_hosts(below))}"
-
-
-def _blocks_yaml(topology: ClusterTopology) -> Iterator[str]:
-    yield "  block:"
-    sizes = block_sizes(topology)
-    if sizes:
+def _yaml(topology: ClusterTopology, kind: TopologyKind) -> Iterator[str]:
+    rows, left = _rows(topology, kind)
+    plugin, what = ("tree", "switch") if kind is TopologyKind.TREE else ("block", "block")
+    yield f"  {plugin}:"
+    yield from (f"    # left out: {note}" for note in left)
+    if kind is TopologyKind.BLOCK and (sizes := block_sizes(topology)):
         yield "    block_sizes:"
         yield from (f"      - {size}" for size in sizes)
-    yield "    blocks:"
-    for row in block_rows(topology):
+    yield "    switches:" if kind is TopologyKind.TREE else "    blocks:"
+    for row in rows:
         yield from (f"      # {note}" for note in row.notes)
-        yield f"      - block: {_text(row.name)}"
-        yield f"        nodes: {_text(fold_hosts(row.nodes))}"
+        yield f"      - {what}: {_text(row.name)}"
+        below = fold_hosts(row.children or row.nodes)
+        yield f"        {'children' if row.children else 'nodes'}: {_text(below)}"
 
 
 def _text(word: str) -> str:

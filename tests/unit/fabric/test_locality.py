@@ -24,7 +24,8 @@ from hpckit.fabric.topology import (
     Switch,
     SwitchLink,
 )
-from hpckit.placement.instance import Speeds, make_instance
+from hpckit.placement.instance import make_instance
+from hpckit.placement.order_plan import Speeds
 from hpckit.slurm.values import TopologyKind
 from tests.corpus import corpus_file
 from tests.fakes.fabric_scenes import FABRICS, blocks, cabled, tree

@@ -9,9 +9,7 @@ from hpckit.fabric.slurm_files import parse_topology_yaml
 from hpckit.fabric.slurm_live import (
     parse_partition_topologies,
     parse_scontrol_topology,
-    scontrol_partitions_argv,
-    scontrol_topoconf_argv,
-    scontrol_topology_argv,
+    scontrol_argv,
     used_by_partitions,
 )
 from hpckit.fabric.topology import Block, ClusterTopology, FabricSource
@@ -29,15 +27,12 @@ def of_record(version: str, case: str) -> ClusterTopology:
     return found
 
 
-def test_the_questions() -> None:
-    """They name the cluster where there are several, and a topology where one is asked for."""
-    assert scontrol_topology_argv(None) == ("scontrol", "show", "topology")
-    assert "--clusters=north" in scontrol_topology_argv("north")
-    assert scontrol_topology_argv(None, "racks")[-2:] == ("topology", "racks")
-    assert scontrol_topoconf_argv(None) == ("scontrol", "show", "topoconf")
-    assert "--clusters=north" in scontrol_topoconf_argv("north")
-    assert scontrol_partitions_argv(None) == ("scontrol", "--oneliner", "show", "partitions")
-    assert "--clusters=north" in scontrol_partitions_argv("north")
+@pytest.mark.parametrize("what", ["topology", "topoconf", "partitions"])
+def test_the_questions(what: str) -> None:
+    """They name the cluster where there are several; partitions are a line each."""
+    lines = ("--oneliner",) if what == "partitions" else ()
+    assert scontrol_argv(what, None) == ("scontrol", *lines, "show", what)
+    assert scontrol_argv(what, "north") == ("scontrol", *lines, "--clusters=north", "show", what)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

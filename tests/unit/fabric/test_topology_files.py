@@ -133,12 +133,6 @@ NOT_WRITTEN = {
     "has 1 nodes and 1 switches": changed(
         BASE, ports=(*BASE.ports, HostPort(node="c2", switch="s"))
     ),
-    "leads to switch x": changed(BASE, links=(SwitchLink(lower="a", upper="x"),)),
-    "c1 hangs on switch x": changed(BASE, ports=(HostPort(node="c1", switch="x"),)),
-    "2 switches are called a": changed(BASE, switches=(*BASE.switches, Switch(name="a"))),
-    "2 blocks are called b": changed(
-        blocks({}), blocks=(Block(name="b", nodes=("c1",)), Block(name="b", nodes=("c2",)))
-    ),
     "no name that Slurm takes": tree({}, {"a": ["c[1-2]"]}),
     "none of the 1 switches": tree({}, {"a": []}),
     "no switch and no block": ClusterTopology(source=FabricSource.AWS),
