@@ -17,6 +17,7 @@ from hpckit.core.errors import ParseError
 from hpckit.core.excerpt import refusal, refuse_text
 from hpckit.core.text import pasted_lines
 from hpckit.fabric.topology import (
+    NODE_ENDS,
     Cable,
     ClusterTopology,
     EndKind,
@@ -358,11 +359,7 @@ def _box(description: str) -> tuple[str, str]:
     return name if is_clear else "", inside if not re.search(r"\s", inside) else ""
 
 
-TOOL: Final = "ibnetdiscover"
-_NODES: Final = frozenset({EndKind.COMPUTE, EndKind.ANONYMOUS})
-
-
-def parse_ibnetdiscover(text: str, name: str = TOOL) -> ClusterTopology:
+def parse_ibnetdiscover(text: str, name: str = "ibnetdiscover") -> ClusterTopology:
     """The fabric that `ibnetdiscover` printed; `name` is what errors call the text.
 
     Each cable is there once, though both its ends list it; one that a single end lists counts too.
@@ -470,7 +467,7 @@ def _levels(
         if one != other:
             beside[one].add(other)
             beside[other].add(one)
-    hosts = Counter(port.switch for port in ports if port.kind in _NODES)
+    hosts = Counter(port.switch for port in ports if port.kind in NODE_ENDS)
     return switch_levels({name: frozenset(beside[name]) for name in names.values()}, hosts)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeVar
@@ -16,7 +16,7 @@ from hpckit.node.topology import NodeTopology
 from hpckit.slurm.values import TopologyKind
 
 FABRIC_SCHEMA: Final = "hpckit.fabric/1"
-Name = TypeVar("Name", str, int)
+Name = TypeVar("Name", bound=Hashable)
 
 
 class FabricSource(StrEnum):
@@ -82,6 +82,10 @@ class EndKind(StrEnum):
     AGGREGATION = "aggregation"  # the switch's own SHARP node
     OTHER = "other"  # a manager, storage, a gateway
     ANONYMOUS = "anonymous"  # an adapter that does not say on which node it is
+
+
+NODE_ENDS: Final = frozenset({EndKind.COMPUTE, EndKind.ANONYMOUS})
+"""What a node's adapter may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
