@@ -103,12 +103,6 @@ def test_the_public_capture_has_the_torsets_that_were_published_with_it() -> Non
     assert len(found.ports) == 128
 
 
-def test_ids_where_nothing_names_a_host() -> None:
-    """The cloud's own id is the name then."""
-    (found,) = parse_fabric('{"vmId": "v1", "clusterUUID": "u"}', "x")
-    assert blocks(found) == {"u": ["v1"]}
-
-
 def test_hosts_are_told_at_different_depths() -> None:
     """Each hangs on the innermost of what is told of it; one of which nothing is, on nothing."""
     (found,) = parse_fabric(
@@ -125,12 +119,6 @@ def test_hosts_are_told_at_different_depths() -> None:
     assert leaves(found) == {"l": ["n0"], "b": ["n1"], "i": ["n2"]}
     assert levels(found) == {"l": 0, "b": 1, "i": 2}
     assert found.unplaced == ("n3",)
-
-
-def test_a_network_node_that_stands_twice_in_a_row_is_one() -> None:
-    """AWS does not say that they differ."""
-    (found,) = parse_fabric(host(NetworkNodes=["a", "b", "b"]), "aws.json")
-    assert leaves(found) == {"b": ["i-1"]}
 
 
 def test_a_sub_block_without_its_block_is_one() -> None:
@@ -227,3 +215,9 @@ def test_switches_that_cannot_be(text: str, line_no: int, words: str) -> None:
     with pytest.raises(ParseError, match=words) as caught:
         parse_azure_sharp(text, "x")
     assert caught.value.line_no == line_no
+
+
+def test_a_network_node_that_stands_twice_in_a_row_is_one() -> None:
+    """AWS does not say that they differ."""
+    (found,) = parse_fabric(host(NetworkNodes=["a", "b", "b"]), "aws.json")
+    assert leaves(found) == {"b": ["i-1"]}

@@ -7,7 +7,6 @@ import dataclasses
 import gzip
 import json
 import lzma
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,7 @@ from hpckit.fabric.file import fabric_of_slurm, fabric_text, parse_fabric, read_
 from hpckit.fabric.slurm_files import parse_topology_conf
 from hpckit.fabric.topology import FABRIC_SCHEMA, FabricSource, nvlink_domain
 from hpckit.node.topology import TOPOLOGY_SCHEMA, Gpu, GpuFabric, Host, NodeTopology, Source
-from tests.corpus import corpus_file, corpus_files
+from tests.corpus import corpus_file
 from tests.fakes.cluster_probe import FakeClusterProbe
 from tests.fakes.fabric_scenes import FABRICS
 from tests.fakes.fabric_values import blocks
@@ -52,15 +51,6 @@ def test_a_format_is_known_by_its_content(path: str) -> None:
     assert parse_fabric("\ufeff" + text.replace("\n", "\r\n"), "fabric") == found
 
 
-@pytest.mark.parametrize(
-    "path", corpus_files("slurm-topology/*.conf", "ib-fabric/*.ibnetdiscover.out")
-)
-def test_public_files(path: Path) -> None:
-    """Each is known."""
-    (found,) = parse_fabric(path.read_text(), path.name)
-    assert found.nodes
-
-
 def snapshot(name: str | None, domain: str | None, gpus: int = 4) -> str:
     """What `hpckit inspect --json` prints of a node whose GPUs are in an NVLink domain."""
     fabric = GpuFabric(state="COMPLETED", cluster_uuid=domain, clique_id=1) if domain else None
@@ -83,16 +73,6 @@ def test_snapshots_of_nodes_tell_nvlink_domains() -> None:
     assert parse_fabric(f"[{','.join(given)}]", "nodes.json") == (found,)
     (alone,) = parse_fabric(given[0], "node.json")
     assert alone.nodes == ("t1",)
-
-
-def test_a_snapshot_without_a_domain_is_told() -> None:
-    """A cluster of zeros is none."""
-    zeros = "00000000-0000-0000-0000-000000000000"
-    given = [snapshot("t1", UUID), snapshot("n1", None), snapshot("n2", zeros)]
-    (found,) = parse_fabric("\n".join(given), "nodes.json")
-    assert (found.nodes, found.unplaced) == (("t1",), ("n1", "n2"))
-    text = json.dumps({"schema": FABRIC_SCHEMA, "hpckit": "1", **to_tree(found)})
-    assert parse_fabric(text, "again.json") == (found,)
 
 
 def test_the_domain_of_most_gpus_is_the_nodes() -> None:
@@ -142,17 +122,6 @@ def test_what_is_damaged_is_an_error(text: str, words: str) -> None:
     """No source tells of such a fabric."""
     with pytest.raises(ParseError, match=words):
         parse_fabric(text, "file")
-
-
-def test_a_key_that_stands_twice_is_an_error() -> None:
-    """The error is where it stands again, not where another object has it too."""
-    text = (
-        '{"Instances": [{"InstanceId": "i-1", "NetworkNodes": ["t", "l"]},\n'
-        '{"InstanceId": "i-2", "NetworkNodes": ["t", "l"],\n "NetworkNodes": ["t", "k"]}]}'
-    )
-    with pytest.raises(ParseError, match="the key 'NetworkNodes' is there twice") as caught:
-        parse_fabric(text, "aws.json")
-    assert caught.value.line_no == 3
 
 
 @pytest.mark.parametrize(
@@ -240,16 +209,6 @@ def test_every_node_that_slurm_lists_computes() -> None:
     assert set(found.nodes) == {*expand_hosts("gpu[1-16]"), "head1", "gw1", "gw2", "login1"}
 
 
-def test_every_instance_that_a_cloud_lists_computes() -> None:
-    """Whatever its name is."""
-    names = [*expand_hosts("gpu[1-14]"), "head-1", "login-1"]
-    hosts = [
-        {"InstanceId": name, "NetworkNodes": ["t", f"l{at % 2}"]} for at, name in enumerate(names)
-    ]
-    (found,) = read_fabric(json.dumps({"Instances": hosts}).encode(), "aws.json")
-    assert set(found.nodes) == set(names)
-
-
 def test_slurm_and_a_file_of_the_same_are_one_fabric() -> None:
     """With what is worked out of it too: here two parts that nothing joins."""
     (of_file,) = read_fabric(HEADS.encode(), "topology.conf")
@@ -257,3 +216,14 @@ def test_slurm_and_a_file_of_the_same_are_one_fabric() -> None:
     probe = FakeClusterProbe(SchedulerUnreachable("not asked"), topologies=topologies)
     assert fabric_of_slurm(probe) == (of_file,)
     assert of_file.planes == (("l1", "l2", "top"), ("io",))
+
+
+def test_a_key_that_stands_twice_is_an_error() -> None:
+    """The error is where it stands again, not where another object has it too."""
+    text = (
+        '{"Instances": [{"InstanceId": "i-1", "NetworkNodes": ["t", "l"]},\n'
+        '{"InstanceId": "i-2", "NetworkNodes": ["t", "l"],\n "NetworkNodes": ["t", "k"]}]}'
+    )
+    with pytest.raises(ParseError, match="the key 'NetworkNodes' is there twice") as caught:
+        parse_fabric(text, "aws.json")
+    assert caught.value.line_no == 3

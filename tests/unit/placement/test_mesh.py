@@ -39,13 +39,6 @@ def test_an_axis_without_a_volume_sends_nothing() -> None:
     assert {axis.name: axis.bytes_per_rank for axis in axes if axis.bytes_per_rank} == {"data": 4e9}
 
 
-@pytest.mark.parametrize("sizes", [{}, {MeshAxis.TENSOR: 8}])
-def test_a_volume_needs_its_axis(sizes: dict[MeshAxis, int]) -> None:
-    """Else it is told which there are."""
-    with pytest.raises(PlanError, match="the axis data"):
-        mesh_of(sizes, {MeshAxis.DATA: 1.0})
-
-
 def test_experts_divide_data() -> None:
     """16 by 3 is no whole number; without a data axis they are an axis of their own."""
     with pytest.raises(PlanError, match="experts split the data axis"):

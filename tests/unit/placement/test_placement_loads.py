@@ -12,7 +12,6 @@ from hpckit.placement.instance import NET_LATENCY_S, NVLINK_LATENCY_S
 from hpckit.placement.loads import Loads
 from hpckit.placement.order import PlacementRequest, instance_of
 from hpckit.placement.order_plan import Pattern
-from hpckit.placement.traffic import traffic_of
 from tests.fakes.fabrics import NIC_BYTES_PER_S, SPEEDS, mesh, request, tree
 
 PAIRS = mesh(("data", 2, Pattern.RING, 1.0), ("pipeline", 2, Pattern.CHAIN, 0.0))
@@ -65,12 +64,6 @@ def test_cables_are_counted_where_a_tree_is_not_as_deep_everywhere() -> None:
     assert loads(ring).hop_bytes() == pytest.approx(2.0 * (4 + 5 + 5))
 
 
-def test_an_nvlink_domain_is_no_switch_on_the_way() -> None:
-    """Nodes of two of them on one leaf are two cables apart, as nodes of one are."""
-    ring = request(one_leaf((True, 1), (True, 1)), mesh(("data", 2, Pattern.RING, 1.0)))
-    assert loads(ring).hop_bytes() == pytest.approx(2 * 2.0)
-
-
 def test_nics_and_nvlink_of_a_node_work_at_once() -> None:
     """So the bound of an all-to-all is less than all by the faster of the two, and holds."""
     locality = one_leaf((True, 5), (True, 5))
@@ -92,9 +85,3 @@ def test_a_slow_node_slows_an_all_to_all_of_very_many_pairs() -> None:
     sent_s = 1e9 * (nodes - 1) / nodes / (NIC_BYTES_PER_S / 4)
     busy = Loads(instance, range(nodes)).axis_s(0) - Loads(instance, range(nodes)).latency_s(0)
     assert busy == pytest.approx(sent_s)
-
-
-def test_very_many_pairs_that_send_nothing_wait_for_nothing() -> None:
-    """An all-to-all without bytes has no edges."""
-    (traffic,) = traffic_of(mesh(("expert", 560, Pattern.ALL_TO_ALL, 0.0)), 1)
-    assert traffic.edges == ()
