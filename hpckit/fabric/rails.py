@@ -417,7 +417,6 @@ def _shares(nodes: Mapping[str, tuple[NodePort, ...]], of: Iterable[str]) -> Sha
 
 
 _PARTS: Final = re.compile(r"[0-9]+|[^0-9]+", re.ASCII)
-_VOTERS: Final = 64
 
 
 class Absent(NamedTuple):
@@ -477,8 +476,6 @@ def _name(grid: RailGrid, group: int, rail: int) -> str | None:
                 name = _fourth(across[0], own[0], beside[0])
                 if name is not None and name not in taken:
                     votes[name] += 1
-        if votes.total() >= _VOTERS:
-            break
     best = votes.most_common(1)
     return best[0][0] if best and best[0][1] > _HALF * votes.total() else None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import sys
@@ -76,8 +75,6 @@ def _ordered(plan_file: str, nodes: Sequence[str]) -> tuple[Sequence[str], str]:
     from hpckit.placement.order import PlacementRequest, order_of
     from hpckit.placement.order_plan import order_of_tree
 
-    if not os.path.isfile(plan_file):
-        raise OSError(errno.ENOENT, "no regular file", plan_file)
     with open(plan_file, "rb") as file:
         plan = order_of_tree(json.load(file))
     lost = sorted(set(nodes) - set(plan.locality.domain_of))

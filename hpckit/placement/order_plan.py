@@ -13,7 +13,7 @@ from math import prod
 from typing import Any, Final, TypeVar
 
 from hpckit.core.hostlist import expand_hosts, fold_hosts
-from hpckit.fabric.locality import ROOT, Domain, Locality
+from hpckit.fabric.locality import Domain, Locality
 
 
 class Pattern(StrEnum):
@@ -119,9 +119,6 @@ def order_of_tree(tree: Mapping[str, Any]) -> OrderPlan:
     if tree["schema"] != ORDER_SCHEMA:
         raise ValueError(f"got {tree['schema']!r}, expected {ORDER_SCHEMA}")
     domains = tuple(Domain(**domain) for domain in tree["domains"])
-    for domain in domains:
-        if domain.parent != ROOT and domain.level >= domains[domain.parent].level:
-            raise ValueError("a domain is not below the one that it is in")
     axes = tuple(MeshAxis(**{**axis, "pattern": Pattern(axis["pattern"])}) for axis in tree["mesh"])
     return OrderPlan(
         mesh=Mesh(axes=axes),
