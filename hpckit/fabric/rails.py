@@ -117,7 +117,6 @@ class RailGrid:
     rails: tuple[frozenset[int], ...] = ()
     rail_of: Mapping[str, int] = field(default_factory=dict)
     groups: tuple[tuple[str, ...], ...] = ()
-    group_of: Mapping[str, int] = field(default_factory=dict)
     home: Mapping[str, int] = field(default_factory=dict)
 
     rail_of_columns: Mapping[int | None, int] = field(default_factory=dict)
@@ -155,7 +154,6 @@ def rail_grid(topology: ClusterTopology) -> RailGrid:
         rails=tuple(rails),
         rail_of=rail_of,
         groups=tuple(groups),
-        group_of=group_of,
         home=_homes(nodes, group_of),
         rail_of_columns={column: rail for rail, columns in enumerate(rails) for column in columns},
         cells=_cells(groups, rail_of),

@@ -61,17 +61,13 @@ class Coloured:
     colours: Sequence[str]
     ranks_per_node: int
 
-    def sorted_nodes(self, unit: Unit) -> list[str]:
-        """A unit's nodes, those of one group beside each other."""
-        return sorted(unit.nodes, key=lambda node: (self.of(node), self.place[node]))
-
     def of(self, node: str) -> _Groups:
         """The groups in which a node has ranks, none where no group leaves its node."""
         return self.groups[self.place[node]]
 
-    def colour(self, group: int | None) -> str:
-        """The colour of a group, or of none."""
-        return NO_GROUP if group is None else self.colours[group]
+    def fill(self, groups: _Groups) -> str:
+        """The colour of the first of a node's groups, or of none."""
+        return self.colours[groups[0]] if groups else NO_GROUP
 
     def about(self, nodes: Sequence[str], unit: Unit) -> str:
         """Nodes of the same groups in words: who they are, where, with which ranks."""
@@ -147,17 +143,14 @@ class _Pen:
         self._unit = unit
 
     def draw(self) -> None:
-        nodes = self._order.sorted_nodes(self._unit)
-        if self._cell.lines:
-            for at, node in enumerate(nodes):
-                self._draw_cell(at, node)
-            return
-        at = 0
-        for groups, alike in groupby(nodes, key=self._order.of):
+        """Draw the nodes, those of one group beside each other; each by itself if it has a text."""
+        order, at = self._order, 0
+        nodes = sorted(self._unit.nodes, key=lambda node: (order.of(node), order.place[node]))
+        for groups, alike in groupby(nodes, key=order.of):
             run = tuple(alike)
-            about = self._order.about(run, self._unit)
-            self._draw_run(range(at, at + len(run)), groups, about)
-            at += len(run)
+            for part in [(node,) for node in run] if self._cell.lines else [run]:
+                self._draw_run(range(at, at + len(part)), part, groups)
+                at += len(part)
 
     def _rect(self, at: int, part: int = 0, parts: int = 1) -> Rect:
         row, column = divmod(at, self._columns)
@@ -169,17 +162,21 @@ class _Pen:
             h=self._cell.h,
         )
 
-    def _draw_cell(self, at: int, node: str) -> None:
-        groups = self._order.of(node)
-        fill = self._order.colour(groups[0] if groups else None)
-        rect = self._rect(at)
-        words = list(self._words(node, groups, rect, ink_on(fill)))
-        about = self._order.about((node,), self._unit)
-        if len(groups) < 2:  # noqa: PLR2004
-            self._drawing.area("cell", rectangle(rect), fill, words, about=about)
+    def _draw_run(self, cells: range, nodes: Sequence[str], groups: _Groups) -> None:
+        fill, about = self._order.fill(groups), self._order.about(nodes, self._unit)
+        kind, words = "run", list[tuple[float, float, Word]]()
+        if self._cell.lines:
+            kind = "cell"
+            words += self._words(nodes[0], groups, self._rect(cells.start), ink_on(fill))
+        shown = groups[:_MOST_PARTS]
+        inside = words if len(shown) <= 1 else ()
+        self._drawing.area(kind, "".join(self._outline(cells)), fill, inside, about=about)
+        if len(shown) <= 1:
             return
-        self._drawing.area("cell", rectangle(rect), fill, (), about=about)
-        self._draw_shares((at,), groups)
+        # The right parts of nodes that have ranks in several groups, and the text over them.
+        for part, group in enumerate(shown[1:], 1):
+            d = "".join(rectangle(self._rect(at, part, len(shown))) for at in cells)
+            self._drawing.area("share", d, self._order.colours[group], (), about="")
         for x, y, word in words:
             self._drawing.label(x, y, Word(text=word.text, size=word.size, anchor="middle"))
 
@@ -196,19 +193,6 @@ class _Pen:
             text, y = fitted(text, size, rect.w - 6), rect.y + 27
         if text_width(text, size) <= rect.w:
             yield rect.middle, y, Word(text=text, size=size, colour=ink, anchor="middle")
-
-    def _draw_run(self, cells: range, groups: _Groups, about: str) -> None:
-        fill = self._order.colour(groups[0] if groups else None)
-        self._drawing.area("run", "".join(self._outline(cells)), fill, (), about=about)
-        if len(groups) > 1:
-            self._draw_shares(cells, groups)
-
-    def _draw_shares(self, cells: Sequence[int], groups: _Groups) -> None:
-        """The right parts of nodes that have ranks in several groups."""
-        shown = groups[:_MOST_PARTS]
-        for part, group in enumerate(shown[1:], 1):
-            d = "".join(rectangle(self._rect(at, part, len(shown))) for at in cells)
-            self._drawing.area("share", d, self._order.colour(group), (), about="")
 
     def _outline(self, cells: range) -> Iterator[str]:
         """Rectangles that cover cells that follow each other: a row's end, rows, a row's start."""
@@ -230,16 +214,13 @@ class _Pen:
         count = len(self._unit.nodes)
         if self._cell.w < _GRID_FROM or count == 1:
             return
-        rows = -(-count // self._columns)
-        w, h = self._cell.w * min(count, self._columns), self._cell.h * rows
-        lines = [
-            path((self._x + at * self._cell.w, self._y), (self._x + at * self._cell.w, self._y + h))
-            for at in range(1, min(count, self._columns))
-        ]
-        lines += [
-            path((self._x, self._y + at * self._cell.h), (self._x + w, self._y + at * self._cell.h))
-            for at in range(1, rows)
-        ]
+        x, y, cell = self._x, self._y, self._cell
+        columns, rows = min(count, self._columns), -(-count // self._columns)
+        right, bottom = x + cell.w * columns, y + cell.h * rows
+        downs = [x + at * cell.w for at in range(1, columns)]
+        acrosses = [y + at * cell.h for at in range(1, rows)]
+        lines = [path((down, y), (down, bottom)) for down in downs]
+        lines += [path((x, across), (right, across)) for across in acrosses]
         width = 1.0 if self._cell.w >= 8 else 0.5  # noqa: PLR2004
         grid = Stroke(colour="#ffffff", width=width)
         if lines:
@@ -354,20 +335,18 @@ class _Picture:
             drawing.label(x, y, Word(text=_ORDERS[which], size=_HEAD, is_bold=True))
             for at, line in enumerate(said[which], start=1):
                 drawing.label(x, y + at * _LINE, Word(text=line, size=_TEXT))
-            draw_order(drawing, self._layout, self._coloured(order), (x, top))
+            coloured = Coloured(
+                place={node: at for at, node in enumerate(order)},
+                groups=self._of_place,
+                colours=self._colours,
+                ranks_per_node=self._per,
+            )
+            draw_order(drawing, self._layout, coloured, (x, top))
         y = top + self._layout.h + 30
         y = self._legend(drawing, y, width)
         of_orders = (f"{name}: {', '.join(its)}" for name, its in zip(_ORDERS, said, strict=True))
         about = ". ".join((*known, *of_orders))
         return drawing.document(width, y + _MARGIN - 8, title=title, about=about)
-
-    def _coloured(self, order: Sequence[str]) -> Coloured:
-        return Coloured(
-            place={node: at for at, node in enumerate(order)},
-            groups=self._of_place,
-            colours=self._colours,
-            ranks_per_node=self._per,
-        )
 
     def _facts(self) -> tuple[str, ...]:
         if not self._groups:
@@ -388,8 +367,16 @@ class _Picture:
         if len(self._groups) <= len(PALETTE):
             entries += [(f"group {at}", colour) for at, colour in enumerate(self._colours)]
         else:
-            words = self._repeats().split(" ")
-            for line in broken(words, _TEXT, width - 2 * _MARGIN):
+            told = (
+                "a cell has the number of"
+                if self._layout.cell.lines
+                else "pointing at a cell tells"
+            )
+            words = (
+                f"{len(self._groups)} groups share {len(PALETTE)} colours, unlike ones within a box"
+                f" where there are enough; {told} its group"
+            )
+            for line in broken(words.split(" "), _TEXT, width - 2 * _MARGIN):
                 drawing.label(_MARGIN, y, Word(text=line, size=_TEXT, colour=GREY))
                 y += _LINE
         if not all(self._of_place):
@@ -404,13 +391,3 @@ class _Picture:
             drawing.label(x + _SWATCH + 6, y, Word(text=text, size=_TEXT, colour=GREY))
             x += room
         return y + (_LINE if entries else 0)
-
-    def _repeats(self) -> str:
-        """What a colour means where there are more groups than colours."""
-        shared = (
-            f"{len(self._groups)} groups share {len(PALETTE)} colours, unlike ones within a box"
-            " where there are enough"
-        )
-        if self._layout.cell.lines:
-            return f"{shared}; a cell has the number of its group"
-        return f"{shared}; pointing at a cell tells its group"

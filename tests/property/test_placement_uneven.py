@@ -124,7 +124,9 @@ def test_no_order_is_below_a_bound(asked: PlacementRequest) -> None:
 @given(_requests())
 def test_what_is_placed_is_above_every_bound(asked: PlacementRequest) -> None:
     """No figure of the order that was found, or of those beside it, is below its bound."""
-    for one in place(asked).objectives.values():
+    found = place(asked)
+    axes = (axis.straddling for axis in found.groups.values())
+    for one in (*found.objectives.values(), *axes):
         assert one.lower_bound is not None
         shown = [one.placed, *(getattr(one, name) for name in ORDERS)]
         assert one.lower_bound <= min(shown) * (1 + 1e-9) + 1e-12

@@ -70,22 +70,6 @@ SHAPES = {
 every_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 
 
-@every_shape
-def test_every_node_is_drawn_once_in_each_order(shape: tuple[list[list[int]], int]) -> None:
-    """As many cells as nodes, on the left and on the right, none over another."""
-    pods, group = shape
-    nodes = sum(map(sum, pods))
-    root = fromstring(_picture(tree(pods), group))
-    cells = _rects(root, "cell")
-    if cells:
-        names = [title.partition(" ")[0] for title in _titles(root, "cell")]
-        assert sorted(names) == sorted([*tree(pods).domain_of] * 2)
-        assert len({(cell.x, cell.y) for cell in cells}) == 2 * nodes
-    runs = _rects(root, "cell", "run")
-    if nodes <= 300:
-        assert [pair for pair in combinations(runs, 2) if pair[0].overlaps(pair[1])] == []
-
-
 @pytest.mark.parametrize(("leaves", "each", "group"), [(128, 32, 16), (512, 8, 8)])
 def test_large_pictures_cover_each_node_in_few_bytes(leaves: int, each: int, group: int) -> None:
     """The runs cover the area of all nodes, none twice, whatever their number."""
@@ -212,19 +196,6 @@ def test_leaves_of_long_names_lose_them_before_they_overlap() -> None:
     root = fromstring(_picture(locality, 2))
     assert not any("xxx" in text for text in _text(root))
     assert any("xxx" in title for title in _titles(root, "leaf"))
-
-
-def test_a_chain_of_switches_is_still_a_picture() -> None:
-    """Two thousand switches one below the other, each with a node, end in a few frames."""
-    domains = [Domain(name="s0", level=2000, parent=ROOT)]
-    domain_of = {}
-    for at in range(1, 2000):
-        domains.append(Domain(name=f"s{at}", level=2000 - at, parent=0 if at == 1 else at * 2 - 3))
-        domains.append(Domain(name=f"leaf{at}", level=0, parent=at * 2 - 1))
-        domain_of[f"n{at}"] = at * 2
-    locality = Locality(domains=tuple(domains), domain_of=domain_of, nic_bytes_per_s={})
-    root = fromstring(_picture(locality, 1999))
-    assert len(boxes(root, "pod")) <= 2 * 4
 
 
 def test_groups_of_a_leaf_have_unlike_colours() -> None:
