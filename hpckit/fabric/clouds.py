@@ -370,8 +370,7 @@ def _oci_key(key: str) -> str:
     return bare.removeprefix("customer").removeprefix("compute").removesuffix("id")
 
 
-_Read = Callable[[JsonObject, _Words], PlacedHost]
-_READ: Final[Mapping[FabricSource, _Read]] = {
+_READ: Final[Mapping[FabricSource, Callable[[JsonObject, _Words], PlacedHost]]] = {
     FabricSource.AWS: _aws,
     FabricSource.AZURE: _azure,
     FabricSource.GCP: _gcp,

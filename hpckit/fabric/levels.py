@@ -73,16 +73,13 @@ def _called(topology: ClusterTopology) -> Mapping[str, str]:
     }
 
 
-Outward = tuple[str, Sequence[Cable] | None]
-"""The switch at the lower end of a link, and the link's cables."""
-
-
 class SwitchLevels:
     """What is on each level; only those are gone through that exist.
 
     `numbers` are the levels, ascending. `joined` are the links whose higher end is on a level, with
-    the second those of the lowest too; `outwards` lead from a level or below it to above it.
-    `above` are switches from which cables lead to a lower level.
+    the second those of the lowest too; `outwards` are the lower switches and the cables of links
+    from a level or below it to above it. `above` are switches from which cables lead to a lower
+    level.
     """
 
     def __init__(self, topology: ClusterTopology) -> None:
@@ -92,7 +89,9 @@ class SwitchLevels:
             self.names[level].append(name)
         self.numbers = sorted(self.names)
         self.joined: defaultdict[int, list[SwitchLink]] = defaultdict(list)
-        self.outwards: defaultdict[int, list[Outward]] = defaultdict(list)
+        self.outwards: defaultdict[int, list[tuple[str, Sequence[Cable] | None]]] = defaultdict(
+            list
+        )
         self.above: set[str] = set()
         for link in topology.links:
             self._add(link)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final
 
@@ -163,34 +163,23 @@ class Row:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class SlurmNames:
-    """Names as Slurm takes them, each for one: what it does not take in one is written as `_`."""
-
-    taken: dict[str, str] = field(default_factory=dict)
-
-    def add(self, names: Iterable[str]) -> None:
-        """Give each name one of its own; those that Slurm takes keep theirs."""
-        rest = []
-        for name in names:
-            if _NAME.fullmatch(name):
-                self.taken[name] = name
-            elif name not in self.taken:
-                rest.append(name)
-        used = set(self.taken.values())
-        for name in rest:
+def _slurm_names(names: Iterable[str]) -> dict[str, str]:
+    """A name as Slurm takes it for each, which keeps its own if Slurm does: else with `_`."""
+    given = list(dict.fromkeys(names))
+    found = {name: name for name in given if _NAME.fullmatch(name)}
+    used = set(found)
+    for name in given:
+        if name not in found:
             bare = _UNSAFE.sub("_", name).lstrip(".:/@+-")[: LONGEST_SWITCH_NAME - 8] or "unnamed"
             tries = (bare if number == 1 else f"{bare}-{number}" for number in count(1))
-            self.taken[name] = next(one for one in tries if one not in used)
-            used.add(self.taken[name])
+            found[name] = next(one for one in tries if one not in used)
+            used.add(found[name])
+    return found
 
-    def __getitem__(self, name: str) -> str:
-        return self.taken[name]
 
-    def note(self, name: str) -> tuple[str, ...]:
-        """What to say beside a name that had to change."""
-        is_same = self.taken[name] == name
-        return () if is_same else (f"{self.taken[name]} is {_printable(name)}",)
+def _note(name: str, written: str) -> tuple[str, ...]:
+    """What to say beside a name that had to change."""
+    return () if written == name else (f"{written} is {_printable(name)}",)
 
 
 def kind_of(topology: ClusterTopology) -> TopologyKind:
@@ -223,15 +212,17 @@ def switch_rows(topology: ClusterTopology) -> tuple[tuple[Row, ...], tuple[str, 
             message = f"switch {name} has {len(nodes[name])} nodes and {len(children[name])}"
             raise RenderError(f"{message} switches on it, and Slurm takes one or the other")
     used = _leading_to_nodes(names, nodes, children)
-    slurm_names = SlurmNames()
-    slurm_names.add(name for name in names if name in used)
+    slurm_names = _slurm_names(name for name in names if name in used)
     rows = tuple(
         Row(
             name=slurm_names[switch.name],
             nodes=nodes[switch.name],
             children=tuple(slurm_names[one] for one in children[switch.name] if one in used),
             link_speed=switch.link_speed,
-            notes=(*slurm_names.note(switch.name), *_stands_for(switch, slurm_names[switch.name])),
+            notes=(
+                *_note(switch.name, slurm_names[switch.name]),
+                *_stands_for(switch, slurm_names[switch.name]),
+            ),
         )
         for switch in topology.switches
         if switch.name in used
@@ -256,13 +247,12 @@ def _stands_for(switch: Switch, name: str) -> tuple[str, ...]:
 def block_rows(topology: ClusterTopology) -> tuple[Row, ...]:
     """The blocks in their order, without those that are several others."""
     blocks = [block for block in topology.blocks if not block.is_aggregated]
-    names = SlurmNames()
-    names.add(block.name for block in blocks)
+    names = _slurm_names(block.name for block in blocks)
     least = next(iter(block_sizes(topology)), 0)
     rows = []
     for block in blocks:
         nodes = _checked(block.nodes)
-        notes = names.note(block.name)
+        notes = _note(block.name, names[block.name])
         if len(nodes) < least:
             notes += (f"{len(nodes)} nodes of {least}: slurmctld 24.11 ends on this",)
         rows += [Row(name=names[block.name], nodes=nodes, notes=notes)] if nodes else []
@@ -381,12 +371,11 @@ def topology_yaml_text(topologies: Sequence[ClusterTopology]) -> str:
     twin = next((name for name in given if given.count(name) > 1), None)
     if twin is not None:
         raise RenderError(f"{given.count(twin)} topologies are called {twin}; each needs its name")
-    names = SlurmNames()
-    names.add(given)
+    names = _slurm_names(given)
     default = next((at for at, one in enumerate(topologies) if one.is_default), 0)
     lines = ["---"]
     for at, (name, topology) in enumerate(zip(given, topologies, strict=True)):
-        lines += [f"# {note}" for note in names.note(name)]
+        lines += [f"# {note}" for note in _note(name, names[name])]
         lines.append(f"- topology: {_text(names[name])}")
         lines.append(f"  cluster_default: {str(at == default).lower()}")
         kind = kind_of(topology)

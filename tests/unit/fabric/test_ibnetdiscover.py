@@ -24,16 +24,22 @@ def port(fabric: ClusterTopology, switch: str, at: int) -> HostPort:
     return next(one for one in fabric.ports if (one.switch, one.switch_port) == (switch, at))
 
 
-def test_a_switch_is_called_by_its_description_where_that_is_a_name() -> None:
-    """A box's name is in the middle; a model's words are no name, so the GUID is one."""
-    names = [switch.name for switch in record("synthetic-two-rails").switches]
-    assert names == ["leaf-1", "S-0000000000000020", "spine"]
-
-
-def test_switches_of_one_box_are_told_by_their_place_in_it() -> None:
-    """A director's chips have the box's name in common."""
-    names = [switch.name for switch in record("synthetic-grouped").switches]
-    assert names == ["director/S01/U1", "director/L01/U1"]
+@pytest.mark.parametrize(
+    ("case", "model", "names"),
+    [
+        ("synthetic-two-rails", "", ["leaf-1", "S-0000000000000020", "spine"]),
+        ("synthetic-two-rails", "spine", ["leaf-1", "S-0000000000000020", "S-0000000000000030"]),
+        ("synthetic-grouped", "", ["director/S01/U1", "director/L01/U1"]),
+    ],
+    ids=["a model's words", "a name twice", "a director's chips"],
+)
+def test_a_switch_is_called_by_its_description_where_that_names_it(
+    case: str, model: str, names: list[str]
+) -> None:
+    """Else by its place in a box, or by its GUID."""
+    text = record_text(VERSION, case)
+    text = text.replace("Quantum-2 Mellanox Technologies", model) if model else text
+    assert [switch.name for switch in parse_ibnetdiscover(text).switches] == names
 
 
 def test_leaves_are_level_0_and_each_cable_is_there_once() -> None:
@@ -110,26 +116,6 @@ def test_a_leaf_whose_nodes_are_away_stays_a_leaf() -> None:
     assert levels["spine-01"] == 1
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "line", "words"),
-    [
-        (
-            "vendid=0x2c9\ndevid=0xd2f2\nsysimgguid=0x10",
-            "vendid is 5",
-            6,
-            "none of ibnetdiscover's",
-        ),
-    ],
-)
-def test_what_is_not_understood_is_refused(old: str, new: str, line: int, words: str) -> None:
-    """The line, what is wrong with it, and what was expected are told."""
-    text = record_text(VERSION, "synthetic-two-rails").replace(old, new, 1)
-    with pytest.raises(ParseError, match=words) as error:
-        parse_ibnetdiscover(text, "fabric.txt")
-    assert error.value.line_no == line
-    assert str(error.value).startswith("fabric.txt, line")
-
-
 @pytest.mark.parametrize("text", ["", "#\n", "vendid=0x1\n", '[1]\t"S-1"[2]\n'])
 def test_a_text_without_a_switch_is_refused(text: str) -> None:
     """Nothing is made of nothing."""
@@ -189,9 +175,11 @@ def test_whose_a_port_is(words: str, kind: EndKind, node: str | None, nic: str |
     assert described(words) == (kind, node, nic)
 
 
-def test_switches_with_the_same_description_are_called_by_their_guids() -> None:
-    """A name that is there twice names nothing."""
+def test_what_is_not_understood_is_refused() -> None:
+    """The line, what is wrong with it, and what was expected are told."""
     text = record_text(VERSION, "synthetic-two-rails")
-    text = text.replace("Quantum-2 Mellanox Technologies", "spine")
-    names = [switch.name for switch in parse_ibnetdiscover(text).switches]
-    assert names == ["leaf-1", "S-0000000000000020", "S-0000000000000030"]
+    text = text.replace("vendid=0x2c9\ndevid=0xd2f2\nsysimgguid=0x10", "vendid is 5", 1)
+    with pytest.raises(ParseError, match="none of ibnetdiscover's") as error:
+        parse_ibnetdiscover(text, "fabric.txt")
+    assert error.value.line_no == 6
+    assert str(error.value).startswith("fabric.txt, line")
