@@ -280,7 +280,7 @@ def _bundle(level: int, lowers: list[str], counts: Counts) -> Bundle:
     cables = sum(counts[lower].total() for lower in lowers)
     plain = Bundle(level=level, lowers=tuple(lowers), uppers=uppers, cables=cables, expected=cables)
     is_dense = sum(map(bool, pairs)) >= _DENSE * len(pairs)
-    if len(lowers) == 1 or not is_dense:
+    if len(lowers) == 1 or not pairs or not is_dense:
         return plain
     usual = most_common(counts[lower].total() for lower in lowers)
     through = {upper: sum(counts[lower][upper] for lower in lowers) for upper in uppers}

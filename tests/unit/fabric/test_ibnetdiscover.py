@@ -175,11 +175,19 @@ def test_whose_a_port_is(words: str, kind: EndKind, node: str | None, nic: str |
     assert described(words) == (kind, node, nic)
 
 
-def test_what_is_not_understood_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ("vendid=0x2c9\ndevid=0xd2f2\nsysimgguid=0x10", "vendid is 5", 6, "none of ibnetdiscover"),
+        ('\t"S-0000000000000030"[2]', '\t"S-0000000000000030"[3]', 16, "says in line"),
+        ('Switch\t65 "S-0000000000000020"', 'Ca\t65 "S-0000000000000020"', 23, "something else"),
+        ("[2]\t", "[1]\t", 12, "led somewhere else in line 11"),
+    ],
+)
+def test_what_is_not_understood_is_refused(old: str, new: str, line: int, words: str) -> None:
     """The line, what is wrong with it, and what was expected are told."""
-    text = record_text(VERSION, "synthetic-two-rails")
-    text = text.replace("vendid=0x2c9\ndevid=0xd2f2\nsysimgguid=0x10", "vendid is 5", 1)
-    with pytest.raises(ParseError, match="none of ibnetdiscover's") as error:
+    text = record_text(VERSION, "synthetic-two-rails").replace(old, new, 1)
+    with pytest.raises(ParseError, match=words) as error:
         parse_ibnetdiscover(text, "fabric.txt")
-    assert error.value.line_no == 6
+    assert error.value.line_no == line
     assert str(error.value).startswith("fabric.txt, line")
