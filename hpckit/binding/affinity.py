@@ -122,21 +122,15 @@ def bind_rank(
     """
     try:
         document = _agreed(env, local_rank, ranks)
+        if document.get("unbound"):
+            return env, {"unbound": str(document["unbound"])}
+        return apply_binding(document, local_rank, env, log), document["ranks"][local_rank]
     except OSError as error:
-        return env, _failed(local_rank, reason(error), log)
+        why = reason(error)
     except Exception as error:  # noqa: BLE001  whatever it is, it must not fail the job
-        return env, _failed(local_rank, f"{type(error).__name__}: {error}", log)
-    if document.get("unbound"):
-        return env, {"unbound": str(document["unbound"])}
-    part = _rank(document, local_rank)
-    if part is None:
-        return env, _failed(local_rank, "the plan of its node does not have it", log)
-    return apply_binding(document, local_rank, env, log), part
-
-
-def _failed(local_rank: int, why: str, log: int | None) -> dict[str, str]:
+        why = f"{type(error).__name__}: {error}"
     say(f"warning: rank {local_rank} of this node is not bound: {why}", log)
-    return {"failed": why}
+    return env, {"failed": why}
 
 
 def plan_folder(env: Mapping[str, str], ranks: int, roots: Sequence[str] = _ROOTS) -> str:
@@ -160,7 +154,7 @@ def plan_folder(env: Mapping[str, str], ranks: int, roots: Sequence[str] = _ROOT
 
 def _number(env: Mapping[str, str], name: str) -> str:
     text = env.get(name, "")
-    return text if _is_number(text) else ""
+    return text if text.isascii() and text.isdigit() else ""
 
 
 def _agreed(env: Mapping[str, str], local_rank: int, ranks: int) -> dict[str, Any]:
@@ -248,8 +242,8 @@ def _read(path: str) -> dict[str, Any]:
 
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(fd, "rb") as file:
-        found = json.load(file)
-    return found if isinstance(found, dict) else {}
+        document: dict[str, Any] = json.load(file)
+    return document
 
 
 def _has_read(folder: str, ranks: int) -> None:
@@ -306,57 +300,37 @@ def apply_binding(
     counts GPUs by PCI address (CUDA_DEVICE_ORDER), unless the environment says how; no GPU is
     hidden. HPCKIT_NIC are the rank's NICs. Whatever is wrong is one line.
     """
-    rank = _rank(document, local_rank)
-    if rank is None:
-        say(f"warning: the plan of this node has no rank {local_rank}: it is not bound", log)
-        return env
+    rank = document["ranks"][local_rank]
     _bind_cpus(rank, document, local_rank, log)
-    prefer_memory(_members(rank.get("memory_numa"), range(_MASK_BYTES * 8)))
+    prefer_memory(_members(rank["memory_numa"], range(_MASK_BYTES * 8)))
     added = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    names = rank.get("nics")
-    if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
-        added["HPCKIT_NIC"] = ",".join(names)
+    if rank.get("nics"):
+        added["HPCKIT_NIC"] = ",".join(rank["nics"])
     return {**added, **env}
-
-
-def _rank(document: Mapping[str, Any], local_rank: int) -> Mapping[str, Any] | None:
-    ranks = document.get("ranks")
-    if not isinstance(ranks, list) or not 0 <= local_rank < len(ranks):
-        return None
-    rank = ranks[local_rank]
-    return rank if isinstance(rank, dict) and rank.get("local_rank") == local_rank else None
 
 
 def _bind_cpus(
     rank: Mapping[str, Any], document: Mapping[str, Any], local_rank: int, log: int | None
 ) -> None:
     now = os.sched_getaffinity(0)
-    own = _members(rank.get("cpus"), now | _members(document.get("allowed"), range(1 << 16)))
+    own = _members(rank["cpus"], now | _members(document["allowed"], range(1 << 16)))
     if not own:
-        if rank.get("cpus"):
+        if rank["cpus"]:
             held = f"it is not bound to CPUs {rank['cpus']}, none of which it may have"
             say(f"warning: rank {local_rank} of this node: {held}", log)
         return
     try:
         os.sched_setaffinity(0, own)
-    except (OSError, ValueError, OverflowError) as error:
-        why = reason(error) if isinstance(error, OSError) else str(error)
+    except OSError as error:
+        why = reason(error)
         say(f"warning: rank {local_rank} of this node is not bound to its CPUs: {why}", log)
 
 
-def _members(listed: object, among: set[int] | range) -> set[int]:
-    """Those of some numbers that a list such as `0-3,8` names; none of what is no such list."""
-    spans = []
-    for part in listed.split(",") if isinstance(listed, str) and listed else ():
-        first, _, last = part.partition("-")
-        if not (_is_number(first) and _is_number(last or first)):
-            return set()
-        spans.append(range(int(first), int(last or first) + 1))
+def _members(listed: str, among: set[int] | range) -> set[int]:
+    """Those of some numbers that a list such as `0-3,8` names."""
+    ends = [part.partition("-") for part in listed.split(",") if part]
+    spans = [range(int(first), int(last or first) + 1) for first, _, last in ends]
     return {number for number in among for span in spans if number in span}
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit()
 
 
 def prefer_memory(nodes: set[int]) -> bool:

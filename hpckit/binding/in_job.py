@@ -92,8 +92,6 @@ def _make(folder: str) -> None:
 
 
 def _seen(env: dict[str, str], identity: Identity, planned: Mapping[str, Any]) -> dict[str, Any]:
-    gpus = planned.get("gpus")
-    tables = [gpu for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else []
     return {
         "rank": identity.rank,
         "local_rank": identity.local_rank,
@@ -103,7 +101,7 @@ def _seen(env: dict[str, str], identity: Identity, planned: Mapping[str, Any]) -
         "planned_cpus": planned.get("cpus"),
         "shared": planned.get("unbound"),
         "failed": planned.get("failed"),
-        "planned_gpus": [gpu.get("uuid") or gpu.get("pci") for gpu in tables],
+        "planned_gpus": [gpu["uuid"] or gpu["pci"] for gpu in planned.get("gpus", ())],
         "visible": env.get("CUDA_VISIBLE_DEVICES") or env.get("ROCR_VISIBLE_DEVICES"),
         "planned_nics": planned.get("nics") or [],
         "env": {name: value for name, value in sorted(env.items()) if name.startswith(_WATCHED)},

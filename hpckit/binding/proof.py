@@ -92,10 +92,10 @@ def _found(path: str) -> list[Verdict] | None:
         # What another client of a network file system made is seen once the folder is asked anew.
         os.listdir(os.path.dirname(path))
         with open(path, "rb") as file:
-            verdicts = json.load(file)["verdicts"]
-        return [{"verdict": str(one["verdict"])} for one in verdicts]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            document: dict[str, list[Verdict]] = json.load(file)
+    except (OSError, ValueError):
         return None
+    return document["verdicts"]
 
 
 def _differs(verdicts: list[Verdict]) -> bool:

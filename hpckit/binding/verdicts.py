@@ -16,10 +16,6 @@ if TYPE_CHECKING:
 
 
 FIRST_POLL_S, LAST_POLL_S, SLOWER = 0.05, 1.0, 1.5
-_TEXTS: Final = ("node", "cpus", "planned_cpus", "shared", "failed", "visible")
-_LISTS: Final = ("planned_gpus", "planned_nics")
-_NUMBERS: Final = ("local_rank", "local_world_size")
-_LONGEST: Final = 1000
 
 
 class Lines:
@@ -77,7 +73,7 @@ class Lines:
     def _take(self, name: str, record: dict[str, Any]) -> None:
         rank, each = record["rank"], record["local_world_size"]
         if rank in self.ranks:
-            self.twice.setdefault(rank, []).append(record["node"] or "?")
+            self.twice.setdefault(rank, []).append(record["node"])
         else:
             self.ranks[rank] = record
         of_node = self._ranks_of.setdefault(name, set())
@@ -87,34 +83,12 @@ class Lines:
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
-    """A line's fields, each of its type or None; None for what is no line of a rank."""
+    """The fields of a line; None for what is no line of a rank."""
     try:
-        found = json.loads(line)
+        record = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict) or not _is_number(found.get("rank")):
-        return None
-    record: dict[str, Any] = {"rank": found["rank"]}
-    for name in _NUMBERS:
-        record[name] = found.get(name) if _is_number(found.get(name)) else None
-    for name in _TEXTS:
-        record[name] = _text(found.get(name))
-    for name in _LISTS:
-        listed = found.get(name)
-        texts = map(_text, listed if isinstance(listed, list) else ())
-        record[name] = [text for text in texts if text is not None]
-    env = found.get("env")
-    pairs = env.items() if isinstance(env, dict) else ()
-    record["env"] = {name: str(value)[:_LONGEST] for name, value in pairs}
-    return record
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _text(value: object) -> str | None:
-    return value[:_LONGEST] if isinstance(value, str) else None
+    return record if isinstance(record, dict) and {"rank", "env"} <= record.keys() else None
 
 
 AS_PLANNED: Final = "as planned"
@@ -158,7 +132,7 @@ def ranks_verdict(
     """Ranks of which there is no line, or more than one; None where each has one."""
     wrong = []
     for rank, others in sorted(twice.items()):
-        nodes = ", ".join(sorted([seen[rank]["node"] or "?", *others]))
+        nodes = ", ".join(sorted([seen[rank]["node"], *others]))
         wrong.append(f"{1 + len(others)} processes are rank {rank}: on {nodes}")
     lacking = world_size - len(seen)
     if lacking:

@@ -11,9 +11,7 @@ from hpckit.fabric.slurm_files import parse_topoconf
 from hpckit.fabric.slurm_live import (
     parse_partition_topologies,
     parse_scontrol_topology,
-    scontrol_partitions_argv,
-    scontrol_topoconf_argv,
-    scontrol_topology_argv,
+    scontrol_argv,
     used_by_partitions,
 )
 from hpckit.fabric.topology import ClusterTopology
@@ -59,16 +57,16 @@ def topologies_of(
     """
     if version is not None and version >= _TOPOCONF_SINCE:
         try:
-            text = slurm.ask(scontrol_topoconf_argv(cluster)).stdout
+            text = slurm.ask(scontrol_argv("topoconf", cluster)).stdout
         except ToolFailed:
             text = ""
         topologies = parse_topoconf(text) if text.strip() else ()
         if len(topologies) > 1:
-            partitions = slurm.ask(scontrol_partitions_argv(cluster)).stdout
+            partitions = slurm.ask(scontrol_argv("partitions", cluster)).stdout
             return used_by_partitions(topologies, parse_partition_topologies(partitions))
         if topologies:
             return topologies
-    return parse_scontrol_topology(slurm.ask(scontrol_topology_argv(cluster)).stdout)
+    return parse_scontrol_topology(slurm.ask(scontrol_argv("topology", cluster)).stdout)
 
 
 class ClusterProbe(Protocol):

@@ -18,12 +18,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from typing import Any, Final
 
+from hpckit.core.errors import ParseError
 from hpckit.core.foreign_text import JsonObject, kind_of
 from hpckit.fabric.topology import (
-    HIGHEST_LEVEL,
     Block,
     ClusterTopology,
     FabricSource,
@@ -62,8 +63,7 @@ def parse_azure_domains(text: str, name: str) -> ClusterTopology:
     A clusterUUID of zeros is none. Raises ParseError for another line, for a host in two domains,
     and where no host is in one.
     """
-    lines: dict[str, tuple[str, int]] = {}
-    first = Place(name, 1, text.split("\n", 1)[0])
+    hosts: list[PlacedHost] = []
     for line_no, line in enumerate(text.split("\n"), start=1):
         place = Place(name, line_no, line.rstrip())
         if not line.strip():
@@ -71,29 +71,15 @@ def parse_azure_domains(text: str, name: str) -> ClusterTopology:
         match = _DOMAIN.fullmatch(line.strip())
         if match is None:
             raise place.refuse("is no host with its domain", "host: clusterUUID")
-        domain = _domain(match)
-        before = lines.setdefault(match["host"], (domain, line_no))
-        if before[0] != domain:
-            here, there = domain or "no domain", before[0] or "no domain"
-            message = f"{match['host']} is in {here}, and in {there} on line {before[1]}"
-            raise place.refuse(message, "one domain a host")
-    members: dict[str, list[str]] = {}
-    for host, (domain, _) in lines.items():
-        members.setdefault(domain, []).append(host)
-    unplaced = members.pop("", [])
-    if not members:
-        message = f"none of the {len(unplaced)} hosts here is in an NVLink domain"
-        raise first.refuse(message, "a clusterUUID that is not all zeros")
-    blocks = (Block(name=one, nodes=tuple(nodes), domain=one) for one, nodes in members.items())
-    return ClusterTopology(
-        source=FabricSource.AZURE, blocks=tuple(blocks), unplaced=tuple(unplaced)
-    )
+        domain = _azure_domain(match["uuid"].casefold(), match["clique"])
+        hosts.append(PlacedHost(node=match["host"], refuse=place.refuse, domain=domain))
+    return placed_topology(hosts, FabricSource.AZURE)
 
 
-def _domain(match: re.Match[str]) -> str:
-    """The NVLink domain of a line, empty where it names none."""
-    clique = f".{match['clique']}" if match["clique"] else ""
-    return match["uuid"].casefold() + clique if is_cluster(match["uuid"]) else ""
+def _azure_domain(uuid: str | None, clique: str | None) -> str | None:
+    if not is_cluster(uuid):
+        return None
+    return f"{uuid}.{clique}" if clique else uuid
 
 
 def parse_azure_sharp(text: str, name: str) -> ClusterTopology:
@@ -156,16 +142,10 @@ def _levels(read: _Sharp) -> Mapping[str, int]:
             near[other].add(one)
     beside = {name: sorted(others) for name, others in near.items()}
     levels = steps_from(dict.fromkeys(read.guids, 0), beside)
-    for name in (*levels, *near):
+    for name, cables in read.cabled.items():
         if name not in levels:
             message = f"no port is reached from switch {name}"
-            expected = "SwitchName=… Nodes=0xGUID,…"
-        elif levels[name] > HIGHEST_LEVEL:
-            message = f"switch {name} is {levels[name]} cables from the nearest port"
-            expected = f"at most {HIGHEST_LEVEL}"
-        else:
-            continue
-        raise next(iter(read.cabled[name].values())).refuse(message, expected)
+            raise next(iter(cables.values())).refuse(message, "SwitchName=… Nodes=0xGUID,…")
     return levels
 
 
@@ -173,12 +153,12 @@ def _levels(read: _Sharp) -> Mapping[str, int]:
 class PlacedHost:
     """A host with what is above it, the outermost first, and its NVLink domain, if they are told.
 
-    `told` is the object that says so, for errors.
+    `refuse` makes the error at what says so, of a message and of what was expected.
     """
 
     node: str
-    above: tuple[str, ...]
-    told: JsonObject
+    refuse: Callable[[str, str], ParseError]
+    above: tuple[str, ...] = ()
     domain: str | None = None
 
 
@@ -187,27 +167,27 @@ def placed_topology(hosts: Sequence[PlacedHost], source: FabricSource) -> Cluste
 
     A host hangs on the innermost of what is told of it, which may be above others. One of which
     nothing is told is in neither, and `unplaced`. Raises ParseError for a host that is told twice
-    in different ways, for something that is below two others or below itself, for more than
-    HIGHEST_LEVEL levels, and where no place is told at all.
+    in different ways, for something that is below two others, and where no place is told at all.
     """
-    _refuse_contradictions(hosts)
     if not any(host.above or host.domain for host in hosts):
         message = f"none of the {len(hosts)} hosts here has a place"
-        raise hosts[0].told.refuse("", message, "what the cloud tells of running instances")
+        expected = "what a cloud tells of running instances, or GPUs with a cluster and a clique"
+        raise hosts[0].refuse(message, expected)
+    said: dict[str, PlacedHost] = {}
     height: dict[str, int] = {}
     parent: dict[str, str] = {}
     members: dict[str, dict[str, None]] = {}
     for host in hosts:
-        if len(host.above) > HIGHEST_LEVEL + 1:
-            message = f"{host.node} is below {len(host.above)} others"
-            raise host.told.refuse("", message, f"at most {HIGHEST_LEVEL + 1}")
+        before = said.setdefault(host.node, host)
+        if (before.above, before.domain) != (host.above, host.domain):
+            message = f"{host.node} is at {_place(host)}, and before at {_place(before)}"
+            raise host.refuse(message, "one place a host")
         for level, name in enumerate(reversed(host.above)):
             height[name] = max(level, height.get(name, 0))
         for upper, lower in zip(host.above, host.above[1:], strict=False):
             if parent.setdefault(lower, upper) != upper:
                 message = f"{lower} is below {parent[lower]} and, for {host.node}, below {upper}"
-                raise host.told.refuse("", message, "one place above each")
-            _refuse_ring(host, lower, parent)
+                raise host.refuse(message, "one place above each")
         if host.domain:
             members.setdefault(host.domain, {})[host.node] = None
     ports = {(host.node, host.above[-1]): None for host in hosts if host.above}
@@ -224,24 +204,6 @@ def placed_topology(hosts: Sequence[PlacedHost], source: FabricSource) -> Cluste
             dict.fromkeys(host.node for host in hosts if not host.above and not host.domain)
         ),
     )
-
-
-def _refuse_ring(host: PlacedHost, name: str, parent: Mapping[str, str]) -> None:
-    way = [name]
-    while way[-1] in parent:
-        way.append(parent[way[-1]])
-        if way[-1] == name:
-            message = f"{name} is below itself, with what is told of {host.node}"
-            raise host.told.refuse("", f"{message}: {' < '.join(way)}", "none below itself")
-
-
-def _refuse_contradictions(hosts: Sequence[PlacedHost]) -> None:
-    said: dict[str, PlacedHost] = {}
-    for host in hosts:
-        before = said.setdefault(host.node, host)
-        if (before.above, before.domain) != (host.above, host.domain):
-            message = f"{host.node} is at {_place(host)}, and before at {_place(before)}"
-            raise host.told.refuse("", message, "one place a host")
 
 
 def _place(host: PlacedHost) -> str:
@@ -346,30 +308,27 @@ def _table(one: JsonObject, words: _Words, key: str) -> _Words | None:
 
 
 def _aws(one: JsonObject, words: _Words) -> PlacedHost:
-    nodes = words["NetworkNodes"]
-    if nodes is None:
-        nodes = []
+    nodes = [] if words["NetworkNodes"] is None else words["NetworkNodes"]
     if not isinstance(nodes, list) or not all(isinstance(node, str) for node in nodes):
         raise one.refuse("NetworkNodes", f"got {kind_of(nodes)}", "a list of texts")
-    if "" in nodes:
-        raise one.refuse("NetworkNodes", "got a text that is empty", "the id of a network node")
     name = _name(one, words, "PrivateDnsName", "InstanceId")
     is_dns = name == words.get("PrivateDnsName")
     return PlacedHost(
         node=name.partition(".")[0] if is_dns else name,
         above=tuple(node for node, _ in groupby(nodes)),
         domain=_text(one, words, "CapacityBlockId"),
-        told=one,
+        refuse=partial(one.refuse, ""),
     )
 
 
 def _azure(one: JsonObject, words: _Words) -> PlacedHost:
     by_key = {key.casefold(): value for key, value in words.items()}
     uuid, clique = _text(one, by_key, _UUID), _text(one, by_key, "cliqueid")
-    domain = None
-    if is_cluster(uuid):
-        domain = f"{uuid}.{clique}" if clique else uuid
-    return PlacedHost(node=_name(one, words, "name", "vmId"), above=(), domain=domain, told=one)
+    return PlacedHost(
+        node=_name(one, words, "name", "vmId"),
+        refuse=partial(one.refuse, ""),
+        domain=_azure_domain(uuid, clique),
+    )
 
 
 def _gcp(one: JsonObject, words: _Words) -> PlacedHost:
@@ -386,7 +345,8 @@ def _gcp(one: JsonObject, words: _Words) -> PlacedHost:
     # Ids below the cluster are its own; one that is not told leaves its place empty.
     ids = [part or "" for part in parts]
     above = tuple("/".join(ids[: at + 1]) for at, part in enumerate(parts) if part)
-    return PlacedHost(node=_name(one, words, "name", "id"), above=above, told=one)
+    node = _name(one, words, "name", "id")
+    return PlacedHost(node=node, refuse=partial(one.refuse, ""), above=above)
 
 
 def _oci(one: JsonObject, words: _Words) -> PlacedHost:
@@ -400,7 +360,7 @@ def _oci(one: JsonObject, words: _Words) -> PlacedHost:
         node=_name(one, words, *own),
         above=tuple(level for level in levels if level),
         domain=_text(one, by_key, "gpumemoryfabric"),
-        told=one,
+        refuse=partial(one.refuse, ""),
     )
 
 
@@ -410,8 +370,7 @@ def _oci_key(key: str) -> str:
     return bare.removeprefix("customer").removeprefix("compute").removesuffix("id")
 
 
-_Read = Callable[[JsonObject, _Words], PlacedHost]
-_READ: Final[Mapping[FabricSource, _Read]] = {
+_READ: Final[Mapping[FabricSource, Callable[[JsonObject, _Words], PlacedHost]]] = {
     FabricSource.AWS: _aws,
     FabricSource.AZURE: _azure,
     FabricSource.GCP: _gcp,

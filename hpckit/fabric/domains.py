@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from hpckit.core.hostlist import fold_hosts
+from hpckit.fabric.ends import by_node
 from hpckit.fabric.levels import SwitchLevels
 from hpckit.fabric.locality import ROOT, Domain, Locality
 from hpckit.fabric.rails import JoinedNames
-from hpckit.fabric.topology import Block, Cable, ClusterTopology, EndKind, HostPort, SwitchLink
+from hpckit.fabric.topology import Block, Cable, ClusterTopology, HostPort, SwitchLink
 
 _SHARED: Final = 0.5
 """Leaves are of one place where more than this share of the nodes of either hang on the other too:
@@ -46,7 +47,9 @@ class _Tree:
         self._topology = topology
         self._levels = SwitchLevels(topology)
         self._sets = JoinedNames()
-        self._hangs = _hangs(topology)
+        self._hangs = {
+            node: [port.switch for port in ports] for node, ports in by_node(topology.ports).items()
+        }
         self._sizes = Counter(leaf for leaves in self._hangs.values() for leaf in leaves)
         self._domains: list[Domain] = []
         self._parents: dict[int, int] = {}
@@ -164,32 +167,22 @@ class _Tree:
 
     def _outwards(self, level: int) -> Mapping[str, float | None]:
         """What the cables from each place to higher switches carry; None where one is not told."""
-        found: dict[str, float | None] = {}
+        speeds: defaultdict[str, list[float | None]] = defaultdict(list)
         for lower, cables in self._levels.outwards[level]:
-            place = self._sets.find(lower)
-            speed = _speed(cables)
-            before = found.get(place, 0.0)
-            found[place] = None if speed is None or before is None else before + speed
-        return found
+            speeds[self._sets.find(lower)].append(_speed(cables))
+        return {place: _sum(told) for place, told in speeds.items()}
 
 
 def _speed(cables: Sequence[Cable] | None) -> float | None:
-    found = 0.0
-    for cable in cables or ():
-        if not cable.is_active:
-            continue
-        if cable.bytes_per_s is None:
-            return None
-        found += cable.bytes_per_s
-    return None if cables is None else found
+    if cables is None:
+        return None
+    return _sum(cable.bytes_per_s for cable in cables if cable.is_active)
 
 
-def _hangs(topology: ClusterTopology) -> dict[str, list[str]]:
-    found = defaultdict(list)
-    for port in topology.ports:
-        if port.node is not None and port.kind is EndKind.COMPUTE:
-            found[port.node].append(port.switch)
-    return dict(found)
+def _sum(speeds: Iterable[float | None]) -> float | None:
+    """The sum; None where one is not told."""
+    told = list(speeds)
+    return None if None in told else sum(filter(None, told), 0.0)
 
 
 def _same_place(hangs: Mapping[str, Sequence[str]]) -> Iterable[tuple[str, str]]:
@@ -206,16 +199,8 @@ def _same_place(hangs: Mapping[str, Sequence[str]]) -> Iterable[tuple[str, str]]
 
 
 def _nic_speeds(ports: Iterable[HostPort]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    lacking = set()
-    for port in ports:
-        if port.node is None or port.kind is not EndKind.COMPUTE:
-            continue
-        if port.bytes_per_s is None:
-            lacking.add(port.node)
-        else:
-            found[port.node] = found.get(port.node, 0.0) + port.bytes_per_s
-    return {node: speed for node, speed in found.items() if node not in lacking}
+    sums = {node: _sum(port.bytes_per_s for port in of) for node, of in by_node(ports).items()}
+    return {node: speed for node, speed in sums.items() if speed is not None}
 
 
 def _bottom(blocks: Iterable[Block]) -> list[Block]:
@@ -226,11 +211,10 @@ def _of_blocks(topology: ClusterTopology) -> Locality:
     domains: list[Domain] = []
     parents: dict[int, int] = {}
     of_node: dict[str, int] = {}
-    top_of: dict[str, int] = {}
     for block in _bottom(topology.blocks):
         domains.append(Domain(name=block.name, level=0, is_nvlink=block.domain is not None))
         of_node.update(dict.fromkeys(block.nodes, len(domains) - 1))
-    top_of.update(of_node)
+    top_of = dict(of_node)
     above = [block for block in topology.blocks if block.is_aggregated]
     sizes = sorted({block.size or len(block.nodes) for block in above})
     for level, size in enumerate(sizes, start=_ABOVE_LEAVES):

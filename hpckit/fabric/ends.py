@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from hpckit.fabric.topology import ClusterTopology, EndKind, FabricSource, HostPort
@@ -111,3 +111,42 @@ def _is_smaller(ports: int, peers: list[tuple[str, int]]) -> bool:
     usual = most_common(count for _, count in peers)
     kinds = Counter(shape for shape, _ in peers).most_common(1)
     return usual is not None and ports < usual and kinds[0][1] >= FEWEST_PEERS
+
+
+def named_as(topology: ClusterTopology, nodes: Sequence[str]) -> ClusterTopology:
+    """The topology in which nodes have the names of `nodes` where only case or domain differ.
+
+    Names that several nodes have then, here or there, stay as they are.
+    """
+    names = _asked_names(topology, nodes)
+    if not names:
+        return topology
+    return dataclasses.replace(
+        topology,
+        ports=tuple(
+            dataclasses.replace(port, node=names.get(port.node or "", port.node))
+            for port in topology.ports
+        ),
+        blocks=tuple(
+            dataclasses.replace(block, nodes=tuple(names.get(node, node) for node in block.nodes))
+            for block in topology.blocks
+        ),
+    )
+
+
+def _asked_names(topology: ClusterTopology, nodes: Sequence[str]) -> Mapping[str, str]:
+    """The name that is asked for, by the one that the topology has."""
+    there = set(topology.nodes)
+    lost = [node for node in nodes if node not in there]
+    if not lost:
+        return {}
+    asked = Counter(map(short_name, nodes))
+    ours: defaultdict[str, list[str]] = defaultdict(list)
+    for node in topology.nodes:
+        ours[short_name(node)].append(node)
+    found = {}
+    for node in lost:
+        short = short_name(node)
+        if asked[short] == 1 and len(ours[short]) == 1:
+            found[ours[short][0]] = node
+    return found

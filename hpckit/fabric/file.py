@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hpckit.core.document import convert
@@ -13,10 +14,12 @@ from hpckit.core.errors import ConfigError
 from hpckit.core.excerpt import refusal, refuse_text
 from hpckit.core.foreign_text import JsonObject, json_objects
 from hpckit.fabric.clouds import (
+    PlacedHost,
     is_cloud_topology,
     parse_azure_domains,
     parse_azure_sharp,
     parse_cloud_topology,
+    placed_topology,
 )
 from hpckit.fabric.rails import with_rails
 from hpckit.fabric.slurm_files import parse_topology_conf, parse_topology_yaml
@@ -24,61 +27,14 @@ from hpckit.fabric.slurm_live import parse_scontrol_topology, parse_topology_add
 from hpckit.fabric.slurm_writer import slurm_tree, topology_conf_text, topology_yaml_text
 from hpckit.fabric.topology import (
     FABRIC_SCHEMA,
-    HIGHEST_LEVEL,
     ClusterTopology,
     FabricSource,
-    heights,
-    nvlink_blocks,
     nvlink_domain,
 )
 from hpckit.node.topology import TOPOLOGY_SCHEMA, NodeTopology
 
 if TYPE_CHECKING:
     from hpckit.fabric.ask import ClusterProbe
-
-
-def _refuse_damage(found: ClusterTopology, one: JsonObject) -> None:
-    """Refuse levels outside 0 to HIGHEST_LEVEL, names that are empty or twice, and rings.
-
-    Where cables are told they may well lead in a ring.
-    """
-    for switch in found.switches:
-        if switch.level is not None and not 0 <= switch.level <= HIGHEST_LEVEL:
-            message = f"switch {switch.name[:60]} has level {switch.level}"
-            raise one.refuse("level", message, f"0, where nodes hang, to {HIGHEST_LEVEL}")
-    _refuse_names(one, "switches", [switch.name for switch in found.switches])
-    _refuse_names(one, "blocks", [block.name for block in found.blocks])
-    for block in found.blocks:
-        _refuse_names(one, "nodes", block.nodes)
-    if any(port.node == "" for port in found.ports) or found.name == "":
-        what = "name" if found.name == "" else "ports"
-        raise one.refuse(what, "a name is empty", "a name, or null for none")
-    below: dict[str, list[str]] = {switch.name: [] for switch in found.switches}
-    for link in found.links:
-        if link.cables is None:
-            below[link.upper].append(link.lower)
-    if ring := heights(below)[1]:
-        count = f"{len(ring) - 1} of {len(below)}"
-        message = f"switch {ring[0][:60]} is below itself, {count} in a ring"
-        raise one.refuse("links", message, "no switch below itself")
-
-
-def _refuse_twins(found: Sequence[ClusterTopology], objects: Sequence[JsonObject]) -> None:
-    """Raise ParseError where two topologies have one name: none could be chosen by it."""
-    seen: set[str] = set()
-    for topology, one in zip(found, objects, strict=True):
-        if topology.name in seen:
-            raise one.refuse("name", f"{topology.name[:60]!r} is there twice", "names of their own")
-        if topology.name is not None:
-            seen.add(topology.name)
-
-
-def _refuse_names(one: JsonObject, what: str, names: Iterable[str]) -> None:
-    for name, count in Counter(names).items():
-        if not name:
-            raise one.refuse(what, "a name is empty", "a name for each")
-        if count > 1:
-            raise one.refuse(what, f"{name[:60]!r} is there {count} times", "each once")
 
 
 _FABRIC_BESIDE: Final = ("schema", "hpckit")
@@ -131,9 +87,7 @@ def _topologies(objects: Sequence[JsonObject]) -> tuple[ClusterTopology, ...]:
         raise nameless.refuse("", 'there is no "schema" that says what this is', _EXPECTED)
     schemas = {str(one.tree["schema"]): one for one in objects}
     if set(schemas) == {FABRIC_SCHEMA}:
-        found = tuple(_topology(one) for one in objects)
-        _refuse_twins(found, objects)
-        return found
+        return tuple(_topology(one) for one in objects)
     if set(schemas) == {TOPOLOGY_SCHEMA}:
         return (_domains(objects),)
     for schema, one in schemas.items():
@@ -142,42 +96,36 @@ def _topologies(objects: Sequence[JsonObject]) -> tuple[ClusterTopology, ...]:
     raise objects[0].refuse("schema", "fabrics and nodes in one text", "objects of one schema")
 
 
-def _topology(one: JsonObject) -> ClusterTopology:
-    body = {key: value for key, value in one.tree.items() if key not in _FABRIC_BESIDE}
-    found = _converted(one, body, ClusterTopology)
-    known = {switch.name for switch in found.switches}
+def _topology(told: JsonObject) -> ClusterTopology:
+    body = {key: value for key, value in told.tree.items() if key not in _FABRIC_BESIDE}
+    found = _converted(told, body, ClusterTopology)
+    switches = [switch.name for switch in found.switches]
+    known = set(switches)
     named = [name for link in found.links for name in (link.lower, link.upper)]
     for name in (*named, *(port.switch for port in found.ports)):
         if name not in known:
-            raise one.refuse("switches", f"there is no switch {name[:60]!r}", "every switch named")
-    _refuse_damage(found, one)
+            raise told.refuse("switches", f"there is no switch {name[:60]!r}", "every switch named")
+    for what, names in (("switches", switches), ("blocks", [block.name for block in found.blocks])):
+        for name, count in Counter(names).items():
+            if count > 1:
+                raise told.refuse(what, f"{name[:60]!r} is there {count} times", "each once")
     speeds = [cable.bytes_per_s for link in found.links for cable in link.cables or ()]
     for speed in (*speeds, *(port.bytes_per_s for port in found.ports)):
         if speed is not None and not _LEAST <= speed <= _MOST:
-            raise one.refuse("bytes_per_s", f"got {speed}", "bytes in a second, from 1")
+            raise told.refuse("bytes_per_s", f"got {speed}", "bytes in a second, from 1")
     return found
 
 
 def _domains(objects: Sequence[JsonObject]) -> ClusterTopology:
-    nodes: list[tuple[str, NodeTopology]] = []
-    said: dict[str, str | None] = {}
-    for one in objects:
-        body = {key: value for key, value in one.tree.items() if key not in _NODE_BESIDE}
-        node = _converted(one, body, NodeTopology)
+    hosts = []
+    for told in objects:
+        body = {key: value for key, value in told.tree.items() if key not in _NODE_BESIDE}
+        node = _converted(told, body, NodeTopology)
         if node.host.name is None:
-            raise one.refuse("host.name", "this snapshot names no node", "the node's name")
-        domain = nvlink_domain(node)
-        before = said.setdefault(node.host.name, domain)
-        if before != domain:
-            message = f"{node.host.name} is in {domain or 'none'}, and before in {before or 'none'}"
-            raise one.refuse("fabric", message, "one NVLink domain a node")
-        nodes.append((node.host.name, node))
-    blocks = nvlink_blocks(nodes)
-    if not blocks:
-        message = f"none of the {len(nodes)} nodes here names an NVLink domain"
-        raise objects[0].refuse("fabric", message, "GPUs with a cluster_uuid and a clique_id")
-    unplaced = tuple(name for name, domain in said.items() if domain is None)
-    return ClusterTopology(source=FabricSource.INSPECT, blocks=blocks, unplaced=unplaced)
+            raise told.refuse("host.name", "this snapshot names no node", "the node's name")
+        refuse = partial(told.refuse, "fabric")
+        hosts.append(PlacedHost(node=node.host.name, refuse=refuse, domain=nvlink_domain(node)))
+    return placed_topology(hosts, FabricSource.INSPECT)
 
 
 def _converted(one: JsonObject, body: dict[str, Any], cls: type[T]) -> T:

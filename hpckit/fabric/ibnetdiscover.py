@@ -17,7 +17,7 @@ from hpckit.core.errors import ParseError
 from hpckit.core.excerpt import refusal, refuse_text
 from hpckit.core.text import pasted_lines
 from hpckit.fabric.topology import (
-    HIGHEST_LEVEL,
+    NODE_ENDS,
     Cable,
     ClusterTopology,
     EndKind,
@@ -44,9 +44,8 @@ Neighbours = Mapping[str, frozenset[str]]
 def switch_levels(neighbours: Neighbours, hosts: Mapping[str, int]) -> dict[str, int | None]:
     """The level of each switch by name, None where no cable leads to one with nodes.
 
-    So too for one that is more than HIGHEST_LEVEL cables away from those. `hosts` counts the ports
-    of nodes on each. A spine on which a manager hangs stays a spine, and a leaf whose nodes are all
-    away a leaf.
+    `hosts` counts the ports of nodes on each. A spine on which a manager hangs stays a spine, and a
+    leaf whose nodes are all away a leaf.
     """
     leaves, doubtful = _with_nodes(neighbours, hosts)
     levels = _distances(neighbours, leaves)
@@ -83,7 +82,7 @@ def _distances(neighbours: Neighbours, leaves: Iterable[str]) -> dict[str, int |
     levels: dict[str, int | None] = dict.fromkeys(neighbours)
     edge = list(leaves)
     level = 0
-    while edge and level <= HIGHEST_LEVEL:
+    while edge:
         levels.update(dict.fromkeys(edge, level))
         below = Counter(
             other for name in edge for other in neighbours[name] if levels[other] is None
@@ -360,11 +359,7 @@ def _box(description: str) -> tuple[str, str]:
     return name if is_clear else "", inside if not re.search(r"\s", inside) else ""
 
 
-TOOL: Final = "ibnetdiscover"
-_NODES: Final = frozenset({EndKind.COMPUTE, EndKind.ANONYMOUS})
-
-
-def parse_ibnetdiscover(text: str, name: str = TOOL) -> ClusterTopology:
+def parse_ibnetdiscover(text: str, name: str = "ibnetdiscover") -> ClusterTopology:
     """The fabric that `ibnetdiscover` printed; `name` is what errors call the text.
 
     Each cable is there once, though both its ends list it; one that a single end lists counts too.
@@ -472,7 +467,7 @@ def _levels(
         if one != other:
             beside[one].add(other)
             beside[other].add(one)
-    hosts = Counter(port.switch for port in ports if port.kind in _NODES)
+    hosts = Counter(port.switch for port in ports if port.kind in NODE_ENDS)
     return switch_levels({name: frozenset(beside[name]) for name in names.values()}, hosts)
 
 

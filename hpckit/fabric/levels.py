@@ -10,24 +10,76 @@ from __future__ import annotations
 import dataclasses
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from hpckit.fabric.kinds import Kinds, upward_links
+from hpckit.fabric.ends import name_shape
+from hpckit.fabric.rails import RailGrid
 from hpckit.fabric.topology import Cable, ClusterTopology, EndKind, SwitchLink, steps_from
 from hpckit.node.rules.rule import most_common
 
-Outward = tuple[str, Sequence[Cable] | None]
-"""The switch at the lower end of a link, and the link's cables."""
+
+# --- What kind a switch is, by what hangs on it or below it: the rail, and the names of its nodes.
+# A leaf for storage or for CPU nodes has the cables upwards that its plan gave it.
+class LeafKind(NamedTuple):
+    """The rail that a leaf carries, None where it is on none, and what its nodes are called."""
+
+    rail: int | None
+    nodes: str
+
+
+Kinds = frozenset[LeafKind]
+"""Of a leaf one kind, of a switch above all that are below it; of one that nothing tells, none."""
+
+
+def switch_kinds(topology: ClusterTopology, grid: RailGrid) -> dict[str, Kinds]:
+    """The kinds of all switches. A leaf's nodes are those that most on it are called like."""
+    called = _called(topology)
+    level = {switch.name: switch.level for switch in topology.switches}
+    found = {
+        name: frozenset({LeafKind(grid.rail_of.get(name), called[name])})
+        if name in called and not at
+        else Kinds()
+        for name, at in level.items()
+    }
+    for _, link in sorted(upward_links(topology), key=lambda pair: pair[0]):
+        found[link.upper] |= found[link.lower]
+    return found
+
+
+def upward_links(topology: ClusterTopology) -> Iterator[tuple[int, SwitchLink]]:
+    """Yield the links between switches of two known levels, each with the lower level."""
+    level = {switch.name: switch.level for switch in topology.switches}
+    for link in topology.links:
+        lower, upper = level.get(link.lower), level.get(link.upper)
+        if lower is not None and upper is not None and lower < upper:
+            yield lower, link
+
+
+def _called(topology: ClusterTopology) -> Mapping[str, str]:
+    """Switch → how most hosts on it are called, the compute nodes where there are any."""
+    seen: dict[EndKind, defaultdict[str, Counter[str]]] = {
+        EndKind.OTHER: defaultdict(Counter),
+        EndKind.COMPUTE: defaultdict(Counter),
+    }
+    for port in topology.ports:
+        if port.kind in seen and port.node is not None:
+            seen[port.kind][port.switch][name_shape(port.node)] += 1
+    return {
+        switch: max(shapes, key=lambda shape: (shapes[shape], shape))
+        for by_switch in seen.values()
+        for switch, shapes in by_switch.items()
+    }
 
 
 class SwitchLevels:
     """What is on each level; only those are gone through that exist.
 
     `numbers` are the levels, ascending. `joined` are the links whose higher end is on a level, with
-    the second those of the lowest too; `outwards` lead from a level or below it to above it.
-    `above` are switches from which cables lead to a lower level.
+    the second those of the lowest too; `outwards` are the lower switches and the cables of links
+    from a level or below it to above it. `above` are switches from which cables lead to a lower
+    level.
     """
 
     def __init__(self, topology: ClusterTopology) -> None:
@@ -37,7 +89,9 @@ class SwitchLevels:
             self.names[level].append(name)
         self.numbers = sorted(self.names)
         self.joined: defaultdict[int, list[SwitchLink]] = defaultdict(list)
-        self.outwards: defaultdict[int, list[Outward]] = defaultdict(list)
+        self.outwards: defaultdict[int, list[tuple[str, Sequence[Cable] | None]]] = defaultdict(
+            list
+        )
         self.above: set[str] = set()
         for link in topology.links:
             self._add(link)
@@ -226,7 +280,7 @@ def _bundle(level: int, lowers: list[str], counts: Counts) -> Bundle:
     cables = sum(counts[lower].total() for lower in lowers)
     plain = Bundle(level=level, lowers=tuple(lowers), uppers=uppers, cables=cables, expected=cables)
     is_dense = sum(map(bool, pairs)) >= _DENSE * len(pairs)
-    if len(lowers) == 1 or not is_dense:
+    if len(lowers) == 1 or not pairs or not is_dense:
         return plain
     usual = most_common(counts[lower].total() for lower in lowers)
     through = {upper: sum(counts[lower][upper] for lower in lowers) for upper in uppers}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from hpckit.core.svg import Drawing, Look, Rect, Stroke, Word, fitted, path
-from hpckit.fabric.branches import (
+from hpckit.fabric.domain_names import (
     Branch,
     branch_about,
     branch_count,

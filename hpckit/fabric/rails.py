@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from hpckit.core.hostlist import natural_order
 from hpckit.fabric.ends import FEWEST_PEERS, by_node, name_shape, with_end_kinds
@@ -117,7 +117,6 @@ class RailGrid:
     rails: tuple[frozenset[int], ...] = ()
     rail_of: Mapping[str, int] = field(default_factory=dict)
     groups: tuple[tuple[str, ...], ...] = ()
-    group_of: Mapping[str, int] = field(default_factory=dict)
     home: Mapping[str, int] = field(default_factory=dict)
 
     rail_of_columns: Mapping[int | None, int] = field(default_factory=dict)
@@ -155,7 +154,6 @@ def rail_grid(topology: ClusterTopology) -> RailGrid:
         rails=tuple(rails),
         rail_of=rail_of,
         groups=tuple(groups),
-        group_of=group_of,
         home=_homes(nodes, group_of),
         rail_of_columns={column: rail for rail, columns in enumerate(rails) for column in columns},
         cells=_cells(groups, rail_of),
@@ -235,10 +233,7 @@ def _groups(
         least = max(with_rail[a, rail_of.get(b)], with_rail[b, rail_of.get(a)])
         if together > _OF_A_RAIL * least:
             joined.join(a, b)
-    found: dict[str, list[str]] = {}
-    for leaf in count:
-        found.setdefault(joined.find(leaf), []).append(leaf)
-    return [tuple(leaves) for leaves in found.values()]
+    return joined.sets(count)
 
 
 class JoinedNames:
@@ -262,6 +257,13 @@ class JoinedNames:
         first, second = self.find(one), self.find(other)
         if first != second:
             self._above[second] = first
+
+    def sets(self, names: Iterable[str]) -> list[tuple[str, ...]]:
+        """Return the names in their sets, in order."""
+        found: dict[str, list[str]] = {}
+        for name in names:
+            found.setdefault(self.find(name), []).append(name)
+        return [tuple(together) for together in found.values()]
 
 
 def _homes(
@@ -324,10 +326,7 @@ def components(topology: ClusterTopology) -> list[tuple[str, ...]]:
     joined = JoinedNames()
     for link in topology.links:
         joined.join(link.lower, link.upper)
-    found: dict[str, list[str]] = {}
-    for switch in topology.switches:
-        found.setdefault(joined.find(switch.name), []).append(switch.name)
-    return [tuple(names) for names in found.values()]
+    return joined.sets(switch.name for switch in topology.switches)
 
 
 def _rails(grid: RailGrid) -> tuple[Rail, ...]:
@@ -352,6 +351,7 @@ def _rails(grid: RailGrid) -> tuple[Rail, ...]:
 
 _HALF: Final = 0.5
 
+Kind = TypeVar("Kind", bound=Hashable)
 Shares = Mapping[int, float]
 """Column → the share of nodes that have a NIC of it."""
 
@@ -372,18 +372,10 @@ class RailPeers:
         self._known: dict[tuple[int, str], frozenset[int]] = {}
         everybody = _shares(grid.nodes, grid.nodes)
         beside = {group: _shares(grid.nodes, nodes) for group, nodes in whole.items()}
-        self._kinds = {
-            shape: _shares(grid.nodes, nodes)
-            for shape, nodes in kinds.items()
-            if len(nodes) >= FEWEST_PEERS
-        }
+        self._kinds = _of_several(grid, kinds)
         self._all = {shape: self._kinds.get(shape, everybody) for shape in kinds}
-        self._near = {
-            (group, shape): _shares(grid.nodes, nodes)
-            if len(nodes) >= FEWEST_PEERS
-            else beside[group]
-            for (group, shape), nodes in near.items()
-        }
+        of_several = _of_several(grid, near)
+        self._near = {kind: of_several.get(kind, beside[kind[0]]) for kind in near}
 
     def usual(self, node: str) -> frozenset[int]:
         """The columns that more than half of its kind have, and half of those beside it."""
@@ -412,6 +404,10 @@ class RailPeers:
         return found
 
 
+def _of_several(grid: RailGrid, nodes: Mapping[Kind, Sequence[str]]) -> dict[Kind, Shares]:
+    return {kind: _shares(grid.nodes, of) for kind, of in nodes.items() if len(of) >= FEWEST_PEERS}
+
+
 def _shares(nodes: Mapping[str, tuple[NodePort, ...]], of: Iterable[str]) -> Shares:
     names = list(of)
     count = Counter(column for node in names for _, column in nodes[node] if column is not None)
@@ -419,7 +415,6 @@ def _shares(nodes: Mapping[str, tuple[NodePort, ...]], of: Iterable[str]) -> Sha
 
 
 _PARTS: Final = re.compile(r"[0-9]+|[^0-9]+", re.ASCII)
-_VOTERS: Final = 64
 
 
 class Absent(NamedTuple):
@@ -479,8 +474,6 @@ def _name(grid: RailGrid, group: int, rail: int) -> str | None:
                 name = _fourth(across[0], own[0], beside[0])
                 if name is not None and name not in taken:
                     votes[name] += 1
-        if votes.total() >= _VOTERS:
-            break
     best = votes.most_common(1)
     return best[0][0] if best and best[0][1] > _HALF * votes.total() else None
 

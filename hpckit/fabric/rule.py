@@ -9,17 +9,12 @@ from typing import Final
 
 from hpckit.core.hostlist import fold_hosts, natural_order
 from hpckit.core.units import and_more, counted
-from hpckit.fabric.kinds import Kinds, switch_kinds
-from hpckit.fabric.levels import Bundle, bundles
+from hpckit.fabric.levels import Bundle, Kinds, bundles, switch_kinds
 from hpckit.fabric.rails import Absent, RailGrid, RailPeers, absent_leaves, components, with_grid
-from hpckit.fabric.topology import ClusterTopology, EndKind, HostPort
+from hpckit.fabric.topology import NODE_ENDS, ClusterTopology, EndKind, HostPort
 
-MOST_LISTED: Final = 32
-"""Of more pairs of switches, or ports, the rest are counted."""
-
+_MOST_LISTED: Final = 32
 _MOST_NODES: Final = 1000
-NODE_ENDS: Final = frozenset({EndKind.COMPUTE, EndKind.ANONYMOUS})
-"""What a node's adapter may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +88,7 @@ def hosts(names: Iterable[str]) -> str:
 
 def listed(parts: Sequence[str]) -> str:
     """Parts of a sentence; of many the rest are counted."""
-    return and_more(parts, MOST_LISTED)
+    return and_more(parts, _MOST_LISTED)
 
 
 def are(count: int, noun: str) -> str:

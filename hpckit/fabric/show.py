@@ -18,15 +18,18 @@ from hpckit.core.findings import Finding
 from hpckit.core.hostlist import fold_hosts
 from hpckit.core.text import Line, Style, figure, visible, wrapped
 from hpckit.core.units import counted
-from hpckit.fabric.branches import (
+from hpckit.fabric.domain_names import (
     Branch,
     branch_count,
     branch_name,
     branch_nodes,
     branch_up,
     branches,
+    domain_kind,
+    names_in,
+    short_names,
+    up_rate,
 )
-from hpckit.fabric.domain_names import domain_kind, names_in, short_names, up_rate
 from hpckit.fabric.locality import ROOT, Locality
 from hpckit.fabric.topology import ClusterTopology, EndKind, not_checked
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from hpckit.core.foreign_text import YamlNode, yaml_tree
 from hpckit.fabric.topology import (
-    HIGHEST_LEVEL,
     LINK_SPEED,
     LONGEST_SWITCH_NAME,
     Block,
@@ -52,10 +51,6 @@ def block_sizes(words: Sequence[str], place: Place) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-_SHOWN: Final = 8
-"""So many switches of a cycle are named."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchRow:
     """One switch as it was written, with its line.
@@ -70,18 +65,6 @@ class SwitchRow:
     switches: tuple[str, ...] = ()
     link_speed: str | None = None
     level: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockRow:
-    """One block as it was written, with its line; the rest is what scontrol adds."""
-
-    name: str
-    place: Place
-    nodes: tuple[str, ...] = ()
-    index: int | None = None
-    size: int | None = None
-    is_aggregated: bool = False
 
 
 def _refuse_strangers(row: SwitchRow, by_name: Mapping[str, SwitchRow]) -> None:
@@ -102,20 +85,17 @@ def tree_of(
     """Return the tree: the switches in their order, what joins them and where nodes hang.
 
     Raises ParseError for a name that stands twice, a child that is not there and a switch above
-    itself, with the line and the one that it contradicts, and for one above HIGHEST_LEVEL.
+    itself, with the line and the one that it contradicts.
     """
     by_name = {row.name: row for row in rows}
-    _refuse_twins(rows, "switch")
+    _refuse_twins(((row.name, row.place) for row in rows), "switch")
     for row in rows:
         _refuse_strangers(row, by_name)
     levels, ring = heights({row.name: row.switches for row in rows})
     if ring:
-        raise _refuse_ring(by_name, ring)
-    for row in rows:
-        level = max(levels[row.name], row.level or 0)
-        if level > HIGHEST_LEVEL:
-            message = f"switch {row.name} is on level {level} of {len(rows)} switches"
-            raise row.place.refuse(message, f"a tree of levels 0 to {HIGHEST_LEVEL}")
+        lines = " > ".join(f"{name} (line {by_name[name].place.line_no})" for name in ring)
+        message = f"switch {ring[0]} is below itself, {len(ring) - 1} switches in a ring: {lines}"
+        raise by_name[ring[0]].place.refuse(message, "a tree: none below itself")
     return ClusterTopology(
         source=source,
         plugin=TopologyKind.TREE,
@@ -141,36 +121,25 @@ def tree_of(
     )
 
 
-def blocks_of(rows: Sequence[BlockRow]) -> tuple[Block, ...]:
-    """The blocks in their order. Raises ParseError for a name that stands twice."""
-    _refuse_twins(rows, "block")
+Placed = tuple[Block, Place]
+"""A block as it was written, with its line."""
+
+
+def blocks_of(rows: Sequence[Placed]) -> tuple[Block, ...]:
+    """The blocks in their order, each node once. Raises ParseError for a name that stands twice."""
+    _refuse_twins(((block.name, place) for block, place in rows), "block")
     return tuple(
-        Block(
-            name=row.name,
-            nodes=tuple(dict.fromkeys(row.nodes)),
-            index=row.index,
-            size=row.size,
-            is_aggregated=row.is_aggregated,
-        )
-        for row in rows
+        dataclasses.replace(block, nodes=tuple(dict.fromkeys(block.nodes))) for block, _ in rows
     )
 
 
-def _refuse_twins(rows: Sequence[SwitchRow] | Sequence[BlockRow], what: str) -> None:
+def _refuse_twins(named: Iterable[tuple[str, Place]], what: str) -> None:
     lines: dict[str, int] = {}
-    for row in rows:
-        before = lines.setdefault(row.name, row.place.line_no)
-        if before != row.place.line_no:
-            message = f"{what} {row.name} is on line {before} already"
-            raise row.place.refuse(message, f"one line a {what}")
-
-
-def _refuse_ring(by_name: Mapping[str, SwitchRow], ring: Sequence[str]) -> Exception:
-    lines = [f"{name} (line {by_name[name].place.line_no})" for name in ring]
-    if len(lines) > _SHOWN:
-        lines = [*lines[:_SHOWN], "…", lines[-1]]
-    message = f"switch {ring[0]} is below itself, {len(ring) - 1} switches in a ring: "
-    return by_name[ring[0]].place.refuse(message + " > ".join(lines), "a tree: none below itself")
+    for name, place in named:
+        before = lines.setdefault(name, place.line_no)
+        if before != place.line_no:
+            message = f"{what} {name} is on line {before} already"
+            raise place.refuse(message, f"one line a {what}")
 
 
 # --- topology.conf(5); parse_config.c, switch_record.c and block_record.c. What only some releases
@@ -197,7 +166,7 @@ class _Read:
     """What was read of a file up to a line; `first` said for which plugin."""
 
     switches: list[SwitchRow] = field(default_factory=list)
-    blocks: list[BlockRow] = field(default_factory=list)
+    blocks: list[Placed] = field(default_factory=list)
     sizes: tuple[int, ...] = ()
     first: Place | None = None
 
@@ -254,7 +223,7 @@ def _read_line(read: _Read, place: Place, line: str) -> None:
         read.switches.append(_switch(value, values, place))
     elif key == "BlockName":
         nodes = place.hosts(values.get("Nodes", ""))
-        read.blocks.append(BlockRow(name=value, place=place, nodes=nodes))
+        read.blocks.append((Block(name=value, nodes=nodes), place))
     else:
         read.sizes = block_sizes(value.split(","), place)
     read.first = read.first or place
@@ -432,15 +401,15 @@ def _blocks(node: YamlNode) -> ClusterTopology:
     )
 
 
-def _named(row: YamlNode, key: str) -> BlockRow:
+def _named(row: YamlNode, key: str) -> Placed:
     table = row.table((key, "nodes"))
     name = _required(row, table, key)
-    return BlockRow(name=name, place=_place(row), nodes=_names_in(table, "nodes"))
+    return Block(name=name, nodes=_names_in(table, "nodes")), _place(row)
 
 
-def _torus(row: YamlNode) -> BlockRow:
+def _torus(row: YamlNode) -> Placed:
     table = row.table(("name", "dims", "nodes", "regions", "placements"))
     nodes = _names_in(table, "nodes")
     for region in table["regions"].items() if "regions" in table else ():
         nodes += _names_in(region.table(("anchor", "dims", "nodes")), "nodes")
-    return BlockRow(name=_required(row, table, "name"), place=_place(row), nodes=nodes)
+    return Block(name=_required(row, table, "name"), nodes=nodes), _place(row)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from hpckit.fabric.slurm_files import BlockRow, SwitchRow, blocks_of, tree_of
+from hpckit.fabric.slurm_files import Placed, SwitchRow, blocks_of, tree_of
 from hpckit.fabric.topology import (
     Block,
     ClusterTopology,
@@ -24,13 +24,15 @@ _PARTITION: Final = re.compile(r"PartitionName=(\S+) .*")
 _TOPOLOGY: Final = re.compile(r" Topology=(\S+)")
 
 
-def scontrol_partitions_argv(cluster: str | None) -> tuple[str, ...]:
-    """The question, one line a partition. Source: scontrol(1), "show partition", "--oneliner"."""
-    return ("scontrol", "--oneliner", *_clusters(cluster), "show", "partitions")
+def scontrol_argv(what: str, cluster: str | None) -> tuple[str, ...]:
+    """The question for `topology`, `topoconf` or `partitions`; one line a partition.
 
-
-def _clusters(cluster: str | None) -> tuple[str, ...]:
-    return () if cluster is None else (f"--clusters={cluster}",)
+    `topology` is the default one, `topoconf` all of them as a topology.yaml (25.05 and later). As
+    text in every version: 24.11 takes `--json` and prints text all the same. Source: scontrol(1).
+    """
+    lines = ("--oneliner",) if what == "partitions" else ()
+    clusters = () if cluster is None else (f"--clusters={cluster}",)
+    return ("scontrol", *lines, *clusters, "show", what)
 
 
 def parse_partition_topologies(text: str) -> Mapping[str, str | None]:
@@ -87,26 +89,8 @@ _UNSAID: Final = frozenset({"0", "1"})
 """The LinkSpeed that slurmctld prints of a switch that has none: 1, or 0 with topology.yaml."""
 
 
-def scontrol_topology_argv(cluster: str | None, topology: str | None = None) -> tuple[str, ...]:
-    """The question: the default topology, or from 25.05 on the one that is called `topology`.
-
-    As text in every version: 24.11 takes `--json` and prints text all the same. Source:
-    scontrol(1), "show topology".
-    """
-    names = () if topology is None else (topology,)
-    return ("scontrol", *_clusters(cluster), "show", "topology", *names)
-
-
-def scontrol_topoconf_argv(cluster: str | None) -> tuple[str, ...]:
-    """The question for all topologies of a cluster that has several (25.05 and later).
-
-    The answer is a topology.yaml. Source: scontrol(1), "show topoconf".
-    """
-    return ("scontrol", *_clusters(cluster), "show", "topoconf")
-
-
 def parse_scontrol_topology(text: str, name: str = _SHOW_TOPOLOGY) -> tuple[ClusterTopology, ...]:
-    """The answer to `scontrol_topology_argv`: a tree, or blocks; nothing of a flat topology.
+    """The answer to `show topology`: a tree, or blocks; nothing of a flat topology.
 
     `name` is what errors call the text.
     A text of several answers gives one of each kind, the first being the default. The nodes that
@@ -114,7 +98,7 @@ def parse_scontrol_topology(text: str, name: str = _SHOW_TOPOLOGY) -> tuple[Clus
     for another line, and for switches of which some were left out (`show topology node=…`).
     """
     switches: list[SwitchRow] = []
-    blocks: list[BlockRow] = []
+    blocks: list[Placed] = []
     kinds: list[TopologyKind] = []
     for line_no, raw in enumerate(text.split("\n"), start=1):
         line = raw.rstrip()
@@ -123,25 +107,21 @@ def parse_scontrol_topology(text: str, name: str = _SHOW_TOPOLOGY) -> tuple[Clus
             switches.append(_switch(match, place))
             kinds.append(TopologyKind.TREE)
         elif match := _BLOCK.fullmatch(line):
-            blocks.append(_block(match, place))
+            blocks.append((_block(match, place), place))
             kinds.append(TopologyKind.BLOCK)
         elif line:
             raise place.refuse("is no switch and no block", _EXPECTED)
     return tuple(
         tree_of(switches, FabricSource.SCONTROL, is_default=at == 0)
         if kind is TopologyKind.TREE
-        else _of_blocks(blocks, is_default=at == 0)
+        else ClusterTopology(
+            source=FabricSource.SCONTROL,
+            plugin=kind,
+            is_default=at == 0,
+            blocks=blocks_of(blocks),
+            block_sizes=tuple(sorted({block.size for block, _ in blocks if block.size})),
+        )
         for at, kind in enumerate(dict.fromkeys(kinds))
-    )
-
-
-def _of_blocks(blocks: list[BlockRow], *, is_default: bool) -> ClusterTopology:
-    return ClusterTopology(
-        source=FabricSource.SCONTROL,
-        plugin=TopologyKind.BLOCK,
-        is_default=is_default,
-        blocks=blocks_of(blocks),
-        block_sizes=tuple(sorted({block.size for block in blocks if block.size})),
     )
 
 
@@ -157,10 +137,9 @@ def _switch(match: re.Match[str], place: Place) -> SwitchRow:
     )
 
 
-def _block(match: re.Match[str], place: Place) -> BlockRow:
-    return BlockRow(
+def _block(match: re.Match[str], place: Place) -> Block:
+    return Block(
         name=match["name"],
-        place=place,
         nodes=place.hosts(match["nodes"] or ""),
         index=int(match["index"]),
         size=int(match["size"]),
@@ -171,7 +150,6 @@ def _block(match: re.Match[str], place: Place) -> BlockRow:
 # --- SLURM_TOPOLOGY_ADDR. Source: srun(1); topology_p_get_node_addr of topology_tree.c and
 # topology_block.c. The order of switches is that in which they are met, which is not Slurm's own.
 _PATTERN: Final = re.compile(r"((?:switch\.)*|block\.)node", re.ASCII)
-_MOST_LEVELS: Final = 32
 _ADDR_EXPECTED: Final = "host address pattern, such as: n1 spine.leaf1.n1 switch.switch.node"
 
 
@@ -217,7 +195,7 @@ def _read_line(read: _Read, host: str, address: str, pattern: str, place: Place)
         return
     parts = pattern.count(".")
     above, node = _split(address, host, parts)
-    if len(above) != parts or parts > _MOST_LEVELS:
+    if len(above) != parts:
         message = f"{address} has {len(above) + 1} parts and its pattern {parts + 1}"
         raise place.refuse(message, "as many of both; the name of a switch may hold no dot")
     if bool(read.blocks if pattern.startswith("switch") else read.level) and parts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final
 
@@ -121,19 +121,18 @@ def _tree(topology: ClusterTopology, locality: Locality) -> ClusterTopology:
     )
 
 
-def _heights(locality: Locality) -> dict[int, int]:
-    """How far each domain is above its lowest one. Domains below others come first in the list."""
-    found = dict.fromkeys(range(len(locality.domains)), 0)
-    for i in sorted(found, key=lambda at: locality.domains[at].level):
-        parent = locality.domains[i].parent
-        if parent != ROOT:
-            found[parent] = max(found[parent], found[i] + 1)
-    return found
+def _heights(locality: Locality) -> Mapping[int, int]:
+    """How far each domain is above its lowest one."""
+    below: dict[int, list[int]] = {at: [] for at in range(len(locality.domains))}
+    for at, domain in enumerate(locality.domains):
+        if domain.parent != ROOT:
+            below[domain.parent].append(at)
+    return heights(below)[0]
 
 
 def _names(locality: Locality, levels: Mapping[int, int]) -> list[str]:
     """Short names, in the order of what they stand for: leaf1, leaf2, …, spine1, …."""
-    order = sorted(levels, key=lambda i: natural_order(locality.domains[i].name))
+    order = sorted(range(len(levels)), key=lambda i: natural_order(locality.domains[i].name))
     counts: Counter[int] = Counter()
     found = [""] * len(order)
     for i in order:
@@ -164,34 +163,23 @@ class Row:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class SlurmNames:
-    """Names as Slurm takes them, each for one: what it does not take in one is written as `_`."""
-
-    taken: dict[str, str] = field(default_factory=dict)
-
-    def add(self, names: Iterable[str]) -> None:
-        """Give each name one of its own; those that Slurm takes keep theirs."""
-        rest = []
-        for name in names:
-            if _NAME.fullmatch(name):
-                self.taken[name] = name
-            elif name not in self.taken:
-                rest.append(name)
-        used = set(self.taken.values())
-        for name in rest:
+def _slurm_names(names: Iterable[str]) -> dict[str, str]:
+    """A name as Slurm takes it for each, which keeps its own if Slurm does: else with `_`."""
+    given = list(dict.fromkeys(names))
+    found = {name: name for name in given if _NAME.fullmatch(name)}
+    used = set(found)
+    for name in given:
+        if name not in found:
             bare = _UNSAFE.sub("_", name).lstrip(".:/@+-")[: LONGEST_SWITCH_NAME - 8] or "unnamed"
             tries = (bare if number == 1 else f"{bare}-{number}" for number in count(1))
-            self.taken[name] = next(one for one in tries if one not in used)
-            used.add(self.taken[name])
+            found[name] = next(one for one in tries if one not in used)
+            used.add(found[name])
+    return found
 
-    def __getitem__(self, name: str) -> str:
-        return self.taken[name]
 
-    def note(self, name: str) -> tuple[str, ...]:
-        """What to say beside a name that had to change."""
-        is_same = self.taken[name] == name
-        return () if is_same else (f"{self.taken[name]} is {_printable(name)}",)
+def _note(name: str, written: str) -> tuple[str, ...]:
+    """What to say beside a name that had to change."""
+    return () if written == name else (f"{written} is {_printable(name)}",)
 
 
 def kind_of(topology: ClusterTopology) -> TopologyKind:
@@ -224,15 +212,17 @@ def switch_rows(topology: ClusterTopology) -> tuple[tuple[Row, ...], tuple[str, 
             message = f"switch {name} has {len(nodes[name])} nodes and {len(children[name])}"
             raise RenderError(f"{message} switches on it, and Slurm takes one or the other")
     used = _leading_to_nodes(names, nodes, children)
-    slurm_names = SlurmNames()
-    slurm_names.add(name for name in names if name in used)
+    slurm_names = _slurm_names(name for name in names if name in used)
     rows = tuple(
         Row(
             name=slurm_names[switch.name],
             nodes=nodes[switch.name],
             children=tuple(slurm_names[one] for one in children[switch.name] if one in used),
             link_speed=switch.link_speed,
-            notes=(*slurm_names.note(switch.name), *_stands_for(switch, slurm_names[switch.name])),
+            notes=(
+                *_note(switch.name, slurm_names[switch.name]),
+                *_stands_for(switch, slurm_names[switch.name]),
+            ),
         )
         for switch in topology.switches
         if switch.name in used
@@ -257,14 +247,12 @@ def _stands_for(switch: Switch, name: str) -> tuple[str, ...]:
 def block_rows(topology: ClusterTopology) -> tuple[Row, ...]:
     """The blocks in their order, without those that are several others."""
     blocks = [block for block in topology.blocks if not block.is_aggregated]
-    _refuse_twins([block.name for block in blocks], "blocks")
-    names = SlurmNames()
-    names.add(block.name for block in blocks)
+    names = _slurm_names(block.name for block in blocks)
     least = next(iter(block_sizes(topology)), 0)
     rows = []
     for block in blocks:
         nodes = _checked(block.nodes)
-        notes = names.note(block.name)
+        notes = _note(block.name, names[block.name])
         if len(nodes) < least:
             notes += (f"{len(nodes)} nodes of {least}: slurmctld 24.11 ends on this",)
         rows += [Row(name=names[block.name], nodes=nodes, notes=notes)] if nodes else []
@@ -286,13 +274,10 @@ def block_sizes(topology: ClusterTopology) -> tuple[int, ...]:
 def _nodes_by_switch(
     topology: ClusterTopology, names: Sequence[str]
 ) -> Mapping[str, tuple[str, ...]]:
-    _refuse_twins(names, "switches")
-    found: dict[str, dict[str, None]] = {name: {} for name in names}
+    found: dict[str, list[str]] = {name: [] for name in names}
     for port in topology.ports:
-        if port.switch not in found:
-            raise RenderError(f"{port.node or 'a port'} hangs on switch {port.switch}, not there")
         if port.node is not None and port.kind is EndKind.COMPUTE:
-            found[port.switch][port.node] = None
+            found[port.switch].append(port.node)
     return {name: _checked(nodes) for name, nodes in found.items()}
 
 
@@ -302,9 +287,6 @@ def _children_by_switch(
     found: dict[str, dict[str, None]] = {name: {} for name in names}
     above: dict[str, str] = {}
     for link in topology.links:
-        for end in (link.lower, link.upper):
-            if end not in found:
-                raise RenderError(f"a link leads to switch {end}, which is not there")
         before = above.setdefault(link.lower, link.upper)
         if before != link.upper:
             message = f"switch {link.lower} is below {before} and {link.upper}"
@@ -330,12 +312,6 @@ def _leading_to_nodes(
     return used
 
 
-def _refuse_twins(names: Sequence[str], what: str) -> None:
-    for name, times in Counter(names).items():
-        if times > 1:
-            raise RenderError(f"{times} {what} are called {name}")
-
-
 def _checked(nodes: Iterable[str]) -> tuple[str, ...]:
     found = tuple(dict.fromkeys(nodes))
     for node in found:
@@ -359,30 +335,22 @@ def topology_conf_text(topology: ClusterTopology) -> str:
         raise RenderError(
             "a flat topology has no topology.conf; TopologyPlugin=topology/flat is it"
         )
-    lines = _tree_conf(topology) if kind is TopologyKind.TREE else _blocks_conf(topology)
+    word = "SwitchName" if kind is TopologyKind.TREE else "BlockName"
+    rows, left = _rows(topology, kind)
+    lines = [f"# left out: {note}" for note in left]
+    for row in rows:
+        lines += [f"# {note}" for note in row.notes]
+        is_speed = row.link_speed is not None and LINK_SPEED.fullmatch(row.link_speed)
+        speed = f" LinkSpeed={row.link_speed}" if is_speed else ""
+        below = f"{'Switches' if row.children else 'Nodes'}={fold_hosts(row.children or row.nodes)}"
+        lines.append(f"{word}={row.name}{speed} {below}")
+    if kind is TopologyKind.BLOCK and (sizes := block_sizes(topology)):
+        lines.append(f"BlockSizes={','.join(map(str, sizes))}")
     return "".join(f"{line}\n" for line in lines)
 
 
-def _tree_conf(topology: ClusterTopology) -> Iterator[str]:
-    rows, notes = switch_rows(topology)
-    yield from (f"# left out: {note}" for note in notes)
-    for row in rows:
-        yield from (f"# {note}" for note in row.notes)
-        words = [f"SwitchName={row.name}"]
-        if row.link_speed is not None and LINK_SPEED.fullmatch(row.link_speed):
-            words.append(f"LinkSpeed={row.link_speed}")
-        below = row.children or row.nodes
-        words.append(f"{'Switches' if row.children else 'Nodes'}={fold_hosts(below)}")
-        yield " ".join(words)
-
-
-def _blocks_conf(topology: ClusterTopology) -> Iterator[str]:
-    for row in block_rows(topology):
-        yield from (f"# {note}" for note in row.notes)
-        yield f"BlockName={row.name} Nodes={fold_hosts(row.nodes)}"
-    sizes = block_sizes(topology)
-    if sizes:
-        yield f"BlockSizes={','.join(map(str, sizes))}"
+def _rows(topology: ClusterTopology, kind: TopologyKind) -> tuple[tuple[Row, ...], tuple[str, ...]]:
+    return switch_rows(topology) if kind is TopologyKind.TREE else (block_rows(topology), ())
 
 
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.\-\[\],/@+]*", re.ASCII)
@@ -403,45 +371,35 @@ def topology_yaml_text(topologies: Sequence[ClusterTopology]) -> str:
     twin = next((name for name in given if given.count(name) > 1), None)
     if twin is not None:
         raise RenderError(f"{given.count(twin)} topologies are called {twin}; each needs its name")
-    names = SlurmNames()
-    names.add(given)
+    names = _slurm_names(given)
     default = next((at for at, one in enumerate(topologies) if one.is_default), 0)
     lines = ["---"]
     for at, (name, topology) in enumerate(zip(given, topologies, strict=True)):
-        lines += [f"# {note}" for note in names.note(name)]
+        lines += [f"# {note}" for note in _note(name, names[name])]
         lines.append(f"- topology: {_text(names[name])}")
         lines.append(f"  cluster_default: {str(at == default).lower()}")
         kind = kind_of(topology)
         if kind is TopologyKind.FLAT:
             lines.append("  flat: true")
         else:
-            lines += _tree_yaml(topology) if kind is TopologyKind.TREE else _blocks_yaml(topology)
+            lines += _yaml(topology, kind)
     return "".join(f"{line}\n" for line in lines)
 
 
-def _tree_yaml(topology: ClusterTopology) -> Iterator[str]:
-    rows, notes = switch_rows(topology)
-    yield "  tree:"
-    yield from (f"    # left out: {note}" for note in notes)
-    yield "    switches:"
-    for row in rows:
-        yield from (f"      # {note}" for note in row.notes)
-        yield f"      - switch: {_text(row.name)}"
-        below = row.children or row.nodes
-        yield f"        {'children' if row.children else 'nodes'}: {_text(fold_hosts(below))}"
-
-
-def _blocks_yaml(topology: ClusterTopology) -> Iterator[str]:
-    yield "  block:"
-    sizes = block_sizes(topology)
-    if sizes:
+def _yaml(topology: ClusterTopology, kind: TopologyKind) -> Iterator[str]:
+    rows, left = _rows(topology, kind)
+    plugin, what = ("tree", "switch") if kind is TopologyKind.TREE else ("block", "block")
+    yield f"  {plugin}:"
+    yield from (f"    # left out: {note}" for note in left)
+    if kind is TopologyKind.BLOCK and (sizes := block_sizes(topology)):
         yield "    block_sizes:"
         yield from (f"      - {size}" for size in sizes)
-    yield "    blocks:"
-    for row in block_rows(topology):
+    yield "    switches:" if kind is TopologyKind.TREE else "    blocks:"
+    for row in rows:
         yield from (f"      # {note}" for note in row.notes)
-        yield f"      - block: {_text(row.name)}"
-        yield f"        nodes: {_text(fold_hosts(row.nodes))}"
+        yield f"      - {what}: {_text(row.name)}"
+        below = fold_hosts(row.children or row.nodes)
+        yield f"        {'children' if row.children else 'nodes'}: {_text(below)}"
 
 
 def _text(word: str) -> str:

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 from hpckit.node.topology import NodeTopology
 from hpckit.slurm.values import TopologyKind
 
 FABRIC_SCHEMA: Final = "hpckit.fabric/1"
-HIGHEST_LEVEL: Final = 64
-"""Of a switch. Networks have two to five levels; far more is damage, or an attack."""
+Name = TypeVar("Name", bound=Hashable)
 
 
 class FabricSource(StrEnum):
@@ -83,6 +82,10 @@ class EndKind(StrEnum):
     AGGREGATION = "aggregation"  # the switch's own SHARP node
     OTHER = "other"  # a manager, storage, a gateway
     ANONYMOUS = "anonymous"  # an adapter that does not say on which node it is
+
+
+NODE_ENDS: Final = frozenset({EndKind.COMPUTE, EndKind.ANONYMOUS})
+"""What a node's adapter may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,13 +193,13 @@ def not_checked(topology: ClusterTopology) -> tuple[str, ...]:
     return tuple(what for what, is_told in told.items() if not is_told)
 
 
-def heights(below: Mapping[str, Iterable[str]]) -> tuple[dict[str, int], list[str]]:
+def heights(below: Mapping[Name, Iterable[Name]]) -> tuple[dict[Name, int], list[Name]]:
     """Return how far each switch is above its lowest one, and a ring where one is below itself.
 
     The ring begins and ends with the same switch; without one it is empty.
     """
     waits = {name: len(set(children)) for name, children in below.items()}
-    parents: defaultdict[str, list[str]] = defaultdict(list)
+    parents: defaultdict[Name, list[Name]] = defaultdict(list)
     for name, children in below.items():
         for child in set(children):
             parents[child].append(name)
@@ -209,11 +212,14 @@ def heights(below: Mapping[str, Iterable[str]]) -> tuple[dict[str, int], list[st
             if not waits[parent]:
                 ready.append(parent)
     at = next((name for name, count in waits.items() if count), None)
-    way: dict[str, None] = {}
+    way: dict[Name, None] = {}
     while at is not None and at not in way:
         way[at] = None
         at = next(child for child in below[at] if waits[child])
-    return found, [] if at is None else [*way, at][list(way).index(at) :]
+    if at is None:
+        return found, []
+    ring = [*way, at]
+    return found, ring[ring.index(at) :]
 
 
 def steps_from(levels: Mapping[str, int], beside: Mapping[str, Iterable[str]]) -> dict[str, int]:
@@ -246,21 +252,6 @@ def nvlink_domain(node: NodeTopology) -> str | None:
         if gpu.fabric and is_cluster(gpu.fabric.cluster_uuid) and gpu.fabric.clique_id is not None
     )
     return max(sorted(named), key=named.__getitem__) if named else None
-
-
-def nvlink_blocks(nodes: Iterable[tuple[str, NodeTopology]]) -> tuple[Block, ...]:
-    """The domains that names of nodes share, in the order in which they are met.
-
-    A node without a domain is in none.
-    """
-    members: dict[str, dict[str, None]] = {}
-    for name, topology in nodes:
-        domain = nvlink_domain(topology)
-        if domain is not None:
-            members.setdefault(domain, {})[name] = None
-    return tuple(
-        Block(name=domain, nodes=tuple(names), domain=domain) for domain, names in members.items()
-    )
 
 
 # --- What Slurm takes in a topology file. Sources: topology.conf(5); switch_record.c.

@@ -95,8 +95,6 @@ def _plan(spec: JobSpec, topology: ClusterTopology) -> OrderPlan:
         mesh=mesh_of(sizes, spec.place.volume),
         ranks_per_node=spec.ntasks_per_node,
         locality=locality_of(topology),
-        nic_bytes_per_s=speeds.nic_bytes_per_s,
-        nvlink_bytes_per_s=speeds.nvlink_bytes_per_s,
-        oversubscription=speeds.oversubscription,
+        speeds=speeds,
         source=str(topology.source),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from hpckit.core.hostlist import fold_hosts, natural_order
 from hpckit.core.text import visible
@@ -185,13 +185,12 @@ def _ideal_nodes(
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Busiest:
+class _Busiest(NamedTuple):
     """Seconds axis by axis: the busiest uplink, the busiest NIC or NVLink, and latency beside."""
 
-    uplinks_s: tuple[float, ...]
-    nodes_s: tuple[float, ...]
-    latency_s: tuple[float, ...]
+    uplinks_s: list[float]
+    nodes_s: list[float]
+    latency_s: list[float]
 
     @property
     def beyond_nodes_s(self) -> float:
@@ -206,14 +205,13 @@ def _busiest(instance: Instance, order: Sequence[int]) -> _Busiest:
     no_nics = (0.0,) * len(instance.nic_s)
     no_uplinks = (0.0,) * len(instance.seconds_per_byte)
     of_uplinks = replace(instance, nic_s=no_nics, nvlink_s=0.0, floor_s=(0.0,) * len(axes))
-    by_uplinks = Loads(of_uplinks, order)
     by_nodes = Loads(replace(instance, seconds_per_byte=no_uplinks), order)
-    latency_s = tuple(by_nodes.latency_s(axis) for axis in axes)
-    return _Busiest(
-        uplinks_s=tuple(by_uplinks.axis_s(axis) - latency_s[axis] for axis in axes),
-        nodes_s=tuple(by_nodes.axis_s(axis) - latency_s[axis] for axis in axes),
-        latency_s=latency_s,
+    latency_s = [by_nodes.latency_s(axis) for axis in axes]
+    uplinks_s, nodes_s = (
+        [loads.axis_s(axis) - latency_s[axis] for axis in axes]
+        for loads in (Loads(of_uplinks, order), by_nodes)
     )
+    return _Busiest(uplinks_s, nodes_s, latency_s)
 
 
 # --- What a person should know of a placement: what got worse, and what nobody knows.
@@ -290,12 +288,10 @@ def place(request: PlacementRequest, plugin: TopologyKind | None = None) -> Plac
     nodes do not agree.
     """
     instance = instance_of(request)
-    given = given_orders(instance, request)
     free, pinned = found_orders(instance, request, _job_first(request))
     found = free if request.first is None or pinned is None else pinned
-    hostname, shuffled = (_Judged(instance, order) for order in given[:2])
-    slurm = _Judged(instance, given[2]) if len(given) > 2 else None  # noqa: PLR2004
-    judged = _Orders(_Judged(instance, found.order), hostname, slurm, shuffled)
+    orders = (found.order, *given_orders(instance, request))
+    judged = _Orders(*(_Judged(instance, order) for order in orders))
     objectives = _objectives(instance, judged)
     groups = {
         traffic.axis.name: _axis_groups(instance, judged, i)
@@ -307,9 +303,9 @@ def place(request: PlacementRequest, plugin: TopologyKind | None = None) -> Plac
     return Placement(
         orders=Orders(
             placed=judged.placed.names,
-            hostname=hostname.names,
-            slurm=None if slurm is None else slurm.names,
-            random=shuffled.names,
+            hostname=judged.hostname.names,
+            slurm=None if judged.slurm is None else judged.slurm.names,
+            random=judged.random.names,
         ),
         because=_because(found, judged, request.first),
         objectives=objectives,
@@ -369,8 +365,8 @@ class _Judged:
 class _Orders:
     placed: _Judged
     hostname: _Judged
-    slurm: _Judged | None
     random: _Judged
+    slurm: _Judged | None = None
 
     def compared(self, measure: Callable[[_Judged], float], bound: float | None) -> Compared:
         return Compared(

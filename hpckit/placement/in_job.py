@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import sys
@@ -73,12 +72,9 @@ def order_file(
 def _ordered(plan_file: str, nodes: Sequence[str]) -> tuple[Sequence[str], str]:
     """The nodes in the order of their ranks, or none, and why."""
     from hpckit.core.errors import PlanError
-    from hpckit.placement.instance import Speeds
     from hpckit.placement.order import PlacementRequest, order_of
     from hpckit.placement.order_plan import order_of_tree
 
-    if not os.path.isfile(plan_file):
-        raise OSError(errno.ENOENT, "no regular file", plan_file)
     with open(plan_file, "rb") as file:
         plan = order_of_tree(json.load(file))
     lost = sorted(set(nodes) - set(plan.locality.domain_of))
@@ -93,11 +89,7 @@ def _ordered(plan_file: str, nodes: Sequence[str]) -> tuple[Sequence[str], str]:
         ranks_per_node=plan.ranks_per_node,
         mesh=plan.mesh,
         locality=plan.locality,
-        speeds=Speeds(
-            nic_bytes_per_s=plan.nic_bytes_per_s,
-            nvlink_bytes_per_s=plan.nvlink_bytes_per_s,
-            oversubscription=plan.oversubscription,
-        ),
+        speeds=plan.speeds,
         listed=tuple(nodes),
         first=nodes[0],
     )

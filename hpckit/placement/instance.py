@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from hpckit.fabric.locality import ROOT, Locality
+from hpckit.placement.order_plan import Speeds
 from hpckit.placement.traffic import AxisTraffic
 
 NET_LATENCY_S: Final = 14e-6
@@ -21,19 +22,6 @@ NVLINK_LATENCY_S: Final = 3.4e-6
 LEVEL_LATENCY_S: Final = 0.5e-6
 """Two more switches on the way, about 0.25 µs each. Source: data sheets of NDR and HDR switches
 say 90 to 230 ns a hop."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Speeds:
-    """What is taken where a fabric does not tell: each in bytes per second and one direction.
-
-    `oversubscription` is how much less leads out of a level than into it, on each level: what the
-    job's nodes could send, less by that, is taken to be spread evenly over the level's domains.
-    """
-
-    nic_bytes_per_s: float
-    nvlink_bytes_per_s: float
-    oversubscription: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,11 +7,9 @@ model of a ring. Pure Python: the order is computed inside a job too.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from hpckit.placement.instance import Instance
-from hpckit.placement.traffic import AxisTraffic, NodeGroup
 
 _Touching = list[int]
 
@@ -36,7 +34,8 @@ class Loads:
         self.edges = [axis.edges for axis in instance.traffic]
         self._floor_s = (0.0,) * axes if self._has_nodes else instance.floor_s
         for i in range(axes):
-            self._fill(i)
+            for one, other, sent in self.edges[i]:
+                self._put(i, self.order[one], self.order[other], sent, 1)
 
     def axis_s(self, axis: int) -> float:
         """How long this axis takes."""
@@ -63,10 +62,7 @@ class Loads:
         It is one more for each switch that they go up, and for each that they go down.
         """
         found = 0.0
-        for edges, axis in zip(self.edges, self.instance.traffic, strict=True):
-            if edges is None:
-                found += sum(self._pair_hops(axis, group) for group in axis.groups)
-                continue
+        for edges in self.edges:
             for one, other, sent in edges:
                 found += sent * self._cables(self.order[one], self.order[other])
         return found
@@ -79,32 +75,6 @@ class Loads:
                 break
             found += cables[out] + cables[into]
         return found
-
-    def _pair_hops(self, axis: AxisTraffic, group: NodeGroup) -> float:
-        """The hop-bytes of an all-to-all, by how many pairs are apart on each level."""
-        between = axis.axis.bytes_per_rank / axis.axis.size * group.times
-        ranks = sum(group.ranks)
-        apart = float(sum(count * (ranks - count) for count in group.ranks))
-        for level in self._levels:
-            apart += sum(
-                self.instance.cables[domain] * count * (ranks - count)
-                for domain, count in self._inside(level, group).items()
-            )
-        return 2 * between * apart
-
-    def _inside(self, level: Sequence[int], group: NodeGroup) -> Counter[int]:
-        """How many ranks of a group each domain of a level holds."""
-        found: Counter[int] = Counter()
-        for position, count in zip(group.nodes, group.ranks, strict=True):
-            found[level[self.order[position]]] += count
-        return found
-
-    def _fill(self, axis: int) -> None:
-        edges, order = self.edges[axis], self.order
-        for one, other, sent in edges or ():
-            self._put(axis, order[one], order[other], sent, 1)
-        for group in self.instance.traffic[axis].groups if edges is None else ():
-            self._fill_pairs(axis, group)
 
     def _put(self, axis: int, one: int, other: int, sent: float, sign: int) -> None:
         busy, per_byte = self.busy_s[axis], self.instance.seconds_per_byte
@@ -132,50 +102,11 @@ class Loads:
         busy[at + 4 * one] += sent * instance.nic_s[one]
         busy[at + 4 * other + 1] += sent * instance.nic_s[other]
 
-    def _fill_pairs(self, axis: int, group: NodeGroup) -> None:
-        """An all-to-all by how many of its ranks each domain holds."""
-        traffic = self.instance.traffic[axis].axis
-        between = traffic.bytes_per_rank / traffic.size * group.times
-        busy, per_byte = self.busy_s[axis], self.instance.seconds_per_byte
-        ranks = sum(group.ranks)
-        self._cross_pairs(axis, group)
-        if self._has_nodes:
-            self._fill_ends(axis, group, between)
-        for level in self._levels:
-            for domain, count in self._inside(level, group).items():
-                sent = between * count * (ranks - count) * per_byte[domain]
-                busy[2 * domain] += sent
-                busy[2 * domain + 1] += sent
-
-    def _cross_pairs(self, axis: int, group: NodeGroup) -> None:
-        crossing, nvlink = self.crossing[axis], self.instance.nvlink
-        for crossed, level in enumerate(self._levels):
-            held = Counter(level[self.order[position]] for position in group.nodes)
-            if not crossed:
-                for domain, count in held.items():
-                    crossing[0 if nvlink[domain] else 1] += count > 1
-            crossing[crossed + 2] += len(held) > 1
-
-    def _fill_ends(self, axis: int, group: NodeGroup, between: float) -> None:
-        """What the NICs and the NVLink of a group's nodes carry in an all-to-all."""
-        busy, instance, lowest = self.busy_s[axis], self.instance, self._levels[0]
-        nodes = [self.order[position] for position in group.nodes]
-        ranks = sum(group.ranks)
-        inside = self._inside(lowest, group)
-        for node, count in zip(nodes, group.ranks, strict=True):
-            domain = lowest[node]
-            near = inside[domain] - count if instance.nvlink[domain] else 0
-            nic_s = between * count * (ranks - count - near) * instance.nic_s[node]
-            nvlink_s = between * count * near * instance.nvlink_s
-            at = 2 * self._domains + 4 * node
-            for slot, more_s in enumerate((nic_s, nic_s, nvlink_s, nvlink_s)):
-                busy[at + slot] += more_s
-
     def swap(self, touching: Sequence[Sequence[_Touching]], one: int, other: int) -> None:
         """Let the nodes on two positions change places; the same again takes it back."""
         order = self.order
         changed = [
-            [(edges or ())[i] for i in {*lists[one], *lists[other]}]
+            [edges[i] for i in {*lists[one], *lists[other]}]
             for edges, lists in zip(self.edges, touching, strict=True)
         ]
         for axis, edges in enumerate(changed):
@@ -191,7 +122,7 @@ class Loads:
         found: list[list[_Touching]] = []
         for edges in self.edges:
             lists: list[_Touching] = [[] for _ in self.order]
-            for i, (p, q, _) in enumerate(edges or ()):
+            for i, (p, q, _) in enumerate(edges):
                 lists[p].append(i)
                 lists[q].append(i)
             found.append(lists)

@@ -11,8 +11,8 @@ from hpckit.core.errors import PlanError
 from hpckit.core.hostlist import natural_order
 from hpckit.core.units import counted
 from hpckit.fabric.locality import Locality
-from hpckit.placement.instance import Instance, Speeds, make_instance
-from hpckit.placement.order_plan import Mesh
+from hpckit.placement.instance import Instance, make_instance
+from hpckit.placement.order_plan import Mesh, Speeds
 from hpckit.placement.packing import node_grid
 from hpckit.placement.search import Found, Search
 from hpckit.placement.traffic import mesh_words, traffic_of

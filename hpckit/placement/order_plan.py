@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from math import prod
 from typing import Any, Final, TypeVar
 
 from hpckit.core.hostlist import expand_hosts, fold_hosts
-from hpckit.fabric.locality import ROOT, Domain, Locality
+from hpckit.fabric.locality import Domain, Locality
 
 
 class Pattern(StrEnum):
@@ -61,6 +61,19 @@ class Mesh:
         raise KeyError(name)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speeds:
+    """What is taken where a fabric does not tell: each in bytes per second and one direction.
+
+    `oversubscription` is how much less leads out of a level than into it, on each level: what the
+    job's nodes could send, less by that, is taken to be spread evenly over the level's domains.
+    """
+
+    nic_bytes_per_s: float
+    nvlink_bytes_per_s: float
+    oversubscription: float
+
+
 ORDER_SCHEMA: Final = "hpckit.order/1"
 ORDER_FILE: Final = "order.json"
 """Its name in a job folder."""
@@ -71,16 +84,13 @@ Value = TypeVar("Value")
 class OrderPlan:
     """The network as it was at submission, and what the job sends over it.
 
-    Speeds are in bytes per second and one direction, those that are taken where `locality` does
-    not tell; `ranks_per_node` is what the mesh counts, whatever starts the ranks.
+    `ranks_per_node` is what the mesh counts, whatever starts the ranks.
     """
 
     mesh: Mesh
     ranks_per_node: int
     locality: Locality
-    nic_bytes_per_s: float
-    nvlink_bytes_per_s: float
-    oversubscription: float
+    speeds: Speeds
     source: str
 
 
@@ -97,9 +107,7 @@ def order_tree(plan: OrderPlan) -> dict[str, Any]:
         "source": plan.source,
         "mesh": [{**asdict(axis), "pattern": str(axis.pattern)} for axis in plan.mesh.axes],
         "ranks_per_node": plan.ranks_per_node,
-        "nic_bytes_per_s": plan.nic_bytes_per_s,
-        "nvlink_bytes_per_s": plan.nvlink_bytes_per_s,
-        "oversubscription": plan.oversubscription,
+        **asdict(plan.speeds),
         "domains": [asdict(domain) for domain in plan.locality.domains],
         "nodes": [[domain, fold_hosts(nodes)] for domain, nodes in sorted(by_domain.items())],
         "nics": [[speed, fold_hosts(nodes)] for speed, nodes in sorted(by_speed.items())],
@@ -111,9 +119,6 @@ def order_of_tree(tree: Mapping[str, Any]) -> OrderPlan:
     if tree["schema"] != ORDER_SCHEMA:
         raise ValueError(f"got {tree['schema']!r}, expected {ORDER_SCHEMA}")
     domains = tuple(Domain(**domain) for domain in tree["domains"])
-    for domain in domains:
-        if domain.parent != ROOT and domain.level >= domains[domain.parent].level:
-            raise ValueError("a domain is not below the one that it is in")
     axes = tuple(MeshAxis(**{**axis, "pattern": Pattern(axis["pattern"])}) for axis in tree["mesh"])
     return OrderPlan(
         mesh=Mesh(axes=axes),
@@ -123,9 +128,7 @@ def order_of_tree(tree: Mapping[str, Any]) -> OrderPlan:
             domain_of=_by_node(tree["nodes"]),
             nic_bytes_per_s=_by_node(tree["nics"]),
         ),
-        nic_bytes_per_s=tree["nic_bytes_per_s"],
-        nvlink_bytes_per_s=tree["nvlink_bytes_per_s"],
-        oversubscription=tree["oversubscription"],
+        speeds=Speeds(**{field.name: tree[field.name] for field in fields(Speeds)}),
         source=tree["source"],
     )
 

@@ -18,7 +18,6 @@ from hpckit.placement.instance import Instance
 from hpckit.placement.order_plan import Mesh, MeshAxis, Pattern
 from hpckit.placement.traffic import hop_bytes_of
 
-_MOST_AXES: Final = 5
 _MOST_TILES: Final = 6
 Grid = tuple[tuple[int, MeshAxis], ...]
 """How many nodes each axis takes, innermost first; their product is the number of nodes."""
@@ -150,8 +149,7 @@ def _merged(rows: _Rows, units: Sequence[int]) -> _Rows:
 def _digit_orders(instance: Instance, grid: Grid) -> Iterator[_Digits]:
     axes = range(len(grid))
     heavy = sorted(axes, key=lambda i: -hop_bytes_of(grid[i][1]))
-    orders = permutations(axes) if len(grid) <= _MOST_AXES else iter([tuple(axes), tuple(heavy)])
-    for order in orders:
+    for order in permutations(axes):
         yield [(i, factor) for i in order for factor in _primes(grid[i][0])]
     for capacity in _capacities(instance):
         for tile in _tiles(grid, capacity):
@@ -178,8 +176,6 @@ def _capacities(instance: Instance) -> list[int]:
 def _tiles(grid: Grid, capacity: int) -> list[tuple[int, ...]]:
     """Tiles of at most so many nodes, those first that send least outwards for each node."""
     sides = [[side for side in range(1, size + 1) if size % side == 0] for size, _ in grid]
-    if prod(len(one) for one in sides) > 5000:  # noqa: PLR2004  seven axes: no tiles
-        return []
     fitting = [tile for tile in product(*sides) if 1 < prod(tile) <= capacity]
     return sorted(fitting, key=lambda tile: _outwards(grid, tile) / prod(tile))[:_MOST_TILES]
 

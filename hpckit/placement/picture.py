@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import groupby
 from typing import Final
 
 from hpckit.core.svg import (
@@ -45,14 +45,11 @@ from hpckit.placement.picture_layout import (
 POD: Final = Look(fill="#f6f8fa", stroke="#afb8c1", width=1, radius=6)
 LEAF: Final = Look(fill="#ffffff", stroke="#57606a", width=1, radius=3)
 GREY: Final = "#57606a"
-_MOST_BOXES: Final = 1500
-_MOST_RUNS: Final = 5000
 _MOST_PARTS: Final = 4
 _GRID_FROM: Final = 4.0
 _CELL_TEXT: Final = 10.0
 _LONG: Final = 160
 _Groups = tuple[int, ...]
-_Runs = Sequence[tuple[int, tuple[str, ...]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,29 +60,24 @@ class Coloured:
     groups: Sequence[_Groups]
     colours: Sequence[str]
     ranks_per_node: int
-    group_word: str
-
-    def sorted_nodes(self, unit: Unit) -> list[str]:
-        """A unit's nodes, those of one group beside each other."""
-        return sorted(unit.nodes, key=lambda node: (self.of(node), self.place[node]))
 
     def of(self, node: str) -> _Groups:
         """The groups in which a node has ranks, none where no group leaves its node."""
         return self.groups[self.place[node]]
 
-    def colour(self, group: int | None) -> str:
-        """The colour of a group, or of none."""
-        return NO_GROUP if group is None else self.colours[group]
+    def fill(self, groups: _Groups) -> str:
+        """The colour of the first of a node's groups, or of none."""
+        return self.colours[groups[0]] if groups else NO_GROUP
 
     def about(self, nodes: Sequence[str], unit: Unit) -> str:
         """Nodes of the same groups in words: who they are, where, with which ranks."""
         per = self.ranks_per_node
         places = sorted(self.place[node] for node in nodes)
         ranks = format_indices(place * per + i for place in places for i in range(per))
-        name = visible(nodes[0]) if len(nodes) == 1 else f"{short_names(nodes, 80)}"
+        name = visible(nodes[0]) if len(nodes) == 1 else short_names(nodes, 80)
         where = "" if unit.domain is None else f" · {_called(unit, 60)}"
         groups = self.of(nodes[0])
-        told = f"{self.group_word} {number_text(groups, '+')}" if groups else "in no group"
+        told = f"group {number_text(groups, '+')}" if groups else "in no group"
         return f"{name}{where} · {told} · ranks {visible(ranks, _LONG)}"
 
 
@@ -97,39 +89,20 @@ def number_text(groups: _Groups, between: str = "|") -> str:
 
 def draw_order(
     drawing: Drawing, layout: Layout, order: Coloured, where: tuple[float, float]
-) -> bool:
-    """Draw the boxes and nodes of one order from a point on; answers whether each tells its group.
-
-    It does not where that would be too much: all nodes that have one colour are one path.
-    """
+) -> None:
+    """Draw the boxes and nodes of one order from a point on."""
     spots = [moved(spot, *where) for spot in layout.spots]
-    units = [(spot, spot.part) for spot in spots if isinstance(spot.part, Unit)]
-    is_many = len(units) > _MOST_BOXES
-    runs = [_runs(unit, order) for _, unit in units]
-    is_folded = sum(map(len, runs)) > _MOST_RUNS
     for spot in spots:
-        _box(drawing, spot, order, layout.cell, is_many=is_many)
-    pens = [_Pen(drawing, layout.cell, order, spot, unit) for spot, unit in units]
-    if is_folded and not layout.cell.lines:
-        _draw_folded(drawing, zip(pens, runs, strict=True))
-    else:
-        for pen, its in zip(pens, runs, strict=True):
-            pen.draw(its)
+        _box(drawing, spot, order, layout.cell)
+    pens = [
+        _Pen(drawing, layout.cell, order, spot, spot.part)
+        for spot in spots
+        if isinstance(spot.part, Unit)
+    ]
+    for pen in pens:
+        pen.draw()
     for pen in pens:
         pen.draw_grid()
-    if is_many:
-        outlines = [rectangle(spot.rect) for spot, unit in units if unit.domain is not None]
-        drawing.wire("".join(outlines), Stroke(colour=LEAF.stroke, width=0.6))
-    return not is_folded
-
-
-def _draw_folded(drawing: Drawing, units: Iterable[tuple[_Pen, _Runs]]) -> None:
-    found: dict[str, list[str]] = {}
-    for pen, runs in units:
-        for colour, d in pen.by_colour(runs):
-            found.setdefault(colour, []).append(d)
-    for colour, parts in found.items():
-        drawing.area("run", "".join(parts), colour, (), about="")
 
 
 def _called(part: Unit | Frame, most: int) -> str:
@@ -146,26 +119,16 @@ def _unit_words(unit: Unit, order: Coloured) -> str:
     return f"{name}, of {len(found)} groups" if len(found) != 1 else f"{name}, of one group"
 
 
-def _box(drawing: Drawing, spot: Spot, order: Coloured, cell: Cell, *, is_many: bool) -> None:
+def _box(drawing: Drawing, spot: Spot, order: Coloured, cell: Cell) -> None:
     if isinstance(spot.part, Frame):
         drawing.box("pod", spot.rect, POD, (), about=_called(spot.part, _LONG))
-    elif spot.part.domain is not None and not is_many:
+    elif spot.part.domain is not None:
         drawing.box("leaf", spot.rect, LEAF, (), about=_unit_words(spot.part, order))
     most = cell.chars(spot.part)
     text = "" if most is None else fitted(label(spot.part, most), _CELL_TEXT, spot.rect.w - 4)
     if text:
         word = Word(text=text, size=_CELL_TEXT, colour=GREY)
         drawing.label(spot.rect.x + 4, spot.rect.y + cell.pad + 8, word)
-
-
-def _runs(unit: Unit, order: Coloured) -> _Runs:
-    """(which cell is the first, nodes) for the nodes of the same groups in a unit."""
-    found, at = [], 0
-    for _, nodes in groupby(order.sorted_nodes(unit), key=order.of):
-        run = tuple(nodes)
-        found.append((at, run))
-        at += len(run)
-    return found
 
 
 class _Pen:
@@ -179,14 +142,15 @@ class _Pen:
         self._x, self._y = spot.first
         self._unit = unit
 
-    def draw(self, runs: _Runs) -> None:
-        if self._cell.lines:
-            for i, node in enumerate(chain.from_iterable(nodes for _, nodes in runs)):
-                self._draw_cell(i, node)
-        else:
-            for at, nodes in runs:
-                about = self._order.about(nodes, self._unit)
-                self._draw_run(range(at, at + len(nodes)), self._order.of(nodes[0]), about)
+    def draw(self) -> None:
+        """Draw the nodes, those of one group beside each other; each by itself if it has a text."""
+        order, at = self._order, 0
+        nodes = sorted(self._unit.nodes, key=lambda node: (order.of(node), order.place[node]))
+        for groups, alike in groupby(nodes, key=order.of):
+            run = tuple(alike)
+            for part in [(node,) for node in run] if self._cell.lines else [run]:
+                self._draw_run(range(at, at + len(part)), part, groups)
+                at += len(part)
 
     def _rect(self, at: int, part: int = 0, parts: int = 1) -> Rect:
         row, column = divmod(at, self._columns)
@@ -198,17 +162,21 @@ class _Pen:
             h=self._cell.h,
         )
 
-    def _draw_cell(self, at: int, node: str) -> None:
-        groups = self._order.of(node)
-        fill = self._order.colour(groups[0] if groups else None)
-        rect = self._rect(at)
-        words = list(self._words(node, groups, rect, ink_on(fill)))
-        about = self._order.about((node,), self._unit)
-        if len(groups) < 2:  # noqa: PLR2004
-            self._drawing.area("cell", rectangle(rect), fill, words, about=about)
+    def _draw_run(self, cells: range, nodes: Sequence[str], groups: _Groups) -> None:
+        fill, about = self._order.fill(groups), self._order.about(nodes, self._unit)
+        kind, words = "run", list[tuple[float, float, Word]]()
+        if self._cell.lines:
+            kind = "cell"
+            words += self._words(nodes[0], groups, self._rect(cells.start), ink_on(fill))
+        shown = groups[:_MOST_PARTS]
+        inside = words if len(shown) <= 1 else ()
+        self._drawing.area(kind, "".join(self._outline(cells)), fill, inside, about=about)
+        if len(shown) <= 1:
             return
-        self._drawing.area("cell", rectangle(rect), fill, (), about=about)
-        self._draw_shares((at,), groups)
+        # The right parts of nodes that have ranks in several groups, and the text over them.
+        for part, group in enumerate(shown[1:], 1):
+            d = "".join(rectangle(self._rect(at, part, len(shown))) for at in cells)
+            self._drawing.area("share", d, self._order.colours[group], (), about="")
         for x, y, word in words:
             self._drawing.label(x, y, Word(text=word.text, size=word.size, anchor="middle"))
 
@@ -221,30 +189,10 @@ class _Pen:
             name = fitted(node, size, rect.w - 6)
             bold = Word(text=name, size=size, is_bold=True, colour=ink, anchor="middle")
             yield rect.middle, rect.y + 14, bold
-            text = f"{self._order.group_word} {text}" if groups else "no group"
+            text = f"group {text}" if groups else "no group"
             text, y = fitted(text, size, rect.w - 6), rect.y + 27
         if text_width(text, size) <= rect.w:
             yield rect.middle, y, Word(text=text, size=size, colour=ink, anchor="middle")
-
-    def _draw_run(self, cells: range, groups: _Groups, about: str) -> None:
-        fill = self._order.colour(groups[0] if groups else None)
-        self._drawing.area("run", "".join(self._outline(cells)), fill, (), about=about)
-        if len(groups) > 1:
-            self._draw_shares(cells, groups)
-
-    def _draw_shares(self, cells: Sequence[int], groups: _Groups) -> None:
-        """The right parts of nodes that have ranks in several groups."""
-        shown = groups[:_MOST_PARTS]
-        for part, group in enumerate(shown[1:], 1):
-            d = "".join(rectangle(self._rect(at, part, len(shown))) for at in cells)
-            self._drawing.area("share", d, self._order.colour(group), (), about="")
-
-    def by_colour(self, runs: _Runs) -> Iterator[tuple[str, str]]:
-        """(colour, path) of each run; of nodes in several groups the first one's."""
-        for at, nodes in runs:
-            groups = self._order.of(nodes[0])
-            colour = self._order.colour(groups[0] if groups else None)
-            yield colour, "".join(self._outline(range(at, at + len(nodes))))
 
     def _outline(self, cells: range) -> Iterator[str]:
         """Rectangles that cover cells that follow each other: a row's end, rows, a row's start."""
@@ -266,16 +214,13 @@ class _Pen:
         count = len(self._unit.nodes)
         if self._cell.w < _GRID_FROM or count == 1:
             return
-        rows = -(-count // self._columns)
-        w, h = self._cell.w * min(count, self._columns), self._cell.h * rows
-        lines = [
-            path((self._x + at * self._cell.w, self._y), (self._x + at * self._cell.w, self._y + h))
-            for at in range(1, min(count, self._columns))
-        ]
-        lines += [
-            path((self._x, self._y + at * self._cell.h), (self._x + w, self._y + at * self._cell.h))
-            for at in range(1, rows)
-        ]
+        x, y, cell = self._x, self._y, self._cell
+        columns, rows = min(count, self._columns), -(-count // self._columns)
+        right, bottom = x + cell.w * columns, y + cell.h * rows
+        downs = [x + at * cell.w for at in range(1, columns)]
+        acrosses = [y + at * cell.h for at in range(1, rows)]
+        lines = [path((down, y), (down, bottom)) for down in downs]
+        lines += [path((x, across), (right, across)) for across in acrosses]
         width = 1.0 if self._cell.w >= 8 else 0.5  # noqa: PLR2004
         grid = Stroke(colour="#ffffff", width=width)
         if lines:
@@ -380,32 +325,28 @@ class _Picture:
             drawing.label(_MARGIN, y + 5, Word(text=line, size=_TEXT, colour=GREY))
         y += 36
         times = [f"predicted {short_time(one)}" for one in facts.times_s]
-        words = [
+        said = [
             [*times[which : which + 1], f"{self.split(order)} of {len(self._groups)} groups split"]
             for which, order in enumerate(self._orders)
         ]
-        top = y + _LINE * len(words[0]) + 14
-        told = []
+        top = y + _LINE * len(said[0]) + 14
         for which, order in enumerate(self._orders):
             x = _MARGIN + which * (panel + _BETWEEN)
             drawing.label(x, y, Word(text=_ORDERS[which], size=_HEAD, is_bold=True))
-            for at, line in enumerate(words[which], start=1):
+            for at, line in enumerate(said[which], start=1):
                 drawing.label(x, y + at * _LINE, Word(text=line, size=_TEXT))
-            told.append(draw_order(drawing, self._layout, self._coloured(order), (x, top)))
+            coloured = Coloured(
+                place={node: at for at, node in enumerate(order)},
+                groups=self._of_place,
+                colours=self._colours,
+                ranks_per_node=self._per,
+            )
+            draw_order(drawing, self._layout, coloured, (x, top))
         y = top + self._layout.h + 30
-        y = self._legend(drawing, y, width, is_told=all(told))
-        of_orders = (f"{name}: {', '.join(its)}" for name, its in zip(_ORDERS, words, strict=True))
+        y = self._legend(drawing, y, width)
+        of_orders = (f"{name}: {', '.join(its)}" for name, its in zip(_ORDERS, said, strict=True))
         about = ". ".join((*known, *of_orders))
         return drawing.document(width, y + _MARGIN - 8, title=title, about=about)
-
-    def _coloured(self, order: Sequence[str]) -> Coloured:
-        return Coloured(
-            place={node: at for at, node in enumerate(order)},
-            groups=self._of_place,
-            colours=self._colours,
-            ranks_per_node=self._per,
-            group_word="group",
-        )
 
     def _facts(self) -> tuple[str, ...]:
         if not self._groups:
@@ -421,13 +362,21 @@ class _Picture:
             f"a box is {self._kind}",
         )
 
-    def _legend(self, drawing: Drawing, y: float, width: float, *, is_told: bool) -> float:
+    def _legend(self, drawing: Drawing, y: float, width: float) -> float:
         entries: list[tuple[str, str]] = []
         if len(self._groups) <= len(PALETTE):
             entries += [(f"group {at}", colour) for at, colour in enumerate(self._colours)]
         else:
-            words = self._repeats(is_told=is_told).split(" ")
-            for line in broken(words, _TEXT, width - 2 * _MARGIN):
+            told = (
+                "a cell has the number of"
+                if self._layout.cell.lines
+                else "pointing at a cell tells"
+            )
+            words = (
+                f"{len(self._groups)} groups share {len(PALETTE)} colours, unlike ones within a box"
+                f" where there are enough; {told} its group"
+            )
+            for line in broken(words.split(" "), _TEXT, width - 2 * _MARGIN):
                 drawing.label(_MARGIN, y, Word(text=line, size=_TEXT, colour=GREY))
                 y += _LINE
         if not all(self._of_place):
@@ -442,15 +391,3 @@ class _Picture:
             drawing.label(x + _SWATCH + 6, y, Word(text=text, size=_TEXT, colour=GREY))
             x += room
         return y + (_LINE if entries else 0)
-
-    def _repeats(self, *, is_told: bool) -> str:
-        """What a colour means where there are more groups than colours."""
-        shared = (
-            f"{len(self._groups)} groups share {len(PALETTE)} colours, unlike ones within a box"
-            " where there are enough"
-        )
-        if self._layout.cell.lines:
-            return f"{shared}; a cell has the number of its group"
-        if is_told:
-            return f"{shared}; pointing at a cell tells its group"
-        return f"{shared}; there are too many cells for each to tell its group"

@@ -11,13 +11,12 @@ from hpckit.core.errors import PlanError
 from hpckit.core.units import counted, short_bytes
 from hpckit.fabric.domain_names import short_names
 from hpckit.fabric.domains import locality_of
-from hpckit.fabric.kinds import named_as
+from hpckit.fabric.ends import named_as
 from hpckit.fabric.locality import Locality
 from hpckit.fabric.topology import ClusterTopology, FabricSource
 from hpckit.placement.compare import place
-from hpckit.placement.instance import Speeds
 from hpckit.placement.order import PlacementRequest
-from hpckit.placement.order_plan import Mesh
+from hpckit.placement.order_plan import Mesh, Speeds
 from hpckit.placement.request import EQUAL_BYTES, Placement, mesh_of, slurm_order, table_order
 from hpckit.placement.traffic import mesh_words
 from hpckit.slurm.values import SlurmVersion

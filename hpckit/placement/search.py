@@ -307,8 +307,7 @@ class _Swaps:
         self.best_worth = loads.worth()
         is_mixed = len(set(self._leaf[:movable])) > 1 or not loads.instance.is_uniform
         has_traffic = any(axis.groups for axis in loads.instance.traffic)
-        by_edge = all(edges is not None for edges in loads.edges)
-        self.can_move = by_edge and has_traffic and movable > 2 and is_mixed  # noqa: PLR2004
+        self.can_move = has_traffic and movable > 2 and is_mixed  # noqa: PLR2004
 
     def run(self, steps: int) -> None:
         """Try so many swaps."""

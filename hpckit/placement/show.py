@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple
 from typing import Final
 
 from hpckit.core.text import Line, Style, columns, wrapped
@@ -85,10 +86,7 @@ def _rows(placement: Placement) -> Iterator[_Row]:
 
 
 def _cells(figures: Compared, words: Callable[[float], str]) -> list[str]:
-    values = (
-        figures.placed, figures.hostname, figures.slurm, figures.random, figures.lower_bound
-    )  # fmt: skip
-    return ["?" if value is None else words(value) for value in values]
+    return ["?" if value is None else words(value) for value in astuple(figures)]
 
 
 def hostfile_text(order: Sequence[str], per_node: int) -> str:

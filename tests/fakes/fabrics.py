@@ -6,9 +6,8 @@ import random
 from collections.abc import Sequence
 
 from hpckit.fabric.locality import ROOT, Domain, Locality
-from hpckit.placement.instance import Speeds
 from hpckit.placement.order import PlacementRequest
-from hpckit.placement.order_plan import Mesh, MeshAxis, Pattern
+from hpckit.placement.order_plan import Mesh, MeshAxis, Pattern, Speeds
 
 NIC_BYTES_PER_S = 4e11
 SPEEDS = Speeds(nic_bytes_per_s=NIC_BYTES_PER_S, nvlink_bytes_per_s=3.6e12, oversubscription=2.0)

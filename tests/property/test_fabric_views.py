@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from hpckit.core.hostlist import expand_hosts
 from hpckit.core.text import columns
-from hpckit.fabric.branches import Branch, branches
-from hpckit.fabric.domain_names import short_names
+from hpckit.fabric.domain_names import Branch, branches, short_names
 from hpckit.fabric.locality import ROOT, Domain, Locality
 from hpckit.fabric.picture import fabric_svg
 from hpckit.fabric.show import fabric_lines

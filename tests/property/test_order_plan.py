@@ -15,6 +15,7 @@ from hpckit.placement.order_plan import (
     MeshAxis,
     OrderPlan,
     Pattern,
+    Speeds,
     order_of_tree,
     order_tree,
 )
@@ -54,9 +55,11 @@ def plans(draw: st.DrawFn) -> OrderPlan:
             domain_of={node: draw(st.integers(0, count - 1)) for node in nodes},
             nic_bytes_per_s={node: draw(SPEEDS) for node in nodes[::2]},
         ),
-        nic_bytes_per_s=draw(SPEEDS),
-        nvlink_bytes_per_s=draw(SPEEDS),
-        oversubscription=draw(st.floats(1, 100)),
+        speeds=Speeds(
+            nic_bytes_per_s=draw(SPEEDS),
+            nvlink_bytes_per_s=draw(SPEEDS),
+            oversubscription=draw(st.floats(1, 100)),
+        ),
         source=draw(st.text(max_size=20)),
     )
 
@@ -82,9 +85,7 @@ def test_ten_thousand_nodes_are_lists_of_hosts() -> None:
             domain_of=nodes,
             nic_bytes_per_s=dict.fromkeys(nodes, 4e11),
         ),
-        nic_bytes_per_s=4e11,
-        nvlink_bytes_per_s=3e12,
-        oversubscription=2.0,
+        speeds=Speeds(nic_bytes_per_s=4e11, nvlink_bytes_per_s=3e12, oversubscription=2.0),
         source="topology.conf",
     )
     text = json.dumps(order_tree(plan))

@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpckit.fabric.domains import locality_of
-from hpckit.fabric.locality import Domain
 from hpckit.fabric.slurm_files import parse_topology_conf
 from hpckit.placement.compare import place
 from hpckit.placement.order import PlacementRequest
 from hpckit.placement.order_plan import Pattern
-from hpckit.placement.request import SPREAD, TIME
+from hpckit.placement.request import TIME
 from tests.corpus import corpus_file
 from tests.fakes.fabrics import mesh, request, tree
 from tests.sizes import costly
@@ -93,36 +92,6 @@ def test_an_order_is_whole_and_as_good_as_can_be_told(wanted: PlacementRequest) 
         assert figures.lower_bound is not None
         least = min(figures.placed, figures.hostname, figures.random)
         assert figures.lower_bound <= least * (1 + 1e-9) + 1e-12
-
-
-@st.composite
-def _mixed(draw: st.DrawFn) -> PlacementRequest:
-    """The same where some nodes are in NVLink domains, and some are nobody's."""
-    wanted = draw(_any_mesh())
-    locality = wanted.locality
-    domains = [replace(one, level=one.level + 1) for one in locality.domains]
-    domain_of = dict(locality.domain_of)
-    for leaf in sorted(set(domain_of.values())):
-        inside = sorted(node for node, its in locality.domain_of.items() if its == leaf)
-        chosen = inside[: draw(st.integers(0, len(inside)))]
-        if chosen:
-            domains.append(Domain(name=f"b{leaf}", level=0, parent=leaf, is_nvlink=True))
-            domain_of.update(dict.fromkeys(chosen, len(domains) - 1))
-    for node in sorted(domain_of)[: draw(st.integers(0, 2))]:
-        if len(domain_of) > 1:
-            del domain_of[node]
-    return replace(wanted, locality=replace(locality, domains=tuple(domains), domain_of=domain_of))
-
-
-@FEW
-@given(_mixed())
-def test_nothing_is_below_its_bound_among_nvlink_domains(wanted: PlacementRequest) -> None:
-    """Nor where nodes of a leaf are in no NVLink domain, or nobody knows them."""
-    found = place(wanted)
-    spread = found.objectives[SPREAD]
-    for one in (spread, *(axis.straddling for axis in found.groups.values())):
-        assert one.lower_bound is not None
-        assert one.lower_bound <= min(one.placed, one.hostname, one.random)
 
 
 @FEW

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hpckit.binding.bind import NodeBinding, bind_ranks
-from hpckit.binding.gpus import gpus_of_step, seats
+from hpckit.binding.gpus import gpus_of_step
 from hpckit.core.errors import PlanError
 from hpckit.core.index_list import IndexList, expand_indices, index_list
 from hpckit.node.merge import complete
@@ -25,7 +25,7 @@ from hpckit.node.topology import (
     Source,
 )
 from hpckit.spec.nic_kind import NicKind
-from tests.fakes.machines import dgx_h100, gb200_tray, mi300x
+from tests.fakes.machines import dgx_h100, gb200_tray
 
 
 def node(
@@ -100,13 +100,6 @@ def test_whole_l3_groups_of_the_gpus_numa_node() -> None:
     assert bind_ranks(lumi, 8).ranks[2].cpus_because == "1 of 2 L3 groups of NUMA 1, beside GPU 2"
 
 
-def test_groups_that_a_job_has_little_of_are_not_dealt_whole() -> None:
-    """Where one rank would have more than twice another's cores, cores are dealt, not groups."""
-    box = node(1, 16, l3=8, gpus=(0, 0))
-    assert cpus(bind_ranks(box, 2)) == ["0-7", "8-15"]
-    assert cpus(bind_ranks(box, 2, allowed=range(10))) == ["0-4", "5-9"]
-
-
 def test_cores_with_their_siblings() -> None:
     """A rank has its cores with all their threads, or as many threads of each as are asked for."""
     box = node(2, 4, smt=2, gpus=(0, 0, 1, 1))
@@ -128,25 +121,9 @@ def test_a_gpu_whose_cpus_are_not_allowed_gets_the_nearest() -> None:
     assert binding.notes[0] == "not beside its GPU: rank 1"
 
 
-def test_a_rank_gives_way_before_a_core_is_shared() -> None:
-    """With three GPUs beside two cores, the third rank is beside others while there are any."""
-    box = node(2, 2, gpus=(0, 0, 0))
-    assert cpus(bind_ranks(box, 3)) == ["0", "1", "2-3"]
-    assert bind_ranks(box, 3).ranks[2].cpus_because == (
-        "all 2 cores of NUMA 1, the nearest with room: NUMA 0 beside it has no core left for GPU 2"
-    )
-
-
 def test_threads_are_no_room_while_there_are_cores() -> None:
     """Three ranks beside two cores of two threads: the third goes, and no core is shared."""
     assert cpus(bind_ranks(node(2, 2, smt=2, gpus=(0, 0, 0)), 3)) == ["0,4", "1,5", "2-3,6-7"]
-
-
-def test_who_can_sit_elsewhere_makes_room() -> None:
-    """A place goes to whom has no other, if who has it has another."""
-    assert seats([[0, 1], [0]], [1, 1]) == [1, 0]
-    assert seats([[0, 1], [0, 2], [0]], [1, 1, 1]) == [1, 2, 0]
-    assert seats([[0], [0]], [1, 1]) == [0, None]
 
 
 def test_cores_are_shared_by_threads_then_wholly() -> None:
@@ -158,13 +135,6 @@ def test_cores_are_shared_by_threads_then_wholly() -> None:
     assert notes[0] == "ranks share cores: 2 of them are allowed for 5 ranks"
 
 
-def test_gpus_in_several_numa_nodes() -> None:
-    """A rank of GPUs in two NUMA nodes has cores in both, by how many of its GPUs are there."""
-    box = node(2, 6, gpus=(0, 0, 0, 1))
-    assert cpus(bind_ranks(box, 2)) == ["0-3", "4-11"]
-    assert bind_ranks(box, 2).ranks[1].memory_numa == "0-1"
-
-
 def test_gpus_of_unknown_place() -> None:
     """In a guest that tells no GPU's NUMA node the ranks are dealt over the NUMA nodes."""
     guest = node(2, 4, gpus=(None, None, None, None))
@@ -173,14 +143,6 @@ def test_gpus_of_unknown_place() -> None:
     bare = replace(guest, numa_nodes=())
     assert cpus(bind_ranks(bare, 4)) == ["0-1", "2-3", "4-5", "6-7"]
     assert bind_ranks(bare, 4).ranks[0].memory_numa == ""
-
-
-def test_one_gpu_of_unknown_place() -> None:
-    """It gets the cores where most are left for it, and it is said."""
-    box = node(2, 4, gpus=(0, None))
-    assert cpus(bind_ranks(box, 2)) == ["0-3", "4-7"]
-    why = bind_ranks(box, 2).ranks[1].cpus_because
-    assert why == "all 4 cores of NUMA 1, the place of GPU 1 is not known"
 
 
 def test_cpu_affinity_stands_in_for_a_numa_node() -> None:
@@ -311,19 +273,6 @@ def test_nics_without_gpus_are_by_numa_node() -> None:
     assert binding.ranks[0].nics_because == "NODE to its CPUs, shared with others"
 
 
-def test_idle_cpus_are_told() -> None:
-    """CPUs beside which no rank has a GPU are named."""
-    assert bind_ranks(node(2, 2, gpus=(0,)), 1).notes == (
-        "no rank is bound to CPUs 2-3: no GPU of a rank is beside them",
-    )
-
-
-def test_a_machine_of_amd() -> None:
-    """Eight ranks on an MI300X machine have its eight NICs, each the one beside its GPU."""
-    binding = bind_ranks(complete(mi300x()), 8)
-    assert nics(binding) == [f"bnxt_re{at}" for at in range(8)]
-
-
 @pytest.mark.parametrize(
     ("listed", "indices"),
     [
@@ -348,7 +297,15 @@ def test_gpus_of_other_jobs_are_no_ranks(listed: str, indices: list[int]) -> Non
         assert [one.nics for one in binding.ranks] == [one.nics for one in whole.ranks[4:]]
 
 
-def test_a_second_place_takes_no_core_that_another_rank_needs() -> None:
-    """A rank with GPUs beside two NUMA nodes has cores of one, where a third rank has none else."""
-    binding = bind_ranks(node(3, 2, gpus=(0, 1, 1, 1, 2, 2)), 3, allowed=(0, 2, 3))
-    assert [rank.cpus for rank in binding.ranks] == ["0", "2", "3"]
+def test_groups_that_a_job_has_little_of_are_not_dealt_whole() -> None:
+    """Where one rank would have more than twice another's cores, cores are dealt, not groups."""
+    box = node(1, 16, l3=8, gpus=(0, 0))
+    assert cpus(bind_ranks(box, 2)) == ["0-7", "8-15"]
+    assert cpus(bind_ranks(box, 2, allowed=range(10))) == ["0-4", "5-9"]
+
+
+def test_idle_cpus_are_told() -> None:
+    """CPUs beside which no rank has a GPU are named."""
+    assert bind_ranks(node(2, 2, gpus=(0,)), 1).notes == (
+        "no rank is bound to CPUs 2-3: no GPU of a rank is beside them",
+    )

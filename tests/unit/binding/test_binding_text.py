@@ -36,13 +36,6 @@ def test_a_rank_a_row() -> None:
     assert lines[-2].startswith("note: NICs that no rank gets: mlx5_8 (200 Gb/s where")
 
 
-def test_reasons_stand_below_where_there_is_no_room() -> None:
-    """On a narrow screen the reason has lines of its own."""
-    lines = [line.text for line in binding_lines(dgx(), width=44)]
-    assert lines[0].split() == ["rank", "GPU", "CPUs", "NUMA", "NIC"]
-    assert lines[2].startswith("    14 of 56 cores")
-
-
 def test_reasons_that_differ_are_said_of_their_ranks() -> None:
     """What is not so for every rank is said with the ranks that it is so for."""
     binding = bind_ranks(cpu_only(), 4)

@@ -103,12 +103,6 @@ def test_the_public_capture_has_the_torsets_that_were_published_with_it() -> Non
     assert len(found.ports) == 128
 
 
-def test_ids_where_nothing_names_a_host() -> None:
-    """The cloud's own id is the name then."""
-    (found,) = parse_fabric('{"vmId": "v1", "clusterUUID": "u"}', "x")
-    assert blocks(found) == {"u": ["v1"]}
-
-
 def test_hosts_are_told_at_different_depths() -> None:
     """Each hangs on the innermost of what is told of it; one of which nothing is, on nothing."""
     (found,) = parse_fabric(
@@ -125,12 +119,6 @@ def test_hosts_are_told_at_different_depths() -> None:
     assert leaves(found) == {"l": ["n0"], "b": ["n1"], "i": ["n2"]}
     assert levels(found) == {"l": 0, "b": 1, "i": 2}
     assert found.unplaced == ("n3",)
-
-
-def test_a_network_node_that_stands_twice_in_a_row_is_one() -> None:
-    """AWS does not say that they differ."""
-    (found,) = parse_fabric(host(NetworkNodes=["a", "b", "b"]), "aws.json")
-    assert leaves(found) == {"b": ["i-1"]}
 
 
 def test_a_sub_block_without_its_block_is_one() -> None:
@@ -178,13 +166,6 @@ def host(**words: object) -> str:
         (host(InstanceId=["i"]), "InstanceId: got a list; expected text"),
         (host() + host(NetworkNodes=["a", "c"]), "i-1 is at a > c, and before at a > b"),
         (host() + host(InstanceId="i-2", NetworkNodes=["c", "b"]), "b is below a and, for i-2"),
-        (
-            host(NetworkNodes=["a", "m", "b"]) + host(InstanceId="i-2", NetworkNodes=["b", "a"]),
-            "a is below itself, with what is told of i-2: a < b < m < a; expected none",
-        ),
-        (host(NetworkNodes=["a", "b", "a"]), "a is below itself"),
-        (host(NetworkNodes=["a", ""]), "NetworkNodes: got a text that is empty"),
-        (host(NetworkNodes=[f"n{at}" for at in range(66)]), "i-1 is below 66 others; .* most 65"),
         ('{"node": "n", "clusterUUID": "0-0", "cliqueId": 0}', "none of the 1 hosts here has a"),
         (host() + '{"node": "n", "rackId": "r"}', "a host with the keys node, rackId"),
         (host() + '{"node": "n", "clusterUUID": "u"}', "a host with the keys node, clusterUUID"),
@@ -208,8 +189,8 @@ def test_what_is_not_understood_is_an_error(text: str, words: str) -> None:
     ("text", "line_no", "words"),
     [
         (f"h1: {UUID}0\n\nh2\n", 3, "is no host with its domain"),
-        (f"h1: {UUID}0\nh1: {UUID}1\n", 2, "and in .* on line 1"),
-        ("h1: 00000000-0000-0000-0000-000000000000\n", 1, "none of the 1 hosts here is in an NV"),
+        (f"h1: {UUID}0\nh1: {UUID}1\n", 2, "h1 is at .*, and before at"),
+        ("h1: 00000000-0000-0000-0000-000000000000\n", 1, "none of the 1 hosts here has a place"),
     ],
 )
 def test_domains_that_contradict_each_other(text: str, line_no: int, words: str) -> None:
@@ -227,12 +208,6 @@ def test_domains_that_contradict_each_other(text: str, line_no: int, words: str)
         ("h1: 0x1\nSwitchName=a Nodes=0x1\nSwitchName=a Switches=b\n", 3, "b is none of the 1"),
         ("SwitchName=a Switches=b\nSwitchName=b Switches=a\n", 1, "no port is reached"),
         ("h1: 0x1\nSwitchName=a\n", 2, "is no host and no switch"),
-        (
-            "h1: 0x1\nSwitchName=s0 Nodes=0x1\n"
-            + "".join(f"SwitchName=s{at} Switches=s{at - 1}\n" for at in range(1, 99)),
-            67,
-            "switch s65 is 65 cables from the nearest port; expected at most 64",
-        ),
     ],
 )
 def test_switches_that_cannot_be(text: str, line_no: int, words: str) -> None:
@@ -240,3 +215,9 @@ def test_switches_that_cannot_be(text: str, line_no: int, words: str) -> None:
     with pytest.raises(ParseError, match=words) as caught:
         parse_azure_sharp(text, "x")
     assert caught.value.line_no == line_no
+
+
+def test_a_network_node_that_stands_twice_in_a_row_is_one() -> None:
+    """AWS does not say that they differ."""
+    (found,) = parse_fabric(host(NetworkNodes=["a", "b", "b"]), "aws.json")
+    assert leaves(found) == {"b": ["i-1"]}

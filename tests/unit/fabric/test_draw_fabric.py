@@ -10,7 +10,7 @@ import pytest
 from defusedxml.ElementTree import fromstring
 
 from hpckit.fabric.domains import locality_of
-from hpckit.fabric.locality import Domain, Locality
+from hpckit.fabric.locality import Locality
 from hpckit.fabric.picture import fabric_svg
 from tests.fakes.fabrics import tree
 from tests.ib_fabrics import three_tier, two_tier
@@ -51,14 +51,6 @@ def test_boxes_lie_beside_each_other_on_a_bounded_page(locality: Locality) -> No
             assert box.x <= start <= end <= box.right, text.text
 
 
-@every_shape
-def test_the_nodes_of_all_outermost_boxes_are_all_nodes(locality: Locality) -> None:
-    """The first box of a tree counts every node."""
-    count = re.search(r"(\d+) nodes", _words(locality)[0])
-    assert count is not None
-    assert int(count[1]) == len(locality.domain_of)
-
-
 def test_few_leaves_have_a_box_each_with_their_nodes() -> None:
     """What leads out is told in Gb/s where cables tell it."""
     words = _words(SHAPES["rails"])
@@ -83,16 +75,3 @@ def test_wires_tell_what_is_not_known() -> None:
     assert not any(
         wire.get("stroke-dasharray") for wire in _root(SHAPES["rails"]).iter(f"{SVG}path")
     )
-
-
-def test_markup_in_a_name_is_text() -> None:
-    """A switch that is called like an element is drawn as its name."""
-    name = '</text><script href="x">'
-    locality = Locality(
-        domains=(Domain(name=name, level=1),), domain_of={name: 0}, nic_bytes_per_s={}
-    )
-    root = _root(locality)
-    assert not list(root.iter(f"{SVG}script"))
-    assert boxes(root, "domain")[0].words().startswith(name)
-    empty = _root(Locality(domains=(), domain_of={}, nic_bytes_per_s={}))
-    assert "no compute node has a name" in [text.text for text in empty.iter(f"{SVG}text")]

@@ -143,13 +143,3 @@ def test_its_rails_are_those_of_its_leaves_names(text: str) -> None:
         assert numbers == {f"0{rail.index + 1}"}
     assert sum(len(rail.switches) for rail in fabric.rails) == 31
     assert fabric.rails[2].nics == ("HCA-5", "mlx5_4")
-
-
-def test_it_is_the_same_whatever_the_order_of_its_blocks(text: str) -> None:
-    """The scan starts anywhere."""
-    blocks = text.split("\n\n")
-    turned = "\n\n".join([blocks[0], *reversed(blocks[1:])])
-    assert set(findings(turned)) == set(findings(text))
-    assert {one.subject for one in findings(turned).values()} == {
-        one.subject for one in findings(text).values()
-    }

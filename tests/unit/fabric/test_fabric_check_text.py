@@ -31,14 +31,6 @@ def test_the_answer_is_first_and_the_next_command_last() -> None:
     assert any("exchange the cables" in line.text for line in lines)
 
 
-def test_a_clean_fabric_is_one_sentence() -> None:
-    """There is nothing to ask next."""
-    fabric = with_rails(two_tier().topology())
-    texts = [line.text for line in fabric_check_lines(fabric, ())]
-    assert texts[0].startswith("nothing odd · 20 switches")
-    assert all(line.startswith("  ") for line in texts[1:])
-
-
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_no_line_is_wider_than_the_screen(width: int) -> None:
     """However long a reason is."""

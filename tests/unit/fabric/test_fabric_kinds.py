@@ -61,16 +61,6 @@ def test_a_defect_beside_them_is_told(made: MadeFabric) -> None:
     assert made.found() == [("link-slow", "n02-c02 mlx5_0")]
 
 
-def test_a_slow_storage_nic_is_told() -> None:
-    """Slower than the others of its name, which are slower than those for messages."""
-    made = with_storage()
-    hca = made.hang("n02-c02", "mlx5_4")
-    made.change(lambda one: one == hca, speed="4xEDR")
-    one = made.only()
-    assert (one.rule, one.subject) == ("link-slow", "n02-c02 mlx5_4")
-    assert "slower than 200 Gb/s, which 31 of 32" in one.because
-
-
 @pytest.mark.parametrize("leaves", [2, 3])
 def test_a_missing_cable_of_a_storage_leaf_is_told(leaves: int) -> None:
     """By what the other leaves for storage have."""
@@ -131,13 +121,6 @@ def test_an_absent_leaf_is_told_beside_leaves_for_storage(leaves: int) -> None:
     assert "8 named nodes therefore have 3 of 4 rails" in one.because
 
 
-def test_one_leaf_of_its_rail_that_lacks_a_cable_is_told() -> None:
-    """In one rack no other leaf carries the same rail, and its like are the other rails."""
-    made = two_tier(racks=1)
-    wire = made.wires.pop(0)
-    assert made.found() == [("cables-missing", f"{wire.lower}–{wire.upper}")]
-
-
 def test_a_leaf_of_storage_servers_is_not_empty() -> None:
     """They are no compute nodes, and hang there by design."""
     made = two_tier()
@@ -153,13 +136,6 @@ def test_an_empty_leaf_is_told_though_a_manager_hangs_on_it() -> None:
     made.hcas = [one for one in made.hcas if one.switch != leaf(2, 1)]
     made.host("ufm", "mlx5_0", leaf(2, 1))
     assert ("leaf-empty", leaf(2, 1)) in made.found()
-
-
-def test_an_absent_spine_is_told_beside_a_pod_of_another_kind() -> None:
-    """The other pods of GPU nodes have a cable more for each leaf; that of CPU nodes has not."""
-    made = with_cpu_pod(4)
-    made.without_switch("spine-1-1")
-    assert [rule for rule, _ in made.found()] == ["uplinks-fewer"]
 
 
 def test_a_pod_of_another_kind_may_have_fewer_spines() -> None:

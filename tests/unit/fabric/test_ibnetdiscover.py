@@ -8,7 +8,7 @@ from hpckit.core.errors import ParseError
 from hpckit.fabric.ibnetdiscover import described, link_bytes_per_s, parse_ibnetdiscover
 from hpckit.fabric.topology import ClusterTopology, EndKind, HostPort
 from tests.fakes.slurm_records import record_text
-from tests.ib_fabrics import leaf, three_tier, two_tier
+from tests.ib_fabrics import leaf, two_tier
 
 VERSION = "ibnetdiscover-rdma-core-50"
 CASES = ["synthetic-two-rails", "synthetic-grouped"]
@@ -24,24 +24,22 @@ def port(fabric: ClusterTopology, switch: str, at: int) -> HostPort:
     return next(one for one in fabric.ports if (one.switch, one.switch_port) == (switch, at))
 
 
-def test_a_switch_is_called_by_its_description_where_that_is_a_name() -> None:
-    """A box's name is in the middle; a model's words are no name, so the GUID is one."""
-    names = [switch.name for switch in record("synthetic-two-rails").switches]
-    assert names == ["leaf-1", "S-0000000000000020", "spine"]
-
-
-def test_switches_of_one_box_are_told_by_their_place_in_it() -> None:
-    """A director's chips have the box's name in common."""
-    names = [switch.name for switch in record("synthetic-grouped").switches]
-    assert names == ["director/S01/U1", "director/L01/U1"]
-
-
-def test_switches_with_the_same_description_are_called_by_their_guids() -> None:
-    """A name that is there twice names nothing."""
-    text = record_text(VERSION, "synthetic-two-rails")
-    text = text.replace("Quantum-2 Mellanox Technologies", "spine")
-    names = [switch.name for switch in parse_ibnetdiscover(text).switches]
-    assert names == ["leaf-1", "S-0000000000000020", "S-0000000000000030"]
+@pytest.mark.parametrize(
+    ("case", "model", "names"),
+    [
+        ("synthetic-two-rails", "", ["leaf-1", "S-0000000000000020", "spine"]),
+        ("synthetic-two-rails", "spine", ["leaf-1", "S-0000000000000020", "S-0000000000000030"]),
+        ("synthetic-grouped", "", ["director/S01/U1", "director/L01/U1"]),
+    ],
+    ids=["a model's words", "a name twice", "a director's chips"],
+)
+def test_a_switch_is_called_by_its_description_where_that_names_it(
+    case: str, model: str, names: list[str]
+) -> None:
+    """Else by its place in a box, or by its GUID."""
+    text = record_text(VERSION, case)
+    text = text.replace("Quantum-2 Mellanox Technologies", model) if model else text
+    assert [switch.name for switch in parse_ibnetdiscover(text).switches] == names
 
 
 def test_leaves_are_level_0_and_each_cable_is_there_once() -> None:
@@ -100,26 +98,6 @@ def test_a_text_that_was_pasted_is_read_as_the_same(case: str) -> None:
     assert parse_ibnetdiscover(quoted) == record(case)
 
 
-def test_adapters_alone_tell_the_same_cables() -> None:
-    """Without the blocks of adapters the switches' lines are enough, but for the adapters' own."""
-    text = record_text(VERSION, "synthetic-grouped")
-    without = text[: text.index("Non-Chassis Nodes")]
-    fabric = parse_ibnetdiscover(without)
-    assert fabric.links == record("synthetic-grouped").links
-    assert fabric.nodes == ("n1",)
-
-
-def test_three_tiers_have_three_levels() -> None:
-    """A core is two cables from a leaf, and is the upper end."""
-    fabric = three_tier().topology()
-    levels = {switch.name.partition("-")[0]: switch.level for switch in fabric.switches}
-    assert levels == {"leaf": 0, "spine": 1, "core": 2}
-    assert {(a.lower.partition("-")[0], a.upper.partition("-")[0]) for a in fabric.links} == {
-        ("leaf", "spine"),
-        ("spine", "core"),
-    }
-
-
 def test_a_manager_on_a_spine_makes_it_no_leaf() -> None:
     """Its neighbours have many more nodes."""
     made = two_tier()
@@ -136,29 +114,6 @@ def test_a_leaf_whose_nodes_are_away_stays_a_leaf() -> None:
     levels = {switch.name: switch.level for switch in made.topology().switches}
     assert levels["leaf-01-01"] == 0
     assert levels["spine-01"] == 1
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "line", "words"),
-    [
-        (
-            "vendid=0x2c9\ndevid=0xd2f2\nsysimgguid=0x10",
-            "vendid is 5",
-            6,
-            "none of ibnetdiscover's",
-        ),
-        ('\t"S-0000000000000030"[2]', '\t"S-0000000000000030"[3]', 16, "says in line"),
-        ('Switch\t65 "S-0000000000000020"', 'Ca\t65 "S-0000000000000020"', 23, "something else"),
-        ("[2]\t", "[1]\t", 12, "led somewhere else in line 11"),
-    ],
-)
-def test_what_is_not_understood_is_refused(old: str, new: str, line: int, words: str) -> None:
-    """The line, what is wrong with it, and what was expected are told."""
-    text = record_text(VERSION, "synthetic-two-rails").replace(old, new, 1)
-    with pytest.raises(ParseError, match=words) as error:
-        parse_ibnetdiscover(text, "fabric.txt")
-    assert error.value.line_no == line
-    assert str(error.value).startswith("fabric.txt, line")
 
 
 @pytest.mark.parametrize("text", ["", "#\n", "vendid=0x1\n", '[1]\t"S-1"[2]\n'])
@@ -198,12 +153,6 @@ def test_a_rate_is_lanes_times_what_a_lane_carries() -> None:
     assert link_bytes_per_s("4xFDR") == pytest.approx(54.5454e9 / 8, rel=1e-4)
 
 
-@pytest.mark.parametrize("speed", [None, "", "4x???", "??NDR", "4xZDR", "0xNDR", "NDR", "4xndr"])
-def test_a_rate_of_unknown_words_is_not_guessed(speed: str | None) -> None:
-    """None is not known."""
-    assert link_bytes_per_s(speed) is None
-
-
 @pytest.mark.parametrize(
     ("words", "kind", "node", "nic"),
     [
@@ -224,3 +173,21 @@ def test_a_rate_of_unknown_words_is_not_guessed(speed: str | None) -> None:
 def test_whose_a_port_is(words: str, kind: EndKind, node: str | None, nic: str | None) -> None:
     """A description names a node, or is of the maker, or is something else."""
     assert described(words) == (kind, node, nic)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ("vendid=0x2c9\ndevid=0xd2f2\nsysimgguid=0x10", "vendid is 5", 6, "none of ibnetdiscover"),
+        ('\t"S-0000000000000030"[2]', '\t"S-0000000000000030"[3]', 16, "says in line"),
+        ('Switch\t65 "S-0000000000000020"', 'Ca\t65 "S-0000000000000020"', 23, "something else"),
+        ("[2]\t", "[1]\t", 12, "led somewhere else in line 11"),
+    ],
+)
+def test_what_is_not_understood_is_refused(old: str, new: str, line: int, words: str) -> None:
+    """The line, what is wrong with it, and what was expected are told."""
+    text = record_text(VERSION, "synthetic-two-rails").replace(old, new, 1)
+    with pytest.raises(ParseError, match=words) as error:
+        parse_ibnetdiscover(text, "fabric.txt")
+    assert error.value.line_no == line
+    assert str(error.value).startswith("fabric.txt, line")

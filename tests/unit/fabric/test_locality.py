@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -19,20 +18,15 @@ from hpckit.fabric.slurm_writer import left_out, slurm_tree, topology_conf_text
 from hpckit.fabric.topology import (
     Block,
     ClusterTopology,
-    FabricSource,
-    HostPort,
-    Switch,
-    SwitchLink,
 )
-from hpckit.placement.instance import Speeds, make_instance
-from hpckit.slurm.values import TopologyKind
 from tests.corpus import corpus_file
 from tests.fakes.fabric_scenes import FABRICS, blocks, cabled, tree
 from tests.fakes.slurm_records import RECORDS
 from tests.ib_fabrics import two_tier, with_storage
 
 NDR = "ib-fabric/topograph-dgx-8racks-4rail-ndr.ibnetdiscover.out"
-SPEEDS = Speeds(nic_bytes_per_s=1e9, nvlink_bytes_per_s=1e9, oversubscription=2.0)
+
+
 TWO_RAILS = RECORDS / "ibnetdiscover-rdma-core-50" / "synthetic-two-rails" / "output.txt"
 
 
@@ -106,14 +100,6 @@ def test_a_host_is_where_it_is_told_to_be() -> None:
     assert [domain.level for domain in found.domains] == [1, 2, 3]
 
 
-def test_a_block_of_hosts_that_are_told_less() -> None:
-    """It is below the switch that is told."""
-    block = Block(name="x", nodes=("c",), domain="u.1")
-    found = locality_of(replace(at_depths(), blocks=(block,)))
-    assert names(found, "c") == ["x", "m", "t"]
-    assert names(found, "a") == ["l", "m", "t"]
-
-
 def test_hosts_beside_leaves_get_a_leaf_for_slurm() -> None:
     """A switch of Slurm has nodes or switches, so the file has one leaf more for each such."""
     back = parse_topology_conf(topology_conf_text(slurm_tree(at_depths())), "topology.conf")
@@ -121,39 +107,6 @@ def test_hosts_beside_leaves_get_a_leaf_for_slurm() -> None:
     assert groups(found) == {frozenset("ab"), frozenset("c"), frozenset("d")}
     assert [len(found.path(node)) for node in "abcd"] == [3, 3, 3, 2]
     assert found.path("a")[1] == found.path("c")[1]
-
-
-def test_levels_cost_what_exists() -> None:
-    """Neither a high number of a level nor a chain of 20,000 switches is gone through."""
-    found = locality_of(chain("a", "t", "b", level=10**9))
-    assert [len(found.path(node)) for node in ("n1", "n2")] == [2, 2]
-    nodes = ("n1", "n2")
-    assert len(make_instance(nodes, found, (), SPEEDS).nodes) == 2
-    switches = [f"s{at}" for at in range(20_000)]
-    assert len(locality_of(chain(*switches)).path("n1")) == 2
-
-
-def chain(*switches: str, level: int | None = None) -> ClusterTopology:
-    """Switches one after the other with a node at each end; those between are on a level."""
-    ends = {switches[0]: "n1", switches[-1]: "n2"}
-    told = level is not None
-    return ClusterTopology(
-        source=FabricSource.IBNETDISCOVER,
-        switches=tuple(
-            Switch(name=one, level=(0 if one in ends else level) if told else None)
-            for one in switches
-        ),
-        links=tuple(SwitchLink(lower=a, upper=b) for a, b in pairwise(switches)),
-        ports=tuple(HostPort(node=node, switch=switch) for switch, node in ends.items()),
-    )
-
-
-def test_leaves_of_two_rails_are_one_place() -> None:
-    """The nodes that hang on both join them."""
-    found = locality_of(read(TWO_RAILS))
-    nics = Counter(port.node for port in read(TWO_RAILS).ports if port.node in found.domain_of)
-    assert max(nics.values()) > 1
-    assert len(groups(found)) < len(read(TWO_RAILS).switches)
 
 
 def test_the_ndr_capture_has_eight_racks() -> None:
@@ -215,14 +168,6 @@ def test_a_topology_conf_is_in_order_and_says_what_its_switches_stand_for() -> N
     ]
     assert lines[6] == "# leaf4: A09-P1-IBLEAF-[01-04]-04"
     assert lines[16] == "# spine1: A10-P1-IBSPINE-[01-04],B10-P1-IBSPINE-[05-09]"
-
-
-def test_what_slurm_told_stays_as_it_is() -> None:
-    """And blocks alone become topology/block, their smallest being the size."""
-    assert slurm_tree(FABRICS["one switch"]) == FABRICS["one switch"]
-    alone = replace(blocks({"b1": ["n1", "n2"], "b2": ["n3"]}), plugin=None)
-    found = slurm_tree(alone)
-    assert (found.plugin, found.block_sizes) == (TopologyKind.BLOCK, (1,))
 
 
 def test_blocks_without_nodes_are_no_topology_of_slurms() -> None:

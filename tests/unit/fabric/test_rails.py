@@ -34,14 +34,6 @@ def test_a_swapped_cable_and_a_missing_nic_change_no_rail() -> None:
     assert rails(made) == regular()
 
 
-def test_a_rack_that_lacks_a_rail_keeps_the_names_of_the_others() -> None:
-    """Its third NIC is the fourth of the others."""
-    made = two_tier()
-    made.without_switch(leaf(2, 0))
-    assert rails(made)[3] == regular()[3]
-    assert rails(made)[2] == regular()[2][1:]
-
-
 def test_nics_called_otherwise_are_matched_by_the_steps_of_their_numbers() -> None:
     """HCA-1, HCA-2, HCA-6 are mlx5_0, mlx5_1, mlx5_5, where HCA-5 is not seen anywhere."""
     made = two_tier()
@@ -55,14 +47,6 @@ def test_nics_called_otherwise_are_matched_by_the_steps_of_their_numbers() -> No
     ]
     made.without_switch(leaf(2, 0))
     assert rails(made)[3] == regular()[3]
-
-
-def test_anonymous_ports_change_no_rail() -> None:
-    """They are on no rail of their own."""
-    made = two_tier()
-    words = "MT4129 ConnectX7   Mellanox Technologies"
-    made.change(lambda one: one.node.endswith(("c01", "c02", "c03")), description=words)
-    assert rails(made) == regular()
 
 
 def test_two_nics_of_a_node_on_one_leaf_are_one_rail() -> None:
@@ -102,13 +86,3 @@ def test_switches_that_no_cable_joins_are_planes() -> None:
         {"leaf-01", "spine-0"},
         {"leaf-02", "spine-0"},
     ]
-
-
-def test_a_host_on_a_spine_is_no_compute_node() -> None:
-    """Whatever it is called; a node that lost ports stays one, as it has the name of its kind."""
-    made = two_tier()
-    made.host("n09-c09", "mlx5_0", "spine-01")
-    made.hcas = [one for one in made.hcas if one.node != "n01-c01" or one.nic == "mlx5_0"]
-    nodes = with_rails(made.topology()).nodes
-    assert "n09-c09" not in nodes
-    assert "n01-c01" in nodes

@@ -9,9 +9,7 @@ from hpckit.fabric.slurm_files import parse_topology_yaml
 from hpckit.fabric.slurm_live import (
     parse_partition_topologies,
     parse_scontrol_topology,
-    scontrol_partitions_argv,
-    scontrol_topoconf_argv,
-    scontrol_topology_argv,
+    scontrol_argv,
     used_by_partitions,
 )
 from hpckit.fabric.topology import Block, ClusterTopology, FabricSource
@@ -29,15 +27,12 @@ def of_record(version: str, case: str) -> ClusterTopology:
     return found
 
 
-def test_the_questions() -> None:
-    """They name the cluster where there are several, and a topology where one is asked for."""
-    assert scontrol_topology_argv(None) == ("scontrol", "show", "topology")
-    assert "--clusters=north" in scontrol_topology_argv("north")
-    assert scontrol_topology_argv(None, "racks")[-2:] == ("topology", "racks")
-    assert scontrol_topoconf_argv(None) == ("scontrol", "show", "topoconf")
-    assert "--clusters=north" in scontrol_topoconf_argv("north")
-    assert scontrol_partitions_argv(None) == ("scontrol", "--oneliner", "show", "partitions")
-    assert "--clusters=north" in scontrol_partitions_argv("north")
+@pytest.mark.parametrize("what", ["topology", "topoconf", "partitions"])
+def test_the_questions(what: str) -> None:
+    """They name the cluster where there are several; partitions are a line each."""
+    lines = ("--oneliner",) if what == "partitions" else ()
+    assert scontrol_argv(what, None) == ("scontrol", *lines, "show", what)
+    assert scontrol_argv(what, "north") == ("scontrol", *lines, "--clusters=north", "show", what)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -88,19 +83,6 @@ def test_several_answers_in_one_text() -> None:
     assert [one.is_default for one in both] == [True, False]
 
 
-def test_a_flat_topology_prints_nothing() -> None:
-    """No line is no topology."""
-    assert parse_scontrol_topology("\n") == ()
-
-
-def test_names_with_spaces_and_lists_as_they_were_written() -> None:
-    """24.11 prints a name with a space, and a list of nodes as the file has it."""
-    (tree,) = parse_scontrol_topology(
-        "SwitchName=a b Level=0 LinkSpeed=10240 Nodes=c[1-2], c[3-4],c1\n"
-    )
-    assert leaves(tree) == {"a b": ["c1", "c2", "c3", "c4"]}
-
-
 def test_a_part_of_the_tree_is_refused() -> None:
     """What `show topology node=c1` prints lacks a leaf, and so nodes: the error names it."""
     with pytest.raises(ParseError, match="leaf2, a child of switch spine") as caught:
@@ -147,3 +129,11 @@ def test_a_line_of_no_partition_is_an_error() -> None:
     with pytest.raises(ParseError, match="is no partition") as caught:
         parse_partition_topologies("PartitionName=main AllowGroups=ALL\n   DefaultTime=NONE\n")
     assert caught.value.line_no == 2
+
+
+def test_names_with_spaces_and_lists_as_they_were_written() -> None:
+    """24.11 prints a name with a space, and a list of nodes as the file has it."""
+    (tree,) = parse_scontrol_topology(
+        "SwitchName=a b Level=0 LinkSpeed=10240 Nodes=c[1-2], c[3-4],c1\n"
+    )
+    assert leaves(tree) == {"a b": ["c1", "c2", "c3", "c4"]}

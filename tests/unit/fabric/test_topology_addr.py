@@ -70,7 +70,6 @@ def test_nodes_outside_of_switches_and_blocks() -> None:
         (f"n1 a.b.n1 {TREE}\nn2 b.a.n2 {TREE}\n", 2, "switch a is at level 0 here, and at 1"),
         (f"n1 s.l.n1 {TREE}\nn2 b.n2 block.node\n", 2, "switches and blocks"),
         (f"n1 s.l[a-b].n1 {TREE}\n", 1, "is no range"),
-        ("n1 " + "s." * 40 + "n1 " + "switch." * 40 + "node\n", 1, "41 parts"),
         ("n1 .n1 block.node\n", 1, "no block"),
     ],
 )

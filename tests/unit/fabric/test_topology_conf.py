@@ -10,7 +10,7 @@ from hpckit.core.errors import ParseError
 from hpckit.fabric.slurm_files import parse_topology_conf
 from hpckit.fabric.topology import FabricSource
 from hpckit.slurm.values import TopologyKind
-from tests.corpus import corpus_file, corpus_files
+from tests.corpus import corpus_files
 from tests.fakes.fabric_values import blocks, leaves, levels, parents
 from tests.fakes.slurm_records import RECORDS
 from tests.fakes.slurmctld_verdicts import REFUSED, TAKEN, TAKEN_BY_SOME
@@ -95,27 +95,3 @@ def test_public_files(path: Path) -> None:
     level = levels(found)
     assert found.nodes
     assert all(level[port.switch] == 0 for port in found.ports)
-
-
-def test_ten_thousand_nodes() -> None:
-    """The largest of Slurm's own tests: three levels above 500 leaves of twenty nodes."""
-    path = corpus_file("slurm-topology/slurm-test133_1-case1.topology.conf")
-    found = parse_topology_conf(path.read_text(), path.name)
-    assert len(found.nodes) == 10_000
-    assert levels(found)["root"] == 3
-    assert {len(nodes) for nodes in leaves(found).values()} == {20}
-    assert len(parents(found)) == 500 + 26 + 2
-
-
-def test_a_tree_that_is_far_too_deep_is_an_error() -> None:
-    """The error has the line of the first switch that is too high; 64 levels above 0 are read."""
-    lines = [
-        "SwitchName=s0 Nodes=n1",
-        *(f"SwitchName=s{at} Switches=s{at - 1}" for at in range(1, 5000)),
-    ]
-    with pytest.raises(
-        ParseError, match="s65 is on level 65 of 5000 switches; expected a tree of levels 0 to 64"
-    ) as caught:
-        parse_topology_conf("\n".join(lines), NAME)
-    assert caught.value.line_no == 66
-    assert parse_topology_conf("\n".join(lines[:65]), NAME).switches[-1].level == 64

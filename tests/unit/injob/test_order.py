@@ -13,7 +13,7 @@ import pytest
 from hpckit.fabric.domains import locality_of
 from hpckit.fabric.locality import Domain, Locality
 from hpckit.fabric.slurm_files import parse_topology_conf
-from hpckit.placement.order_plan import Mesh, MeshAxis, OrderPlan, Pattern, order_tree
+from hpckit.placement.order_plan import Mesh, MeshAxis, OrderPlan, Pattern, Speeds, order_tree
 from hpckit.placement.place import speeds_of
 from hpckit.placement.request import mesh_of
 from hpckit.spec.job import MeshAxis as JobAxis
@@ -39,9 +39,7 @@ PLAN = OrderPlan(
         domain_of={node: at + 1 for at, leaf in enumerate(LEAVES) for node in leaf},
         nic_bytes_per_s={},
     ),
-    nic_bytes_per_s=1e11,
-    nvlink_bytes_per_s=9e11,
-    oversubscription=2.0,
+    speeds=Speeds(nic_bytes_per_s=1e11, nvlink_bytes_per_s=9e11, oversubscription=2.0),
     source="topology.conf",
 )
 WARNING = b"hpckit: warning: ranks are in Slurm's own order: "
@@ -121,7 +119,6 @@ def test_it_is_the_order_that_place_shows(
     words += [] if version is None else ["--slurm-version", version]
     shown = run_hpckit(*words, "--format", "order")
     assert shown.returncode == 0, shown.stderr
-    speeds = speeds_of(1)
     plan = OrderPlan(
         mesh=mesh_of(
             {JobAxis.TENSOR: 2, JobAxis.PIPELINE: 3, JobAxis.DATA: 2},
@@ -129,9 +126,7 @@ def test_it_is_the_order_that_place_shows(
         ),
         ranks_per_node=2,
         locality=locality_of(parse_topology_conf(text, "topology.conf")),
-        nic_bytes_per_s=speeds.nic_bytes_per_s,
-        nvlink_bytes_per_s=speeds.nvlink_bytes_per_s,
-        oversubscription=speeds.oversubscription,
+        speeds=speeds_of(1),
         source="topology.conf",
     )
     done = ordered(run, tmp_path, written(tmp_path, plan), tasks="1", nodes=nodes)

@@ -61,7 +61,7 @@ def test_the_plan_is_mesh_and_network() -> None:
     ]
     assert found.ranks_per_node == 2
     assert sorted(found.locality.domain_of) == ["c1", "c2", "c3", "c4"]
-    assert (found.nic_bytes_per_s, found.oversubscription) == (5e10, 2.0)
+    assert (found.speeds.nic_bytes_per_s, found.speeds.oversubscription) == (5e10, 2.0)
     assert found.source == "topology.conf"
 
 

@@ -70,25 +70,9 @@ SHAPES = {
 every_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 
 
-@every_shape
-def test_every_node_is_drawn_once_in_each_order(shape: tuple[list[list[int]], int]) -> None:
-    """As many cells as nodes, on the left and on the right, none over another."""
-    pods, group = shape
-    nodes = sum(map(sum, pods))
-    root = fromstring(_picture(tree(pods), group))
-    cells = _rects(root, "cell")
-    if cells:
-        names = [title.partition(" ")[0] for title in _titles(root, "cell")]
-        assert sorted(names) == sorted([*tree(pods).domain_of] * 2)
-        assert len({(cell.x, cell.y) for cell in cells}) == 2 * nodes
-    runs = _rects(root, "cell", "run")
-    if nodes <= 300:
-        assert [pair for pair in combinations(runs, 2) if pair[0].overlaps(pair[1])] == []
-
-
-@pytest.mark.parametrize(("leaves", "each", "group"), [(128, 32, 16), (512, 32, 8), (16384, 1, 8)])
+@pytest.mark.parametrize(("leaves", "each", "group"), [(128, 32, 16), (512, 8, 8)])
 def test_large_pictures_cover_each_node_in_few_bytes(leaves: int, each: int, group: int) -> None:
-    """The runs cover the area of all nodes, none twice, also where each node is a run."""
+    """The runs cover the area of all nodes, none twice, whatever their number."""
     locality = tree([[each] * (leaves // 8)] * 8)
     text = _picture(locality, group)
     assert len(text) <= 2_000_000
@@ -143,12 +127,6 @@ def test_text_fits_and_lies_over_no_other(shape: tuple[list[list[int]], int]) ->
     assert [pair for pair in pairwise(areas) if pair[0].overlaps(pair[1])] == []
 
 
-def test_a_cell_tells_node_leaf_group_and_ranks() -> None:
-    """What is told on pointing at it."""
-    titles = _titles(fromstring(_picture(tree([[4, 4]], seed=None), 4)), "cell")
-    assert titles[1] == "n00001 · block leaf0 · group 0 · ranks 8-15"
-
-
 def test_split_groups_are_counted_for_each_order() -> None:
     """Names that are dealt at random split groups that the placed order does not."""
     root = fromstring(_picture(tree([[8] * 4]), 4))
@@ -182,13 +160,6 @@ def test_many_groups_say_that_colours_repeat() -> None:
     assert "group 15" in words
 
 
-def test_groups_of_a_leaf_have_unlike_colours() -> None:
-    """Also where there are more groups than colours."""
-    leaves = [range(at, at + 72, 12) for at in range(0, 600)]
-    colours = group_colours(672, leaves)
-    assert all(len({colours[group] for group in leaf}) == 6 for leaf in leaves)
-
-
 def test_a_node_in_two_groups_has_both_colours() -> None:
     """Groups of six ranks on nodes of four share a node: its cell is divided and tells both."""
     order = ("a", "b", "c")
@@ -218,17 +189,6 @@ def test_nodes_that_nobody_knows_stand_alone() -> None:
     assert len(_rects(root, "cell")) == 12
 
 
-def test_an_axis_within_nodes_has_no_colours() -> None:
-    """Without groups all cells are grey and the picture says why."""
-    order = tuple(tree([[2, 2]]).domain_of)
-    text = placement_svg(
-        tree([[2, 2]]), (order, order), [], axis="tensor", ranks_per_node=8, title="t"
-    )
-    words = _text(fromstring(text))
-    assert "every group of tensor stays on its node" in words
-    assert "no group here" in words
-
-
 def test_leaves_of_long_names_lose_them_before_they_overlap() -> None:
     """A name that no box has room for is told on pointing alone."""
     shown = tree([[2] * 100])
@@ -238,36 +198,11 @@ def test_leaves_of_long_names_lose_them_before_they_overlap() -> None:
     assert any("xxx" in title for title in _titles(root, "leaf"))
 
 
-def test_names_that_are_cut_differ_all_the_same() -> None:
-    """Of names with one long beginning the ends are shown."""
-    shown = tree([[16] * 8])
-    names = [f"a-very-long-beginning-of-names-{one.name}" for one in shown.domains]
-    texts = _text(fromstring(_picture(_renamed(shown, names), 2)))
-    labels = [text for text in texts if "leaf" in text]
-    assert len(labels) == 16
-    assert len(set(labels)) == 8
-    assert all(label.endswith(tuple("01234567")) for label in labels)
-
-
-def test_one_long_name_drops_those_of_all_leaves() -> None:
-    """Either all boxes have their names or none, so that none seems to be without one."""
-    shown = tree([[2] * 100])
-    names = [*(one.name for one in shown.domains[:-1]), "y" * 60]
-    root = fromstring(_picture(_renamed(shown, names), 2))
-    assert not any(text.startswith(("leaf", "yy")) for text in _text(root))
-
-
-def test_a_chain_of_switches_is_still_a_picture() -> None:
-    """Two thousand switches one below the other, each with a node, end in a few frames."""
-    domains = [Domain(name="s0", level=2000, parent=ROOT)]
-    domain_of = {}
-    for at in range(1, 2000):
-        domains.append(Domain(name=f"s{at}", level=2000 - at, parent=0 if at == 1 else at * 2 - 3))
-        domains.append(Domain(name=f"leaf{at}", level=0, parent=at * 2 - 1))
-        domain_of[f"n{at}"] = at * 2
-    locality = Locality(domains=tuple(domains), domain_of=domain_of, nic_bytes_per_s={})
-    root = fromstring(_picture(locality, 1999))
-    assert len(boxes(root, "pod")) <= 2 * 4
+def test_groups_of_a_leaf_have_unlike_colours() -> None:
+    """Also where there are more groups than colours."""
+    leaves = [range(at, at + 72, 12) for at in range(0, 600)]
+    colours = group_colours(672, leaves)
+    assert all(len({colours[group] for group in leaf}) == 6 for leaf in leaves)
 
 
 def _lightness(colour: str) -> float:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from hpckit.core.errors import PlanError
 from hpckit.placement.order_plan import Pattern
 from hpckit.placement.request import EQUAL_BYTES, mesh_of
 from hpckit.spec.job import MeshAxis
@@ -37,18 +34,3 @@ def test_an_axis_without_a_volume_sends_nothing() -> None:
     """Once one has a volume."""
     axes = mesh_of(ALL, {MeshAxis.DATA: 4e9}).axes
     assert {axis.name: axis.bytes_per_rank for axis in axes if axis.bytes_per_rank} == {"data": 4e9}
-
-
-@pytest.mark.parametrize("sizes", [{}, {MeshAxis.TENSOR: 8}])
-def test_a_volume_needs_its_axis(sizes: dict[MeshAxis, int]) -> None:
-    """Else it is told which there are."""
-    with pytest.raises(PlanError, match="the axis data"):
-        mesh_of(sizes, {MeshAxis.DATA: 1.0})
-
-
-def test_experts_divide_data() -> None:
-    """16 by 3 is no whole number; without a data axis they are an axis of their own."""
-    with pytest.raises(PlanError, match="experts split the data axis"):
-        mesh_of({MeshAxis.DATA: 16, MeshAxis.EXPERT: 3}, {})
-    (axis,) = mesh_of({MeshAxis.EXPERT: 3}, {}).axes
-    assert axis.splits is None

@@ -11,7 +11,7 @@ from hpckit.placement.order import PlacementRequest, instance_of, order_of
 from hpckit.placement.order_plan import Mesh, Pattern
 from hpckit.placement.packing import node_grid
 from hpckit.placement.request import HOP_BYTES, STRADDLING, TIME
-from hpckit.placement.search import renumbered, turned
+from hpckit.placement.search import turned
 from tests.fakes.fabrics import mesh, request, tree
 
 DEAR = tree([[1, 3, 2]], seed=None)
@@ -85,22 +85,6 @@ def test_a_ring_is_turned_beside_a_node_that_nobody_knows() -> None:
     assert pinned.objectives[TIME].placed == pytest.approx(free.objectives[TIME].placed)
 
 
-def test_numbered_anew_an_order_has_the_same_groups() -> None:
-    """With another node in front, along every axis, whatever its pattern is."""
-    instance = instance_of(request(tree([[4, 5, 3]], seed=1), WIDE))
-    order = list(range(12))
-    found = list(renumbered(instance, node_grid(WIDE, 1), order, 7))
-    assert len(found) == 2
-    for one in found:
-        assert one[0] == 7
-        for axis in instance.traffic:
-            groups = [
-                {frozenset(nodes[at] for at in group.nodes) for group in axis.groups}
-                for nodes in (order, one)
-            ]
-            assert groups[0] == groups[1]
-
-
 def test_rank_0_is_on_its_node_where_nobody_knows_that_one() -> None:
     """There the others look for it."""
     known = {node: at for node, at in DEAR.domain_of.items() if node != "n00000"}
@@ -108,13 +92,11 @@ def test_rank_0_is_on_its_node_where_nobody_knows_that_one() -> None:
     assert order_of(replace(one, first="n00000"))[0] == "n00000"
 
 
-@pytest.mark.parametrize("first", ["n00003", "n00007", "n00015"])
-def test_rank_0_on_its_node_splits_no_group_of_one_axis(first: str) -> None:
-    """Groups that are chains are numbered anew, so as few straddle a leaf as without."""
-    wanted = mesh(("pipeline", 4, Pattern.CHAIN, 1e9), ("data", 4, Pattern.RING, 0.0))
-    one = request(tree([[3, 9, 4]], seed=None), wanted)
-    straddling = place(replace(one, first=first)).groups["pipeline"].straddling
-    assert straddling.placed == straddling.lower_bound == 1
+def test_an_order_that_is_no_faster_than_another_is_not_called_the_least() -> None:
+    """On one leaf all orders are alike, in groups and hops too: names stay in their order."""
+    found = place(request(tree([[6]], seed=3), STAGES))
+    assert found.because == "it is the order of host names: none tried is faster"
+    assert found.orders.placed == found.orders.hostname
 
 
 def test_axes_that_send_nothing_do_not_count() -> None:
@@ -124,10 +106,3 @@ def test_axes_that_send_nothing_do_not_count() -> None:
     assert found.groups["data"].straddling.placed > 0
     assert found.objectives[STRADDLING] == found.groups["pipeline"].straddling
     assert not [note for note in found.notes if "data" in note]
-
-
-def test_an_order_that_is_no_faster_than_another_is_not_called_the_least() -> None:
-    """On one leaf all orders are alike, in groups and hops too: names stay in their order."""
-    found = place(request(tree([[6]], seed=3), STAGES))
-    assert found.because == "it is the order of host names: none tried is faster"
-    assert found.orders.placed == found.orders.hostname

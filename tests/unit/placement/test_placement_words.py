@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 
 from hpckit.fabric.locality import Domain, Locality
-from hpckit.placement.bounds import least_spread
 from hpckit.placement.compare import place
-from hpckit.placement.order import PlacementRequest, instance_of
+from hpckit.placement.order import PlacementRequest
 from hpckit.placement.order_plan import Mesh, Pattern
 from hpckit.placement.request import HOP_BYTES, SPREAD, TIME, Placement
 from hpckit.slurm.values import TopologyKind
@@ -86,39 +85,10 @@ def test_nodes_of_a_leaf_beside_an_nvlink_domain_split_no_group() -> None:
     assert found.places == "domains"
 
 
-def test_nodes_that_nobody_knows_are_on_no_leaf() -> None:
-    """A group with four of them and two nodes of one leaf is on one leaf."""
-    names = ["n1", "n2", "x1", "x2", "x3", "x4"]
-    found = place(request(leaves([4, 4]), data(6), per_node=8, nodes=names))
-    assert found.objectives[SPREAD].placed == 1
-    assert found.groups["data"].straddling.placed == 0
-    assert found.notes[0] == (
-        "4 of 6 nodes are placed last, in every order shown: the fabric does not know x[1-4]"
-    )
-
-
-def test_a_group_that_has_to_be_split_is_on_two_leaves() -> None:
-    """Also where the widest leaf has room for it: three groups of four on two leaves of six."""
-    wanted = request(tree([[6, 6]]), mesh(("data", 4, RING, 1.0), ("pipeline", 3, RING, 0.0)))
-    instance = instance_of(wanted)
-    assert least_spread(instance.traffic[0], instance) == 2
-
-
 def test_a_tree_is_asked_for_fewer_leaf_switches() -> None:
     """As few as the tree has for so many nodes, with what it saves and how long it waits."""
     found = placed(leaves([8, 8, 8, 8]), [1, 9, 17, 25], data(4), TopologyKind.TREE).advice
     (switches,) = found
-    assert switches.startswith("--switches=1@2:00:00 (waits 2 h at most): 1 leaf instead of 4;")
-
-
-def test_leaf_switches_are_counted_not_nvlink_domains_on_them() -> None:
-    """Four nodes in NVLink domains of two are on one leaf of the tree."""
-    found = leaves([4, 4, 4, 4])
-    count = len(found.domains)
-    pairs = [Domain(name=f"b{at}", level=0, parent=at // 2, is_nvlink=True) for at in range(8)]
-    homes = {node: count + (int(node[1:]) - 1) // 2 for node in found.domain_of}
-    locality = replace(found, domains=(*found.domains, *pairs), domain_of=homes)
-    (switches,) = placed(locality, [1, 5, 9, 13], data(4), TopologyKind.TREE).advice
     assert switches.startswith("--switches=1@2:00:00 (waits 2 h at most): 1 leaf instead of 4;")
 
 
@@ -137,16 +107,6 @@ def test_leaf_switches_are_asked_for_of_a_tree_alone(
 ) -> None:
     """And never where that saves nothing."""
     assert placed(leaves([8, 8, 8, 8]), nodes, data(4, sent), plugin).advice == ()
-
-
-def test_as_many_leaf_switches_are_not_asked_for_again() -> None:
-    """Other nodes of two leaves would be better here, but two leaves are what the job has."""
-    groups = mesh(("tensor", 8, RING, 0.0), ("data", 4, RING, 1e3), ("pipeline", 3, RING, 0.0))
-    nodes = [*range(1, 7), *range(9, 15)]
-    found = placed(leaves([8, 8]), nodes, groups, TopologyKind.TREE)
-    better = placed(leaves([8, 8]), range(1, 13), groups, TopologyKind.TREE)
-    assert better.objectives[TIME].placed < 0.98 * found.objectives[TIME].placed
-    assert found.advice == ()
 
 
 def test_blocks_are_asked_for_segments_and_to_be_alone() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from hpckit.fabric.slurm_files import parse_topology_conf
 from hpckit.fabric.slurm_live import parse_scontrol_topology
-from hpckit.fabric.topology import Block, ClusterTopology, FabricSource
+from hpckit.fabric.topology import ClusterTopology, FabricSource
 from hpckit.placement.request import slurm_order, table_order
 from hpckit.slurm.values import SlurmVersion, TopologyKind
 from tests.fakes.fabric_scenes import FABRICS
@@ -72,14 +72,6 @@ def test_a_node_on_two_leaves_is_on_the_first() -> None:
     assert slurm_order(("c1", "c2", "c3"), V26, found) == ("c2", "c3", "c1")
     blocks = parse_topology_conf("BlockName=b Nodes=c3,c2\nBlockName=a Nodes=c1,c2\n", "x")
     assert slurm_order(("c1", "c2", "c3"), V26, blocks) == ("c2", "c3", "c1")
-
-
-def test_aggregated_blocks_do_not_count() -> None:
-    """A node in no block stands with those of the first."""
-    given = FABRICS["blocks"]
-    wide = Block(name="b[1-3]", nodes=("c6", "c1"), is_aggregated=True)
-    given = dataclasses.replace(given, blocks=(wide, *given.blocks))
-    assert slurm_order(("c6", "c4", "c1", "a"), V26, given) == ("a", "c1", "c4", "c6")
 
 
 @pytest.mark.parametrize(
