@@ -305,9 +305,7 @@ def _last_ns(tail: bytes, first: SampleChunk) -> int | None:
     """The time of the last record, on the clock of the first chunk; None where it is not clear."""
     last: SampleBlock | None = None
     for block in read_blocks(tail):
-        if not isinstance(block, SampleBlock):
-            last = None if block.is_given_up else last
-        elif _has_rows(block.header):
+        if isinstance(block, SampleBlock) and _has_rows(block.header):
             last = block
     return None if last is None else _end_of(last, first)
 
