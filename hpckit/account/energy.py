@@ -53,8 +53,8 @@ class GpuEnergyFold:
     """Takes the rows of one GPU, chunk after chunk, and tells its energy at `marks_ns`.
 
     `readings` are those of ledgers, `updates` the moments at which ranks saw the counter change;
-    all times are of CLOCK_MONOTONIC of one boot. `period_s` is the sampler's. Rows whose time is
-    not after all before them are dropped and counted. Memory does not grow with the rows.
+    all times are of CLOCK_MONOTONIC of one boot, those of rows rise. `period_s` is the sampler's.
+    Memory does not grow with the rows.
     """
 
     def __init__(
@@ -83,7 +83,6 @@ class GpuEnergyFold:
         self._carry: Knots | None = None
         self._clockwork: Clockwork | None = None
         self._is_carry_read = False
-        self._last_ns: int | None = None
         self._due_rows = _SETTLE_ROWS
         self._period_now_s = period_s or 1.0
         self._sensor = sensor_of(gpu)
@@ -103,9 +102,6 @@ class GpuEnergyFold:
 
     def _add(self, times_ns: Times, rows: Rows) -> None:
         self._count(rows=len(rows))
-        times_ns, rows = self._rising(times_ns, rows)
-        if not len(rows):
-            return
         if self._origin_ns is None:
             self._origin_ns = int(times_ns[0])
         at_s = self._seconds(times_ns)
@@ -142,32 +138,10 @@ class GpuEnergyFold:
         seconds: Floats = (times_ns - (self._origin_ns or 0)) / 1e9
         return seconds
 
-    def _rising(self, times_ns: Times, rows: Rows) -> tuple[Times, Rows]:
-        if not len(rows):
-            return times_ns, rows
-        last_ns = self._last_ns
-        is_next = last_ns is None or int(times_ns[0]) > last_ns
-        if is_next and bool((times_ns[1:] > times_ns[:-1]).all()):
-            self._last_ns = int(times_ns[-1])
-            return times_ns, rows
-        before = np.concatenate((times_ns[:1] - 1 if last_ns is None else [last_ns], times_ns[:-1]))
-        before = np.maximum.accumulate(before)
-        is_new = times_ns > before
-        same = int(np.count_nonzero(times_ns == before))
-        self._count(duplicates=same, backwards=int(np.count_nonzero(~is_new)) - same)
-        times_ns, rows = times_ns[is_new], rows[is_new]
-        if len(times_ns):
-            self._last_ns = int(times_ns[-1])
-        return times_ns, rows
-
     def _add_power(self, at_s: Floats, power_w: Floats) -> None:
         is_power = power_w <= MOST_W
-        count = int(np.count_nonzero(is_power))
-        if count < len(power_w):
-            self._count(no_power=int(np.count_nonzero(power_w > MOST_W)))
-            at_s, power_w = at_s[is_power], power_w[is_power]
-        if count and self._gpu.power is not None:
-            self._power.append((at_s, power_w))
+        if self._gpu.power is not None and is_power.any():
+            self._power.append((at_s[is_power], power_w[is_power]))
 
     def _add_readings(self, at_s: Floats, energy_j: Floats, *, until_ns: int | None) -> None:
         """Take readings of the counter, and those of the ledger up to the last of them."""
@@ -190,8 +164,7 @@ class GpuEnergyFold:
 
     def _settle(self, *, is_last: bool) -> None:
         """Work through what was gathered, up to the last moment that nothing later can change."""
-        readings, glitches = without_glitches(Readings.joined(self._readings), self._most_w)
-        self._count(glitches=glitches)
+        readings = without_glitches(Readings.joined(self._readings), self._most_w)
         curve = self._curve()
         knots = self._knots(readings)
         if not is_last:
@@ -241,7 +214,7 @@ class GpuEnergyFold:
     def _first_clockwork(self, readings: Readings) -> Clockwork:
         """As ranks' entries saw it; where that is not clear, as samples show it."""
         seen = clockwork_seen(readings.at(~np.isin(readings.at_s, self._told.at_s)))
-        told = clockwork_of(without_glitches(self._told, self._most_w)[0])
+        told = clockwork_of(without_glitches(self._told, self._most_w))
         if told.sigma_s or seen is None:
             return told
         return replace(told, period_s=seen.period_s)

@@ -42,21 +42,15 @@ _LEAST_COVERED: Final = 0.995
 class Counts(Struct, frozen=True, kw_only=True):
     """What was wrong with a GPU's rows, how often.
 
-    `duplicates`: rows of a time that was there; `backwards`: of a time before it; `glitches`:
-    counter readings that their neighbours contradict; `impossible`: steps of the counter above
-    the power limit × 1.2; `no_power`: readings of power that no GPU draws.
+    `impossible`: steps of the counter above the power limit × 1.2.
     """
 
     rows: int = 0
     resets: int = 0
     frozen: int = 0
     gaps: int = 0
-    duplicates: int = 0
-    backwards: int = 0
     suspends: int = 0
-    glitches: int = 0
     impossible: int = 0
-    no_power: int = 0
 
 
 class GpuEnergy(Struct, frozen=True, kw_only=True):

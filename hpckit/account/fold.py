@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -25,12 +24,12 @@ from hpckit.account.energy_sums import (
     sum_of_parts,
 )
 from hpckit.account.gather import NodeEvidence, SampleSpan, SampleStore, claims_of, shift_ns
-from hpckit.account.host import HostFold, HostUsage
+from hpckit.account.host import HostFold
 from hpckit.account.ledger import EnergyReading, RankEnd, RankLedger
 from hpckit.account.rows import Onward, RowBlock, Rows, Times, rows_by_gpu
 from hpckit.account.sample_format import HOST_PERIOD_S
 from hpckit.account.samples import SampleChunk, SampledGpu, SampleMeta, SampleReader
-from hpckit.account.usage import GpuUsage, GpuUsageFold
+from hpckit.account.usage import GpuUsageFold
 from hpckit.account.values import (
     MODEL_KEYS,
     SPLIT_GPU,
@@ -45,7 +44,6 @@ from hpckit.account.values import (
     RankAccount,
     Share,
     SlurmEnergy,
-    Throttling,
 )
 from hpckit.core.errors import ParseError, StorageFailed
 from hpckit.core.quantities import whole_sum
@@ -60,28 +58,29 @@ _MOST_TOLD = 8
 
 
 class GpuFold(Struct, frozen=True, kw_only=True):
-    """What was found of one GPU; `usage` None where no samples are of it."""
+    """What was found of one GPU: its account but for the idle remainder.
+
+    `useful_fracs` is the useful part of ranks' times, by first and last ns.
+    """
 
     gpu: SampledGpu
     energy: GpuEnergy
-    usage: GpuUsage | None
-
-    @property
-    def index(self) -> int | None:
-        """The driver's index, None where only a ledger names the GPU."""
-        return None if self.gpu.index == _UNKNOWN_INDEX else self.gpu.index
+    account: GpuAccount
+    useful_fracs: Mapping[tuple[int, int], float | None] = field(default_factory=dict)
 
 
 class NodeFold(Struct, frozen=True, kw_only=True):
-    """What was found of one node in one incarnation; `meta` None where no sampler ran."""
+    """What was found of one node in one incarnation; `meta` None where no sampler ran.
+
+    Of `account` the energy is that of a meter alone, and nothing is of the GPUs.
+    """
 
     evidence: NodeEvidence
+    account: NodeAccount
     attribution: Attribution
     claims: tuple[RankClaim, ...] = ()
     gpus: tuple[GpuFold, ...] = ()
     meta: SampleMeta | None = None
-    host: HostUsage | None = None
-    samples: int = 0
     missing: tuple[str, ...] = ()
 
 
@@ -136,7 +135,7 @@ class _Folds(Struct):
         if self.host is None:
             evidence = self.request.evidence
             period_s = max(1 / chunk.meta.hz, HOST_PERIOD_S)
-            self.host = HostFold(period_s, evidence.begin_ns, evidence.end_ns)
+            self.host = HostFold(chunk.meta, period_s, evidence.begin_ns, evidence.end_ns)
         self.host.add(chunk, shift_ns)
 
     def _fold(self, uuid: str, times_ns: Times, rows: Rows) -> None:
@@ -189,14 +188,31 @@ class _Folds(Struct):
                     mig=_is_split(self.request.evidence.lives, uuid),
                 )  # fmt: skip
                 self._begin_energy(gpu, None)
-        return tuple(
-            GpuFold(
-                gpu=gpu,
-                energy=self.energy[uuid].result(),
-                usage=self.usage[uuid].result() if uuid in self.usage else None,
-            )
-            for uuid, gpu in self.gpus.items()
+        return tuple(map(self._result, self.gpus.values()))
+
+    def _result(self, gpu: SampledGpu) -> GpuFold:
+        evidence, energy = self.request.evidence, self.energy[gpu.uuid].result()
+        held_s = (evidence.end_ns - evidence.begin_ns) / 1e9
+        account = GpuAccount(
+            uuid=gpu.uuid,
+            node=evidence.node,
+            index=None if gpu.index == _UNKNOWN_INDEX else gpu.index,
+            name=gpu.name,
+            restart=evidence.restart,
+            held_s=held_s,
+            energy=energy.energy,
+            waste=Share(unknown_gpu_s=held_s),
+            counter_j=energy.counter_j,
+            integral_j=energy.integral_j,
+            power_limit_w=gpu.power_limit_w,
+            mem_bytes=gpu.memory_bytes,
+            refused=gpu.refused,
         )
+        usage = self.usage.get(gpu.uuid)
+        if usage is None:
+            return GpuFold(gpu=gpu, energy=energy, account=account)
+        account = usage.result(account)
+        return GpuFold(gpu=gpu, energy=energy, account=account, useful_fracs=usage.useful_fracs)
 
 
 def _is_split(lives: Sequence[RankLedger], uuid: str) -> bool:
@@ -226,14 +242,24 @@ def fold_node(request: FoldRequest) -> NodeFold:
             "put into the file late"
         )
     gpus = folds.results()
+    unknown = Energy.unknown_of_node(EnergyReason(kind=EnergyLack.SAMPLES))
+    account = NodeAccount(
+        node=evidence.node,
+        restart=evidence.restart,
+        started_s=evidence.started_s,
+        ended_s=evidence.ended_s,
+        gpu_energy=unknown,
+        energy=unknown,
+        samples=folds.samples,
+        missing=tuple(missing),
+    )
     return NodeFold(
         evidence=evidence,
+        account=account if folds.host is None else folds.host.result(account),
         gpus=gpus,
         claims=claims,
         attribution=attribute({one.gpu.uuid: one.energy for one in gpus}, claims, window_ns),
         meta=evidence.spans[0].meta if evidence.spans else None,
-        host=None if folds.host is None else folds.host.result(),
-        samples=folds.samples,
         missing=tuple(missing),
     )
 
@@ -283,59 +309,34 @@ def _readings(
     return readings, updates
 
 
-_USAGE = frozenset(GpuUsage.__struct_fields__)
-_TAKEN = tuple(
-    name
-    for name in GpuAccount.__struct_fields__
-    if name in _USAGE and name not in ("held_s", "waste", "throttling", "refused")
-)
-
-
 def gpu_accounts(fold: NodeFold) -> list[GpuAccount]:
     """The GPUs of a node."""
-    evidence, idle_j = fold.evidence, fold.attribution.idle_remainder_j
-    held_s = (evidence.end_ns - evidence.begin_ns) / 1e9
-    return [_gpu(fold, one, held_s, idle_j.get(one.gpu.uuid)) for one in fold.gpus]
-
-
-def _gpu(fold: NodeFold, one: GpuFold, held_s: float, idle_j: float | None) -> GpuAccount:
-    usage, gpu, energy = one.usage, one.gpu, one.energy.energy
-    taken: dict[str, Any] = {} if usage is None else {name: getattr(usage, name) for name in _TAKEN}
-    return GpuAccount(
-        uuid=gpu.uuid,
-        node=fold.evidence.node,
-        index=one.index,
-        name=gpu.name,
-        restart=fold.evidence.restart,
-        held_s=held_s,
-        energy=energy,
-        waste=Share(unknown_gpu_s=held_s) if usage is None else usage.waste,
-        throttling=Throttling() if usage is None else usage.throttling,
-        idle_remainder_j=None if energy.value_j is None else idle_j,
-        counter_j=one.energy.counter_j,
-        integral_j=one.energy.integral_j,
-        power_limit_w=gpu.power_limit_w,
-        mem_bytes=gpu.memory_bytes,
-        refused={**gpu.refused, **({} if usage is None else usage.refused)},
-        **taken,
-    )
+    idle_j = fold.attribution.idle_remainder_j
+    return [
+        one.account
+        if one.account.energy.value_j is None
+        else replace(one.account, idle_remainder_j=idle_j.get(one.gpu.uuid))
+        for one in fold.gpus
+    ]
 
 
 def rank_accounts(fold: NodeFold) -> list[RankAccount]:
     """The ranks of a node; energy of a GPU that several had at once is split equally."""
     of_each = zip(fold.evidence.lives, fold.claims, fold.attribution.ranks, strict=True)
-    usages = {one.gpu.uuid: one.usage for one in fold.gpus if one.usage is not None}
+    fracs = {one.gpu.uuid: one.useful_fracs for one in fold.gpus}
     return [
-        _rank(fold.evidence, life, claim, energy, _busy_frac(claim, usages))
+        _rank(fold.evidence, life, claim, energy, _busy_frac(claim, fracs))
         for life, claim, energy in of_each
     ]
 
 
-def _busy_frac(claim: RankClaim, usages: Mapping[str, GpuUsage]) -> float | None:
+def _busy_frac(
+    claim: RankClaim, fracs: Mapping[str, Mapping[tuple[int, int], float | None]]
+) -> float | None:
     """The useful part of the time in which it had its GPUs, None where nothing is known of it."""
     span = claim.started_ns, claim.ended_ns
-    fracs = [usages[uuid].useful_fracs.get(span) for uuid in claim.gpus if uuid in usages]
-    known = [frac for frac in fracs if frac is not None]
+    of_gpus = (fracs[uuid].get(span) for uuid in claim.gpus if uuid in fracs)
+    known = [frac for frac in of_gpus if frac is not None]
     return statistics.fmean(known) if known else None
 
 
@@ -401,44 +402,25 @@ def incarnations(folds: Sequence[NodeFold], gpus: Sequence[GpuAccount]) -> list[
 
 
 _WHOLE = ("node", "module")
-_HOST = (
-    "cpus_enough",
-    "cpu_throttled_s",
-    "mem_peak_bytes",
-    "mem_kernel_peak_bytes",
-    "mem_limit_bytes",
-    "oom_kills",
-    "psi_frac",
-    "network_bytes",
-    "sampler_cpu_s",
-)
 
 
 def node_account(fold: NodeFold, gpus: Sequence[GpuAccount], site: EnergySite) -> NodeAccount:
     """The account of a folded node; `gpus` are its own, in this incarnation."""
-    evidence, meta, host = fold.evidence, fold.meta, fold.host
     gpu = sum_of_boards(one.energy for one in gpus)
-    from_host = {} if host is None else {name: getattr(host, name) for name in _HOST}
     cpu_s = _cpu_s(fold)
-    return NodeAccount(
-        node=evidence.node,
-        restart=evidence.restart,
-        started_s=evidence.started_s,
-        ended_s=evidence.ended_s,
+    return replace(
+        fold.account,
         gpu_energy=gpu,
         energy=_energy(fold, gpu if gpus else None, cpu_s, site),
-        samples=fold.samples,
-        cpus=None if meta is None else meta.cpus,
+        cpus=None if fold.meta is None else fold.meta.cpus,
         cpu_s=cpu_s,
-        missing=(*fold.missing, *(() if host is None else host.missing)),
-        **from_host,
     )
 
 
 def _cpu_s(fold: NodeFold) -> float | None:
     """The job's CPU seconds by its cgroup, else those of its ranks, None where one has no end."""
-    if fold.host is not None and fold.host.cpu_s is not None:
-        return fold.host.cpu_s
+    if fold.account.cpu_s is not None:
+        return fold.account.cpu_s
     lives = fold.evidence.lives
     return whole_sum(_cpu_s_of(life.end) for life in lives) if lives else None
 
@@ -451,12 +433,10 @@ def _cpu_s_of(end: RankEnd | None) -> float | None:
 
 def _energy(fold: NodeFold, gpu: Energy | None, cpu_s: float | None, site: EnergySite) -> Energy:
     """The node's energy: of a meter, with the GPUs' where it lacks them; else modelled."""
-    metered = None if fold.host is None else metered_energy(fold.host.energy, gpu)
-    if metered is not None and metered.value_j is not None:
+    metered = metered_energy(fold.account.energy, gpu) or fold.account.energy
+    if metered.value_j is not None:
         return metered
-    reasons: tuple[EnergyReason, ...] = (EnergyReason(kind=EnergyLack.SAMPLES),)
-    if fold.host is not None:
-        reasons = (metered or fold.host.energy).reasons
+    reasons = metered.reasons
     absent = tuple(key for key in MODEL_KEYS if getattr(site, key) is None)
     if fold.meta is not None and fold.meta.exclusive is False:
         reasons = (*reasons, EnergyReason(kind=EnergyLack.OWN_SHARE))

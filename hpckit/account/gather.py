@@ -7,10 +7,10 @@ its sampler, or of its ranks where there was none.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 _MOST_TOLD = 4
 _MOST_SHOWN = 16
 _DT_BYTES = 4
-
-T = TypeVar("T")
 
 
 class SampleStore(Protocol):
@@ -130,33 +128,6 @@ class NodeEvidence(Struct, frozen=True, kw_only=True):
         return [replace(one, monotonic_ns=one.monotonic_ns + shift_ns) for one in readings]
 
 
-class _Once(Struct, Generic[T]):
-    """What is found of a kind, by restart and node; what files repeat of it counts once.
-
-    `repeats` counts by the file, and the one that had it before.
-    """
-
-    found: dict[tuple[int, str], list[T]] = field(default_factory=dict)
-    places: dict[Hashable, tuple[list[T], int, Path]] = field(default_factory=dict)
-    repeats: Counter[tuple[Path, Path]] = field(default_factory=Counter)
-
-    def take(self, key: tuple[int, str], identity: Hashable, path: Path, one: T) -> T | None:
-        """Add one of a file; where it is there already, that one, and nothing is added."""
-        if identity in self.places:
-            held, at, first = self.places[identity]
-            self.repeats[path, first] += 1
-            return held[at]
-        held = self.found.setdefault(key, [])
-        self.places[identity] = held, len(held), path
-        held.append(one)
-        return None
-
-    def put(self, identity: Hashable, one: T) -> None:
-        """Have another in the place of what is there already."""
-        held, at, _ = self.places[identity]
-        held[at] = one
-
-
 class Gathered(Struct, frozen=True, kw_only=True):
     """The evidence by incarnation and node, and a sentence for what could not be read.
 
@@ -170,14 +141,28 @@ class Gathered(Struct, frozen=True, kw_only=True):
     empty: tuple[str, ...] = ()
 
 
-class _Gathering(Struct):
-    """Evidence while it is gathered."""
+def _by_place() -> dict[tuple[int, str], list[Any]]:
+    return defaultdict(list)
 
-    lives: _Once[RankLedger] = field(default_factory=_Once)
-    spans: _Once[SampleSpan] = field(default_factory=_Once)
+
+class _Gathering(Struct):
+    """Evidence while it is gathered, by restart and node; `seen` is which file had what first."""
+
+    lives: dict[tuple[int, str], list[RankLedger]] = field(default_factory=_by_place)
+    spans: dict[tuple[int, str], list[SampleSpan]] = field(default_factory=_by_place)
+    seen: dict[Hashable, Path] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
+    repeated: dict[str, None] = field(default_factory=dict)
+
+    def is_new(self, identity: Hashable, path: Path) -> bool:
+        """Whether no file had this before; that one repeats another is told."""
+        if identity not in self.seen:
+            self.seen[identity] = path
+            return True
+        here, there = (f"{one.parent.name}/{one.name}" for one in (path, self.seen[identity]))
+        self.repeated[f"{here} repeats what {there} has: it counts once"] = None
+        return False
 
 
 def gather(store: SampleStore, found: FoundAccounts) -> Gathered:
@@ -186,34 +171,18 @@ def gather(store: SampleStore, found: FoundAccounts) -> Gathered:
     for files in found.incarnations:
         _take_ledgers(store, files, gathering)
         _take_samples(store, files, gathering)
-    evidence = []
-    all_lives, all_spans = gathering.lives.found, gathering.spans.found
-    for restart, node in sorted({*all_lives, *all_spans}):
-        lives = all_lives.get((restart, node), [])
-        spans = all_spans.get((restart, node), [])
-        evidence.append(_evidence(restart, node, lives, spans))
+    evidence = tuple(
+        _evidence(*place, gathering.lives[place], gathering.spans[place])
+        for place in sorted({*gathering.lives, *gathering.spans})
+    )
     told = first_of(gathering.refused, _MOST_TOLD, "more files could not be read")
-    told += first_of(gathering.left_out, _MOST_TOLD, "more ends of ledgers are left out")
-    told += first_of([*_repeated(gathering)], _MOST_TOLD, "more files repeat what others have")
+    told += first_of([*gathering.repeated], _MOST_TOLD, "more files repeat what others have")
     return Gathered(
         found=found,
-        evidence=tuple(evidence),
+        evidence=evidence,
         unread=(*found.missing, *told),
         empty=tuple(first_of(gathering.empty, _MOST_TOLD, "more ledgers are empty")),
     )
-
-
-def _repeated(gathering: _Gathering) -> Iterator[str]:
-    for (path, first), times in gathering.lives.repeats.items():
-        what = "a life of a rank" if times == 1 else f"{times:,} lives of ranks"
-        yield _repeat(path, first, what, "it counts" if times == 1 else "each counts")
-    for path, first in gathering.spans.repeats:
-        yield _repeat(path, first, "the samples", "they count")
-
-
-def _repeat(path: Path, first: Path, what: str, counts: str) -> str:
-    here, there = (f"{one.parent.name}/{one.name}" for one in (path, first))
-    return f"{here} repeats {what} of {'its own' if path == first else there}: {counts} once"
 
 
 def _take_ledgers(store: SampleStore, files: AccountFiles, gathering: _Gathering) -> None:
@@ -242,12 +211,8 @@ def _take_life(gathering: _Gathering, restart: int, life: RankLedger, path: Path
     if moments[-1].monotonic_ns < moments[0].monotonic_ns:
         gathering.refused.append(f"{path.name} has times that cannot be")
         return
-    identity = life.start.identity
-    before = gathering.lives.take((restart, life.start.node), identity, path, life)
-    if before is None:
-        gathering.left_out += [f"{path.name}: {one}" for one in life.left_out]
-    elif before.end is None and life.end is not None:  # of a copy that was made in between
-        gathering.lives.put(identity, life)
+    if gathering.is_new(life.start.identity, path):
+        gathering.lives[restart, life.start.node].append(life)
 
 
 def _take_samples(store: SampleStore, files: AccountFiles, gathering: _Gathering) -> None:
@@ -264,9 +229,8 @@ def _take_samples(store: SampleStore, files: AccountFiles, gathering: _Gathering
             gathering.refused.append(f"{path.name} has no samples")
             continue
         restart = span.meta.restart if files.restart is None else files.restart
-        before = gathering.spans.take((restart, span.node), span.identity, path, span)
-        if before is not None and before.last_ns < span.last_ns:
-            gathering.spans.put(span.identity, span)
+        if gathering.is_new(span.identity, path):
+            gathering.spans[restart, span.node].append(span)
 
 
 def _first_line(error: ParseError) -> str:

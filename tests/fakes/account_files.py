@@ -32,11 +32,11 @@ BOOTED_NS = 5_000 * 10**9
 """CLOCK_MONOTONIC there."""
 FLUSH_S = 5.0
 HOST_COLUMNS: tuple[tuple[str, str], ...] = (
-    ("cgroup.cpu_usage_us", "counter"),
-    ("cgroup.memory_working_bytes", "gauge"),
-    ("cgroup.memory_peak_bytes", "gauge"),
-    ("cgroup.oom_kills", "counter"),
-    ("sampler.cpu_us", "counter"),
+    ("job_cpu_us", "counter"),
+    ("job_memory_bytes", "gauge"),
+    ("job_memory_peak_bytes", "gauge"),
+    ("job_oom_kills", "counter"),
+    ("sampler_step_cpu_us", "counter"),
 )
 
 Columns = Mapping[str, NDArray[Any]]

@@ -88,28 +88,13 @@ def missing(rng: np.random.Generator, seen: Readings) -> Readings:
     return seen
 
 
-def duplicated(rng: np.random.Generator, seen: Readings) -> Readings:
-    """Some rows are there twice, as when a block was written again."""
-    kept = np.sort(np.concatenate((np.arange(len(seen.rows)), _places(rng, len(seen.rows)))))
-    return Readings(seen.times_ns[kept], seen.rows[kept])
-
-
-def backwards(rng: np.random.Generator, seen: Readings) -> Readings:
-    """Some rows come after later ones."""
-    order = np.arange(len(seen.rows))
-    for at in _places(rng, len(order)):
-        other = int(rng.integers(0, len(order)))
-        order[[at, other]] = order[[other, at]]
-    return Readings(seen.times_ns[order], seen.rows[order])
-
-
 def gap(rng: np.random.Generator, seen: Readings) -> Readings:
     """For a while there are no rows."""
     kept = np.delete(np.arange(len(seen.rows)), _stretch(rng, len(seen.rows)))
     return Readings(seen.times_ns[kept], seen.rows[kept])
 
 
-_ALL = (reset, frozen, wrapped, leaps, nonsense, missing, duplicated, backwards, gap)
+_ALL = (reset, frozen, wrapped, leaps, nonsense, missing, gap)
 FAULTS: Final[dict[str, Injection]] = {one.__name__: one for one in _ALL}
 
 

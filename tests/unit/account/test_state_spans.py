@@ -7,7 +7,18 @@ from collections.abc import Iterable
 import pytest
 
 from hpckit.account.usage import GpuUsageFold
-from tests.fakes.series import BUSY, EMPTY, H100, IDLE, NO_GPM, SECOND_NS, SPIN, rows_of, times_of
+from tests.fakes.series import (
+    ACCOUNT,
+    BUSY,
+    EMPTY,
+    H100,
+    IDLE,
+    NO_GPM,
+    SECOND_NS,
+    SPIN,
+    rows_of,
+    times_of,
+)
 
 Row = dict[str, int]
 
@@ -19,8 +30,8 @@ def fracs(rows: Iterable[Row], *spans_s: tuple[float, float]) -> list[float | No
     fold = GpuUsageFold(H100, 1.0, 0, len(made) * SECOND_NS)
     fold.watch(spans)
     fold.add(times_of(len(made)), made)
-    found = fold.result().useful_fracs
-    return [found[span] for span in spans]
+    fold.result(ACCOUNT)
+    return [fold.useful_fracs[span] for span in spans]
 
 
 def test_each_span_has_its_own_part() -> None:
