@@ -22,7 +22,6 @@ from hpckit.account.values import (
     Energy,
     EnergyReason,
     EnergySource,
-    GpuAccount,
 )
 from hpckit.core.quantities import whole_sum
 from hpckit.core.text import first_of
@@ -228,11 +227,6 @@ def sum_of_boards(energies: Iterable[Energy], *, because: str = "") -> Energy:
     """The energy of several boards over the same time: their gains are independent."""
     parts = [Part(energy, str(place)) for place, energy in enumerate(energies)]
     return sum_of_parts(parts, because=because)
-
-
-def sum_of_gpus(gpus: Iterable[GpuAccount]) -> Energy:
-    """The energy of GPUs in one incarnation or in several: a board that comes again is one."""
-    return sum_of_parts([Part(one.energy, one.uuid, one.held_s) for one in gpus])
 
 
 def sum_of_parts(parts: Sequence[Part], *, because: str = "") -> Energy:

@@ -20,7 +20,6 @@ from hpckit.account.energy_sums import (
     marks_of,
     reasons_of,
     sum_of_boards,
-    sum_of_gpus,
     sum_of_parts,
 )
 from hpckit.account.gather import NodeEvidence, SampleSpan, SampleStore, claims_of, shift_ns
@@ -39,7 +38,6 @@ from hpckit.account.values import (
     EnergyReason,
     EnergySource,
     GpuAccount,
-    Incarnation,
     NodeAccount,
     RankAccount,
     Share,
@@ -376,29 +374,6 @@ def conservation(folds: Sequence[NodeFold]) -> Conservation:
         idle_remainder_j=math.fsum(one.idle_remainder_j for one in parts),
         gpus_j=math.fsum(one.gpus_j for one in parts),
     )
-
-
-def incarnations(folds: Sequence[NodeFold], gpus: Sequence[GpuAccount]) -> list[Incarnation]:
-    """The runs of the job, in order; all but the last began again."""
-    restarts = sorted({fold.evidence.restart for fold in folds})
-    lost = "the job was requeued; what a checkpoint kept of it is not known"
-    runs = []
-    for restart in restarts:
-        nodes = [fold.evidence for fold in folds if fold.evidence.restart == restart]
-        held = [gpu for gpu in gpus if gpu.restart == restart]
-        is_lost = restart != restarts[-1]
-        runs.append(
-            Incarnation(
-                restart=restart,
-                started_s=min(node.started_s for node in nodes),
-                ended_s=max(node.ended_s for node in nodes),
-                gpu_energy=sum_of_gpus(held),
-                gpu_s=math.fsum(gpu.held_s for gpu in held),
-                is_lost=is_lost,
-                because=lost if is_lost else "",
-            )
-        )
-    return runs
 
 
 _WHOLE = ("node", "module")

@@ -150,13 +150,6 @@ def gpu_words(gpu: GpuAccount) -> str:
     return f"{clean(gpu.label)} on {clean(gpu.node)}"
 
 
-_SAVINGS: Final = {
-    "node_s": ("node-hours", 3600.0),
-    "time_s": ("hours", 3600.0),
-    "cpu_s": ("CPU-hours", 3600.0),
-}
-
-
 def saving_words(saving: Mapping[str, float]) -> str:
     """`1.0 GPU-hours, 92 Wh`: what a change is predicted to save."""
     return ", ".join(_saving(name, value) for name, value in saving.items())
@@ -167,9 +160,8 @@ def _saving(name: str, value: float) -> str:
         return gpu_hours(value)
     if name == "limit_s":
         return f"{duration(value)} of the time limit"
-    if name in _SAVINGS:
-        unit, scale = _SAVINGS[name]
-        return f"{significant(value / scale)} {unit}"
+    if name == "cpu_s":
+        return f"{significant(value / 3600)} CPU-hours"
     if name.endswith("_j"):
         return joules(value)
     if name.endswith("_bytes"):

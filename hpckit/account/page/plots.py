@@ -21,32 +21,16 @@ from hpckit.core.text import figure
 
 Numbers = NDArray[np.float64]
 
-_UNITS: Final = {
-    "b": ("GiB", 1 / 1024**3),
-    "bytes": ("GiB", 1 / 1024**3),
-    "mib": ("GiB", 1 / 1024),
-    "frac": ("%", 100.0),
-    "pct": ("%", 1.0),
-    "hz": ("MHz", 1e-6),
-    "mw": ("W", 1e-3),
-    "w": ("W", 1.0),
-    "mhz": ("MHz", 1.0),
-    "c": ("°C", 1.0),
+_TITLES: Final = {
+    "power": ("Power", "power"),
+    "util": ("Utilization", "util"),
+    "memory": ("Memory", "memory"),
+    "temp": ("Temperature", "throttled"),
+    "sm_clock": ("SM clock", "clock"),
+    "throttled": ("Slowed by heat or brake", "throttled"),
+    "throttled_by_power_cap": ("At the power limit", "power"),
 }
-_TITLES: Final = (
-    ("mem_util", "Memory controller busy", "memory"),
-    ("power", "Power", "power"),
-    ("util", "Utilization", "util"),
-    ("mem", "Memory", "memory"),
-    ("gpu_mem", "Memory", "memory"),
-    ("sm_active", "SMs active", "util"),
-    ("tensor", "Tensor cores active", "util"),
-    ("sm", "SM clock", "clock"),
-    ("clock", "SM clock", "clock"),
-    ("throttled_by_power", "At the power limit", "power"),
-    ("throttl", "Slowed by heat or brake", "throttled"),
-    ("temp", "Temperature", "throttled"),
-)
+"""Of each curve its title, and its colour in the style sheet."""
 _PERCENT_TOP: Final = 100.0
 _STEPS: Final = (1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10)
 
@@ -157,7 +141,7 @@ def _nothing_done(shades: Sequence[Shade]) -> list[str]:
 
 def _panel(curve: Curve, *, limit: float | None = None, top: float | None = None) -> Panel:
     title, look = _title(curve.name)
-    unit, scale = _UNITS.get(curve.unit.lower(), (clean(curve.unit), 1.0))
+    unit, scale = ("GiB", 1 / 1024**3) if curve.unit == "B" else (clean(curve.unit), 1.0)
     values = numbers(curve.values) * scale
     lows, highs = (
         numbers(side) * scale if len(side) == values.size else values
@@ -183,11 +167,7 @@ def numbers(values: Sequence[float | None]) -> Numbers:
 
 
 def _title(name: str) -> tuple[str, str]:
-    lowered = name.lower().removeprefix("gpu_")
-    for start, title, look in _TITLES:
-        if lowered.startswith(start):
-            return title, look
-    return clean(name), "other"
+    return _TITLES.get(name) or (clean(name), "other")
 
 
 def _top(unit: str, values: Numbers, highs: Numbers, limit: float | None) -> float:

@@ -10,7 +10,7 @@ import pytest
 
 from hpckit.account.compare.compare import side_of
 from hpckit.account.gather import Gathered, gather
-from hpckit.account.parquet.archive import ParquetArchive, archive
+from hpckit.account.parquet.archive import archive
 from hpckit.account.parquet.store import ParquetStore
 from hpckit.account.report import JobFacts, ReportTools, report_of
 from hpckit.account.sample_format import HEADER_BYTES, Block, read_blocks
@@ -162,7 +162,7 @@ def test_an_archive_has_what_the_report_counts(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes() * 2)
     before = reported(tmp_path)
     path = tmp_path / "a.parquet"
-    rows, _ = archive(found(tmp_path), STORE, ParquetArchive(), path, lambda *_: None)
+    rows, _ = archive(found(tmp_path), STORE, path, lambda *_: None)
     store = ParquetStore(path)
     gathered = gather(store, store.find(path))
     after = report_of(gathered, ReportTools(store=store), JobFacts(), EnergySite())
@@ -175,10 +175,10 @@ def test_repeated_samples_are_archived_once(tmp_path: Path) -> None:
     """Who sums an archive up gets the sum that the report has."""
     pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     place = place_of(tmp_path)
-    once, _ = archive(found(tmp_path), STORE, ParquetArchive(), tmp_path / "a", lambda *_: None)
+    once, _ = archive(found(tmp_path), STORE, tmp_path / "a", lambda *_: None)
     (file,) = place.glob("*.samples")
     shutil.copy(file, file.with_name("node-n000-copy.samples"))
-    twice, _ = archive(found(tmp_path), STORE, ParquetArchive(), tmp_path / "b", lambda *_: None)
+    twice, _ = archive(found(tmp_path), STORE, tmp_path / "b", lambda *_: None)
     assert once == twice > 0
 
 

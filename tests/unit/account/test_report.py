@@ -15,7 +15,6 @@ from hpckit.account.report import JobFacts, ReportTools, report_of
 from hpckit.account.sample_format import (
     EVENTS,
     HOST,
-    MAGIC,
     META,
     Block,
     BlockHeader,
@@ -31,7 +30,6 @@ from hpckit.account.values import (
     JobReport,
     SlurmEnergy,
 )
-from hpckit.core.errors import HpckitError
 from hpckit.spec.site import EnergySite
 from tests.fakes.account_files import (
     EPOCH_NS,
@@ -234,17 +232,6 @@ def test_a_rank_without_an_end_runs_while_the_job_does(tmp_path: Path) -> None:
     assert [(one.ended_by, one.ended_s) for one in report.ranks] == [("running", None)] * 2
 
 
-def test_two_samplers_of_a_node_count_once(tmp_path: Path) -> None:
-    """A second file of the same node adds no energy and no time."""
-    place = write_accounts(tmp_path, SMALL)
-    once = reported(tmp_path)
-    (place / "node-n000-2.samples").write_bytes((place / "node-n000.samples").read_bytes())
-    twice = reported(tmp_path)
-    assert twice.energy.gpu.value_j == pytest.approx(once.energy.gpu.value_j, rel=1e-3)
-    assert twice.waste.total_gpu_s == once.waste.total_gpu_s
-    assert len(twice.gpus) == len(once.gpus)
-
-
 def test_nodes_meet_on_the_real_time(tmp_path: Path) -> None:
     """The window of the job is that of Slurm's record where it is wider than the evidence."""
     write_accounts(tmp_path, SMALL)
@@ -358,25 +345,6 @@ def test_a_lost_gpu_is_named(tmp_path: Path, event: dict[str, Any], said: str) -
     assert any(said in one for one in reported(tmp_path).missing)
 
 
-def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
-    """Text where a sample file should be, and a ledger of rubbish, are sentences."""
-    place = write_accounts(tmp_path, SMALL)
-    (place / "node-n009.samples").write_text("hello")
-    (place / "rank-9.ledger").write_text('{"record": 7}\n')
-    missing = " ".join(reported(tmp_path).missing)
-    assert "rank-9.ledger is no ledger" in missing
-    assert "node-n009.samples" in missing
-
-
-def test_nothing_that_can_be_read_is_refused(tmp_path: Path) -> None:
-    """Without any account the error says what lies there."""
-    place = tmp_path / "account" / "restart-0"
-    place.mkdir(parents=True)
-    (place / "rank-0.ledger").write_text("rubbish\n" * 2)
-    with pytest.raises(HpckitError, match=r"rank-0\.ledger is no ledger"):
-        reported(tmp_path)
-
-
 def test_a_clock_that_was_set_by_another_boot_is_followed(tmp_path: Path) -> None:
     """A ledger of another boot of the node meets its samples on CLOCK_REALTIME."""
     place = write_accounts(tmp_path, SMALL)
@@ -451,14 +419,6 @@ def test_a_last_block_without_samples_is_not_the_end(tmp_path: Path, kind: int, 
     assert reported(tmp_path).gpus[0].held_s == pytest.approx(60.0)
 
 
-def test_an_end_that_is_not_clear_is_looked_for(tmp_path: Path) -> None:
-    """Where the last bytes look like too many blocks, the whole file says until when it goes."""
-    place = write_accounts(tmp_path, SMALL)
-    with (place / "node-n000.samples").open("ab") as file:
-        file.write(MAGIC * 80_000)
-    assert reported(tmp_path).gpus[0].held_s == pytest.approx(60.0)
-
-
 def test_lost_gpus_are_told_once_and_not_all(tmp_path: Path) -> None:
     """A GPU is named by what its event has, and of many the first are."""
     place = write_accounts(tmp_path, SMALL)
@@ -476,11 +436,3 @@ def test_lost_gpus_are_told_once_and_not_all(tmp_path: Path) -> None:
     assert missing[0] == "GPU 1 was lost to the driver while the job ran"
     assert missing[1] == "GPU GPU-x, as the driver calls it, was not sampled: lost"
     assert missing[8] == "and 94 more GPUs were lost"
-
-
-def test_a_gpu_of_two_nodes_is_told(tmp_path: Path) -> None:
-    """One UUID under two names counts twice, and the report says so; two have GPUs of their own."""
-    assert made(tmp_path / "own", nodes=2, gpus=1).missing == ()
-    same = {"uuid": "GPU-same"}
-    report = made(tmp_path / "same", nodes=2, gpus=1, gpu_meta=same, ledgers=False)
-    assert report.missing[-1].startswith("GPU GPU-same is named by 2 nodes (n000, n001)")

@@ -77,12 +77,6 @@ def facts(folder: Path, result: str, name: str = "x") -> JobFacts:
     return facts_of_folder(folder, FileJobFolders())
 
 
-def test_times_are_taken(tmp_path: Path) -> None:
-    """Seconds since the epoch, whole or not."""
-    found = facts(tmp_path, '"started_s": 1780000000, "ended_s": 1780000030.5')
-    assert (found.started_s, found.ended_s) == (1780000000, 1780000030.5)
-
-
 def test_a_job_of_this_machine_ended_too(tmp_path: Path) -> None:
     """The result that a job without a scheduler leaves is taken like Slurm's."""
     (tmp_path / INTENT_FILE).write_text('{"name": "x", "job_id": "L7"}')
@@ -112,20 +106,6 @@ def test_accounts_of_a_job_that_is_damaged_are_that_jobs(tmp_path: Path) -> None
     assert folder_of_job(account, folders) == account
     (tmp_path / INTENT_FILE).write_text("{")
     assert folder_of_job(account, folders) == tmp_path
-
-
-def test_a_folder_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:
-    """It is there, and cannot be read."""
-    (tmp_path / INTENT_FILE).mkdir()
-    (told,) = facts_of_folder(tmp_path, FileJobFolders()).missing
-    assert told.startswith(f"{INTENT_FILE} cannot be read: ")
-
-
-def test_what_else_is_there_of_a_damaged_job_is_taken(tmp_path: Path) -> None:
-    """A damaged intent.json hides neither the end of the job nor what it asked for."""
-    (tmp_path / INTENT_FILE).write_text("{")
-    (tmp_path / RESULT_FILE).write_text(f'{{"schema": "{RESULT_SCHEMA}", "state": "FAILED"}}')
-    assert facts_of_folder(tmp_path, FileJobFolders()).state == "FAILED"
 
 
 @pytest.mark.parametrize(
