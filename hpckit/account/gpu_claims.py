@@ -1,4 +1,4 @@
-"""Nodes on which no GPU was seen, and pictures of nodes."""
+"""GPUs that two nodes claim: a UUID is one GPU's, so a name is wrong, or a file is a copy."""
 
 from __future__ import annotations
 
@@ -7,12 +7,40 @@ from typing import Final
 
 from hpckit.account.fold import NodeFold
 from hpckit.account.page.html import NodePicture
+from hpckit.account.values import GpuAccount
 from hpckit.node.answers import NodeAnswer, group_alike
 from hpckit.node.picture.picture import node_svg
 from hpckit.node.rules.rules import node_findings
 from hpckit.node.topology import NodeTopology
 
 _MOST_TOLD: Final = 4
+
+
+def twice_named(gpus: Sequence[GpuAccount]) -> list[str]:
+    """A sentence for the GPUs that count on the same nodes of one incarnation, of many the first.
+
+    A node under two names has all of its GPUs twice: that is one thing to say, not eight.
+    """
+    nodes: dict[tuple[int, str], dict[str, None]] = {}
+    for gpu in gpus:
+        nodes.setdefault((gpu.restart, gpu.uuid), {})[gpu.node] = None
+    alike: dict[tuple[int, tuple[str, ...]], list[str]] = {}
+    for (restart, uuid), names in nodes.items():
+        if len(names) > 1:
+            alike.setdefault((restart, tuple(names)), []).append(uuid)
+    told = [*alike.items()]
+    sentences = [_sentence(uuids, *where) for where, uuids in told[:_MOST_TOLD]]
+    rest = sum(len(uuids) for _, uuids in told[_MOST_TOLD:])
+    return [*sentences, f"and {rest} more GPUs likewise"] if rest else sentences
+
+
+def _sentence(uuids: Sequence[str], restart: int, names: Sequence[str]) -> str:
+    where = f"named by {len(names)} nodes ({', '.join(names[:_MOST_TOLD])})"
+    where += f" of restart {restart}" if restart else ""
+    own = "is one GPU, or its UUID is not its own"
+    if len(uuids) == 1:
+        return f"GPU {uuids[0]} is {where} and counts on each: it {own}"
+    return f"{len(uuids)} GPUs ({uuids[0]}, …) are {where} and count on each: each {own}"
 
 
 _VENDOR = "nvidia"

@@ -24,7 +24,7 @@ from hpckit.account.fold import (
     with_slurms,
 )
 from hpckit.account.gather import Gathered, NodeEvidence, SampleStore
-from hpckit.account.gpu_claims import gpus_refused, named_nodes, refusal_words
+from hpckit.account.gpu_claims import gpus_refused, named_nodes, refusal_words, twice_named
 from hpckit.account.rows import points_for
 from hpckit.account.rules import report_findings
 from hpckit.account.stragglers import Straggler, Surroundings, stragglers, with_behind
@@ -341,7 +341,7 @@ def report_of(
         gpus=tuple(gpus),
         ranks=with_behind(ranks, gpus, found_behind),
         nodes=nodes,
-        missing=(*missing, *unseen, *_missing(facts, held, folds, nodes)),
+        missing=(*missing, *unseen, *_missing(facts, held, folds, nodes), *twice_named(gpus)),
     )
     return replace(report, findings=report_findings(report, found_behind))
 

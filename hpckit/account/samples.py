@@ -73,7 +73,7 @@ class SampledGpu(Struct, frozen=True, kw_only=True):
 
 
 class SampleMeta(Struct, frozen=True, kw_only=True):
-    """The META block of a sample file. `rest` is what this version does not know."""
+    """The META block of a sample file; what this version does not know is passed over."""
 
     node: str
     hz: float
@@ -89,7 +89,6 @@ class SampleMeta(Struct, frozen=True, kw_only=True):
     cpus: int | None = None
     memory_limit_bytes: int | None = None
     exclusive: bool | None = None
-    rest: Mapping[str, Any] = field(default_factory=dict)
 
 
 class SampleChunk(Struct, frozen=True, kw_only=True):
@@ -123,13 +122,9 @@ class FileCondition(Struct, frozen=True, kw_only=True):
 
 TOOL: Final = "sample file"
 
-_META_KEYS: Final = set(SampleMeta.__struct_fields__) - {"rest"}
-_GPU_KEYS: Final = set(SampledGpu.__struct_fields__)
-_COLUMN_KEYS: Final = set(HostColumn.__struct_fields__)
-
 
 def parse_meta(payload: bytes) -> SampleMeta:
-    """What a META block says; unknown keys are in `rest`, those of GPU 3 as `gpus[3].key`.
+    """What a META block says.
 
     Raises ParseError for what is no JSON object, for another schema, and for wrong types.
     """
@@ -145,22 +140,10 @@ def parse_meta(payload: bytes) -> SampleMeta:
     if tree.get("schema") != SAMPLES_SCHEMA:
         at = max(text.find('"schema"'), 0)
         raise _refuse(text, at, f"schema is {tree.get('schema')!r}", f'"{SAMPLES_SCHEMA}"')
-    rest = _rest(tree)
-    known = {key: value for key, value in tree.items() if key in _META_KEYS}
     try:
-        return msgspec.convert(known | {"rest": rest}, SampleMeta)
+        return msgspec.convert(tree, SampleMeta)
     except (msgspec.ValidationError, RecursionError) as error:
         raise _refuse(text, 0, str(error), "what docs/reference/account-files.md lists") from error
-
-
-def _rest(tree: dict[str, Any]) -> dict[str, Any]:
-    beside = {key: value for key, value in tree.items() if key not in _META_KEYS | {"schema"}}
-    for name, keys in (("gpus", _GPU_KEYS), ("host_columns", _COLUMN_KEYS)):
-        items = tree.get(name)
-        for at, item in enumerate(items if isinstance(items, list) else ()):
-            unknown = set(item) - keys if isinstance(item, dict) else set()
-            beside |= {f"{name}[{at}].{key}": item[key] for key in sorted(unknown)}
-    return beside
 
 
 def _refuse(text: str, at: int, message: str, expected: str) -> ParseError:

@@ -74,14 +74,12 @@ class _Segment:
     @property
     def tree(self) -> dict[str, Any]:
         """As the file's metadata has it."""
-        known = to_tree(self.meta)
-        rest = known.pop("rest")
         return {
             "restart": self.restart,
             "file": self.file,
             "realtime_offset_ns": self.realtime_offset_ns,
             "boottime_offset_ns": self.boottime_offset_ns,
-            "meta": {"schema": SAMPLES_SCHEMA, **rest, **known},
+            "meta": {"schema": SAMPLES_SCHEMA, **to_tree(self.meta)},
             "events": self.events,
         }
 
