@@ -44,11 +44,11 @@ def noisy(at_s: NDArray[np.float64], gpu: int) -> Columns:
     }
 
 
-def written(folder: Path, job: MadeJob) -> tuple[Path, int, int]:
-    """The archive of a made-up job, the samples in it and its bytes."""
-    write_accounts(folder, job)
-    store = FileSampleStore()
-    path = folder / "job.parquet"
+def written(folder: Path, job: MadeJob | None = None) -> tuple[Path, int, int]:
+    """The archive of what lies in a folder, or of a made-up job, its samples and its bytes."""
+    if job is not None:
+        write_accounts(folder, job)
+    store, path = FileSampleStore(), folder / "job.parquet"
     counts = archive(gather(store, store.find(folder)), store, path, lambda _done, _of: None)
     return (path, *counts)
 
@@ -71,8 +71,7 @@ def test_topologies_come_back_as_they_were(tmp_path: Path) -> None:
     """An archive has the nodes' topologies, by incarnation, to the last byte."""
     place = write_accounts(tmp_path, MadeJob(gpus=1, duration_s=3))
     before = write_topology(place, "n000", dgx_h100()).read_bytes()
-    store, path = FileSampleStore(), tmp_path / "job.parquet"
-    archive(gather(store, store.find(tmp_path)), store, path, lambda _done, _of: None)
+    path, _, _ = written(tmp_path)
     again = ParquetStore(path)
     (files,) = again.find(path).incarnations
     assert (files.restart, [again.text(one) for one in files.topologies]) == (0, [before])
@@ -169,15 +168,8 @@ def test_clocks_behind_the_monotonic_one_come_back(tmp_path: Path, late: str) ->
     ]
     data = zip(moved, blocks, strict=True)
     path.write_bytes(b"".join(encode_block(head, bytes(one.payload)) for head, one in data))
-    store = FileSampleStore()
-    archived = tmp_path / "job.parquet"
-    archive(
-        gather(store, store.find(tmp_path)),
-        store,
-        archived,
-        lambda _done, _of: None,
-    )
-    (before,) = chunks(store, tmp_path)
+    archived, _, _ = written(tmp_path)
+    (before,) = chunks(FileSampleStore(), tmp_path)
     after = [one for one in chunks(ParquetStore(archived), archived) if len(one.gpu_ns)]
     assert after[0].gpu_ns.tolist() == before.gpu_ns.tolist()
     assert after[0].realtime_offset_ns == before.realtime_offset_ns

@@ -12,14 +12,11 @@ from hpckit.account.compare.compare import side_of
 from hpckit.account.gather import Gathered, gather
 from hpckit.account.parquet.archive import archive
 from hpckit.account.parquet.store import ParquetStore
-from hpckit.account.report import JobFacts, ReportTools, report_of
 from hpckit.account.sample_format import HEADER_BYTES, Block, read_blocks
 from hpckit.account.store import FileSampleStore
-from hpckit.account.values import JobReport
 from hpckit.core.errors import HpckitError
-from hpckit.spec.site import EnergySite
 from hpckit.spec.store import FileJobFolders
-from tests.fakes.account_files import MadeJob, write_accounts
+from tests.fakes.account_files import MadeJob, reported, write_accounts
 
 STORE = FileSampleStore()
 
@@ -32,11 +29,6 @@ def place_of(folder: Path) -> Path:
 def found(folder: Path) -> Gathered:
     """What lies there."""
     return gather(STORE, STORE.find(folder))
-
-
-def reported(folder: Path) -> JobReport:
-    """The report on a folder."""
-    return report_of(found(folder), ReportTools(store=STORE), JobFacts(), EnergySite())
 
 
 def test_a_life_that_is_there_twice_counts_once(tmp_path: Path) -> None:
@@ -60,8 +52,7 @@ def test_a_rank_without_a_ledger_is_told(tmp_path: Path) -> None:
     (place / "rank-0.ledger").unlink()
     told = "rank 0 of 2 left no ledger that can be read: what it used is in no rank's account"
     assert reported(tmp_path).missing == (told,)
-    facts = JobFacts(is_running=True)
-    running = report_of(found(tmp_path), ReportTools(store=STORE), facts, EnergySite())
+    running = reported(tmp_path, is_running=True)
     assert told not in running.missing
 
 
@@ -132,9 +123,8 @@ def test_where_nothing_can_be_read_the_error_tells_what_is_expected(tmp_path: Pa
     place = tmp_path / "account" / "restart-0"
     place.mkdir(parents=True)
     (place / "rank-0.ledger").write_bytes(b"")
-    facts = JobFacts(missing=("intent.json is damaged: it is empty",))
     with pytest.raises(HpckitError, match=r"rank-0\.ledger is empty.*; intent\.json is") as error:
-        report_of(found(tmp_path), ReportTools(store=STORE), facts, EnergySite())
+        reported(tmp_path, missing=("intent.json is damaged: it is empty",))
     assert "whole ledgers of ranks" in (error.value.hint or "")
 
 
@@ -163,9 +153,7 @@ def test_an_archive_has_what_the_report_counts(tmp_path: Path) -> None:
     before = reported(tmp_path)
     path = tmp_path / "a.parquet"
     rows, _ = archive(found(tmp_path), STORE, path, lambda *_: None)
-    store = ParquetStore(path)
-    gathered = gather(store, store.find(path))
-    after = report_of(gathered, ReportTools(store=store), JobFacts(), EnergySite())
+    after = reported(path, store=ParquetStore(path))
     assert after.missing == ()
     assert [one.energy for one in after.gpus] == [one.energy for one in before.gpus]
     assert [one.samples for one in before.nodes] == [one.samples for one in after.nodes] == [rows]
@@ -186,7 +174,6 @@ def test_an_empty_ledger_of_a_running_job_is_early(tmp_path: Path) -> None:
     """Another node may have made it a moment ago; of a job that ended it is told."""
     place = place_of(tmp_path)
     (place / "rank-9.ledger").touch()
-    facts = JobFacts(is_running=True)
-    running = report_of(found(tmp_path), ReportTools(store=STORE), facts, EnergySite())
+    running = reported(tmp_path, is_running=True)
     assert running.missing == ()
     assert reported(tmp_path).missing == ("rank-9.ledger is empty, expected the start of a rank",)

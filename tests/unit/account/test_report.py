@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hpckit.account.gather import gather
-from hpckit.account.report import JobFacts, ReportTools, report_of
 from hpckit.account.sample_format import (
     EVENTS,
     HOST,
@@ -21,7 +19,6 @@ from hpckit.account.sample_format import (
     encode_block,
     read_blocks,
 )
-from hpckit.account.store import FileSampleStore
 from hpckit.account.values import (
     SPLIT_GPU,
     EnergyLack,
@@ -36,6 +33,7 @@ from tests.fakes.account_files import (
     Columns,
     MadeJob,
     busy,
+    reported,
     unused,
     uuid_of,
     write_accounts,
@@ -44,19 +42,6 @@ from tests.fakes.account_files import (
 SMALL = MadeJob(gpus=2, duration_s=60.0)
 RUN_J = 2 * 550 * 60.0
 """About what the two GPUs of SMALL take."""
-
-
-def reported(
-    folder: Path,
-    facts: JobFacts | None = None,
-    site: EnergySite | None = None,
-    slurm: SlurmEnergy | None = None,
-) -> JobReport:
-    """The report on a folder."""
-    store = FileSampleStore()
-    tools = ReportTools(store=store, slurm_energy=None if slurm is None else lambda: slurm)
-    found = gather(store, store.find(folder))
-    return report_of(found, tools, facts or JobFacts(), site or EnergySite(), curves=True)
 
 
 def made(folder: Path, **changes: Any) -> JobReport:
@@ -192,14 +177,14 @@ def test_a_jobs_size_is_that_of_an_incarnation(tmp_path: Path) -> None:
     write_accounts(tmp_path, MadeJob(gpus=2, restart=1, begins_s=100.0))
     for path in place.iterdir():
         path.write_text(path.read_text().replace("n000", "n001"))
-    job = reported(tmp_path, JobFacts(nodes=("n000",))).job
+    job = reported(tmp_path, nodes=("n000",)).job
     assert (job.nodes, job.gpus) == (1, 2)
 
 
 def test_a_node_that_left_nothing_is_named(tmp_path: Path) -> None:
     """The nodes of the allocation without accounts are in `missing`."""
     write_accounts(tmp_path, SMALL)
-    report = reported(tmp_path, JobFacts(nodes=("n000", "n001", "n002")))
+    report = reported(tmp_path, nodes=("n000", "n001", "n002"))
     assert report.missing == (
         "of n001, n002 there is nothing: neither ranks nor a sampler wrote there",
     )
@@ -228,7 +213,7 @@ def test_a_killed_rank_ends_with_the_last_sample(tmp_path: Path) -> None:
 def test_a_rank_without_an_end_runs_while_the_job_does(tmp_path: Path) -> None:
     """During the job it is not called killed."""
     write_accounts(tmp_path, MadeJob(gpus=2, duration_s=60.0, killed=frozenset({0, 1})))
-    report = reported(tmp_path, JobFacts(state="RUNNING", is_running=True))
+    report = reported(tmp_path, state="RUNNING", is_running=True)
     assert [(one.ended_by, one.ended_s) for one in report.ranks] == [("running", None)] * 2
 
 
@@ -236,7 +221,7 @@ def test_nodes_meet_on_the_real_time(tmp_path: Path) -> None:
     """The window of the job is that of Slurm's record where it is wider than the evidence."""
     write_accounts(tmp_path, SMALL)
     began_s = EPOCH_NS / 1e9
-    report = reported(tmp_path, JobFacts(started_s=began_s - 10, ended_s=began_s + 75))
+    report = reported(tmp_path, started_s=began_s - 10, ended_s=began_s + 75)
     assert (report.started_s, report.ended_s) == (began_s - 10, began_s + 75)
     assert report.gpus[0].curves[0].at_s[0] >= 9.0
 
@@ -376,7 +361,7 @@ def without_gpus(folder: Path, asked: int | None) -> JobReport:
     """A job on whose node the driver was not loaded."""
     refused = {"nvidia": "DriverNotLoaded", "rapl": "permission denied"}
     write_accounts(folder, MadeJob(gpus=0, duration_s=10.0, meta={"host_refused": refused}))
-    return reported(folder, JobFacts(gpus_asked=asked))
+    return reported(folder, gpus_asked=asked)
 
 
 def test_a_driver_that_did_not_load_is_told(tmp_path: Path) -> None:

@@ -9,16 +9,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hpckit.account.gather import gather, node_topologies
-from hpckit.account.report import JobFacts, ReportTools, report_of
+from hpckit.account.gather import node_topologies
 from hpckit.account.store import FileSampleStore
-from hpckit.account.values import JobReport
 from hpckit.node.topology import GpuUuid, NodeTopology
-from hpckit.spec.site import EnergySite
 from tests.fakes.account_files import (
     Columns,
     MadeJob,
     busy,
+    reported,
     uuid_of,
     write_accounts,
     write_topology,
@@ -95,14 +93,6 @@ def slow_third(at_s: NDArray[np.float64], gpu: int) -> Columns:
     return columns
 
 
-def report(folder: Path) -> JobReport:
-    """The report on a folder."""
-    store = FileSampleStore()
-    return report_of(
-        gather(store, store.find(folder)), ReportTools(store=store), JobFacts(), EnergySite()
-    )
-
-
 def named(topology: NodeTopology, links: int) -> NodeTopology:
     """With the UUIDs of the made-up job, and `links` NVLinks less at the third GPU."""
     gpus = [replace(gpu, uuid=GpuUuid(uuid_of("n000", gpu.index or 0))) for gpu in topology.gpus]
@@ -123,7 +113,7 @@ def causes(folder: Path, links: int) -> str:
     """What the report says of the straggler of a job."""
     place = straggling(folder)
     write_topology(place, "n000", named(dgx_h100(), links))
-    return " ".join(one.because for one in report(folder).findings)
+    return " ".join(one.because for one in reported(folder).findings)
 
 
 def test_a_stragglers_lost_links_are_its_cause(tmp_path: Path) -> None:
@@ -139,10 +129,10 @@ def test_links_that_are_all_there_explain_nothing(tmp_path: Path) -> None:
 def test_a_hostile_topology_is_among_what_is_missing(tmp_path: Path) -> None:
     """The report says so where it would explain a straggler, and is complete otherwise."""
     (straggling(tmp_path) / "node-n000.topology.json").write_text("[")
-    assert any("node-n000.topology.json" in one for one in report(tmp_path).missing)
+    assert any("node-n000.topology.json" in one for one in reported(tmp_path).missing)
 
 
 def test_a_topology_that_explains_nothing_is_not_read(tmp_path: Path) -> None:
     """A job without stragglers does not miss what nobody wants to know."""
     (job(tmp_path) / "node-n000.topology.json").write_text("[")
-    assert report(tmp_path).missing == ()
+    assert reported(tmp_path).missing == ()
