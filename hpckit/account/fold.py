@@ -376,9 +376,6 @@ def conservation(folds: Sequence[NodeFold]) -> Conservation:
     )
 
 
-_WHOLE = ("node", "module")
-
-
 def node_account(fold: NodeFold, gpus: Sequence[GpuAccount], site: EnergySite) -> NodeAccount:
     """The account of a folded node; `gpus` are its own, in this incarnation."""
     gpu = sum_of_boards(one.energy for one in gpus)
@@ -432,7 +429,7 @@ def metered_energy(meter: Energy, gpu: Energy | None) -> Energy | None:
     """
     if meter.value_j is None:
         return None
-    if meter.scope in _WHOLE or gpu is None:
+    if meter.scope in ("node", "module") or gpu is None:
         return replace(meter, scope="node")
     if gpu.value_j is None:
         text = f"its CPUs took {meter.value_j:.0f} J, and of its GPUs nothing is known"

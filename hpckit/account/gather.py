@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from hpckit.account.energy_sums import RankClaim
 from hpckit.account.ledger import EnergyReading, Moment, RankLedger, read_ledger
 from hpckit.account.rows import Rows, Times, rows_by_gpu
-from hpckit.account.sample_format import GPU, HOST, BlockHeader, read_blocks
+from hpckit.account.sample_format import HEADER_BYTES, META, read_blocks
 from hpckit.account.sample_format import Block as SampleBlock
 from hpckit.account.samples import SampleChunk, SampleMeta, SampleReader
 from hpckit.account.usage import LastUse, Use
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 
 _MOST_TOLD = 4
-_MOST_SHOWN = 16
-_DT_BYTES = 4
 
 
 class SampleStore(Protocol):
@@ -199,7 +197,7 @@ def _take_ledgers(store: SampleStore, files: AccountFiles, gathering: _Gathering
         elif not text:
             gathering.empty.append(f"{path.name} is empty, expected the start of a rank")
         elif not lives:
-            begin = f"has no whole start of a rank: it begins {text[:_MOST_SHOWN]!r}"
+            begin = f"has no whole start of a rank: it begins {text[:16]!r}"
             zeros = f"is no ledger: it is {len(text):,} bytes of 0"
             gathering.refused.append(f"{path.name} {begin if text.strip(chr(0)) else zeros}")
         for life in lives:
@@ -243,50 +241,32 @@ def span_of(store: SampleStore, path: Path) -> SampleSpan | None:
     None for one without samples. Raises StorageFailed, ParseError.
     """
     head, tail = store.ends(path)
-    first = next((chunk for chunk in SampleReader(head) if _times(chunk)), None)
-    last_ns = None if first is None else _last_ns(tail, first)
-    if first is not None and last_ns is not None:
-        return _span(path, first, last_ns)
-    chunks = [(one, _times(one)) for one in SampleReader(store.pieces(path)) if _times(one)]
-    return _span(path, chunks[0][0], max(chunks[-1][1])) if chunks else None
-
-
-def _span(path: Path, first: SampleChunk, last_ns: int) -> SampleSpan:
+    first = last = None
+    meta = next(read_blocks(head), None)
+    if isinstance(meta, SampleBlock) and meta.header.kind == META:
+        first = next((chunk for chunk in SampleReader(head) if _times(chunk)), None)
+        described = head[: HEADER_BYTES + len(meta.payload)] + tail
+        for chunk in SampleReader(described):
+            last = chunk if _times(chunk) else last
+    if first is None or last is None:
+        for chunk in SampleReader(store.pieces(path)):
+            if _times(chunk):
+                first, last = first or chunk, chunk
+    if first is None or last is None:
+        return None
+    is_rebooted = max(_times(last)) < min(_times(first))
+    shift_ns = last.realtime_offset_ns - first.realtime_offset_ns if is_rebooted else 0
     return SampleSpan(
         path=path,
         meta=first.meta,
         first_ns=min(_times(first)),
-        last_ns=max(last_ns, *_times(first)),
+        last_ns=max(*_times(first), max(_times(last)) + shift_ns),
         realtime_offset_ns=first.realtime_offset_ns,
     )
 
 
 def _times(chunk: SampleChunk) -> list[int]:
     return [int(one) for ns in (chunk.gpu_ns, chunk.host_ns) if len(ns) for one in ns[[0, -1]]]
-
-
-def _last_ns(tail: bytes, first: SampleChunk) -> int | None:
-    """The time of the last record, on the clock of the first chunk; None where it is not clear."""
-    last: SampleBlock | None = None
-    for block in read_blocks(tail):
-        if isinstance(block, SampleBlock) and _has_rows(block.header):
-            last = block
-    return None if last is None else _end_of(last, first)
-
-
-def _has_rows(header: BlockHeader) -> bool:
-    """Whether the reader takes samples from the block, whose times then are the file's."""
-    rows, odd_bytes = divmod(header.payload_bytes, header.record_bytes)
-    return header.kind in (GPU, HOST) and rows > 0 and not odd_bytes
-
-
-def _end_of(block: SampleBlock, first: SampleChunk) -> int:
-    header, payload = block
-    at_ns = header.monotonic_ns
-    if at_ns < min(_times(first)):  # another boot
-        at_ns = header.realtime_ns - first.realtime_offset_ns
-    last = payload[len(payload) - header.record_bytes :][:_DT_BYTES]
-    return at_ns + int.from_bytes(last, "little") * 1000
 
 
 def _evidence(

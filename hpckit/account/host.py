@@ -19,7 +19,6 @@ Unsigned = NDArray[np.uint64]
 Times = NDArray[np.int64]
 
 NOT_MEASURED: Final = MISSING[8]
-_WHOLE: Final = 1 << 64
 
 
 class HostCounter:
@@ -30,7 +29,7 @@ class HostCounter:
     """
 
     def __init__(self, wraps_at: int | None) -> None:
-        self._size = _WHOLE if wraps_at is None else wraps_at
+        self._size = 1 << 64 if wraps_at is None else wraps_at
         self._last: tuple[int, int] | None = None
         self.total: int | None = None
         self.counted_ns = 0
@@ -187,8 +186,6 @@ _PSI = re.compile(r"(job|node)_psi_((?:cpu|memory|io)_(?:some|full))_us")
 _NIC = re.compile(r"ib_(\w+?)_(\d+)_(tx_bytes|rx_bytes)")
 _RAPL = re.compile(r"rapl_(.+)_uj")
 _HWMON = re.compile(r"hwmon_(.+)_uw")
-_CRAY_NODE: Final = ("node_energy_j",)
-_CRAY_PARTS: Final = ("node_cpu_energy_j", "node_memory_energy_j")
 _US: Final = 1e-6
 
 
@@ -213,9 +210,8 @@ def meters_of(names: Iterable[str]) -> tuple[Meter, ...]:
     `psys` (the platform of a client) is left out, as it includes packages.
     """
     ordered = tuple(names)
-    node, parts = (
-        tuple(name for name in known if name in ordered) for known in (_CRAY_NODE, _CRAY_PARTS)
-    )
+    node = tuple(name for name in ("node_energy_j",) if name in ordered)
+    parts = tuple(name for name in ("node_cpu_energy_j", "node_memory_energy_j") if name in ordered)
     zones = {name: match[1] for name in ordered if (match := _RAPL.fullmatch(name))}
     labels = {name: match[1] for name in ordered if (match := _HWMON.fullmatch(name))}
     rapl = _labelled(zones, "package", "dram")
@@ -238,7 +234,6 @@ METER_FRAC: Final = 0.1
 """Half the width of the interval that is stated for these meters: an assumption, as the makers of
 RAPL, hwmon sensors and pm_counters state none in the files that are read."""
 
-_NO_METER: Final = EnergyReason(kind=EnergyLack.METER)
 _SHARED: Final = EnergyReason(kind=EnergyLack.OWN_METER)
 
 
@@ -329,7 +324,7 @@ class HostFold:
         ]
         meters = meters_of(there)
         if not meters:
-            return Energy.unknown_of_node(_NO_METER)
+            return Energy.unknown_of_node(EnergyReason(kind=EnergyLack.METER))
         if self._meta.exclusive is False:
             return Energy.unknown_of_node(_SHARED)
         return self._metered(meters[0])

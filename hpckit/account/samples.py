@@ -155,8 +155,6 @@ def _refuse(text: str, at: int, message: str, expected: str) -> ParseError:
     )
 
 
-_HEAD_BYTES = 100
-
 Piece = bytes | memoryview
 _Group = list[tuple[int, memoryview]]
 """Blocks of one kind: the moment at which each begins, and its records."""
@@ -203,7 +201,7 @@ class SampleReader:
         rest = b""
         for piece, is_last in _with_last(self._pieces):
             self._bytes_read += len(piece)
-            self._head += bytes(piece[: _HEAD_BYTES - len(self._head)])
+            self._head += bytes(piece[: 100 - len(self._head)])
             data, at = memoryview(b"".join((rest, piece)) if rest else piece), 0
             for found in read_blocks(data, is_last=is_last):
                 self._is_in_damage = isinstance(found, Damage)

@@ -67,8 +67,11 @@ _SERIES: Final = {
 _GPM: Final = ("sm", "tensor", "dram")
 _GAUGES: Final = (*_SERIES, *(f"{name}_active_pct100" for name in _GPM), "proxy")
 _LINKS: Final = ("nvlink_tx", "nvlink_rx", "pcie_tx", "pcie_rx")
-_UNUSED: Final = ("dt_us", "gpu", "energy_mj", "mem_mhz", "reserved")
-_USED: Final = tuple(one.name for one in GPU_COLUMNS if one.name not in _UNUSED)
+_USED: Final = tuple(
+    one.name
+    for one in GPU_COLUMNS
+    if one.name not in ("dt_us", "gpu", "energy_mj", "mem_mhz", "reserved")
+)
 _PROXY_BEYOND: Final = "it comes out above 1: the GPU's largest SM clock is not {} MHz"
 _PROCESSES_HIDDEN: Final = "kernels ran while no process was to be seen: processes are hidden"
 

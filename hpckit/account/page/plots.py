@@ -31,7 +31,6 @@ _TITLES: Final = {
     "throttled_by_power_cap": ("At the power limit", "power"),
 }
 """Of each curve its title, and its colour in the style sheet."""
-_PERCENT_TOP: Final = 100.0
 _STEPS: Final = (1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10)
 
 
@@ -172,7 +171,7 @@ def _title(name: str) -> tuple[str, str]:
 
 def _top(unit: str, values: Numbers, highs: Numbers, limit: float | None) -> float:
     if unit == "%":
-        return _PERCENT_TOP
+        return 100.0
     known = np.concatenate((values, highs))
     known = known[np.isfinite(known)]
     return rounded_up(max(float(known.max(initial=0.0)), limit or 0.0) * 1.02)
@@ -338,9 +337,6 @@ def _n(value: float) -> str:
 # A value v is stored as round((v - low) / (high - low) * 65534), 65535 is a gap. Times are 32-bit
 # floats, seconds. Both are little-endian.
 
-_MOST: Final = 65534
-_GAP: Final = 65535
-
 
 def plot_data(groups: Sequence[PlotGroup]) -> str:
     """The JSON document, safe inside a script element."""
@@ -398,15 +394,14 @@ def _ends(panel: Panel) -> tuple[float, float]:
 def packed(values: Numbers, low: float, high: float) -> str:
     """Values between `low` and `high` in 16 bits each, as base64; not-a-number is a gap."""
     shares = np.where(np.isfinite(values), (values - low) / (high - low), 0.0)
-    codes = np.rint(np.clip(shares, 0, 1) * _MOST).astype("<u2")
-    codes[~np.isfinite(values)] = _GAP
+    codes = np.rint(np.clip(shares, 0, 1) * 65534).astype("<u2")
+    codes[~np.isfinite(values)] = 65535
     return base64.b64encode(codes.tobytes()).decode()
 
 
 # A rank of one GPU has that GPU's plot, which names it.
 
 _MOST_RANKS: Final = 8
-_ADDED: Final = ("Power", "Memory")
 _SEVERAL: Final = 2
 
 
@@ -445,7 +440,7 @@ def _rank_group(rank: RankAccount, gpus: Sequence[GpuAccount], at: int) -> PlotG
 
 def _together(panels: Sequence[Panel]) -> Panel:
     first = panels[0]
-    is_added = first.title in _ADDED
+    is_added = first.title in ("Power", "Memory")
     values, lows, highs = (
         _joined([(one.at_s, side(one)) for one in panels], first.at_s, is_added=is_added)
         for side in map(attrgetter, ("values", "lows", "highs"))

@@ -25,8 +25,7 @@ from hpckit.spec.folder import account_folder
 ARCHIVE_SCHEMA: Final = "hpckit.archive/1"
 METADATA_KEY: Final = "hpckit"
 HOST_PREFIX: Final = "host."
-_DROPPED: Final = frozenset({"dt_us", "gpu", "reserved"})
-KEPT: Final = tuple(one.name for one in GPU_COLUMNS if one.name not in _DROPPED)
+KEPT: Final = tuple(one.name for one in GPU_COLUMNS if one.name not in ("dt_us", "gpu", "reserved"))
 HOST_GPU: Final = 0xFF
 """`gpu_index` of the rows of a host: no GPU has it."""
 ROWS_A_GROUP: Final = 1 << 20

@@ -29,7 +29,8 @@ from hpckit.account.page.plots import (
 )
 from hpckit.account.values import Curve, GpuAccount, Window
 from hpckit.core.findings import Severity
-from tests.fakes.report_values import STARTED_S, Shape, training_report
+from tests.fakes.report_values import Shape, training_report
+from tests.fakes.reports import STARTED_S
 
 REPORT = training_report(Shape(points=100))
 
