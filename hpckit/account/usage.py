@@ -22,7 +22,6 @@ from hpckit.account.activity import (
     USEFUL,
     IdleWindows,
     PowerLevels,
-    Span,
     StateSpans,
     states_of,
 )
@@ -97,10 +96,9 @@ class GpuUsageFold:
     ) -> None:
         self._gpu = gpu
         self._begin_ns = begin_ns
-        self._watched: dict[tuple[int, int], Span] = {}
         self.useful_fracs: Mapping[tuple[int, int], float | None] = {}
         """With the result the useful part of what is known of each watched span, by its ends."""
-        self._spans = StateSpans(())
+        self._spans = StateSpans({})
         self._began_s = (begin_ns + realtime_offset_ns) / 1e9
         self._origin_s = origin_s
         self._time = SampleTime(period_s, begin_ns, end_ns)
@@ -120,11 +118,10 @@ class GpuUsageFold:
 
     def watch(self, spans_ns: Iterable[tuple[int, int]]) -> None:
         """Tell apart what it does in these spans (first and last ns); before any row is added."""
-        self._watched = {
-            span: ((span[0] - self._begin_ns) // NS_PER_US, (span[1] - self._begin_ns) // NS_PER_US)
-            for span in spans_ns
-        }
-        self._spans = StateSpans(tuple(dict.fromkeys(self._watched.values())))
+        begin = self._begin_ns
+        self._spans = StateSpans(
+            {(a, b): ((a - begin) // NS_PER_US, (b - begin) // NS_PER_US) for a, b in spans_ns}
+        )
 
     def add(self, times_ns: NDArray[np.int64], rows: NDArray[np.void]) -> None:
         """The GPU's next rows (GPU_DTYPE) and their times."""
@@ -177,7 +174,7 @@ class GpuUsageFold:
         is_hidden = self._hidden_us > DISTRUST_FRAC * ran_us
         mean, most = self._gauges.mean, self._gauges.most
         waste = self._share(state_us, is_hidden=is_hidden)
-        self.useful_fracs = self._useful_fracs(state_us, waste)
+        self.useful_fracs = self._spans.useful_fracs(state_us, waste)
         return replace(
             account,
             waste=waste,
@@ -206,12 +203,6 @@ class GpuUsageFold:
         if (self._mfu_proxy(most=math.inf) or 0.0) > 1.0:
             refused["mfu_proxy_frac"] = _PROXY_BEYOND.format(self._gpu.max_sm_mhz)
         return refused
-
-    def _useful_fracs(
-        self, state_us: NDArray[np.float64], waste: Share
-    ) -> Mapping[tuple[int, int], float | None]:
-        fracs = self._spans.useful_fracs(state_us, waste)
-        return {span: fracs[at_us] for span, at_us in self._watched.items()}
 
     def _mfu_proxy(self, most: float = 1.0) -> float | None:
         """Tensor active × SM clock / largest SM clock: the OFU of arXiv 2605.20799.

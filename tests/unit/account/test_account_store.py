@@ -82,20 +82,6 @@ def test_what_is_not_what_its_name_says_is_named_and_not_read(tmp_path: Path) ->
     )
 
 
-def test_accounts_that_are_no_folder_are_named(tmp_path: Path) -> None:
-    """A file in the place of `account/` is why there are no accounts."""
-    (told,) = FileSampleStore().find(laid(tmp_path, "account")).missing
-    assert told.endswith("/account is not read: it is no folder")
-
-
-def test_many_odd_things_are_counted(tmp_path: Path) -> None:
-    """A thousand links make a few sentences."""
-    place = laid(tmp_path / "account" / "restart-0", "rank-0.ledger")
-    for rank in range(1, 1001):
-        (place / f"rank-{rank}.ledger").symlink_to("/dev/zero")
-    assert FileSampleStore().find(tmp_path).missing[-1] == "and 992 more like it in restart-0"
-
-
 @pytest.mark.parametrize("what", ["link", "fifo", "folder", "absent"])
 def test_what_took_a_files_place_is_refused(tmp_path: Path, what: str) -> None:
     """A file that was replaced since it was found is a StorageFailed, for all readers."""
@@ -119,9 +105,3 @@ def test_pieces_are_the_file(tmp_path: Path) -> None:
     path.write_bytes(data)
     assert b"".join(FileSampleStore(piece_bytes=1000).pieces(path)) == data
     assert FileSampleStore().ends(path) == (data[: 1024**2], data[-(1024**2) :])
-
-
-def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    """The folder itself must be readable."""
-    with pytest.raises(StorageFailed, match="cannot be read"):
-        FileSampleStore().find(tmp_path / "gone")

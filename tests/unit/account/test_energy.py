@@ -217,13 +217,6 @@ def test_disagreement_of_counter_and_power_is_said() -> None:
     assert "disagree" not in energy.because
 
 
-def test_marks_alone_can_be_asked_for() -> None:
-    """A moment that was not given before the rows is refused."""
-    result = folded(power_w=steady(), energy_mj=counter_mj(SECONDS))
-    with pytest.raises(ValueError, match="none of the marks"):
-        result.energy_between(fake.moment_ns(10), fake.moment_ns(11))
-
-
 def test_a_suspend_is_counted() -> None:
     """CLOCK_BOOTTIME that runs ahead of CLOCK_MONOTONIC is a machine that slept."""
     fold = GpuEnergyFold(gpu(), [], [])

@@ -159,17 +159,6 @@ def test_an_archive_has_what_the_report_counts(tmp_path: Path) -> None:
     assert [one.samples for one in before.nodes] == [one.samples for one in after.nodes] == [rows]
 
 
-def test_repeated_samples_are_archived_once(tmp_path: Path) -> None:
-    """Who sums an archive up gets the sum that the report has."""
-    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    place = place_of(tmp_path)
-    once, _ = archive(found(tmp_path), STORE, tmp_path / "a", lambda *_: None)
-    (file,) = place.glob("*.samples")
-    shutil.copy(file, file.with_name("node-n000-copy.samples"))
-    twice, _ = archive(found(tmp_path), STORE, tmp_path / "b", lambda *_: None)
-    assert once == twice > 0
-
-
 def test_an_empty_ledger_of_a_running_job_is_early(tmp_path: Path) -> None:
     """Another node may have made it a moment ago; of a job that ended it is told."""
     place = place_of(tmp_path)

@@ -48,12 +48,6 @@ def test_the_last_incarnation_counts(tmp_path: Path) -> None:
     assert of(tmp_path)[0] == {"n000": dgx_h100()}
 
 
-def test_a_job_without_topologies_lacks_nothing(tmp_path: Path) -> None:
-    """Nothing is said where a sampler wrote none."""
-    job(tmp_path)
-    assert of(tmp_path) == ({}, [])
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -74,14 +68,6 @@ def test_what_is_no_topology_is_a_sentence(tmp_path: Path, text: str) -> None:
     assert topologies == {}
     assert said.startswith("node-n000.topology.json is no topology of a node: ")
     assert "\n" not in said
-
-
-def test_many_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
-    """Hundreds make a few sentences."""
-    place = job(tmp_path)
-    for at in range(100):
-        (place / f"node-x{at}.topology.json").touch()
-    assert of(tmp_path)[1][-1] == "and 96 more topologies could not be read"
 
 
 def slow_third(at_s: NDArray[np.float64], gpu: int) -> Columns:
