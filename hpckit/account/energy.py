@@ -7,6 +7,7 @@ energies of times that follow one another add up exactly.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -24,7 +25,7 @@ from hpckit.account.counter import (
     power_knots,
     without_glitches,
 )
-from hpckit.account.energy_sums import Counts, GpuEnergy
+from hpckit.account.energy_sums import GpuEnergy
 from hpckit.account.ledger import EnergyReading
 from hpckit.account.power import COLUMNS, MOST_W, Cells, Frame, PowerCurve, sensor_of
 from hpckit.account.rows import Floats, Rows, Times, measured, median
@@ -38,7 +39,6 @@ _SETTLE_ROWS: Final = 1 << 14
 _MOST_ROWS: Final = 1 << 20
 """So many rows of a counter that stands still are kept, before power stands in for it."""
 _LIMIT_SLACK: Final = 1.2
-_SUSPENDED_NS: Final = 1_000_000_000
 _POWER_OVER_S: Final = 10.0
 _USUAL_LIMIT_W: Final = 700.0
 """Assumed for the ± where there are no samples, and so no limit is known."""
@@ -89,19 +89,15 @@ class GpuEnergyFold:
         self._told = Readings(
             self._seconds(self._ledger["ns"]), self._ledger["mj"] / 1000, self._ledger["update"]
         )
-        self._boottime_offset_ns: int | None = None
-        self._counts = Counts()
+        self._counts: Counter[str] = Counter()
 
-    def add(self, times_ns: Times, rows: Rows, *, boottime_offset_ns: int | None = None) -> None:
-        """Take the rows that follow; `boottime_offset_ns` of their chunk shows suspends."""
-        before, self._boottime_offset_ns = self._boottime_offset_ns, boottime_offset_ns
-        if before is not None and boottime_offset_ns is not None:
-            self._count(suspends=int(boottime_offset_ns - before > _SUSPENDED_NS))
+    def add(self, times_ns: Times, rows: Rows) -> None:
+        """Take the rows that follow."""
         for at in range(0, len(rows), _SETTLE_ROWS):
             self._add(times_ns[at : at + _SETTLE_ROWS], rows[at : at + _SETTLE_ROWS])
 
     def _add(self, times_ns: Times, rows: Rows) -> None:
-        self._count(rows=len(rows))
+        self._counts["rows"] += len(rows)
         if self._origin_ns is None:
             self._origin_ns = int(times_ns[0])
         at_s = self._seconds(times_ns)
@@ -128,11 +124,6 @@ class GpuEnergyFold:
             most_w=self._most_w,
             is_split=self._gpu.mig,
         )
-
-    def _count(self, **more: int) -> None:
-        now = {name: getattr(self._counts, name) + count for name, count in more.items() if count}
-        if now:
-            self._counts = replace(self._counts, **now)
 
     def _seconds(self, times_ns: Times) -> Floats:
         seconds: Floats = (times_ns - (self._origin_ns or 0)) / 1e9
@@ -229,7 +220,7 @@ class GpuEnergyFold:
             return knots.at(slice(count if count >= _CELL else 0))
         if curve is None:
             return power_knots(np.zeros(0))
-        self._count(frozen=int(count == 1 and not np.isnan(knots.energy_j[0])))
+        self._counts["frozen"] += int(count == 1 and not np.isnan(knots.energy_j[0]))
         begin = knots if count else power_knots(curve.at_s[:1])
         end = power_knots(np.array([curve.last_s]))
         if curve.last_s <= begin.at_s[0]:
@@ -251,7 +242,7 @@ class GpuEnergyFold:
         self._edges_j2[now] = edges_j2
         self._base += cells.end
         self._marks_done = now.stop
-        self._count(**cells.faults(is_last=is_last))
+        self._counts.update(cells.faults(is_last=is_last))
 
     def _forget(self, knots: Knots, readings: Readings) -> None:
         """Keep what lies behind the last knot, and the readings of power around it."""

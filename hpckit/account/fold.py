@@ -25,7 +25,7 @@ from hpckit.account.energy_sums import (
 from hpckit.account.gather import NodeEvidence, SampleSpan, SampleStore, claims_of, shift_ns
 from hpckit.account.host import HostFold
 from hpckit.account.ledger import EnergyReading, RankEnd, RankLedger
-from hpckit.account.rows import Onward, RowBlock, Rows, Times, rows_by_gpu
+from hpckit.account.rows import Onward, rows_by_gpu
 from hpckit.account.sample_format import HOST_PERIOD_S
 from hpckit.account.samples import SampleChunk, SampledGpu, SampleMeta, SampleReader
 from hpckit.account.usage import GpuUsageFold
@@ -48,8 +48,6 @@ from hpckit.core.quantities import whole_sum
 from hpckit.core.text import first_of
 from hpckit.spec.site import EnergySite
 
-_SAME_OFFSET_NS = 1_000_000
-"""Clocks that are read one after the other differ by less; a machine that slept by more."""
 _UNKNOWN_INDEX = -1
 _MOST_TOLD = 8
 """Of the GPUs that a node lost: a node has so many."""
@@ -96,11 +94,7 @@ class FoldRequest(Struct, frozen=True, kw_only=True):
 
 
 class _Folds(Struct):
-    """The folds of a node's GPUs, made when a GPU is first seen.
-
-    Rows of a GPU wait in a block of its own: copied together once, both folds pass through them
-    in a core's own cache.
-    """
+    """The folds of a node's GPUs, made when a GPU is first seen."""
 
     request: FoldRequest
     claims: Sequence[RankClaim]
@@ -110,8 +104,6 @@ class _Folds(Struct):
     gpus: dict[str, SampledGpu] = field(default_factory=dict)
     energy: dict[str, GpuEnergyFold] = field(default_factory=dict)
     usage: dict[str, GpuUsageFold] = field(default_factory=dict)
-    waiting: dict[str, RowBlock] = field(default_factory=dict)
-    boottime_offset_ns: int = 0
     host: HostFold | None = None
     samples: int = 0
     onward: Onward = field(default_factory=Onward)
@@ -119,16 +111,13 @@ class _Folds(Struct):
     def take(self, chunk: SampleChunk, shift_ns: int) -> None:
         """Add a chunk whose clock is `shift_ns` behind the node's, but what others had already."""
         chunk = self.onward.of(chunk, shift_ns)
-        if abs(chunk.boottime_offset_ns - self.boottime_offset_ns) > _SAME_OFFSET_NS:
-            self._fold_rest()
-        self.boottime_offset_ns = chunk.boottime_offset_ns
         for place, times_ns, rows in rows_by_gpu(chunk):
             gpu = chunk.meta.gpus[place]
             if gpu.uuid not in self.gpus:
                 self._begin(gpu, chunk.meta.hz)
             at_ns = times_ns + shift_ns if shift_ns else times_ns
-            for block in self.waiting[gpu.uuid].filled(at_ns, rows):
-                self._fold(gpu.uuid, *block)
+            self.energy[gpu.uuid].add(at_ns, rows)
+            self.usage[gpu.uuid].add(at_ns, rows)
             self.samples += len(rows)
         if self.host is None:
             evidence = self.request.evidence
@@ -136,20 +125,10 @@ class _Folds(Struct):
             self.host = HostFold(chunk.meta, period_s, evidence.begin_ns, evidence.end_ns)
         self.host.add(chunk, shift_ns)
 
-    def _fold(self, uuid: str, times_ns: Times, rows: Rows) -> None:
-        self.energy[uuid].add(times_ns, rows, boottime_offset_ns=self.boottime_offset_ns)
-        self.usage[uuid].add(times_ns, rows)
-
-    def _fold_rest(self) -> None:
-        for uuid, waiting in self.waiting.items():
-            for block in waiting.rest():
-                self._fold(uuid, *block)
-
     def _begin(self, gpu: SampledGpu, hz: float) -> None:
         evidence = self.request.evidence
         period_s = 1 / hz
         self._begin_energy(gpu, period_s)
-        self.waiting[gpu.uuid] = RowBlock()
         self.usage[gpu.uuid] = GpuUsageFold(
             gpu,
             period_s,
@@ -174,7 +153,6 @@ class _Folds(Struct):
 
     def results(self) -> tuple[GpuFold, ...]:
         """All GPUs, also those that only ledgers name."""
-        self._fold_rest()
         for uuid, readings in self.readings.items():
             if uuid not in self.gpus:
                 has_counter = any(one.energy_mj is not None for one in readings)

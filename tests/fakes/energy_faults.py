@@ -101,7 +101,7 @@ FAULTS: Final[dict[str, Injection]] = {one.__name__: one for one in _ALL}
 def faulty_job(seed: int, fault: str) -> tuple[float, float, GpuEnergy]:
     """The truth and the length of a job with one injection, or three of them for `several`.
 
-    Counter, power or both are there, a suspend of the machine in some jobs.
+    Counter, power or both are there.
     """
     rng = np.random.default_rng(seed)
     begin_s = 20.0
@@ -126,6 +126,5 @@ def faulty_job(seed: int, fault: str) -> tuple[float, float, GpuEnergy]:
     fold = GpuEnergyFold(gpu, ends, marks, period_s=1.0)
     half = int(rng.integers(0, len(seen.rows) + 1))
     fold.add(seen.times_ns[:half], seen.rows[:half])
-    slept_ns = int(rng.choice([0, 0, 30 * 10**9]))
-    fold.add(seen.times_ns[half:], seen.rows[half:], boottime_offset_ns=slept_ns)
+    fold.add(seen.times_ns[half:], seen.rows[half:])
     return wave.between(begin_s, end_s), end_s - begin_s, fold.result()
