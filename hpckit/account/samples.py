@@ -111,13 +111,13 @@ class SampleChunk(Struct, frozen=True, kw_only=True):
     events: tuple[Mapping[str, Any], ...] = ()
 
 
-class FileCondition(Struct, frozen=True, kw_only=True):
+class FileCondition(Struct, kw_only=True):
     """How whole a sample file was: bytes that were no block, and blocks that are not there."""
 
-    bytes_read: int
-    lost_bytes: int
-    lost_blocks: int
-    is_cut_short: bool
+    bytes_read: int = 0
+    lost_bytes: int = 0
+    lost_blocks: int = 0
+    is_cut_short: bool = False
 
 
 TOOL: Final = "sample file"
@@ -184,29 +184,19 @@ class SampleReader:
         self._head = b""
         self._orphans = 0
         self._next_sequence: int | None = None
-        self._bytes_read = self._lost_bytes = self._lost_blocks = 0
-        self._is_in_damage = False
-
-    @property
-    def condition(self) -> FileCondition:
+        self.condition = FileCondition()
         """How whole the file was, as far as it was read."""
-        return FileCondition(
-            bytes_read=self._bytes_read,
-            lost_bytes=self._lost_bytes,
-            lost_blocks=self._lost_blocks,
-            is_cut_short=self._is_in_damage,
-        )
 
     def __iter__(self) -> Iterator[SampleChunk]:
         rest = b""
         for piece, is_last in _with_last(self._pieces):
-            self._bytes_read += len(piece)
+            self.condition.bytes_read += len(piece)
             self._head += bytes(piece[: 100 - len(self._head)])
             data, at = memoryview(b"".join((rest, piece)) if rest else piece), 0
             for found in read_blocks(data, is_last=is_last):
-                self._is_in_damage = isinstance(found, Damage)
+                self.condition.is_cut_short = isinstance(found, Damage)
                 if isinstance(found, Damage):
-                    self._lost_bytes += found.lost_bytes
+                    self.condition.lost_bytes += found.lost_bytes
                     at += found.lost_bytes
                     continue
                 at += HEADER_BYTES + len(found.payload)
@@ -224,7 +214,7 @@ class SampleReader:
     def _count_lost(self, sequence: int) -> None:
         """Count holes in the numbers of blocks; a smaller number is that of another sampler's."""
         if self._next_sequence is not None and sequence > self._next_sequence:
-            self._lost_blocks += sequence - self._next_sequence
+            self.condition.lost_blocks += sequence - self._next_sequence
         self._next_sequence = sequence + 1
 
     def _refuse_other(self) -> None:
@@ -251,7 +241,7 @@ class SampleReader:
             size = GPU_RECORD.size if kind == GPU else self._host_bytes
         self._orphans += self._meta is None
         if self._meta is None or header.record_bytes != size or len(payload) % size:
-            self._lost_bytes += HEADER_BYTES + len(payload)
+            self.condition.lost_bytes += HEADER_BYTES + len(payload)
             return
         now.first = now.first or header
         if kind == EVENTS:
@@ -272,7 +262,7 @@ class SampleReader:
             if isinstance(event, dict) and isinstance(event.get("event"), str):
                 self._now.events.append(event)
             else:
-                self._lost_bytes += len(line)
+                self.condition.lost_bytes += len(line)
 
     def _chunk(self) -> Iterator[SampleChunk]:
         now, meta = self._now, self._meta
@@ -286,7 +276,7 @@ class SampleReader:
         gpu_ns, gpu = _arrays(now.gpu, GPU_DTYPE)
         is_known = gpu["gpu"] < len(meta.gpus)
         if not is_known.all():
-            self._lost_bytes += int(np.count_nonzero(~is_known)) * GPU_RECORD.size
+            self.condition.lost_bytes += int(np.count_nonzero(~is_known)) * GPU_RECORD.size
             gpu_ns, gpu = gpu_ns[is_known], gpu[is_known]
         yield SampleChunk(
             meta=meta,

@@ -87,7 +87,7 @@ def gpu_group(gpu: GpuAccount, key: str, started_s: float, words: tuple[str, str
     """The panels of a GPU; `words` are its title and what is said beside it."""
     shades = tuple(
         Shade(
-            kind="no-process" if window.kind == "no-process" else "idle",
+            kind=window.kind,
             first_s=window.started_s - started_s,
             last_s=window.ended_s - started_s,
         )

@@ -328,11 +328,6 @@ def _course(outcome: AdviceOutcome) -> str:
     return f"{name} {was}{told(outcome.measured)}{predicted}, "
 
 
-def missing_block(missing: Sequence[str], width: int, weight: int) -> Block:
-    """What is not in the report, a sentence each."""
-    return _sentences("missing", missing, width, weight)
-
-
 def _sentences(label: str, texts: Sequence[str], width: int, weight: int) -> Block:
     """Ever more sentences, from the first in a line to three in two or three lines."""
     forms: list[list[str]] = []
@@ -381,7 +376,7 @@ def report_lines(
         finding_block(report, width, weight=8),
         advice_block(report.advice, width, weight=9),
         outcome_block(report.outcomes, width, weight=4),
-        missing_block(report.missing, width, weight=3),
+        _sentences("missing", report.missing, width, weight=3),
     ]
     room = SCREEN_LINES - len(head) - len(tail)
     lines = fitted(blocks, room)
