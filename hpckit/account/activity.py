@@ -22,7 +22,7 @@ throughout, and nothing is said to be waste that the columns do not show to be w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -283,10 +283,14 @@ Span = tuple[int, int]
 
 
 class StateSpans:
-    """Collects the time in each state of one GPU, in spans of µs after the beginning."""
+    """Collects the time in each state of one GPU, in spans of µs after the beginning.
 
-    def __init__(self, spans_us: Sequence[Span]) -> None:
-        self._state_us = {span: np.zeros(STATES) for span in spans_us}
+    `spans_us` are by what the caller knows them by.
+    """
+
+    def __init__(self, spans_us: Mapping[Span, Span]) -> None:
+        self._watched = spans_us
+        self._state_us = {span: np.zeros(STATES) for span in spans_us.values()}
 
     def add(self, states: States, stretch: Stretch, state_us: NDArray[Any]) -> None:
         """More samples, one at least; `state_us` is the time of all of them in each state."""
@@ -318,7 +322,8 @@ class StateSpans:
         useful = (waste.useful_gpu_s * _US - float(all_us[USEFUL])) / quiet_us
         spin = (waste.spin_gpu_s * _US - float(all_us[SPIN])) / quiet_us
         found: dict[Span, float | None] = {}
-        for span, state_us in self._state_us.items():
+        for span, at_us in self._watched.items():
+            state_us = self._state_us[at_us]
             useful_us = state_us[USEFUL] + useful * state_us[QUIET]
             known_us = state_us[:USEFUL].sum() + useful_us + state_us[SPIN] + spin * state_us[QUIET]
             found[span] = min(1.0, float(useful_us / known_us)) if known_us > 0 else None

@@ -198,8 +198,8 @@ def clockwork_seen(readings: Readings) -> Clockwork | None:
     return Clockwork(period_s, period_s) if low_s < period_s < high_s else None
 
 
-def without_glitches(readings: Readings, most_w: float) -> tuple[Readings, int]:
-    """The readings without those that their neighbours contradict, and how many these were.
+def without_glitches(readings: Readings, most_w: float) -> Readings:
+    """The readings without those that their neighbours contradict.
 
     Processes read at almost the same moment, or wait for the answer, and some have an older number
     than others before them; or one number is none. A counter that stays down began anew, and is
@@ -207,16 +207,13 @@ def without_glitches(readings: Readings, most_w: float) -> tuple[Readings, int]:
     """
     energy_j = readings.energy_j
     if bool((energy_j[1:] >= energy_j[:-1]).all()):
-        return readings, 0  # all kinds have a fall beside them
+        return readings  # all kinds have a fall beside them
     before, here, after = energy_j[:-2], energy_j[1:-1], energy_j[2:]
     is_dip = (here < before) & (after >= before)
     room_j = 1.2 * most_w * (readings.at_s[1:-1] - readings.at_s[:-2] + 1.0)
     is_spike = (here > after) & (after >= before) & (here - before > room_j)
     is_bad = is_dip | is_spike | _is_stale(energy_j, most_w)[1:-1]
-    if not is_bad.any():
-        return readings, 0
-    kept = np.concatenate(([True], ~is_bad, [True]))
-    return readings.at(kept), int(is_bad.sum())
+    return readings.at(np.concatenate(([True], ~is_bad, [True]))) if is_bad.any() else readings
 
 
 def knots_of(readings: Readings, clockwork: Clockwork) -> Knots:

@@ -7,6 +7,7 @@ energies of times that follow one another add up exactly.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -24,7 +25,7 @@ from hpckit.account.counter import (
     power_knots,
     without_glitches,
 )
-from hpckit.account.energy_sums import Counts, GpuEnergy
+from hpckit.account.energy_sums import GpuEnergy
 from hpckit.account.ledger import EnergyReading
 from hpckit.account.power import COLUMNS, MOST_W, Cells, Frame, PowerCurve, sensor_of
 from hpckit.account.rows import Floats, Rows, Times, measured, median
@@ -38,7 +39,6 @@ _SETTLE_ROWS: Final = 1 << 14
 _MOST_ROWS: Final = 1 << 20
 """So many rows of a counter that stands still are kept, before power stands in for it."""
 _LIMIT_SLACK: Final = 1.2
-_SUSPENDED_NS: Final = 1_000_000_000
 _POWER_OVER_S: Final = 10.0
 _USUAL_LIMIT_W: Final = 700.0
 """Assumed for the ± where there are no samples, and so no limit is known."""
@@ -53,8 +53,8 @@ class GpuEnergyFold:
     """Takes the rows of one GPU, chunk after chunk, and tells its energy at `marks_ns`.
 
     `readings` are those of ledgers, `updates` the moments at which ranks saw the counter change;
-    all times are of CLOCK_MONOTONIC of one boot. `period_s` is the sampler's. Rows whose time is
-    not after all before them are dropped and counted. Memory does not grow with the rows.
+    all times are of CLOCK_MONOTONIC of one boot, those of rows rise. `period_s` is the sampler's.
+    Memory does not grow with the rows.
     """
 
     def __init__(
@@ -83,29 +83,21 @@ class GpuEnergyFold:
         self._carry: Knots | None = None
         self._clockwork: Clockwork | None = None
         self._is_carry_read = False
-        self._last_ns: int | None = None
         self._due_rows = _SETTLE_ROWS
         self._period_now_s = period_s or 1.0
         self._sensor = sensor_of(gpu)
         self._told = Readings(
             self._seconds(self._ledger["ns"]), self._ledger["mj"] / 1000, self._ledger["update"]
         )
-        self._boottime_offset_ns: int | None = None
-        self._counts = Counts()
+        self._counts: Counter[str] = Counter()
 
-    def add(self, times_ns: Times, rows: Rows, *, boottime_offset_ns: int | None = None) -> None:
-        """Take the rows that follow; `boottime_offset_ns` of their chunk shows suspends."""
-        before, self._boottime_offset_ns = self._boottime_offset_ns, boottime_offset_ns
-        if before is not None and boottime_offset_ns is not None:
-            self._count(suspends=int(boottime_offset_ns - before > _SUSPENDED_NS))
+    def add(self, times_ns: Times, rows: Rows) -> None:
+        """Take the rows that follow."""
         for at in range(0, len(rows), _SETTLE_ROWS):
             self._add(times_ns[at : at + _SETTLE_ROWS], rows[at : at + _SETTLE_ROWS])
 
     def _add(self, times_ns: Times, rows: Rows) -> None:
-        self._count(rows=len(rows))
-        times_ns, rows = self._rising(times_ns, rows)
-        if not len(rows):
-            return
+        self._counts["rows"] += len(rows)
         if self._origin_ns is None:
             self._origin_ns = int(times_ns[0])
         at_s = self._seconds(times_ns)
@@ -133,41 +125,14 @@ class GpuEnergyFold:
             is_split=self._gpu.mig,
         )
 
-    def _count(self, **more: int) -> None:
-        now = {name: getattr(self._counts, name) + count for name, count in more.items() if count}
-        if now:
-            self._counts = replace(self._counts, **now)
-
     def _seconds(self, times_ns: Times) -> Floats:
         seconds: Floats = (times_ns - (self._origin_ns or 0)) / 1e9
         return seconds
 
-    def _rising(self, times_ns: Times, rows: Rows) -> tuple[Times, Rows]:
-        if not len(rows):
-            return times_ns, rows
-        last_ns = self._last_ns
-        is_next = last_ns is None or int(times_ns[0]) > last_ns
-        if is_next and bool((times_ns[1:] > times_ns[:-1]).all()):
-            self._last_ns = int(times_ns[-1])
-            return times_ns, rows
-        before = np.concatenate((times_ns[:1] - 1 if last_ns is None else [last_ns], times_ns[:-1]))
-        before = np.maximum.accumulate(before)
-        is_new = times_ns > before
-        same = int(np.count_nonzero(times_ns == before))
-        self._count(duplicates=same, backwards=int(np.count_nonzero(~is_new)) - same)
-        times_ns, rows = times_ns[is_new], rows[is_new]
-        if len(times_ns):
-            self._last_ns = int(times_ns[-1])
-        return times_ns, rows
-
     def _add_power(self, at_s: Floats, power_w: Floats) -> None:
         is_power = power_w <= MOST_W
-        count = int(np.count_nonzero(is_power))
-        if count < len(power_w):
-            self._count(no_power=int(np.count_nonzero(power_w > MOST_W)))
-            at_s, power_w = at_s[is_power], power_w[is_power]
-        if count and self._gpu.power is not None:
-            self._power.append((at_s, power_w))
+        if self._gpu.power is not None and is_power.any():
+            self._power.append((at_s[is_power], power_w[is_power]))
 
     def _add_readings(self, at_s: Floats, energy_j: Floats, *, until_ns: int | None) -> None:
         """Take readings of the counter, and those of the ledger up to the last of them."""
@@ -190,8 +155,7 @@ class GpuEnergyFold:
 
     def _settle(self, *, is_last: bool) -> None:
         """Work through what was gathered, up to the last moment that nothing later can change."""
-        readings, glitches = without_glitches(Readings.joined(self._readings), self._most_w)
-        self._count(glitches=glitches)
+        readings = without_glitches(Readings.joined(self._readings), self._most_w)
         curve = self._curve()
         knots = self._knots(readings)
         if not is_last:
@@ -241,7 +205,7 @@ class GpuEnergyFold:
     def _first_clockwork(self, readings: Readings) -> Clockwork:
         """As ranks' entries saw it; where that is not clear, as samples show it."""
         seen = clockwork_seen(readings.at(~np.isin(readings.at_s, self._told.at_s)))
-        told = clockwork_of(without_glitches(self._told, self._most_w)[0])
+        told = clockwork_of(without_glitches(self._told, self._most_w))
         if told.sigma_s or seen is None:
             return told
         return replace(told, period_s=seen.period_s)
@@ -256,7 +220,7 @@ class GpuEnergyFold:
             return knots.at(slice(count if count >= _CELL else 0))
         if curve is None:
             return power_knots(np.zeros(0))
-        self._count(frozen=int(count == 1 and not np.isnan(knots.energy_j[0])))
+        self._counts["frozen"] += int(count == 1 and not np.isnan(knots.energy_j[0]))
         begin = knots if count else power_knots(curve.at_s[:1])
         end = power_knots(np.array([curve.last_s]))
         if curve.last_s <= begin.at_s[0]:
@@ -278,7 +242,7 @@ class GpuEnergyFold:
         self._edges_j2[now] = edges_j2
         self._base += cells.end
         self._marks_done = now.stop
-        self._count(**cells.faults(is_last=is_last))
+        self._counts.update(cells.faults(is_last=is_last))
 
     def _forget(self, knots: Knots, readings: Readings) -> None:
         """Keep what lies behind the last knot, and the readings of power around it."""

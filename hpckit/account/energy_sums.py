@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -22,7 +23,6 @@ from hpckit.account.values import (
     Energy,
     EnergyReason,
     EnergySource,
-    GpuAccount,
 )
 from hpckit.core.quantities import whole_sum
 from hpckit.core.text import first_of
@@ -39,31 +39,12 @@ _ENDS: Final = 2
 _LEAST_COVERED: Final = 0.995
 
 
-class Counts(Struct, frozen=True, kw_only=True):
-    """What was wrong with a GPU's rows, how often.
-
-    `duplicates`: rows of a time that was there; `backwards`: of a time before it; `glitches`:
-    counter readings that their neighbours contradict; `impossible`: steps of the counter above
-    the power limit × 1.2; `no_power`: readings of power that no GPU draws.
-    """
-
-    rows: int = 0
-    resets: int = 0
-    frozen: int = 0
-    gaps: int = 0
-    duplicates: int = 0
-    backwards: int = 0
-    suspends: int = 0
-    glitches: int = 0
-    impossible: int = 0
-    no_power: int = 0
-
-
 class GpuEnergy(Struct, frozen=True, kw_only=True):
     """The energy of one GPU in one boot.
 
     `joules` and the like are by `marks_ns`. `energy` is that from the first mark to the last;
     `counter_j` and `integral_j` are what each of both says of it, None where it is not whole.
+    `counts` is how many rows there were, and how often what was wrong with them, as in `_FAULTS`.
     """
 
     uuid: str
@@ -71,7 +52,7 @@ class GpuEnergy(Struct, frozen=True, kw_only=True):
     marks_ns: Times
     columns: NDArray[np.float64]
     edge_variance_j2: Floats
-    counts: Counts
+    counts: Counter[str]
     most_w: float
     is_split: bool = False
 
@@ -110,7 +91,7 @@ class GpuEnergy(Struct, frozen=True, kw_only=True):
         covered = min(1.0, max(0.0, step["covered_s"]) / time_s) if time_s > 0 else 1.0
         if covered <= 0 and step["energy_j"] <= 0:
             why = "the counter was not seen to move, and there is no sample"
-            if self.counts.rows:
+            if self.counts["rows"]:
                 why = "no reading of the counter and none of the power lies in this time"
             return Energy(value_j=None, scope=self.scope, because=why)
         half_j = self._half_width(step, first, last)
@@ -193,15 +174,18 @@ def _made_of(step: dict[str, float]) -> str:
     return f"the counter, and for {share:.0f} % the integral of the power, {gain}{unseen}"
 
 
-def _told(counts: Counts) -> list[str]:
-    words = (
-        (counts.resets, "reset of the counter", "resets of the counter"),
-        (counts.frozen, "time in which the counter stood still", "times the counter stood still"),
-        (counts.impossible, "impossible step of the counter", "impossible steps of the counter"),
-        (counts.gaps, "gap in the samples", "gaps in the samples"),
-        (counts.suspends, "suspend", "suspends"),
-    )
-    return [f"{count} {one if count == 1 else many}" for count, one, many in words if count]
+_FAULTS: Final = {
+    "resets": ("reset of the counter", "resets of the counter"),
+    "frozen": ("time in which the counter stood still", "times the counter stood still"),
+    "impossible": ("impossible step of the counter", "impossible steps of the counter"),
+    "gaps": ("gap in the samples", "gaps in the samples"),
+}
+"""What may be wrong with rows; a step above the power limit × 1.2 is impossible."""
+
+
+def _told(counts: Counter[str]) -> list[str]:
+    faults = ((counts[name], *words) for name, words in _FAULTS.items())
+    return [f"{count} {one if count == 1 else many}" for count, one, many in faults if count]
 
 
 def _is_disputed(step: dict[str, float], power_w: float) -> bool:
@@ -234,11 +218,6 @@ def sum_of_boards(energies: Iterable[Energy], *, because: str = "") -> Energy:
     """The energy of several boards over the same time: their gains are independent."""
     parts = [Part(energy, str(place)) for place, energy in enumerate(energies)]
     return sum_of_parts(parts, because=because)
-
-
-def sum_of_gpus(gpus: Iterable[GpuAccount]) -> Energy:
-    """The energy of GPUs in one incarnation or in several: a board that comes again is one."""
-    return sum_of_parts([Part(one.energy, one.uuid, one.held_s) for one in gpus])
 
 
 def sum_of_parts(parts: Sequence[Part], *, because: str = "") -> Energy:

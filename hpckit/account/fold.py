@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -21,16 +20,15 @@ from hpckit.account.energy_sums import (
     marks_of,
     reasons_of,
     sum_of_boards,
-    sum_of_gpus,
     sum_of_parts,
 )
 from hpckit.account.gather import NodeEvidence, SampleSpan, SampleStore, claims_of, shift_ns
-from hpckit.account.host import HostFold, HostUsage
+from hpckit.account.host import HostFold
 from hpckit.account.ledger import EnergyReading, RankEnd, RankLedger
-from hpckit.account.rows import Onward, RowBlock, Rows, Times, rows_by_gpu
+from hpckit.account.rows import Onward, rows_by_gpu
 from hpckit.account.sample_format import HOST_PERIOD_S
 from hpckit.account.samples import SampleChunk, SampledGpu, SampleMeta, SampleReader
-from hpckit.account.usage import GpuUsage, GpuUsageFold
+from hpckit.account.usage import GpuUsageFold
 from hpckit.account.values import (
     MODEL_KEYS,
     SPLIT_GPU,
@@ -40,48 +38,45 @@ from hpckit.account.values import (
     EnergyReason,
     EnergySource,
     GpuAccount,
-    Incarnation,
     NodeAccount,
     RankAccount,
     Share,
     SlurmEnergy,
-    Throttling,
 )
 from hpckit.core.errors import ParseError, StorageFailed
 from hpckit.core.quantities import whole_sum
 from hpckit.core.text import first_of
 from hpckit.spec.site import EnergySite
 
-_SAME_OFFSET_NS = 1_000_000
-"""Clocks that are read one after the other differ by less; a machine that slept by more."""
 _UNKNOWN_INDEX = -1
 _MOST_TOLD = 8
 """Of the GPUs that a node lost: a node has so many."""
 
 
 class GpuFold(Struct, frozen=True, kw_only=True):
-    """What was found of one GPU; `usage` None where no samples are of it."""
+    """What was found of one GPU: its account but for the idle remainder.
+
+    `useful_fracs` is the useful part of ranks' times, by first and last ns.
+    """
 
     gpu: SampledGpu
     energy: GpuEnergy
-    usage: GpuUsage | None
-
-    @property
-    def index(self) -> int | None:
-        """The driver's index, None where only a ledger names the GPU."""
-        return None if self.gpu.index == _UNKNOWN_INDEX else self.gpu.index
+    account: GpuAccount
+    useful_fracs: Mapping[tuple[int, int], float | None] = field(default_factory=dict)
 
 
 class NodeFold(Struct, frozen=True, kw_only=True):
-    """What was found of one node in one incarnation; `meta` None where no sampler ran."""
+    """What was found of one node in one incarnation; `meta` None where no sampler ran.
+
+    Of `account` the energy is that of a meter alone, and nothing is of the GPUs.
+    """
 
     evidence: NodeEvidence
+    account: NodeAccount
     attribution: Attribution
     claims: tuple[RankClaim, ...] = ()
     gpus: tuple[GpuFold, ...] = ()
     meta: SampleMeta | None = None
-    host: HostUsage | None = None
-    samples: int = 0
     missing: tuple[str, ...] = ()
 
 
@@ -99,11 +94,7 @@ class FoldRequest(Struct, frozen=True, kw_only=True):
 
 
 class _Folds(Struct):
-    """The folds of a node's GPUs, made when a GPU is first seen.
-
-    Rows of a GPU wait in a block of its own: copied together once, both folds pass through them
-    in a core's own cache.
-    """
+    """The folds of a node's GPUs, made when a GPU is first seen."""
 
     request: FoldRequest
     claims: Sequence[RankClaim]
@@ -113,8 +104,6 @@ class _Folds(Struct):
     gpus: dict[str, SampledGpu] = field(default_factory=dict)
     energy: dict[str, GpuEnergyFold] = field(default_factory=dict)
     usage: dict[str, GpuUsageFold] = field(default_factory=dict)
-    waiting: dict[str, RowBlock] = field(default_factory=dict)
-    boottime_offset_ns: int = 0
     host: HostFold | None = None
     samples: int = 0
     onward: Onward = field(default_factory=Onward)
@@ -122,37 +111,24 @@ class _Folds(Struct):
     def take(self, chunk: SampleChunk, shift_ns: int) -> None:
         """Add a chunk whose clock is `shift_ns` behind the node's, but what others had already."""
         chunk = self.onward.of(chunk, shift_ns)
-        if abs(chunk.boottime_offset_ns - self.boottime_offset_ns) > _SAME_OFFSET_NS:
-            self._fold_rest()
-        self.boottime_offset_ns = chunk.boottime_offset_ns
         for place, times_ns, rows in rows_by_gpu(chunk):
             gpu = chunk.meta.gpus[place]
             if gpu.uuid not in self.gpus:
                 self._begin(gpu, chunk.meta.hz)
             at_ns = times_ns + shift_ns if shift_ns else times_ns
-            for block in self.waiting[gpu.uuid].filled(at_ns, rows):
-                self._fold(gpu.uuid, *block)
+            self.energy[gpu.uuid].add(at_ns, rows)
+            self.usage[gpu.uuid].add(at_ns, rows)
             self.samples += len(rows)
         if self.host is None:
             evidence = self.request.evidence
             period_s = max(1 / chunk.meta.hz, HOST_PERIOD_S)
-            self.host = HostFold(period_s, evidence.begin_ns, evidence.end_ns)
+            self.host = HostFold(chunk.meta, period_s, evidence.begin_ns, evidence.end_ns)
         self.host.add(chunk, shift_ns)
-
-    def _fold(self, uuid: str, times_ns: Times, rows: Rows) -> None:
-        self.energy[uuid].add(times_ns, rows, boottime_offset_ns=self.boottime_offset_ns)
-        self.usage[uuid].add(times_ns, rows)
-
-    def _fold_rest(self) -> None:
-        for uuid, waiting in self.waiting.items():
-            for block in waiting.rest():
-                self._fold(uuid, *block)
 
     def _begin(self, gpu: SampledGpu, hz: float) -> None:
         evidence = self.request.evidence
         period_s = 1 / hz
         self._begin_energy(gpu, period_s)
-        self.waiting[gpu.uuid] = RowBlock()
         self.usage[gpu.uuid] = GpuUsageFold(
             gpu,
             period_s,
@@ -177,7 +153,6 @@ class _Folds(Struct):
 
     def results(self) -> tuple[GpuFold, ...]:
         """All GPUs, also those that only ledgers name."""
-        self._fold_rest()
         for uuid, readings in self.readings.items():
             if uuid not in self.gpus:
                 has_counter = any(one.energy_mj is not None for one in readings)
@@ -189,14 +164,31 @@ class _Folds(Struct):
                     mig=_is_split(self.request.evidence.lives, uuid),
                 )  # fmt: skip
                 self._begin_energy(gpu, None)
-        return tuple(
-            GpuFold(
-                gpu=gpu,
-                energy=self.energy[uuid].result(),
-                usage=self.usage[uuid].result() if uuid in self.usage else None,
-            )
-            for uuid, gpu in self.gpus.items()
+        return tuple(map(self._result, self.gpus.values()))
+
+    def _result(self, gpu: SampledGpu) -> GpuFold:
+        evidence, energy = self.request.evidence, self.energy[gpu.uuid].result()
+        held_s = (evidence.end_ns - evidence.begin_ns) / 1e9
+        account = GpuAccount(
+            uuid=gpu.uuid,
+            node=evidence.node,
+            index=None if gpu.index == _UNKNOWN_INDEX else gpu.index,
+            name=gpu.name,
+            restart=evidence.restart,
+            held_s=held_s,
+            energy=energy.energy,
+            waste=Share(unknown_gpu_s=held_s),
+            counter_j=energy.counter_j,
+            integral_j=energy.integral_j,
+            power_limit_w=gpu.power_limit_w,
+            mem_bytes=gpu.memory_bytes,
+            refused=gpu.refused,
         )
+        usage = self.usage.get(gpu.uuid)
+        if usage is None:
+            return GpuFold(gpu=gpu, energy=energy, account=account)
+        account = usage.result(account)
+        return GpuFold(gpu=gpu, energy=energy, account=account, useful_fracs=usage.useful_fracs)
 
 
 def _is_split(lives: Sequence[RankLedger], uuid: str) -> bool:
@@ -226,14 +218,24 @@ def fold_node(request: FoldRequest) -> NodeFold:
             "put into the file late"
         )
     gpus = folds.results()
+    unknown = Energy.unknown_of_node(EnergyReason(kind=EnergyLack.SAMPLES))
+    account = NodeAccount(
+        node=evidence.node,
+        restart=evidence.restart,
+        started_s=evidence.started_s,
+        ended_s=evidence.ended_s,
+        gpu_energy=unknown,
+        energy=unknown,
+        samples=folds.samples,
+        missing=tuple(missing),
+    )
     return NodeFold(
         evidence=evidence,
+        account=account if folds.host is None else folds.host.result(account),
         gpus=gpus,
         claims=claims,
         attribution=attribute({one.gpu.uuid: one.energy for one in gpus}, claims, window_ns),
         meta=evidence.spans[0].meta if evidence.spans else None,
-        host=None if folds.host is None else folds.host.result(),
-        samples=folds.samples,
         missing=tuple(missing),
     )
 
@@ -283,59 +285,34 @@ def _readings(
     return readings, updates
 
 
-_USAGE = frozenset(GpuUsage.__struct_fields__)
-_TAKEN = tuple(
-    name
-    for name in GpuAccount.__struct_fields__
-    if name in _USAGE and name not in ("held_s", "waste", "throttling", "refused")
-)
-
-
 def gpu_accounts(fold: NodeFold) -> list[GpuAccount]:
     """The GPUs of a node."""
-    evidence, idle_j = fold.evidence, fold.attribution.idle_remainder_j
-    held_s = (evidence.end_ns - evidence.begin_ns) / 1e9
-    return [_gpu(fold, one, held_s, idle_j.get(one.gpu.uuid)) for one in fold.gpus]
-
-
-def _gpu(fold: NodeFold, one: GpuFold, held_s: float, idle_j: float | None) -> GpuAccount:
-    usage, gpu, energy = one.usage, one.gpu, one.energy.energy
-    taken: dict[str, Any] = {} if usage is None else {name: getattr(usage, name) for name in _TAKEN}
-    return GpuAccount(
-        uuid=gpu.uuid,
-        node=fold.evidence.node,
-        index=one.index,
-        name=gpu.name,
-        restart=fold.evidence.restart,
-        held_s=held_s,
-        energy=energy,
-        waste=Share(unknown_gpu_s=held_s) if usage is None else usage.waste,
-        throttling=Throttling() if usage is None else usage.throttling,
-        idle_remainder_j=None if energy.value_j is None else idle_j,
-        counter_j=one.energy.counter_j,
-        integral_j=one.energy.integral_j,
-        power_limit_w=gpu.power_limit_w,
-        mem_bytes=gpu.memory_bytes,
-        refused={**gpu.refused, **({} if usage is None else usage.refused)},
-        **taken,
-    )
+    idle_j = fold.attribution.idle_remainder_j
+    return [
+        one.account
+        if one.account.energy.value_j is None
+        else replace(one.account, idle_remainder_j=idle_j.get(one.gpu.uuid))
+        for one in fold.gpus
+    ]
 
 
 def rank_accounts(fold: NodeFold) -> list[RankAccount]:
     """The ranks of a node; energy of a GPU that several had at once is split equally."""
     of_each = zip(fold.evidence.lives, fold.claims, fold.attribution.ranks, strict=True)
-    usages = {one.gpu.uuid: one.usage for one in fold.gpus if one.usage is not None}
+    fracs = {one.gpu.uuid: one.useful_fracs for one in fold.gpus}
     return [
-        _rank(fold.evidence, life, claim, energy, _busy_frac(claim, usages))
+        _rank(fold.evidence, life, claim, energy, _busy_frac(claim, fracs))
         for life, claim, energy in of_each
     ]
 
 
-def _busy_frac(claim: RankClaim, usages: Mapping[str, GpuUsage]) -> float | None:
+def _busy_frac(
+    claim: RankClaim, fracs: Mapping[str, Mapping[tuple[int, int], float | None]]
+) -> float | None:
     """The useful part of the time in which it had its GPUs, None where nothing is known of it."""
     span = claim.started_ns, claim.ended_ns
-    fracs = [usages[uuid].useful_fracs.get(span) for uuid in claim.gpus if uuid in usages]
-    known = [frac for frac in fracs if frac is not None]
+    of_gpus = (fracs[uuid].get(span) for uuid in claim.gpus if uuid in fracs)
+    known = [frac for frac in of_gpus if frac is not None]
     return statistics.fmean(known) if known else None
 
 
@@ -377,68 +354,23 @@ def conservation(folds: Sequence[NodeFold]) -> Conservation:
     )
 
 
-def incarnations(folds: Sequence[NodeFold], gpus: Sequence[GpuAccount]) -> list[Incarnation]:
-    """The runs of the job, in order; all but the last began again."""
-    restarts = sorted({fold.evidence.restart for fold in folds})
-    lost = "the job was requeued; what a checkpoint kept of it is not known"
-    runs = []
-    for restart in restarts:
-        nodes = [fold.evidence for fold in folds if fold.evidence.restart == restart]
-        held = [gpu for gpu in gpus if gpu.restart == restart]
-        is_lost = restart != restarts[-1]
-        runs.append(
-            Incarnation(
-                restart=restart,
-                started_s=min(node.started_s for node in nodes),
-                ended_s=max(node.ended_s for node in nodes),
-                gpu_energy=sum_of_gpus(held),
-                gpu_s=math.fsum(gpu.held_s for gpu in held),
-                is_lost=is_lost,
-                because=lost if is_lost else "",
-            )
-        )
-    return runs
-
-
-_WHOLE = ("node", "module")
-_HOST = (
-    "cpus_enough",
-    "cpu_throttled_s",
-    "mem_peak_bytes",
-    "mem_kernel_peak_bytes",
-    "mem_limit_bytes",
-    "oom_kills",
-    "psi_frac",
-    "network_bytes",
-    "sampler_cpu_s",
-)
-
-
 def node_account(fold: NodeFold, gpus: Sequence[GpuAccount], site: EnergySite) -> NodeAccount:
     """The account of a folded node; `gpus` are its own, in this incarnation."""
-    evidence, meta, host = fold.evidence, fold.meta, fold.host
     gpu = sum_of_boards(one.energy for one in gpus)
-    from_host = {} if host is None else {name: getattr(host, name) for name in _HOST}
     cpu_s = _cpu_s(fold)
-    return NodeAccount(
-        node=evidence.node,
-        restart=evidence.restart,
-        started_s=evidence.started_s,
-        ended_s=evidence.ended_s,
+    return replace(
+        fold.account,
         gpu_energy=gpu,
         energy=_energy(fold, gpu if gpus else None, cpu_s, site),
-        samples=fold.samples,
-        cpus=None if meta is None else meta.cpus,
+        cpus=None if fold.meta is None else fold.meta.cpus,
         cpu_s=cpu_s,
-        missing=(*fold.missing, *(() if host is None else host.missing)),
-        **from_host,
     )
 
 
 def _cpu_s(fold: NodeFold) -> float | None:
     """The job's CPU seconds by its cgroup, else those of its ranks, None where one has no end."""
-    if fold.host is not None and fold.host.cpu_s is not None:
-        return fold.host.cpu_s
+    if fold.account.cpu_s is not None:
+        return fold.account.cpu_s
     lives = fold.evidence.lives
     return whole_sum(_cpu_s_of(life.end) for life in lives) if lives else None
 
@@ -451,12 +383,10 @@ def _cpu_s_of(end: RankEnd | None) -> float | None:
 
 def _energy(fold: NodeFold, gpu: Energy | None, cpu_s: float | None, site: EnergySite) -> Energy:
     """The node's energy: of a meter, with the GPUs' where it lacks them; else modelled."""
-    metered = None if fold.host is None else metered_energy(fold.host.energy, gpu)
-    if metered is not None and metered.value_j is not None:
+    metered = metered_energy(fold.account.energy, gpu) or fold.account.energy
+    if metered.value_j is not None:
         return metered
-    reasons: tuple[EnergyReason, ...] = (EnergyReason(kind=EnergyLack.SAMPLES),)
-    if fold.host is not None:
-        reasons = (metered or fold.host.energy).reasons
+    reasons = metered.reasons
     absent = tuple(key for key in MODEL_KEYS if getattr(site, key) is None)
     if fold.meta is not None and fold.meta.exclusive is False:
         reasons = (*reasons, EnergyReason(kind=EnergyLack.OWN_SHARE))
@@ -477,7 +407,7 @@ def metered_energy(meter: Energy, gpu: Energy | None) -> Energy | None:
     """
     if meter.value_j is None:
         return None
-    if meter.scope in _WHOLE or gpu is None:
+    if meter.scope in ("node", "module") or gpu is None:
         return replace(meter, scope="node")
     if gpu.value_j is None:
         text = f"its CPUs took {meter.value_j:.0f} J, and of its GPUs nothing is known"

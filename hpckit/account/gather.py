@@ -7,10 +7,10 @@ its sampler, or of its ranks where there was none.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from hpckit.account.energy_sums import RankClaim
 from hpckit.account.ledger import EnergyReading, Moment, RankLedger, read_ledger
 from hpckit.account.rows import Rows, Times, rows_by_gpu
-from hpckit.account.sample_format import GPU, HOST, BlockHeader, read_blocks
+from hpckit.account.sample_format import HEADER_BYTES, META, read_blocks
 from hpckit.account.sample_format import Block as SampleBlock
 from hpckit.account.samples import SampleChunk, SampleMeta, SampleReader
 from hpckit.account.usage import LastUse, Use
@@ -33,10 +33,6 @@ if TYPE_CHECKING:
 
 
 _MOST_TOLD = 4
-_MOST_SHOWN = 16
-_DT_BYTES = 4
-
-T = TypeVar("T")
 
 
 class SampleStore(Protocol):
@@ -130,33 +126,6 @@ class NodeEvidence(Struct, frozen=True, kw_only=True):
         return [replace(one, monotonic_ns=one.monotonic_ns + shift_ns) for one in readings]
 
 
-class _Once(Struct, Generic[T]):
-    """What is found of a kind, by restart and node; what files repeat of it counts once.
-
-    `repeats` counts by the file, and the one that had it before.
-    """
-
-    found: dict[tuple[int, str], list[T]] = field(default_factory=dict)
-    places: dict[Hashable, tuple[list[T], int, Path]] = field(default_factory=dict)
-    repeats: Counter[tuple[Path, Path]] = field(default_factory=Counter)
-
-    def take(self, key: tuple[int, str], identity: Hashable, path: Path, one: T) -> T | None:
-        """Add one of a file; where it is there already, that one, and nothing is added."""
-        if identity in self.places:
-            held, at, first = self.places[identity]
-            self.repeats[path, first] += 1
-            return held[at]
-        held = self.found.setdefault(key, [])
-        self.places[identity] = held, len(held), path
-        held.append(one)
-        return None
-
-    def put(self, identity: Hashable, one: T) -> None:
-        """Have another in the place of what is there already."""
-        held, at, _ = self.places[identity]
-        held[at] = one
-
-
 class Gathered(Struct, frozen=True, kw_only=True):
     """The evidence by incarnation and node, and a sentence for what could not be read.
 
@@ -170,14 +139,28 @@ class Gathered(Struct, frozen=True, kw_only=True):
     empty: tuple[str, ...] = ()
 
 
-class _Gathering(Struct):
-    """Evidence while it is gathered."""
+def _by_place() -> dict[tuple[int, str], list[Any]]:
+    return defaultdict(list)
 
-    lives: _Once[RankLedger] = field(default_factory=_Once)
-    spans: _Once[SampleSpan] = field(default_factory=_Once)
+
+class _Gathering(Struct):
+    """Evidence while it is gathered, by restart and node; `seen` is which file had what first."""
+
+    lives: dict[tuple[int, str], list[RankLedger]] = field(default_factory=_by_place)
+    spans: dict[tuple[int, str], list[SampleSpan]] = field(default_factory=_by_place)
+    seen: dict[Hashable, Path] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
+    repeated: dict[str, None] = field(default_factory=dict)
+
+    def is_new(self, identity: Hashable, path: Path) -> bool:
+        """Whether no file had this before; that one repeats another is told."""
+        if identity not in self.seen:
+            self.seen[identity] = path
+            return True
+        here, there = (f"{one.parent.name}/{one.name}" for one in (path, self.seen[identity]))
+        self.repeated[f"{here} repeats what {there} has: it counts once"] = None
+        return False
 
 
 def gather(store: SampleStore, found: FoundAccounts) -> Gathered:
@@ -186,34 +169,18 @@ def gather(store: SampleStore, found: FoundAccounts) -> Gathered:
     for files in found.incarnations:
         _take_ledgers(store, files, gathering)
         _take_samples(store, files, gathering)
-    evidence = []
-    all_lives, all_spans = gathering.lives.found, gathering.spans.found
-    for restart, node in sorted({*all_lives, *all_spans}):
-        lives = all_lives.get((restart, node), [])
-        spans = all_spans.get((restart, node), [])
-        evidence.append(_evidence(restart, node, lives, spans))
+    evidence = tuple(
+        _evidence(*place, gathering.lives[place], gathering.spans[place])
+        for place in sorted({*gathering.lives, *gathering.spans})
+    )
     told = first_of(gathering.refused, _MOST_TOLD, "more files could not be read")
-    told += first_of(gathering.left_out, _MOST_TOLD, "more ends of ledgers are left out")
-    told += first_of([*_repeated(gathering)], _MOST_TOLD, "more files repeat what others have")
+    told += first_of([*gathering.repeated], _MOST_TOLD, "more files repeat what others have")
     return Gathered(
         found=found,
-        evidence=tuple(evidence),
+        evidence=evidence,
         unread=(*found.missing, *told),
         empty=tuple(first_of(gathering.empty, _MOST_TOLD, "more ledgers are empty")),
     )
-
-
-def _repeated(gathering: _Gathering) -> Iterator[str]:
-    for (path, first), times in gathering.lives.repeats.items():
-        what = "a life of a rank" if times == 1 else f"{times:,} lives of ranks"
-        yield _repeat(path, first, what, "it counts" if times == 1 else "each counts")
-    for path, first in gathering.spans.repeats:
-        yield _repeat(path, first, "the samples", "they count")
-
-
-def _repeat(path: Path, first: Path, what: str, counts: str) -> str:
-    here, there = (f"{one.parent.name}/{one.name}" for one in (path, first))
-    return f"{here} repeats {what} of {'its own' if path == first else there}: {counts} once"
 
 
 def _take_ledgers(store: SampleStore, files: AccountFiles, gathering: _Gathering) -> None:
@@ -230,7 +197,7 @@ def _take_ledgers(store: SampleStore, files: AccountFiles, gathering: _Gathering
         elif not text:
             gathering.empty.append(f"{path.name} is empty, expected the start of a rank")
         elif not lives:
-            begin = f"has no whole start of a rank: it begins {text[:_MOST_SHOWN]!r}"
+            begin = f"has no whole start of a rank: it begins {text[:16]!r}"
             zeros = f"is no ledger: it is {len(text):,} bytes of 0"
             gathering.refused.append(f"{path.name} {begin if text.strip(chr(0)) else zeros}")
         for life in lives:
@@ -242,12 +209,8 @@ def _take_life(gathering: _Gathering, restart: int, life: RankLedger, path: Path
     if moments[-1].monotonic_ns < moments[0].monotonic_ns:
         gathering.refused.append(f"{path.name} has times that cannot be")
         return
-    identity = life.start.identity
-    before = gathering.lives.take((restart, life.start.node), identity, path, life)
-    if before is None:
-        gathering.left_out += [f"{path.name}: {one}" for one in life.left_out]
-    elif before.end is None and life.end is not None:  # of a copy that was made in between
-        gathering.lives.put(identity, life)
+    if gathering.is_new(life.start.identity, path):
+        gathering.lives[restart, life.start.node].append(life)
 
 
 def _take_samples(store: SampleStore, files: AccountFiles, gathering: _Gathering) -> None:
@@ -264,9 +227,8 @@ def _take_samples(store: SampleStore, files: AccountFiles, gathering: _Gathering
             gathering.refused.append(f"{path.name} has no samples")
             continue
         restart = span.meta.restart if files.restart is None else files.restart
-        before = gathering.spans.take((restart, span.node), span.identity, path, span)
-        if before is not None and before.last_ns < span.last_ns:
-            gathering.spans.put(span.identity, span)
+        if gathering.is_new(span.identity, path):
+            gathering.spans[restart, span.node].append(span)
 
 
 def _first_line(error: ParseError) -> str:
@@ -279,52 +241,32 @@ def span_of(store: SampleStore, path: Path) -> SampleSpan | None:
     None for one without samples. Raises StorageFailed, ParseError.
     """
     head, tail = store.ends(path)
-    first = next((chunk for chunk in SampleReader(head) if _times(chunk)), None)
-    last_ns = None if first is None else _last_ns(tail, first)
-    if first is not None and last_ns is not None:
-        return _span(path, first, last_ns)
-    chunks = [(one, _times(one)) for one in SampleReader(store.pieces(path)) if _times(one)]
-    return _span(path, chunks[0][0], max(chunks[-1][1])) if chunks else None
-
-
-def _span(path: Path, first: SampleChunk, last_ns: int) -> SampleSpan:
+    first = last = None
+    meta = next(read_blocks(head), None)
+    if isinstance(meta, SampleBlock) and meta.header.kind == META:
+        first = next((chunk for chunk in SampleReader(head) if _times(chunk)), None)
+        described = head[: HEADER_BYTES + len(meta.payload)] + tail
+        for chunk in SampleReader(described):
+            last = chunk if _times(chunk) else last
+    if first is None or last is None:
+        for chunk in SampleReader(store.pieces(path)):
+            if _times(chunk):
+                first, last = first or chunk, chunk
+    if first is None or last is None:
+        return None
+    is_rebooted = max(_times(last)) < min(_times(first))
+    shift_ns = last.realtime_offset_ns - first.realtime_offset_ns if is_rebooted else 0
     return SampleSpan(
         path=path,
         meta=first.meta,
         first_ns=min(_times(first)),
-        last_ns=max(last_ns, *_times(first)),
+        last_ns=max(*_times(first), max(_times(last)) + shift_ns),
         realtime_offset_ns=first.realtime_offset_ns,
     )
 
 
 def _times(chunk: SampleChunk) -> list[int]:
     return [int(one) for ns in (chunk.gpu_ns, chunk.host_ns) if len(ns) for one in ns[[0, -1]]]
-
-
-def _last_ns(tail: bytes, first: SampleChunk) -> int | None:
-    """The time of the last record, on the clock of the first chunk; None where it is not clear."""
-    last: SampleBlock | None = None
-    for block in read_blocks(tail):
-        if not isinstance(block, SampleBlock):
-            last = None if block.is_given_up else last
-        elif _has_rows(block.header):
-            last = block
-    return None if last is None else _end_of(last, first)
-
-
-def _has_rows(header: BlockHeader) -> bool:
-    """Whether the reader takes samples from the block, whose times then are the file's."""
-    rows, odd_bytes = divmod(header.payload_bytes, header.record_bytes)
-    return header.kind in (GPU, HOST) and rows > 0 and not odd_bytes
-
-
-def _end_of(block: SampleBlock, first: SampleChunk) -> int:
-    header, payload = block
-    at_ns = header.monotonic_ns
-    if at_ns < min(_times(first)):  # another boot
-        at_ns = header.realtime_ns - first.realtime_offset_ns
-    last = payload[len(payload) - header.record_bytes :][:_DT_BYTES]
-    return at_ns + int.from_bytes(last, "little") * 1000
 
 
 def _evidence(

@@ -43,9 +43,6 @@ def _sentence(uuids: Sequence[str], restart: int, names: Sequence[str]) -> str:
     return f"{len(uuids)} GPUs ({uuids[0]}, …) are {where} and count on each: each {own}"
 
 
-_VENDOR = "nvidia"
-
-
 def gpus_refused(folds: Sequence[NodeFold], asked: int | None) -> dict[str, str]:
     """The reason by node, of nodes on which no GPU was seen; none for a job that asked for none."""
     if asked == 0:
@@ -72,7 +69,7 @@ def named_nodes(nodes: Sequence[str]) -> str:
 
 def _reason(fold: NodeFold) -> str | None:
     """NVML's error by its name, or a sentence of the sampler's."""
-    told = None if fold.meta is None else fold.meta.host_refused.get(_VENDOR)
+    told = None if fold.meta is None else fold.meta.host_refused.get("nvidia")
     ranks = (life.start.nvml_refused for life in fold.evidence.lives)
     reason = told or next(filter(None, ranks), None)
     if reason is None or fold.gpus:

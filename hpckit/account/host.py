@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from hpckit.account.sample_format import MISSING
 from hpckit.account.sample_time import GAP_PERIODS
 from hpckit.account.samples import HostColumn, SampleChunk, SampleMeta
-from hpckit.account.values import Energy, EnergyLack, EnergyReason, EnergySource
+from hpckit.account.values import Energy, EnergyLack, EnergyReason, EnergySource, NodeAccount
 
 Unsigned = NDArray[np.uint64]
 Times = NDArray[np.int64]
 
 NOT_MEASURED: Final = MISSING[8]
-_WHOLE: Final = 1 << 64
 
 
 class HostCounter:
@@ -30,7 +29,7 @@ class HostCounter:
     """
 
     def __init__(self, wraps_at: int | None) -> None:
-        self._size = _WHOLE if wraps_at is None else wraps_at
+        self._size = 1 << 64 if wraps_at is None else wraps_at
         self._last: tuple[int, int] | None = None
         self.total: int | None = None
         self.counted_ns = 0
@@ -177,32 +176,16 @@ def _without_repeats(times_ns: Times, values: Unsigned) -> tuple[Times, Unsigned
     return times_ns[is_kept], values[is_kept]
 
 
-# The names are those of docs/reference/account-files.md. Two spellings are known: `job_cpu_us` and
-# `cgroup.cpu_usage_us`.
+# The names of columns are those of docs/reference/account-files.md.
 
-CPU: Final = ("job_cpu_us", "cgroup.cpu_usage_us")
-CPU_THROTTLED: Final = ("job_cpu_throttled_us", "cgroup.cpu_throttled_us")
-SAMPLER_CPU: Final = ("sampler_step_cpu_us", "sampler_cpu_us", "sampler.cpu_us")
-OOM_KILLS: Final = ("job_oom_kills", "cgroup.oom_kills")
-
-MEMORY: Final = ("job_memory_bytes", "cgroup.memory_working_bytes", "job_rss_bytes")
+CPU: Final = "job_cpu_us"
+MEMORY: Final = ("job_memory_bytes", "job_rss_bytes")
 """Without the page cache, which fills every limit: the working set, else resident sets."""
 
-MEMORY_PEAK: Final = ("job_memory_peak_bytes", "cgroup.memory_peak_bytes")
-"""memory.peak, memory.max_usage_in_bytes: with the page cache."""
-
-_PSI = re.compile(r"(?:(?P<whose>job|node)_psi_|psi\.)(?P<what>(?:cpu|memory|io)_(?:some|full))_us")
-_NIC = re.compile(
-    r"(?:ib_(?P<device>\w+?)_(?P<port>\d+)_|ib\.(?P<device2>[^.]+)\.(?P<port2>\d+)\.)"
-    r"(?P<what>tx_bytes|rx_bytes)"
-)
-_RAPL = re.compile(r"rapl[_.](?P<zone>[\w.-]+?)[_.](?:energy_)?uj")
-_HWMON = re.compile(r"hwmon[_.](?P<label>[\w.-]+?)[_.](?:power_)?uw")
-_CRAY_NODE: Final = ("node_energy_j", "cray.node.energy_j", "cray.energy_j", "cray.node_energy_j")
-_CRAY_PARTS: Final = (
-    ("node_cpu_energy_j", "cray.cpu.energy_j"),
-    ("node_memory_energy_j", "cray.memory.energy_j"),
-)
+_PSI = re.compile(r"(job|node)_psi_((?:cpu|memory|io)_(?:some|full))_us")
+_NIC = re.compile(r"ib_(\w+?)_(\d+)_(tx_bytes|rx_bytes)")
+_RAPL = re.compile(r"rapl_(.+)_uj")
+_HWMON = re.compile(r"hwmon_(.+)_uw")
 _US: Final = 1e-6
 
 
@@ -219,27 +202,6 @@ class Meter(NamedTuple):
     what: str
 
 
-def first_of(known: Iterable[str], there: Iterable[str]) -> str | None:
-    """The first of these names that is there."""
-    names = frozenset(there)
-    return next((name for name in known if name in names), None)
-
-
-def psi_of(name: str) -> tuple[str, str] | None:
-    """Whose pressure a column is (`job` or `node`) and of what: `memory_full`."""
-    match = _PSI.fullmatch(name)
-    return None if match is None else (match["whose"] or "job", match["what"])
-
-
-def traffic_of(name: str) -> str | None:
-    """What a column of a NIC's traffic is called in a report: `mlx5_0.1.tx_bytes`."""
-    match = _NIC.fullmatch(name)
-    if match is None:
-        return None
-    device, port = match["device"] or match["device2"], match["port"] or match["port2"]
-    return f"{device}.{port}.{match['what']}"
-
-
 def meters_of(names: Iterable[str]) -> tuple[Meter, ...]:
     """The meters of a node, the best first: a whole node, a module, its CPUs.
 
@@ -248,13 +210,13 @@ def meters_of(names: Iterable[str]) -> tuple[Meter, ...]:
     `psys` (the platform of a client) is left out, as it includes packages.
     """
     ordered = tuple(names)
-    zones = {name: match["zone"] for name in ordered if (match := _RAPL.fullmatch(name))}
-    labels = {name: match["label"] for name in ordered if (match := _HWMON.fullmatch(name))}
-    node = first_of(_CRAY_NODE, ordered)
-    parts = tuple(one for one in (first_of(some, ordered) for some in _CRAY_PARTS) if one)
-    rapl = tuple(name for name, zone in zones.items() if "package" in zone or "dram" in zone)
+    node = tuple(name for name in ("node_energy_j",) if name in ordered)
+    parts = tuple(name for name in ("node_cpu_energy_j", "node_memory_energy_j") if name in ordered)
+    zones = {name: match[1] for name in ordered if (match := _RAPL.fullmatch(name))}
+    labels = {name: match[1] for name in ordered if (match := _HWMON.fullmatch(name))}
+    rapl = _labelled(zones, "package", "dram")
     found = [
-        Meter((node,) if node else (), 1.0, "node", False, "Cray pm_counters"),
+        Meter(node, 1.0, "node", False, "Cray pm_counters"),
         Meter(_labelled(labels, "module"), _US, "module", True, "hwmon, module"),
         Meter(parts, 1.0, "cpu", False, "Cray pm_counters, CPU and memory"),
         Meter(_labelled(labels, "grace"), _US, "cpu", True, "hwmon, Grace"),
@@ -272,46 +234,18 @@ METER_FRAC: Final = 0.1
 """Half the width of the interval that is stated for these meters: an assumption, as the makers of
 RAPL, hwmon sensors and pm_counters state none in the files that are read."""
 
-_NO_SAMPLES: Final = EnergyReason(kind=EnergyLack.SAMPLES)
-_NO_METER: Final = EnergyReason(kind=EnergyLack.METER)
 _SHARED: Final = EnergyReason(kind=EnergyLack.OWN_METER)
-
-
-class HostUsage(Struct, frozen=True, kw_only=True):
-    """What the host columns say; names and units as in NodeAccount.
-
-    `energy` is of the best meter that there is, and its `scope` says what that includes: `node`
-    (all), `module` (CPU, memory and GPU of Grace Hopper), `cpu` (CPUs and memory, to which the
-    GPUs' energy is to be added). `psi_frac` has the keys `cpu_some`, `io_full` …; those of the
-    node, where the job's are not there, begin with `node_`. `network_bytes` has
-    `mlx5_0.1.tx_bytes`.
-    """
-
-    energy: Energy
-    cpus: int | None = None
-    cpu_s: float | None = None
-    cpus_enough: float | None = None
-    cpu_throttled_s: float | None = None
-    mem_peak_bytes: int | None = None
-    mem_kernel_peak_bytes: int | None = None
-    mem_limit_bytes: int | None = None
-    oom_kills: int | None = None
-    psi_frac: Mapping[str, float] = field(default_factory=dict)
-    network_bytes: Mapping[str, int] = field(default_factory=dict)
-    sampler_cpu_s: float | None = None
-    missing: tuple[str, ...] = ()
 
 
 class HostFold:
     """Folds the host's samples of one node, in order, a chunk at a time."""
 
-    def __init__(self, period_s: float, begin_ns: int, end_ns: int) -> None:
-        self._begin_ns, self._end_ns = begin_ns, end_ns
+    def __init__(self, meta: SampleMeta, period_s: float, begin_ns: int, end_ns: int) -> None:
+        self._meta, self._begin_ns, self._end_ns = meta, begin_ns, end_ns
         self._gap_ns = max(1, round(GAP_PERIODS * period_s * 1e9))
         self._counters: dict[str, HostCounter] = {}
         self._gauges: dict[str, HostGauge] = {}
         self._cpu_need = CpuNeed()
-        self._meta: SampleMeta | None = None
 
     def add(self, chunk: SampleChunk, shift_ns: int = 0) -> None:
         """The next chunk; `shift_ns` is added to its times."""
@@ -325,74 +259,72 @@ class HostFold:
             if place < chunk.host.shape[1] and len(times[inside]):
                 self._add(column, times[inside], chunk.host[inside, place])
 
-    def result(self) -> HostUsage:
-        """What it was; all None without a sample."""
-        cpu_s, own_s = self._seconds(CPU), self._seconds(SAMPLER_CPU)
-        meta = self._meta
-        return HostUsage(
+    def result(self, node: NodeAccount) -> NodeAccount:
+        """The node's account with what its host did.
+
+        Its energy is of the best meter that there is, and `scope` says what that includes: `node`
+        (all), `module` (CPU, memory and GPU of Grace Hopper), `cpu` (CPUs and memory).
+        """
+        cpu_s, own_s = self._seconds(CPU), self._seconds("sampler_step_cpu_us")
+        refused = (f"{what}: {why}" for what, why in sorted(self._meta.host_refused.items()))
+        return replace(
+            node,
             energy=self._energy(),
-            cpus=None if meta is None else meta.cpus,
+            cpus=self._meta.cpus,
             cpu_s=None if cpu_s is None else max(0.0, cpu_s - (own_s or 0.0)),
             cpus_enough=self._cpu_need.enough(),
-            cpu_throttled_s=self._seconds(CPU_THROTTLED),
-            mem_peak_bytes=self._most(MEMORY),
-            mem_kernel_peak_bytes=self._most(MEMORY_PEAK),
-            mem_limit_bytes=None if meta is None else meta.memory_limit_bytes,
-            oom_kills=self._grown(OOM_KILLS),
+            cpu_throttled_s=self._seconds("job_cpu_throttled_us"),
+            mem_peak_bytes=self._most(*MEMORY),
+            mem_kernel_peak_bytes=self._most("job_memory_peak_bytes"),
+            mem_limit_bytes=self._meta.memory_limit_bytes,
+            oom_kills=self._grown("job_oom_kills"),
             psi_frac=self._psi(),
             network_bytes={
-                name: counter.total
+                ".".join(port.groups()): counter.total
                 for column, counter in self._counters.items()
-                if (name := traffic_of(column)) is not None and counter.total is not None
+                if (port := _NIC.fullmatch(column)) and counter.total is not None
             },
             sampler_cpu_s=own_s,
-            missing=self._missing(),
+            missing=(*node.missing, *refused),
         )
 
     def _add(self, column: HostColumn, times: Times, values: Unsigned) -> None:
         if column.kind == "counter":
             counter = self._counters.setdefault(column.name, HostCounter(column.wraps_at))
             counter.add(times, values)
-            if column.name in CPU:
+            if column.name == CPU:
                 self._cpu_need.add(times, values)
         else:
             self._gauges.setdefault(column.name, HostGauge(self._gap_ns)).add(times, values)
 
-    def _grown(self, known: tuple[str, ...]) -> int | None:
-        totals = (self._counters[name].total for name in known if name in self._counters)
-        return next((total for total in totals if total is not None), None)
+    def _grown(self, name: str) -> int | None:
+        return self._counters[name].total if name in self._counters else None
 
-    def _seconds(self, known: tuple[str, ...]) -> float | None:
-        grown_us = self._grown(known)
+    def _seconds(self, name: str) -> float | None:
+        grown_us = self._grown(name)
         return None if grown_us is None else grown_us / 1e6
 
-    def _most(self, known: tuple[str, ...]) -> int | None:
-        for name in known:
-            gauge = self._gauges.get(name)
-            if gauge is not None and gauge.most is not None:
-                return int(gauge.most)
-        return None
+    def _most(self, *known: str) -> int | None:
+        mosts = (self._gauges[name].most for name in known if name in self._gauges)
+        return next((int(most) for most in mosts if most is not None), None)
 
     def _psi(self) -> dict[str, float]:
         """The job's; of the node what is not known of the job."""
         found: dict[str, dict[str, float]] = {"job": {}, "node": {}}
         for name, counter in self._counters.items():
-            of = psi_of(name)
+            of = _PSI.fullmatch(name)
             if of is not None and counter.total is not None and counter.counted_ns:
-                found[of[0]][of[1]] = min(1.0, counter.total * 1000 / counter.counted_ns)
-        of_node = {f"node_{what}": frac for what, frac in found["node"].items()}
-        return found["job"] or of_node
+                found[of[1]][of[2]] = min(1.0, counter.total * 1000 / counter.counted_ns)
+        return found["job"] or {f"node_{what}": frac for what, frac in found["node"].items()}
 
     def _energy(self) -> Energy:
-        if self._meta is None:
-            return Energy.unknown_of_node(_NO_SAMPLES)
         there = [
             *(name for name, one in self._counters.items() if one.total is not None),
             *(name for name, one in self._gauges.items() if one.integral is not None),
         ]
         meters = meters_of(there)
         if not meters:
-            return Energy.unknown_of_node(_NO_METER)
+            return Energy.unknown_of_node(EnergyReason(kind=EnergyLack.METER))
         if self._meta.exclusive is False:
             return Energy.unknown_of_node(_SHARED)
         return self._metered(meters[0])
@@ -407,7 +339,7 @@ class HostFold:
             counted.append(one.counted_ns)
         value_j = sum(joules)
         held_ns = max(1, self._end_ns - self._begin_ns)
-        is_whole = self._meta is not None and self._meta.exclusive is True
+        is_whole = self._meta.exclusive is True
         return Energy(
             value_j=value_j,
             plus_minus_j=value_j * METER_FRAC,
@@ -416,8 +348,3 @@ class HostFold:
             scope=meter.scope,
             because=meter.what if is_whole else f"{meter.what}; {_SHARED}",
         )
-
-    def _missing(self) -> tuple[str, ...]:
-        if self._meta is None:
-            return (str(_NO_SAMPLES),)
-        return tuple(f"{what}: {why}" for what, why in sorted(self._meta.host_refused.items()))

@@ -95,20 +95,15 @@ class RankEnd(Struct, frozen=True, kw_only=True):
 
 
 class RankLedger(Struct, frozen=True, kw_only=True):
-    """Both ends of a rank; `end` None is one that was killed, or still runs.
-
-    `left_out` has a sentence where its end is there again.
-    """
+    """Both ends of a rank; `end` None is one that was killed, or still runs."""
 
     start: RankStart
     end: RankEnd | None = None
-    left_out: tuple[str, ...] = ()
 
 
 T = TypeVar("T")
 
 TOOL: Final = "rank ledger"
-_AGAIN: Final = "an end that is there again counts once"
 _EXPECTED: Final = "a line of a ledger, see docs/reference/account-files.md"
 
 
@@ -119,8 +114,7 @@ def read_ledger(text: str) -> tuple[tuple[RankLedger, ...], ParseError | None]:
     one file where their ranks have the same number: an end is that of the last life without one
     that has its `pid`, or, in older files, of the last without one. A life without an end was
     killed, or still runs; of a last line that was cut short nothing is taken. Records that this
-    version does not know are passed over. Behind a line that is wrong nothing is read. An end that
-    is there again is left out: `left_out` of its life says it.
+    version does not know are passed over. Behind a line that is wrong nothing is read.
     """
     lives = _Lives()
     lines = text.split("\n")
@@ -147,7 +141,6 @@ class _Lives:
         self.found: list[RankLedger] = []
         self._begun: list[int] = []
         self._begun_by: dict[int, list[int]] = {}
-        self._ended: dict[RankEnd, int] = {}
 
     def begin(self, life: RankLedger) -> None:
         """Add a life without an end."""
@@ -157,23 +150,14 @@ class _Lives:
         self._begun_by.setdefault(life.start.pid, []).append(place)
 
     def finish(self, end: RankEnd) -> bool:
-        """Give an end to its life, whether or not it is there again; False if it is nobody's."""
-        place = self._place_of(end)
-        if place is None and end not in self._ended:
-            return False
-        left_out = () if place is not None else (_AGAIN,)
-        place = self._ended[end] if place is None else place
-        self._ended[end] = place
-        self.found[place] = replace(self.found[place], end=end, left_out=left_out)
-        return True
-
-    def _place_of(self, end: RankEnd) -> int | None:
+        """Give an end to its life; False if it is nobody's."""
         begun = self._begun if end.pid is None else self._begun_by.get(end.pid, [])
         while begun:
             place = begun.pop()
             if self.found[place].end is None:
-                return place
-        return None
+                self.found[place] = replace(self.found[place], end=end)
+                return True
+        return False
 
 
 def _take(lives: _Lives, tree: dict[str, Any], line: str, line_no: int) -> None:

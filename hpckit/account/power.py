@@ -479,7 +479,7 @@ class Cells:
         return float(self._step_j[edge] / max(self._span_s[edge], least_s))
 
     def faults(self, *, is_last: bool) -> dict[str, int]:
-        """How often what went wrong, by the names of Counts."""
+        """How often what went wrong, by the names that GpuEnergy has for it."""
         counts = {
             "resets": np.count_nonzero(self._step_j < 0),
             "impossible": np.count_nonzero(self._is_impossible),

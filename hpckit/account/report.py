@@ -18,7 +18,6 @@ from hpckit.account.fold import (
     conservation,
     fold_node,
     gpu_accounts,
-    incarnations,
     node_account,
     node_energy,
     rank_accounts,
@@ -242,22 +241,25 @@ def energy_of(
     return sum_of_parts([*parts, *unseen])
 
 
-def held_run(
-    run: Incarnation,
-    gpus: Sequence[GpuAccount],
-    nodes: Sequence[NodeAccount],
-    held: Mapping[int, Holding],
-) -> Incarnation:
-    """An incarnation with all of its time and its GPUs."""
-    mine = [node for node in nodes if node.restart == run.restart]
-    unseen_s = unseen_share(mine, held).total_gpu_s
-    return replace(
-        run,
-        started_s=held[run.restart].started_s,
-        ended_s=held[run.restart].ended_s,
-        gpu_energy=energy_of([one for one in gpus if one.restart == run.restart], mine, held),
-        gpu_s=run.gpu_s + unseen_s,
-    )
+def incarnations(
+    gpus: Sequence[GpuAccount], nodes: Sequence[NodeAccount], held: Mapping[int, Holding]
+) -> Iterator[Incarnation]:
+    """The runs of the job, in order, each with all of its time; all but the last began again."""
+    lost = "the job was requeued; what a checkpoint kept of it is not known"
+    for restart, holding in sorted(held.items()):
+        its_gpus = [gpu for gpu in gpus if gpu.restart == restart]
+        its_nodes = [node for node in nodes if node.restart == restart]
+        is_lost = restart != max(held)
+        yield Incarnation(
+            restart=restart,
+            started_s=holding.started_s,
+            ended_s=holding.ended_s,
+            gpu_energy=energy_of(its_gpus, its_nodes, held),
+            gpu_s=math.fsum(gpu.held_s for gpu in its_gpus)
+            + unseen_share(its_nodes, held).total_gpu_s,
+            is_lost=is_lost,
+            because=lost if is_lost else "",
+        )
 
 
 FoldAll = Callable[[Callable[[FoldRequest], NodeFold], Sequence[FoldRequest]], Iterable[NodeFold]]
@@ -324,7 +326,7 @@ def report_of(
     )
     ranks = [one for fold in folds for one in rank_accounts(fold)]
     ranks.sort(key=lambda one: (one.restart, one.rank, one.started_s))
-    runs = [held_run(one, gpus, nodes, held) for one in incarnations(folds, gpus)]
+    runs = tuple(incarnations(gpus, nodes, held))
     job = _job(facts, folds, gpus, nodes)
     gpu = energy_of(gpus, nodes, held) if gpus else _no_gpu(job)
     energy = _with_slurms(_energy(folds, gpu, runs, node_energy(nodes)), facts, tools, folds)
@@ -335,7 +337,7 @@ def report_of(
         energy=energy,
         cost=cost_of(energy.node, energy.gpu, site),
         waste=share_sum([*(one.waste for one in gpus), unseen_share(nodes, held)]),
-        incarnations=tuple(runs),
+        incarnations=runs,
         gpus=tuple(gpus),
         ranks=with_behind(ranks, gpus, found_behind),
         nodes=nodes,

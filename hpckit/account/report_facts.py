@@ -160,9 +160,7 @@ def no_accounts(
 def _switched_off(facts: JobFacts, folders: FileJobFolders) -> str | None:
     documents = JobDocuments(Path(facts.folder or "."), folders)
     effective = documents.read(EFFECTIVE_FILE) if facts.folder else None
-    job = (effective or {}).get("job")
-    account = job.get("account") if isinstance(job, Mapping) else None
-    switches = account if isinstance(account, Mapping) else {}
+    switches = _of_job(effective, "account") or {}
     off = [key for key, value in switches.items() if value is False]
     return f"account.{off[0]}" if off else None
 
@@ -220,13 +218,17 @@ def _resources(documents: JobDocuments) -> Mapping[str, Any] | None:
     effective = documents.read(EFFECTIVE_FILE)
     if not effective:
         return None
-    job = effective.get("job")
-    resources = job.get("resources") if isinstance(job, Mapping) else None
-    if isinstance(resources, Mapping):
-        return resources
-    if not documents.is_of_other_version(EFFECTIVE_FILE, EFFECTIVE_SCHEMA):
+    resources = _of_job(effective, "resources")
+    if resources is None and not documents.is_of_other_version(EFFECTIVE_FILE, EFFECTIVE_SCHEMA):
         documents.refuse(EFFECTIVE_FILE, "it has no job.resources, what the job asked for")
-    return None
+    return resources
+
+
+def _of_job(effective: Mapping[str, Any] | None, name: str) -> Mapping[str, Any] | None:
+    """A table of the job in its effective.json."""
+    job = (effective or {}).get("job")
+    table = job.get(name) if isinstance(job, Mapping) else None
+    return table if isinstance(table, Mapping) else None
 
 
 def _asked(resources: Mapping[str, Any] | None) -> dict[str, Any]:

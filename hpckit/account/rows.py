@@ -137,31 +137,37 @@ def measured_mask(values: Column) -> Mask:
     return mask
 
 
-class Table:
-    """Gauges of a block, a row each: `whole` have no gap, `partial` are with the mask of theirs.
+class Block(NamedTuple):
+    """Gauges that were measured in the same rows: by place in the list of all, `most` of each."""
 
-    `places` are where in the list of all gauges the rows of `values` belong, `most` is the greatest
-    of each; what was measured nowhere in the block has no row.
-    """
+    places: NDArray[np.intp]
+    values: Floats
+    most: Floats
+    where: slice | NDArray[np.bool_]
+
+
+class Table:
+    """Gauges of some rows: those without a gap are one block, each with gaps is one of its own."""
 
     def __init__(self, names: Sequence[str], columns: Mapping[str, Column | None]) -> None:
         whole: list[tuple[int, Column]] = []
-        self.partial: list[tuple[int, Floats, NDArray[np.bool_]]] = []
+        self.blocks: list[Block] = []
         for place, name in enumerate(names):
-            column = columns[name]
-            if column is None:
+            if (column := columns[name]) is None:
                 continue
             mask = _mask(column)
             if mask is ALL:
                 whole.append((place, column))
             elif mask.any():
-                self.partial.append((place, column.astype(np.float64), mask))
-        self.places = np.array([place for place, _ in whole], np.intp)
-        self.values = np.empty((len(whole), _rows(columns)))
-        self.most = np.empty(len(whole))
-        for row, (_, column) in enumerate(whole):
-            self.values[row] = column
-            self.most[row] = column.max()  # of its own numbers, which are smaller
+                known = column.astype(np.float64)[mask][None, :]
+                self.blocks.append(Block(np.array([place]), known, known.max(axis=1), mask))
+        if whole:
+            values, most = np.empty((len(whole), len(whole[0][1]))), np.empty(len(whole))
+            for row, (_, column) in enumerate(whole):
+                values[row] = column
+                most[row] = column.max()  # of its own numbers, which are smaller
+            places = np.array([place for place, _ in whole])
+            self.blocks.insert(0, Block(places, values, most, slice(None)))
 
 
 class GaugeTable:
@@ -178,13 +184,15 @@ class GaugeTable:
         self._most = np.full(count, -np.inf)
 
     def add(self, table: Table, weight_us: Numbers) -> None:
-        """The next block."""
-        if len(table.places):
-            self._add(table.places, table.values, table.most, weight_us.astype(np.float64))
-        for place, values, mask in table.partial:
-            where = np.array([place], np.intp)
-            known = values[mask][None, :]
-            self._add(where, known, known.max(axis=1), weight_us[mask].astype(np.float64))
+        """The next rows."""
+        for places, values, most, where in table.blocks:
+            weights_us = weight_us[where].astype(np.float64)
+            self._sum[places] += values @ weights_us
+            self._weight_us[places] += weights_us.sum()
+            if not self._weight_us[places].all():
+                self._plain_sum[places] += values.sum(axis=1)
+                self._plain[places] += values.shape[1]
+            self._most[places] = np.maximum(self._most[places], most)
 
     def mean(self, name: str, unit: float = 1.0) -> float | None:
         """The mean × `unit`, None where nothing was measured."""
@@ -200,26 +208,12 @@ class GaugeTable:
         most = float(self._most[self._places[name]])
         return None if most == -np.inf else most * unit
 
-    def _add(
-        self, places: NDArray[np.intp], values: Floats, most: Floats, weight_us: Floats
-    ) -> None:
-        self._sum[places] += values @ weight_us
-        self._weight_us[places] += weight_us.sum()
-        if not self._weight_us[places].all():
-            self._plain_sum[places] += values.sum(axis=1)
-            self._plain[places] += values.shape[1]
-        self._most[places] = np.maximum(self._most[places], most)
-
 
 def _mask(column: Column) -> Mask:
     if column.dtype.kind != "f":
         return measured_mask(column)
     missing = np.isnan(column)
     return ~missing if missing.any() else ALL
-
-
-def _rows(columns: Mapping[str, Column | None]) -> int:
-    return next((len(one) for one in columns.values() if one is not None), 0)
 
 
 # A point is the mean of the samples in one of equal pieces of the held time, at the mean of their
@@ -255,19 +249,14 @@ class CurveTable:
         self._low, self._high = np.full(shape, np.inf), np.full(shape, -np.inf)
 
     def add(self, table: Table, at_us: Numbers) -> None:
-        """The next block, taken at these moments; what is outside the held time is not drawn."""
-        first, end = 0, len(at_us)
-        if int(at_us[0]) < 0 or int(at_us[-1]) > self._held_us:
-            first = int(np.searchsorted(at_us, 0))
-            end = int(np.searchsorted(at_us, self._held_us, "right"))
-        curves = int(np.searchsorted(table.places, len(self._series)))
-        if curves:
-            self._add(table.places[:curves], table.values[:curves, first:end], at_us[first:end])
-        for place, values, mask in table.partial:
-            if place < len(self._series):
-                here = mask[first:end]
-                chosen = values[first:end][here][None, :]
-                self._add(np.array([place], np.intp), chosen, at_us[first:end][here])
+        """The next rows, taken at these moments; what is outside the held time is not drawn."""
+        for places, values, _, where in table.blocks:
+            curves = int(np.searchsorted(places, len(self._series)))
+            mine_us = at_us[where]
+            first = int(np.searchsorted(mine_us, 0))
+            end = int(np.searchsorted(mine_us, self._held_us, "right"))
+            if curves and first < end:
+                self._add(places[:curves], values[:curves, first:end], mine_us[first:end])
 
     def curves(self, origin_s: float, gap_us: int) -> tuple[Curve, ...]:
         """Those of which anything was measured, their moments from `origin_s` on."""
@@ -275,8 +264,6 @@ class CurveTable:
         return tuple(curve for curve in made if curve.at_s)
 
     def _add(self, places: NDArray[np.intp], values: Floats, at_us: Numbers) -> None:
-        if not len(at_us):
-            return
         starts, pieces = self._starts(at_us)
         counts = np.diff(np.append(starts, len(at_us)))
         where = np.ix_(places, pieces)
@@ -412,43 +399,17 @@ class Onward(Struct):
 
     def of(self, chunk: SampleChunk, shift_ns: int) -> SampleChunk:
         """The chunk without rows at or before the last one of their GPU, or of the host."""
-        uuids = [gpu.uuid for gpu in chunk.meta.gpus]
-        at_ns, places = chunk.gpu_ns, chunk.gpu["gpu"]
-        if not self._is_onward(at_ns, places, uuids, shift_ns):
-            kept = np.ones(len(at_ns), bool)
-            for place, uuid in enumerate(uuids):
-                mine = np.flatnonzero(places == place)
-                kept[mine] = self._kept(at_ns[mine], uuid, shift_ns)
-            chunk = replace(chunk, gpu_ns=at_ns[kept], gpu=chunk.gpu[kept])
-        if not self._is_onward(chunk.host_ns, np.zeros(len(chunk.host_ns)), [_HOST], shift_ns):
-            kept = self._kept(chunk.host_ns, _HOST, shift_ns)
+        places = np.ascontiguousarray(chunk.gpu["gpu"])
+        kept = np.ones(len(places), bool)
+        for place, gpu in enumerate(chunk.meta.gpus):
+            mine = np.flatnonzero(places == place)
+            kept[mine] = self._kept(chunk.gpu_ns[mine], gpu.uuid, shift_ns)
+        if not kept.all():
+            chunk = replace(chunk, gpu_ns=chunk.gpu_ns[kept], gpu=chunk.gpu[kept])
+        kept = self._kept(chunk.host_ns, _HOST, shift_ns)
+        if not kept.all():
             chunk = replace(chunk, host_ns=chunk.host_ns[kept], host=chunk.host[kept])
         return chunk
-
-    def _is_onward(
-        self, at_ns: Times, places: NDArray[Any], whose: list[str], shift_ns: int
-    ) -> bool:
-        """Whether all rows go on in time, as those of a sampler do: then they are taken."""
-        if not len(at_ns):
-            return True
-        last_ns = max((self.last_ns[one] for one in whose if one in self.last_ns), default=None)
-        if last_ns is not None and int(at_ns[0]) + shift_ns <= last_ns:
-            return False
-        if bool((at_ns[1:] < at_ns[:-1]).any()):
-            return False
-        # GPUs of one tick may have one time, each once.
-        same = np.flatnonzero(at_ns[1:] == at_ns[:-1])
-        if bool((places[same + 1] <= places[same]).any()):
-            return False
-        # Most often the last tick has a row of each GPU.
-        last = dict(zip(places[-len(whose) :].tolist(), at_ns[-len(whose) :].tolist(), strict=True))
-        for place, uuid in enumerate(whose):
-            before = at_ns[:0] if place in last else at_ns[places == place]
-            if len(before):
-                last[place] = int(before[-1])
-            if place in last:
-                self.last_ns[uuid] = last[place] + shift_ns
-        return True
 
     def _kept(self, at_ns: Times, whose: str, shift_ns: int) -> NDArray[np.bool_]:
         """Which rows of one GPU, or of the host, come after all that were before them."""

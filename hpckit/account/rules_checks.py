@@ -120,14 +120,10 @@ def by_node(gpus: Iterable[GpuAccount]) -> list[list[GpuAccount]]:
 def gpu_never_used(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `gpu-never-used`."""
     for gpus in by_node(gpu for gpu in job.judged if is_never_used(gpu)):
+        words, held = "no process computed on {} in the {} that {}", seconds(_longest_held(gpus))
         yield Evidence(
             of_gpus(gpus),
-            said(
-                "no process computed on {} in the {} that {}",
-                _it(gpus),
-                seconds(_longest_held(gpus)),
-                _had(job, gpus),
-            ),
+            said(words, _it(gpus), held, _had(job, gpus)),
             math.fsum(gpu.held_s for gpu in gpus),
             whole_sum(gpu.energy.value_j for gpu in gpus),
             remedy=None if _is_job(job) else NOTHING_RAN,
@@ -139,17 +135,12 @@ def gpu_idle(job: MeasuredJob) -> Iterator[Evidence]:
     for gpus in by_node(gpu for gpu in job.judged if is_idle(gpu)):
         is_hidden = any("processes" in gpu.refused for gpu in gpus)
         who = "it was held" if is_hidden else "processes had it open"
-        yield Evidence(
-            of_gpus(gpus),
-            said(
-                "no kernel ran on {} in the {} that {}, while {}",
-                _it(gpus),
-                seconds(_longest_held(gpus)),
-                _had(job, gpus),
-                who,
-            ),
-            math.fsum(gpu.waste.idle_gpu_s + gpu.waste.no_process_gpu_s for gpu in gpus),
+        words, held = (
+            "no kernel ran on {} in the {} that {}, while {}",
+            seconds(_longest_held(gpus)),
         )
+        wasted = math.fsum(gpu.waste.idle_gpu_s + gpu.waste.no_process_gpu_s for gpu in gpus)
+        yield Evidence(of_gpus(gpus), said(words, _it(gpus), held, _had(job, gpus), who), wasted)
 
 
 def late_idle(job: MeasuredJob) -> Iterator[Evidence]:
@@ -177,25 +168,18 @@ def idle_often(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `idle-often`."""
     for gpus in by_node(gpu for gpu in job.judged if _rests_often(gpu)):
         mean = statistics.fmean(_pauses_s(gpu) / known_s(gpu) for gpu in gpus)
-        words = said(
-            "no kernel ran {} of the time, in short pauses all through the job", share(mean)
-        )
-        yield Evidence(of_gpus(gpus), words, math.fsum(_pauses_s(gpu) for gpu in gpus))
+        words = "no kernel ran {} of the time, in short pauses all through the job"
+        wasted = math.fsum(map(_pauses_s, gpus))
+        yield Evidence(of_gpus(gpus), said(words, share(mean)), wasted)
 
 
 def spin(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `spin`."""
     for gpus in by_node(gpu for gpu in job.judged if _spin_frac(gpu) >= SPIN_FRAC):
-        mean = statistics.fmean(_spin_frac(gpu) for gpu in gpus)
-        yield Evidence(
-            of_gpus(gpus),
-            said(
-                "kernels ran and did next to nothing {} of the time: they waited for others or"
-                " moved data",
-                share(mean),
-            ),
-            math.fsum(gpu.waste.spin_gpu_s for gpu in gpus),
-        )
+        told = share(statistics.fmean(map(_spin_frac, gpus)))
+        words = "kernels ran and did next to nothing {} of the time: they waited for others or"
+        wasted = math.fsum(gpu.waste.spin_gpu_s for gpu in gpus)
+        yield Evidence(of_gpus(gpus), said(f"{words} moved data", told), wasted)
 
 
 def straggler(job: MeasuredJob) -> Iterator[Evidence]:

@@ -7,6 +7,7 @@ numbers are little-endian. docs/reference/account-files.md describes it for othe
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Iterator
@@ -73,16 +74,13 @@ GPU_COLUMNS: Final = (
 GPU_RECORD: Final = struct.Struct("<" + "".join(column.code for column in GPU_COLUMNS))
 """One GPU at one moment."""
 
-HEADER: Final = struct.Struct("<4sBBHIIQQQI")
-"""`HKS1`, kind, 0, and the rest of BlockHeader in its order, then the CRC."""
+HEADER: Final = struct.Struct("<4sBxHIIQQQI")
+"""`HKS1` and BlockHeader in its order, with a 0 behind the kind, then the CRC."""
 HEADER_BYTES: Final = HEADER.size
 MOST_PAYLOAD_BYTES: Final = 1 << 24
-
-MOST_VAIN_BYTES: Final = 1 << 30
-"""So many bytes are looked at for blocks that are none, before the rest of a file is given up."""
-VAIN_BYTES_A_MAGIC: Final = 1 << 15
-"""What a place that only looks like a block counts for, beside its payload: the time is alike."""
-_LEAST_LOOK_BYTES, _MOST_LOOK_BYTES = 1 << 12, 1 << 20
+_BEGINNING: Final = re.compile(rb"HKS1|HKS\Z|HK\Z|H\Z")
+"""Of a block, also where the data end in the middle of it."""
+_CUT: Final = "cut"
 
 
 class BlockHeader(NamedTuple):
@@ -102,33 +100,9 @@ class BlockHeader(NamedTuple):
 
 def encode_block(header: BlockHeader, payload: bytes) -> bytes:
     """A whole block; `header.payload_bytes` is taken from the payload."""
-    fields = (
-        header.kind,
-        0,
-        header.record_bytes,
-        len(payload),
-        header.sequence,
-        header.realtime_ns,
-        header.monotonic_ns,
-        header.boottime_ns,
-    )
-    unsigned = HEADER.pack(MAGIC, *fields, 0)[:-4]
+    unsigned = HEADER.pack(MAGIC, *header._replace(payload_bytes=len(payload)), 0)[:-4]
     crc = zlib.crc32(payload, zlib.crc32(unsigned))
     return unsigned + crc.to_bytes(4, "little") + payload
-
-
-def decode_header(data: bytes | memoryview) -> tuple[BlockHeader, int] | None:
-    """The header at the beginning of `data` and its CRC; None where none can be."""
-    if len(data) < HEADER_BYTES:
-        return None
-    magic, kind, _, record_bytes, payload_bytes, sequence, *clocks, crc = HEADER.unpack_from(data)
-    if magic != MAGIC or payload_bytes > MOST_PAYLOAD_BYTES or not record_bytes:
-        return None
-    realtime_ns, monotonic_ns, boottime_ns = clocks
-    header = BlockHeader(
-        kind, record_bytes, payload_bytes, sequence, realtime_ns, monotonic_ns, boottime_ns
-    )
-    return header, crc
 
 
 class Block(NamedTuple):
@@ -139,66 +113,54 @@ class Block(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """Bytes that are no block; `is_tail` where the file ends in them, as in a write cut short.
-
-    `is_given_up` where so much looked like blocks that there may be some in them all the same.
-    """
+    """Bytes that are no block; `is_tail` where the file ends in them, as in a write cut short."""
 
     offset: int
     lost_bytes: int
     is_tail: bool
-    is_given_up: bool = False
 
 
-def read_blocks(data: bytes | memoryview) -> Iterator[Block | Damage]:
-    """The blocks of a file in their order, and what lies between them that is none."""
+def read_blocks(data: bytes | memoryview, *, is_last: bool = True) -> Iterator[Block | Damage]:
+    """The blocks of a file in their order, and what lies between them that is none.
+
+    Where more of the file follows (not `is_last`), what may be the beginning of a block is left
+    at the end.
+    """
     view = memoryview(data)
-    at = vain_bytes = 0
+    at = 0
     while at < len(view):
-        block = _block_at(view, at)
-        if block is not None:
-            yield block
-            at += HEADER_BYTES + block.header.payload_bytes
-            continue
-        found = at
-        while found >= 0 and vain_bytes <= MOST_VAIN_BYTES:
-            found = find_magic(view, found + 1)
-            if found < 0 or _block_at(view, found) is not None:
-                break
-            vain_bytes += VAIN_BYTES_A_MAGIC + _claimed_bytes(view, found)
-        is_given_up = vain_bytes > MOST_VAIN_BYTES
-        is_tail = found < 0 or is_given_up
-        end = len(view) if is_tail else found
-        yield Damage(at, end - at, is_tail, is_given_up)
-        at = end
+        end, block = at, _block_at(view, at)
+        while block is None or (block is _CUT and is_last and end < len(view)):
+            end = _next_magic(view, end + 1)
+            block = _block_at(view, end)
+        if end > at:
+            yield Damage(at, end - at, is_tail=is_last and end == len(view))
+        if not isinstance(block, Block):
+            return
+        yield block
+        at = end + HEADER_BYTES + len(block.payload)
 
 
-def find_magic(view: memoryview, at: int) -> int:
-    """Where a block may begin from `at` on, -1 where none does; what is looked at is copied."""
-    look_bytes = _LEAST_LOOK_BYTES
-    while at < len(view):
-        found = bytes(view[at : at + look_bytes]).find(MAGIC)
-        if found >= 0:
-            return at + found
-        at += look_bytes - len(MAGIC) + 1
-        look_bytes = min(2 * look_bytes, _MOST_LOOK_BYTES)
-    return -1
+def _next_magic(view: memoryview, at: int) -> int:
+    """Where a block may begin from `at` on: the end where none does."""
+    found = _BEGINNING.search(view, at)
+    return found.start() if found else len(view)
 
 
-def _claimed_bytes(view: memoryview, at: int) -> int:
-    decoded = decode_header(view[at : at + HEADER_BYTES])
-    return 0 if decoded is None else min(decoded[0].payload_bytes, len(view) - at)
-
-
-def _block_at(view: memoryview, at: int) -> Block | None:
-    decoded = decode_header(view[at : at + HEADER_BYTES])
-    if decoded is None:
-        return None
-    header, crc = decoded
+def _block_at(view: memoryview, at: int) -> Block | str | None:
+    """The block there, `_CUT` where what follows the data may complete one, None for neither."""
     begin = at + HEADER_BYTES
-    payload = view[begin : begin + header.payload_bytes]
-    unsigned = view[at : begin - 4]
-    if len(payload) < header.payload_bytes or zlib.crc32(payload, zlib.crc32(unsigned)) != crc:
+    if begin > len(view):
+        return _CUT if MAGIC.startswith(bytes(view[at : at + len(MAGIC)])) else None
+    magic, *fields, crc = HEADER.unpack_from(view, at)
+    header = BlockHeader._make(fields)
+    if magic != MAGIC or header.payload_bytes > MOST_PAYLOAD_BYTES or not header.record_bytes:
+        return None
+    end = begin + header.payload_bytes
+    if end > len(view):
+        return _CUT
+    payload = view[begin:end]
+    if zlib.crc32(payload, zlib.crc32(view[at : begin - 4])) != crc:
         return None
     return Block(header, payload)
 

@@ -47,17 +47,13 @@ class SampleTime:
         self.last_us: int | None = None
 
     def add(self, times_ns: NDArray[np.int64]) -> Stretch:
-        """The next samples, one at least. One that goes back in time stands for nothing."""
+        """The next samples, one at least, in the order of time."""
         at_us = (times_ns - self._begin_ns) // NS_PER_US
         first = min(0, int(at_us[0])) if self.last_us is None else self.last_us
         before = np.empty_like(at_us)
         before[0] = first
         before[1:] = at_us[:-1]
         apart = at_us - before
-        if int(apart.min()) < 0:
-            at_us = np.maximum.accumulate(np.maximum(at_us, first))
-            before[1:] = at_us[:-1]
-            apart = at_us - before
         self.last_us = int(at_us[-1])
         return self._stretch(at_us, before, apart)
 

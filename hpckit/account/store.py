@@ -96,7 +96,7 @@ class FileSampleStore:
 
 
 class _Listing:
-    """One folder: what in it is a folder, what a file, and what is not what its name says."""
+    """One folder: what in it is a folder, what a file, and why what is neither is not read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -107,24 +107,18 @@ class _Listing:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     self.folders.append(entry.name)
-                    what = "it is a folder, expected a file" if _is_files(entry.name) else ""
                 elif entry.is_file(follow_symlinks=False):
                     self.files.append(entry.name)
-                    what = "it is a file, expected a folder" if _is_folders(entry.name) else ""
-                else:
-                    is_wanted = _is_files(entry.name) or _is_folders(entry.name)
-                    what = "it is neither a file nor a folder" if is_wanted else ""
-                if what:
-                    self.odd[entry.name] = what
+                if (kind := _kind(entry.name)) and entry.name not in getattr(self, f"{kind}s"):
+                    self.odd[entry.name] = f"it is no {kind}"
 
 
-def _is_files(name: str) -> bool:
-    return any(of(name) is not None for of in (rank_of, node_of, node_of_topology))
-
-
-def _is_folders(name: str) -> bool:
-    known = (restart_of, array_task_of)
-    return name == ACCOUNT_FOLDER or any(of(name) is not None for of in known)
+def _kind(name: str) -> str:
+    """What is expected under a name that accounts have."""
+    if any(of(name) is not None for of in (rank_of, node_of, node_of_topology)):
+        return "file"
+    is_folder = restart_of(name) is not None or array_task_of(name) is not None
+    return "folder" if is_folder or name == ACCOUNT_FOLDER else ""
 
 
 def _found(folder: Path, array_task: int | None) -> FoundAccounts:

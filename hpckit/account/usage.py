@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from hpckit.account.activity import (
@@ -22,7 +22,6 @@ from hpckit.account.activity import (
     USEFUL,
     IdleWindows,
     PowerLevels,
-    Span,
     StateSpans,
     states_of,
 )
@@ -44,7 +43,7 @@ from hpckit.account.rows import (
 from hpckit.account.sample_format import GPU_COLUMNS
 from hpckit.account.sample_time import NS_PER_US, SampleTime, Stretch
 from hpckit.account.samples import SampledGpu
-from hpckit.account.values import Curve, GpuAccount, Share, Throttling, Window
+from hpckit.account.values import GpuAccount, Share, Window
 
 MIB: Final = 1 << 20
 
@@ -64,47 +63,16 @@ _SERIES: Final = {
     "slowed": Series("throttled", "%"),
     "capped": Series("throttled_by_power_cap", "%"),
 }
-_GPM: Final = ("sm_active_pct100", "tensor_active_pct100", "dram_active_pct100")
-_GAUGES: Final = (*_SERIES, *_GPM, "proxy")
-_LINKS: Final = ("nvlink_tx_mib", "nvlink_rx_mib", "pcie_tx_mib", "pcie_rx_mib")
-_UNUSED: Final = ("dt_us", "gpu", "energy_mj", "mem_mhz", "reserved")
-_USED: Final = tuple(one.name for one in GPU_COLUMNS if one.name not in _UNUSED)
+_GPM: Final = ("sm", "tensor", "dram")
+_GAUGES: Final = (*_SERIES, *(f"{name}_active_pct100" for name in _GPM), "proxy")
+_LINKS: Final = ("nvlink_tx", "nvlink_rx", "pcie_tx", "pcie_rx")
+_USED: Final = tuple(
+    one.name
+    for one in GPU_COLUMNS
+    if one.name not in ("dt_us", "gpu", "energy_mj", "mem_mhz", "reserved")
+)
 _PROXY_BEYOND: Final = "it comes out above 1: the GPU's largest SM clock is not {} MHz"
 _PROCESSES_HIDDEN: Final = "kernels ran while no process was to be seen: processes are hidden"
-
-
-class GpuUsage(Struct, frozen=True, kw_only=True):
-    """What one GPU did in the time that it was held; names and units as in GpuAccount.
-
-    `known_s` is the part of `held_s` that samples stand for; `refused` says, by column, why
-    something that the samples have was not used, and at `spin` why none could be seen.
-    `useful_fracs` is the useful part of what is known of each span that was watched, by its
-    beginning and end in ns.
-    """
-
-    held_s: float
-    known_s: float
-    samples: int
-    waste: Share
-    throttling: Throttling
-    util_mean_pct: float | None = None
-    power_mean_w: float | None = None
-    power_max_w: float | None = None
-    temp_max_c: float | None = None
-    sm_mean_mhz: float | None = None
-    mem_peak_bytes: int | None = None
-    sm_active_frac: float | None = None
-    tensor_active_frac: float | None = None
-    dram_active_frac: float | None = None
-    mfu_proxy_frac: float | None = None
-    nvlink_tx_bytes: int | None = None
-    nvlink_rx_bytes: int | None = None
-    pcie_tx_bytes: int | None = None
-    pcie_rx_bytes: int | None = None
-    windows: tuple[Window, ...] = ()
-    curves: tuple[Curve, ...] = ()
-    refused: Mapping[str, str] = field(default_factory=dict)
-    useful_fracs: Mapping[tuple[int, int], float | None] = field(default_factory=dict)
 
 
 class GpuUsageFold:
@@ -128,20 +96,20 @@ class GpuUsageFold:
     ) -> None:
         self._gpu = gpu
         self._begin_ns = begin_ns
-        self._watched: dict[tuple[int, int], Span] = {}
-        self._spans = StateSpans(())
+        self.useful_fracs: Mapping[tuple[int, int], float | None] = {}
+        """With the result the useful part of what is known of each watched span, by its ends."""
+        self._spans = StateSpans({})
         self._began_s = (begin_ns + realtime_offset_ns) / 1e9
         self._origin_s = origin_s
         self._time = SampleTime(period_s, begin_ns, end_ns)
         self._held_us = self._time.held_us
-        self._samples = 0
         self._waiting = RowBlock()
         self._state_us = np.zeros(STATES)
         self._hidden_us = 0
         self._last_state: int | None = None
         self._levels = PowerLevels()
         self._gauges = GaugeTable(_GAUGES)
-        self._links = {name: Counter(MOST_MIB_PER_S, self._held_us) for name in _LINKS}
+        self._links = {f"{name}_mib": Counter(MOST_MIB_PER_S, self._held_us) for name in _LINKS}
         self._windows = IdleWindows(self._held_us, self._time.period_us, self._time.gap_us)
         self._throttling = ThrottlingFold(self._held_us)
         pieces = min(points, max(1, 2 * self._held_us // self._time.period_us))
@@ -150,15 +118,13 @@ class GpuUsageFold:
 
     def watch(self, spans_ns: Iterable[tuple[int, int]]) -> None:
         """Tell apart what it does in these spans (first and last ns); before any row is added."""
-        self._watched = {
-            span: ((span[0] - self._begin_ns) // NS_PER_US, (span[1] - self._begin_ns) // NS_PER_US)
-            for span in spans_ns
-        }
-        self._spans = StateSpans(tuple(dict.fromkeys(self._watched.values())))
+        begin = self._begin_ns
+        self._spans = StateSpans(
+            {(a, b): ((a - begin) // NS_PER_US, (b - begin) // NS_PER_US) for a, b in spans_ns}
+        )
 
     def add(self, times_ns: NDArray[np.int64], rows: NDArray[np.void]) -> None:
         """The GPU's next rows (GPU_DTYPE) and their times."""
-        self._samples += len(rows)
         for block in self._waiting.filled(times_ns, rows):
             self._add(*block)
 
@@ -192,8 +158,12 @@ class GpuUsageFold:
             return None
         return moved >= stretch.apart_us * (TRANSFER_MIB_PER_S / 1e6)
 
-    def result(self) -> GpuUsage:
-        """What it was, of all rows that were added; gauges are means over the sampled time."""
+    def result(self, account: GpuAccount) -> GpuAccount:
+        """The GPU's account with what it did, of all rows; gauges are means over the sampled time.
+
+        `refused` also says, by column, why something that the samples have was not used, and at
+        `spin` why none could be seen.
+        """
         for block in self._waiting.rest():
             self._add(*block)
         state_us, tail_us = self._state_us.copy(), self._time.tail_us()
@@ -204,10 +174,9 @@ class GpuUsageFold:
         is_hidden = self._hidden_us > DISTRUST_FRAC * ran_us
         mean, most = self._gauges.mean, self._gauges.most
         waste = self._share(state_us, is_hidden=is_hidden)
-        return GpuUsage(
-            held_s=self._held_us / 1e6,
-            known_s=int(state_us.sum()) / 1e6,
-            samples=self._samples,
+        self.useful_fracs = self._spans.useful_fracs(state_us, waste)
+        return replace(
+            account,
             waste=waste,
             throttling=self._throttling.throttling(),
             util_mean_pct=mean("util_pct"),
@@ -216,20 +185,14 @@ class GpuUsageFold:
             temp_max_c=most("temp_c"),
             sm_mean_mhz=mean("sm_mhz"),
             mem_peak_bytes=_bytes(most("mem_used_mib")),
-            sm_active_frac=mean("sm_active_pct100", 1e-4),
-            tensor_active_frac=mean("tensor_active_pct100", 1e-4),
-            dram_active_frac=mean("dram_active_pct100", 1e-4),
+            **{f"{name}_active_frac": mean(f"{name}_active_pct100", 1e-4) for name in _GPM},
             mfu_proxy_frac=self._mfu_proxy(),
-            nvlink_tx_bytes=_bytes(self._links["nvlink_tx_mib"].total),
-            nvlink_rx_bytes=_bytes(self._links["nvlink_rx_mib"].total),
-            pcie_tx_bytes=_bytes(self._links["pcie_tx_mib"].total),
-            pcie_rx_bytes=_bytes(self._links["pcie_rx_mib"].total),
+            **{f"{name}_bytes": _bytes(self._links[f"{name}_mib"].total) for name in _LINKS},
             windows=self._found(tail_us, is_hidden=is_hidden),
             curves=self._curves.curves(self._origin_s, self._time.gap_us)
             if self._are_drawn
             else (),
-            refused=self._refused(is_hidden=is_hidden),
-            useful_fracs=self._useful_fracs(state_us, waste),
+            refused={**account.refused, **self._refused(is_hidden=is_hidden)},
         )
 
     def _refused(self, *, is_hidden: bool) -> dict[str, str]:
@@ -240,12 +203,6 @@ class GpuUsageFold:
         if (self._mfu_proxy(most=math.inf) or 0.0) > 1.0:
             refused["mfu_proxy_frac"] = _PROXY_BEYOND.format(self._gpu.max_sm_mhz)
         return refused
-
-    def _useful_fracs(
-        self, state_us: NDArray[np.float64], waste: Share
-    ) -> Mapping[tuple[int, int], float | None]:
-        fracs = self._spans.useful_fracs(state_us, waste)
-        return {span: fracs[at_us] for span, at_us in self._watched.items()}
 
     def _mfu_proxy(self, most: float = 1.0) -> float | None:
         """Tensor active × SM clock / largest SM clock: the OFU of arXiv 2605.20799.

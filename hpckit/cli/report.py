@@ -414,9 +414,7 @@ def write_parquet(made: MadeReport, path: Path, progress: Callable[[int, int], N
     """Write all samples, and say where. Raises StorageFailed, ToolMissing."""
     from hpckit.account.parquet.archive import archive
 
-    samples, size_bytes = archive(
-        made.gathered, made.store, wiring.account_archive(), path, progress
-    )
+    samples, size_bytes = archive(made.gathered, made.store, path, progress)
     each = f", {size_bytes / samples:.0f} bytes each" if samples else ""
     output.talk(f"wrote {_name(path)}: {samples:,} GPU samples{each}")
 

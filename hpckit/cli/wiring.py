@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from hpckit.account.fold import FoldRequest, NodeFold
     from hpckit.account.gather import SampleStore
     from hpckit.account.page.html import PlotLibrary
-    from hpckit.account.parquet.archive import ParquetArchive
     from hpckit.account.store import SlurmEnergies
     from hpckit.comm.library_search import Person
     from hpckit.core.files import Clock, FileResources, LocalFiles
@@ -164,13 +163,6 @@ def archive_store(path: Path) -> SampleStore:
     from hpckit.account.parquet.store import archive
 
     return archive(path)
-
-
-def account_archive() -> ParquetArchive:
-    """What writes all accounts of a job into one file."""
-    from hpckit.account.parquet.archive import ParquetArchive
-
-    return ParquetArchive()
 
 
 _MANY_ROWS = 5e6

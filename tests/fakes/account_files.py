@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hpckit.account.gather import SampleStore, gather
+from hpckit.account.report import JobFacts, ReportTools, report_of
 from hpckit.account.sample_format import (
     EVENTS,
     GPU,
@@ -22,9 +24,12 @@ from hpckit.account.sample_format import (
     encode_block,
 )
 from hpckit.account.samples import GPU_DTYPE
+from hpckit.account.store import FileSampleStore
+from hpckit.account.values import JobReport, SlurmEnergy
 from hpckit.core.fields import to_tree
 from hpckit.node.topology import TOPOLOGY_SCHEMA, NodeTopology
 from hpckit.spec.folder import account_folder, ledger_file, samples_file, topology_file
+from hpckit.spec.site import EnergySite
 
 EPOCH_NS = 1_780_000_000 * 10**9
 """CLOCK_REALTIME where the made-up jobs begin."""
@@ -32,11 +37,11 @@ BOOTED_NS = 5_000 * 10**9
 """CLOCK_MONOTONIC there."""
 FLUSH_S = 5.0
 HOST_COLUMNS: tuple[tuple[str, str], ...] = (
-    ("cgroup.cpu_usage_us", "counter"),
-    ("cgroup.memory_working_bytes", "gauge"),
-    ("cgroup.memory_peak_bytes", "gauge"),
-    ("cgroup.oom_kills", "counter"),
-    ("sampler.cpu_us", "counter"),
+    ("job_cpu_us", "counter"),
+    ("job_memory_bytes", "gauge"),
+    ("job_memory_peak_bytes", "gauge"),
+    ("job_oom_kills", "counter"),
+    ("sampler_step_cpu_us", "counter"),
 )
 
 Columns = Mapping[str, NDArray[Any]]
@@ -287,3 +292,17 @@ def _reading(node: str, gpu: int, at: Mapping[str, int], row: np.void) -> dict[s
         "energy_mj": int(row["energy_mj"]),
         "refused": None,
     }
+
+
+def reported(
+    folder: Path,
+    site: EnergySite | None = None,
+    slurm: SlurmEnergy | None = None,
+    store: SampleStore | None = None,
+    **facts: Any,
+) -> JobReport:
+    """The report on the accounts in a folder, with what Slurm says of their job."""
+    store = store or FileSampleStore()
+    tools = ReportTools(store=store, slurm_energy=None if slurm is None else lambda: slurm)
+    gathered = gather(store, store.find(folder))
+    return report_of(gathered, tools, JobFacts(**facts), site or EnergySite(), curves=True)

@@ -88,35 +88,20 @@ def missing(rng: np.random.Generator, seen: Readings) -> Readings:
     return seen
 
 
-def duplicated(rng: np.random.Generator, seen: Readings) -> Readings:
-    """Some rows are there twice, as when a block was written again."""
-    kept = np.sort(np.concatenate((np.arange(len(seen.rows)), _places(rng, len(seen.rows)))))
-    return Readings(seen.times_ns[kept], seen.rows[kept])
-
-
-def backwards(rng: np.random.Generator, seen: Readings) -> Readings:
-    """Some rows come after later ones."""
-    order = np.arange(len(seen.rows))
-    for at in _places(rng, len(order)):
-        other = int(rng.integers(0, len(order)))
-        order[[at, other]] = order[[other, at]]
-    return Readings(seen.times_ns[order], seen.rows[order])
-
-
 def gap(rng: np.random.Generator, seen: Readings) -> Readings:
     """For a while there are no rows."""
     kept = np.delete(np.arange(len(seen.rows)), _stretch(rng, len(seen.rows)))
     return Readings(seen.times_ns[kept], seen.rows[kept])
 
 
-_ALL = (reset, frozen, wrapped, leaps, nonsense, missing, duplicated, backwards, gap)
+_ALL = (reset, frozen, wrapped, leaps, nonsense, missing, gap)
 FAULTS: Final[dict[str, Injection]] = {one.__name__: one for one in _ALL}
 
 
 def faulty_job(seed: int, fault: str) -> tuple[float, float, GpuEnergy]:
     """The truth and the length of a job with one injection, or three of them for `several`.
 
-    Counter, power or both are there, a suspend of the machine in some jobs.
+    Counter, power or both are there.
     """
     rng = np.random.default_rng(seed)
     begin_s = 20.0
@@ -141,6 +126,5 @@ def faulty_job(seed: int, fault: str) -> tuple[float, float, GpuEnergy]:
     fold = GpuEnergyFold(gpu, ends, marks, period_s=1.0)
     half = int(rng.integers(0, len(seen.rows) + 1))
     fold.add(seen.times_ns[:half], seen.rows[:half])
-    slept_ns = int(rng.choice([0, 0, 30 * 10**9]))
-    fold.add(seen.times_ns[half:], seen.rows[half:], boottime_offset_ns=slept_ns)
+    fold.add(seen.times_ns[half:], seen.rows[half:])
     return wave.between(begin_s, end_s), end_s - begin_s, fold.result()

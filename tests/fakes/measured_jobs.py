@@ -22,6 +22,7 @@ from hpckit.account.values import (
     Share,
 )
 from hpckit.spec.job import JOB_SCHEMA, JobSpec, LaunchRequest, ResourceRequest
+from tests.fakes import measured
 
 GIB = 1024**3
 STARTED_S = 1_760_000_000.0
@@ -53,14 +54,15 @@ def energy(value_j: float | None = 1000.0) -> Energy:
 
 def gpu(node: str = "n1", index: int = 0, held_s: float = 3600.0, **fields: Any) -> GpuAccount:
     """A GPU that computed all the time, except for what `fields` say."""
-    uuid = f"GPU-{node}-{index}"
-    given: dict[str, Any] = {
-        "energy": energy(),
-        "waste": Share(useful_gpu_s=held_s),
-        "restart": 0,
-        **fields,
-    }
-    return GpuAccount(uuid=uuid, node=node, index=index, name="H100", held_s=held_s, **given)
+    made = measured.gpu(
+        index,
+        uuid=f"GPU-{node}-{index}",
+        node=node,
+        held_s=held_s,
+        energy=energy(),
+        waste=Share(useful_gpu_s=held_s),
+    )
+    return replace(made, **fields)
 
 
 def unused(node: str = "n1", index: int = 0, held_s: float = 3600.0, **fields: Any) -> GpuAccount:
@@ -85,28 +87,15 @@ def rank(
     number: int = 0, node: str = "n1", elapsed_s: float = 3600.0, **fields: Any
 ) -> RankAccount:
     """A rank that ran from beginning to end."""
-    given: dict[str, Any] = {"gpus": (), "claim": "none", "exit_code": 0, "restart": 0, **fields}
-    return RankAccount(
-        rank=number,
-        node=node,
-        started_s=STARTED_S,
-        ended_s=STARTED_S + elapsed_s,
-        ended_by="ledger",
-        energy=energy(),
-        **given,
-    )
+    times = {"started_s": STARTED_S, "ended_s": STARTED_S + elapsed_s}
+    made = measured.rank(number, node=node, gpus=(), claim="none", energy=energy(), **times)
+    return replace(made, **fields)
 
 
 def incarnation(restart: int, elapsed_s: float, *, is_lost: bool = False) -> Incarnation:
     """One run between two requeues."""
-    return Incarnation(
-        restart=restart,
-        started_s=STARTED_S,
-        ended_s=STARTED_S + elapsed_s,
-        gpu_energy=energy(),
-        gpu_s=elapsed_s,
-        is_lost=is_lost,
-    )
+    times = {"started_s": STARTED_S, "ended_s": STARTED_S + elapsed_s}
+    return measured.run(restart, **times, gpu_energy=energy(), gpu_s=elapsed_s, is_lost=is_lost)
 
 
 def report(

@@ -17,24 +17,20 @@ from hpckit.account.finding import ReportFinding, Subject, finding, said, second
 from hpckit.account.values import (
     Advice,
     Conservation,
-    Cost,
     Curve,
     Energy,
-    EnergySource,
     GpuAccount,
-    Incarnation,
-    JobEnergy,
     JobReport,
     NodeAccount,
     RankAccount,
-    ReportedJob,
     Share,
     Throttling,
     Window,
 )
 from hpckit.core.findings import Severity
+from tests.fakes import reports
+from tests.fakes.reports import STARTED_S
 
-STARTED_S: Final = 1_795_000_000.0
 _POINTS: Final = 2000
 _GIB: Final = 1024**3
 _Array = NDArray[np.float64]
@@ -52,91 +48,37 @@ class Shape:
 
 def training_report(shape: Shape | None = None) -> JobReport:
     """A training with an idle GPU, a hot one, gaps in what one said, and an idle last part."""
-    shape = shape or Shape()
+    shape, base = shape or Shape(), reports.training()
     gpus = tuple(_gpu(shape, number) for number in range(shape.gpus))
-    waste = share_sum([gpu.waste for gpu in gpus])
     total_j = sum(gpu.energy.value_j or 0.0 for gpu in gpus)
-    nodes = tuple(_node(shape, number) for number in range(shape.nodes))
-    gpu_energy = Energy(
-        value_j=total_j,
-        plus_minus_j=total_j * 0.012,
-        source=EnergySource.COUNTER,
-        coverage_frac=0.998,
-        because="the GPUs' own counters",
-    )
-    node_j = total_j * 1.42
-    return JobReport(
-        job=ReportedJob(
-            job_id="4242",
+    gpu_energy = replace(base.energy.gpu, value_j=total_j, coverage_frac=0.998)
+    return replace(
+        base,
+        job=replace(
+            base.job,
             name="llama-8b",
-            state="COMPLETED",
-            exit_code=0,
             folder="/scratch/ana/hpckit/2026-11-21-llama-8b-7f3a",
             nodes=shape.nodes,
             gpus=shape.gpus,
             time_limit_s=2 * shape.duration_s,
-            synthetic=True,
         ),
-        started_s=STARTED_S,
         ended_s=STARTED_S + shape.duration_s,
-        energy=JobEnergy(
+        energy=replace(
+            base.energy,
             gpu=gpu_energy,
-            node=Energy(
-                value_j=node_j,
-                plus_minus_j=node_j * 0.11,
-                source=EnergySource.MODELLED,
-                coverage_frac=0.998,
-                scope="node",
-                because="GPU energy and 480 W a node for the rest",
-            ),
-            useful_gpu_j=total_j * 0.68,
-            lost_gpu_j=total_j * 0.05,
             conservation=Conservation(
                 ranks_j=total_j * 0.9, idle_remainder_j=total_j * 0.1, gpus_j=total_j
             ),
         ),
-        cost=Cost(
-            facility_j=node_j * 1.2,
-            pue=1.2,
-            price=node_j * 1.2 / 3.6e6 * 0.28,
-            currency="EUR",
-            co2_g=node_j * 1.2 / 3.6e6 * 366,
-            because="0.28 EUR and 366 g CO2 a kWh: site file alps-like",
-        ),
-        waste=waste,
-        incarnations=_incarnations(shape, gpu_energy),
+        waste=share_sum([gpu.waste for gpu in gpus]),
         gpus=gpus,
         ranks=tuple(_rank(shape, gpu, number) for number, gpu in enumerate(gpus)),
-        nodes=nodes,
+        nodes=tuple(_node(shape, number) for number in range(shape.nodes)),
         findings=_findings(gpus[0].node),
         advice=_advice(),
         missing=(
             "node energy is modelled: no RAPL, hwmon or Cray counter could be read on n001",
             "network: the nodes are shared, so the InfiniBand counters are not the job's alone",
-        ),
-    )
-
-
-def _incarnations(shape: Shape, energy: Energy) -> tuple[Incarnation, ...]:
-    lost_s = shape.duration_s * 0.1
-    lost = replace(energy, value_j=(energy.value_j or 0.0) * 0.05, plus_minus_j=None)
-    return (
-        Incarnation(
-            restart=0,
-            started_s=STARTED_S - lost_s * 1.4,
-            ended_s=STARTED_S - lost_s * 0.4,
-            gpu_energy=lost,
-            gpu_s=lost_s * shape.gpus,
-            is_lost=True,
-            because="node failure: requeued, and no checkpoint was written",
-        ),
-        Incarnation(
-            restart=1,
-            started_s=STARTED_S,
-            ended_s=STARTED_S + shape.duration_s,
-            gpu_energy=energy,
-            gpu_s=shape.duration_s * shape.gpus,
-            is_lost=False,
         ),
     )
 
@@ -221,19 +163,17 @@ def _gpu(shape: Shape, number: int) -> GpuAccount:
     value_j = mean_w * duration_s
     useful = float((signals.util > 50).mean())
     idle = 1 - useful
-    return GpuAccount(
+    return replace(
+        reports.gpu_account(number),
         uuid=f"GPU-00000000-0000-4000-8000-{number:012d}",
         node=f"n{number // each + 1:03d}",
         index=number % each,
-        name="NVIDIA H100 80GB HBM3",
         restart=1,
         held_s=duration_s,
-        energy=Energy(
+        energy=replace(
+            reports.counted(value_j),
             value_j=None if kind == 6 and number > 8 else value_j,
-            plus_minus_j=value_j * 0.01,
-            source=EnergySource.COUNTER,
             coverage_frac=0.92 if kind == 2 else 1.0,
-            because="counter, mJ",
         ),
         waste=Share(
             no_process_gpu_s=idle * duration_s if kind == 7 else 0.0,
@@ -245,23 +185,13 @@ def _gpu(shape: Shape, number: int) -> GpuAccount:
         throttling=Throttling(
             power_cap_s=12.0, thermal_s=float(signals.throttled.mean()) * duration_s
         ),
-        idle_remainder_j=value_j * 0.1,
-        counter_j=value_j,
-        integral_j=value_j * 1.004,
         util_mean_pct=float(signals.util.mean()),
         power_mean_w=mean_w,
-        power_max_w=float(signals.power.max()),
         power_limit_w=700.0,
         temp_max_c=float(signals.temp.max()),
-        sm_mean_mhz=float(signals.clock.mean()),
-        mem_peak_bytes=int(signals.memory.max() * _GIB),
         mem_bytes=80 * _GIB,
-        sm_active_frac=0.61 if kind != 7 else None,
-        mfu_proxy_frac=0.38 if kind != 7 else None,
         nvlink_tx_bytes=int(9.1e12),
         nvlink_rx_bytes=int(9.1e12),
-        pcie_tx_bytes=None,
-        pcie_rx_bytes=None,
         windows=_windows(kind, duration_s),
         curves=tuple(curves),
         refused={"pcie_tx_mib": "NVML: Not Supported", "pcie_rx_mib": "NVML: Not Supported"},
@@ -269,58 +199,42 @@ def _gpu(shape: Shape, number: int) -> GpuAccount:
 
 
 def _windows(kind: int, duration_s: float) -> tuple[Window, ...]:
-    def window(name: str, first: float, last: float, *, is_late: bool = False) -> Window:
-        return Window(
+    name = "no-process" if kind == 7 else "idle"
+    parts = {5: ((0, 0.35), (0.88, 1)), 7: ((0, 1),)}.get(kind, ((0.88, 1),))
+    return tuple(
+        Window(
             kind=name,
             started_s=STARTED_S + first * duration_s,
             ended_s=STARTED_S + last * duration_s,
-            is_late=is_late,
+            is_late=name == "idle" and last == 1,
         )
-
-    if kind == 7:
-        return (window("no-process", 0, 1),)
-    late = window("idle", 0.88, 1, is_late=True)
-    return (window("idle", 0.0, 0.35), late) if kind == 5 else (late,)
+        for first, last in parts
+    )
 
 
 def _rank(shape: Shape, gpu: GpuAccount, number: int) -> RankAccount:
     kind = number % 8
-    value_j = (gpu.energy.value_j or 0.0) * 0.9
-    return RankAccount(
-        rank=number,
+    return replace(
+        reports.rank_account(number, behind=0.09 if kind == 3 else 0.002 * kind),
         node=gpu.node,
         restart=1,
         gpus=(gpu.uuid,),
-        claim="visible devices",
-        started_s=STARTED_S + 4,
         ended_s=STARTED_S + shape.duration_s - 2,
         ended_by="sample" if kind == 6 else "ledger",
         exit_code=None if kind == 6 else 0,
-        energy=Energy(value_j=value_j, plus_minus_j=value_j * 0.01, source=EnergySource.COUNTER),
         busy_frac=None if kind == 7 else 0.74 + 0.01 * kind,
-        behind_frac=0.09 if kind == 3 else 0.002 * kind,
-        cpu_s=shape.duration_s * 5.1,
-        max_rss_bytes=int(21.4 * _GIB),
         read_bytes=int(310e9),
         write_bytes=int(16e9) if number == 0 else 0,
     )
 
 
 def _node(shape: Shape, number: int) -> NodeAccount:
-    return NodeAccount(
+    return replace(
+        reports.node_account(number),
         node=f"n{number + 1:03d}",
         restart=1,
-        started_s=STARTED_S,
         ended_s=STARTED_S + shape.duration_s,
-        gpu_energy=Energy(value_j=1.4e7, plus_minus_j=1.2e5, source=EnergySource.COUNTER),
         energy=Energy(value_j=None, because="no RAPL, hwmon or Cray counter could be read"),
-        samples=int(shape.duration_s * 10),
-        cpus=128,
-        cpu_s=shape.duration_s * 44,
-        cpu_throttled_s=0.0,
-        mem_peak_bytes=312 * _GIB,
-        mem_limit_bytes=1024 * _GIB,
-        oom_kills=0,
         psi_frac={"cpu": 0.011, "memory": 0.0, "io": 0.034},
         network_bytes={"mlx5_0 tx": int(4.2e12), "mlx5_0 rx": int(4.3e12)},
         sampler_cpu_s=shape.duration_s * 0.004,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hpckit.account.sample_format import GPU_COLUMNS, MISSING
 from hpckit.account.samples import GPU_DTYPE, SampledGpu
+from hpckit.account.values import Energy, GpuAccount, Share
 
 SECOND_NS: Final = 1_000_000_000
 
@@ -64,6 +65,18 @@ GPM: Final = ("sm_active_pct100", "tensor_active_pct100", "dram_active_pct100")
 NO_GPM: Final = dict.fromkeys(GPM, 0xFFFF)
 COUNTERS: Final = tuple(column.name for column in GPU_COLUMNS if column.kind == "counter")
 STANDING: Final = dict.fromkeys(COUNTERS, 1000)
+
+ACCOUNT: Final = GpuAccount(
+    uuid="GPU-1",
+    node="n1",
+    index=0,
+    name="synthetic H100",
+    restart=0,
+    held_s=0.0,
+    energy=Energy(value_j=None),
+    waste=Share(),
+)
+"""Its account, of which nothing is known yet."""
 
 
 def missing_row() -> dict[str, int]:

@@ -12,16 +12,12 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.account.gather import gather
 from hpckit.account.page.exports import report_csv, report_document, report_openmetrics
 from hpckit.account.page.screen import report_lines
-from hpckit.account.report import JobFacts, ReportTools, report_of
-from hpckit.account.store import FileSampleStore
 from hpckit.account.values import JobReport
 from hpckit.core.errors import HpckitError
 from hpckit.core.hostlist import expand_hosts, fold_hosts
-from hpckit.spec.site import EnergySite
-from tests.fakes.account_files import MadeJob, write_accounts
+from tests.fakes.account_files import MadeJob, reported, write_accounts
 
 _JOB = MadeJob(gpus=2, duration_s=20.0)
 
@@ -34,11 +30,8 @@ def _folder() -> Iterator[Path]:
 
 def report_or_refusal(folder: Path) -> JobReport | None:
     """The report, also in all its outputs, None for a refusal."""
-    store = FileSampleStore()
     try:
-        report = report_of(
-            gather(store, store.find(folder)), ReportTools(store=store), JobFacts(), EnergySite()
-        )
+        report = reported(folder)
     except HpckitError:
         return None
     assert len(report_lines(report, width=80)) <= 24

@@ -42,7 +42,8 @@ def folded(
     cuts: list[int],
     readings: list[EnergyReading],
 ) -> GpuEnergy:
-    """A fold over these rows, cut anywhere, in the order in which they are."""
+    """A fold over these rows in the order of time, cut anywhere."""
+    table = sorted({one[0]: one for one in table}.values())
     gpu = SampledGpu(
         uuid=fake.UUID, index=0, energy=kind[0], power=kind[1], power_limit_w=fake.LIMIT_W
     )
@@ -104,7 +105,6 @@ def test_ranks_and_remainder_are_the_gpus(
         for at, ((begin, length), gpus) in enumerate(zip(spans, held, strict=False))
     ]  # fmt: skip
     marks = marks_of(claims, WINDOW)
-    table = sorted(table)
     gpus = {uuid: folded(table, marks, ("counter", "average"), [], []) for uuid in ("a", "b")}
     found = attribute(gpus, claims, WINDOW).conservation
     assert abs(found.error_j) <= 1e-6 * max(1.0, found.gpus_j)

@@ -16,9 +16,10 @@ from hpckit.account.rules import report_findings
 from hpckit.account.sample_format import GPU_COLUMNS, MISSING
 from hpckit.account.samples import GPU_DTYPE
 from hpckit.account.stragglers import stragglers
-from hpckit.account.usage import GpuUsage, GpuUsageFold
+from hpckit.account.usage import GpuUsageFold
+from hpckit.account.values import GpuAccount
 from tests.fakes.measured import gpu, report, shares
-from tests.fakes.series import BUSY, EMPTY, H100, IDLE, NO_GPM, SECOND_NS, SPIN, rows_of
+from tests.fakes.series import ACCOUNT, BUSY, EMPTY, H100, IDLE, NO_GPM, SECOND_NS, SPIN, rows_of
 from tests.sizes import costly
 
 STATES: tuple[dict[str, int], ...] = (
@@ -58,16 +59,21 @@ def series(draw: st.DrawFn) -> tuple[NDArray[np.int64], NDArray[Any], int]:
     return times, any_rows(rng, count), draw(st.integers(1, 100)) * SECOND_NS
 
 
-def folded(
+def fold_of(
     times: NDArray[np.int64], made: NDArray[Any], end_ns: int, cuts: list[int] | None = None
-) -> GpuUsage:
-    """The usage of a series that comes in pieces."""
+) -> GpuUsageFold:
+    """The fold of a series that comes in pieces."""
     fold = GpuUsageFold(H100, 1.0, 0, end_ns)
     fold.watch([(0, end_ns), (end_ns // 3, end_ns // 2)])
     borders = [0, *sorted(cuts or []), len(made)]
     for begin, end in itertools.pairwise(borders):
         fold.add(times[begin:end], made[begin:end])
-    return fold.result()
+    return fold
+
+
+def folded(*made: Any) -> GpuAccount:
+    """What is known of a series."""
+    return fold_of(*made).result(ACCOUNT)
 
 
 @given(series())
@@ -84,9 +90,10 @@ def test_a_span_of_all_the_time_is_all_of_it(
     made: tuple[NDArray[np.int64], NDArray[Any], int],
 ) -> None:
     """What is useful of a span that is the held time is what is useful of the GPU."""
-    found = folded(*made)
+    fold = fold_of(*made)
+    found = fold.result(ACCOUNT)
     known_s = found.waste.total_gpu_s - found.waste.unknown_gpu_s
-    frac = found.useful_fracs[0, made[2]]
+    frac = fold.useful_fracs[0, made[2]]
     if known_s < 1e-6:
         assert frac is None
     else:

@@ -305,7 +305,6 @@ def _without(options: Sequence[str], keys: Collection[str]) -> list[str]:
 def _reproduced(folder: Path, folders: FileJobFolders) -> tuple[list[str], list[str]] | None:
     try:
         lines = _REPRODUCE_LINE.findall(folders.read(folder, SCRIPT_FILE))
-        file = folders.read_json(folder, INTENT_FILE).get("file")
         words = shlex.split(lines[0])
     except (StorageFailed, ValueError, IndexError):
         return None
@@ -315,10 +314,20 @@ def _reproduced(folder: Path, folders: FileJobFolders) -> tuple[list[str], list[
         taken = options.index("--from-report")
         del options[taken : taken + 2]
     if options[:1] == [JOB_FILE]:
-        if not isinstance(file, str) or file in ("", "-") or not file.isprintable():
+        file = _given_file(folder, folders)
+        if file is None:
             return None
         options[0] = file
     return options, command
+
+
+def _given_file(folder: Path, folders: FileJobFolders) -> str | None:
+    """The job file as it was named, where it has a name that can be typed."""
+    try:
+        file = folders.read_json(folder, INTENT_FILE).get("file")
+    except StorageFailed:
+        return None
+    return file if isinstance(file, str) and file not in ("", "-") and file.isprintable() else None
 
 
 def read_advice(text: str, source: str) -> AdvisedJob:
@@ -368,9 +377,4 @@ def _patch(advice: tuple[Advice, ...], folder: Path, folders: FileJobFolders) ->
         text = folders.read(folder, JOB_FILE)
     except StorageFailed:
         return None
-    try:
-        given = folders.read_json(folder, INTENT_FILE).get("file")
-    except StorageFailed:
-        given = None
-    is_name = isinstance(given, str) and given not in ("", "-") and given.isprintable()
-    return patch_text(advice, text, str(given) if is_name else JOB_FILE)
+    return patch_text(advice, text, _given_file(folder, folders) or JOB_FILE)

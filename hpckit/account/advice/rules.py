@@ -19,10 +19,22 @@ from hpckit.core.units import (
 )
 from hpckit.spec.job import PLAIN, ResourceRequest
 
+
+def _change(run: MeasuredRun, key: str, proposed: object, because: str, **saving: float) -> Advice:
+    """Another value of a key of `[resources]`."""
+    now = getattr(run.spec.resources, key)
+    return Advice(
+        key=f"resources.{key}",
+        now=None if now is None else str(now),
+        proposed=str(proposed),
+        because=because,
+        saving=saving,
+    )
+
+
 # Fewer are never advised from a mean over the run: what keeps all of them busy for a twentieth of
 # it would take many times as long.
 
-CPUS_KEY = "resources.cpus_per_task"
 CPU_MARGIN = 1.5
 """The measurement is of means of 5 s; data loaders come in bursts above them."""
 EVEN_FRAC = 0.25
@@ -55,23 +67,16 @@ def cpu_advice(run: MeasuredRun) -> tuple[Advice, ...]:
         f"on {used:.1f} of its {held} CPUs a rank would have taken 1 % longer at most, by means of "
         f"5 s; this is {CPU_MARGIN:g} times that, for shorter bursts"
     )
-    saving = {"cpu_s": saved}
-    now, then = str(held), str(proposed)
-    return (Advice(key=CPUS_KEY, now=now, proposed=then, because=because, saving=saving),)
+    return (_change(run, "cpus_per_task", proposed, because, cpu_s=saved),)
 
 
 def _more_cpus(run: MeasuredRun, held: int, throttled_frac: float) -> Advice:
-    now = run.spec.resources.cpus_per_task
     because = (
         f"the kernel held its processes back for {throttled_frac:.0%} of their CPU time: they "
         f"would have used more than {held} CPUs a rank"
     )
-    return Advice(
-        key=CPUS_KEY,
-        now=None if now is None else str(now),
-        proposed=str(max(held + 1, ceil(held * AFTER_THROTTLING))),
-        because=because,
-    )
+    proposed = max(held + 1, ceil(held * AFTER_THROTTLING))
+    return _change(run, "cpus_per_task", proposed, because)
 
 
 def _held(run: MeasuredRun) -> int | None:
@@ -161,15 +166,8 @@ def memory_advice(run: MeasuredRun) -> tuple[Advice, ...]:
         f"by the kernel's peak at most {_gib(max(known))} of {_gib(now_bytes)} on any node, page "
         f"cache included; with {MEM_MARGIN:g} times that, more may run beside it"
     )
-    return (
-        Advice(
-            key=f"resources.{key}",
-            now=said,
-            proposed=format_slurm_mem(each),
-            because=because,
-            saving={"mem_bytes": float(saved * run.spec.resources.nodes)},
-        ),
-    )
+    mem_bytes = float(saved * run.spec.resources.nodes)
+    return (_change(run, key, format_slurm_mem(each), because, mem_bytes=mem_bytes),)
 
 
 def _more_memory(run: MeasuredRun, killed: int) -> tuple[Advice, ...]:
@@ -181,15 +179,11 @@ def _more_memory(run: MeasuredRun, killed: int) -> tuple[Advice, ...]:
         return ()
     each = _rounded(had * AFTER_OOM / parts)
     kills = f"the kernel killed {killed} processes" if killed > 1 else "the kernel killed a process"
-    return (
-        Advice(
-            key=f"resources.{key or 'mem'}",
-            now=said,
-            proposed=format_slurm_mem(each),
-            because=f"{kills} for want of memory at {_gib(had)} a node; what it lacked is not "
-            "known, so this is at least half as much again, rounded up",
-        ),
+    because = (
+        f"{kills} for want of memory at {_gib(had)} a node; what it lacked is not known, so this "
+        "is at least half as much again, rounded up"
     )
+    return (_change(run, key or "mem", format_slurm_mem(each), because),)
 
 
 def _request(resources: ResourceRequest, ranks: int) -> tuple[str | None, int]:
@@ -323,28 +317,19 @@ def _fewer_gpus(run: MeasuredRun, needed: int) -> Advice:
     asked = run.spec.resources.gpus_per_node or 0
     dropped = (asked - needed) * run.spec.resources.nodes
     unused = unused_gpus(run)
-    share = dropped / len(unused)
-    return Advice(
-        key="resources.gpus_per_node",
-        now=str(asked),
-        proposed=str(needed),
-        because=f"{len(unused)} of {len(run.gpus)} GPUs never had a process: {_names(unused)}",
-        saving=_saving(unused, share),
-    )
+    because = f"{len(unused)} of {len(run.gpus)} GPUs never had a process: {_names(unused)}"
+    saving = _saving(unused, dropped / len(unused))
+    return _change(run, "gpus_per_node", needed, because, **saving)
 
 
 def _fewer_nodes(run: MeasuredRun, nodes: tuple[str, ...]) -> Advice:
     idle = [gpu for gpu in run.gpus if gpu.node in nodes]
-    return Advice(
-        key="resources.nodes",
-        now=str(run.spec.resources.nodes),
-        proposed=str(run.spec.resources.nodes - len(nodes)),
-        because=f"no rank ran and no GPU had a process on {', '.join(nodes)}",
-        saving=_saving(idle, 1.0),
-    )
+    because = f"no rank ran and no GPU had a process on {', '.join(nodes)}"
+    left = run.spec.resources.nodes - len(nodes)
+    return _change(run, "nodes", left, because, **_saving(idle, 1.0))
 
 
-def _saving(gpus: tuple[GpuAccount, ...] | list[GpuAccount], share: float) -> dict[str, float]:
+def _saving(gpus: Sequence[GpuAccount], share: float) -> dict[str, float]:
     saving = {"gpu_s": sum(gpu.held_s for gpu in gpus) * share}
     energies = [gpu.energy.value_j for gpu in gpus]
     known = [value for value in energies if value is not None]
@@ -353,13 +338,12 @@ def _saving(gpus: tuple[GpuAccount, ...] | list[GpuAccount], share: float) -> di
     return saving
 
 
-def _names(gpus: tuple[GpuAccount, ...]) -> str:
+def _names(gpus: Sequence[GpuAccount]) -> str:
     shown = [f"GPU{'?' if gpu.index is None else gpu.index} on {gpu.node}" for gpu in gpus[:4]]
     more = len(gpus) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
-TIME_KEY = "resources.time_limit"
 TIME_MARGIN = 1.2
 """Runs of one job differ by node and by what shares the network and file system."""
 LEAST_SLACK_S = 300.0
@@ -392,7 +376,8 @@ def time_advice(run: MeasuredRun) -> tuple[Advice, ...]:
         f"it took {format_duration(elapsed_s)}{together} of {format_time_limit(round(limit_s))}; "
         "a shorter limit fits into more gaps of the queue, so it may start sooner"
     )
-    return (_advice(run, proposed_s, because, {"limit_s": limit_s - proposed_s}),)
+    limit = format_time_limit(proposed_s)
+    return (_change(run, "time_limit", limit, because, limit_s=limit_s - proposed_s),)
 
 
 def _more_time(run: MeasuredRun, limit_s: float) -> tuple[Advice, ...]:
@@ -406,20 +391,10 @@ def _more_time(run: MeasuredRun, limit_s: float) -> tuple[Advice, ...]:
         f"the time limit of {format_time_limit(round(limit_s))} ended it; how much it lacked is "
         "not known, so this is at least half as much again, rounded up"
     )
-    return (_advice(run, proposed_s, because, {}),)
+    return (_change(run, "time_limit", format_time_limit(proposed_s), because),)
 
 
 def sensible_limit_s(seconds: float) -> int:
     """A time limit of at least so many seconds, rounded up as a person would write it."""
     step = next((step for up_to, step in _STEPS if seconds <= up_to), 3600)
     return min(ceil(seconds / step) * step, MOST_S)
-
-
-def _advice(run: MeasuredRun, seconds: int, because: str, saving: dict[str, float]) -> Advice:
-    return Advice(
-        key=TIME_KEY,
-        now=run.spec.resources.time_limit,
-        proposed=format_time_limit(seconds),
-        because=because,
-        saving=saving,
-    )

@@ -78,9 +78,6 @@ class Comparison(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-_J_PER_WH: Final = 3600.0
-
-
 class _Title(NamedTuple):
     """What a quantity is called here, its unit, and the factor to it."""
 
@@ -93,7 +90,7 @@ _SHOWN: Final = {
     "elapsed_s": _Title("duration", "s"),
     "cpu_s": _Title("CPU time", "s"),
     "max_rss_bytes": _Title("largest process", "MiB", 1 / 2**20),
-    "energy_per_gpu_hour_j": _Title("energy", "Wh/GPU-hour", 1 / _J_PER_WH),
+    "energy_per_gpu_hour_j": _Title("energy", "Wh/GPU-hour", 1 / 3600),
     "power_w": _Title("power", "W"),
     "power_at_equal_temperature_w": _Title(" at equal temp.", "W"),
     "temperature_c": _Title("temperature", "°C"),
@@ -116,7 +113,6 @@ _NO_RATIO: Final = frozenset(
 _LEGEND: Final = "none seen (x): of a true difference of x, 8 of 10 such pairs would have shown it"
 _NAME: Final = 23
 _VALUE: Final = 6
-_APART: Final = 15
 _MOST_RECIPE: Final = 3
 
 
@@ -179,7 +175,7 @@ def _row(one: ComparedQuantity, title: _Title, width: int) -> tuple[str, bool]:
     name = f"{title.name}, {title.unit}"
     line = f" {name:<{_NAME}} {values[0]:>{_VALUE}} {values[1]:>{_VALUE}}"
     if one.difference is not None:
-        line += f"  {_apart(one, title.factor):<{_APART}}"
+        line += f"  {_apart(one, title.factor):<{15}}"
     whole = f"{line}  {_said(one, title.factor)}".rstrip()
     if len(whole) <= width:
         return whole, True

@@ -155,10 +155,13 @@ _METRIC_CLASSES: Final = ("no_process", "idle", "spin", "useful", "unknown")
 
 
 class _Metric(NamedTuple, Generic[T]):
+    """A quantity, and what makes one number of those of a rank's lives."""
+
     name: str
     unit: str
     help: str
     value: Callable[[T], float | None]
+    of_lives: Callable[[Sequence[float]], float] = math.fsum
 
 
 _GPU: Final[tuple[_Metric[GpuAccount], ...]] = (
@@ -192,35 +195,21 @@ _GPU: Final[tuple[_Metric[GpuAccount], ...]] = (
         lambda g: g.throttling.power_cap_s,
     ),
 )  # fmt: skip
-_OfLives = Callable[[Sequence[float]], float]
-_RANK: Final[tuple[tuple[_OfLives, _Metric[RankAccount]], ...]] = (
-    (
-        math.fsum,
-        _Metric(
-            "rank_energy", "joules", "Energy of the rank's GPUs in all of its lives.",
-            lambda r: r.energy.value_j,
-        ),
+_RANK: Final[tuple[_Metric[RankAccount], ...]] = (
+    _Metric(
+        "rank_energy", "joules", "Energy of the rank's GPUs in all of its lives.",
+        lambda r: r.energy.value_j,
     ),
-    (
-        math.fsum,
-        _Metric("rank_cpu", "seconds", "CPU time of the rank's lives.", lambda r: r.cpu_s),
+    _Metric("rank_cpu", "seconds", "CPU time of the rank's lives.", lambda r: r.cpu_s),
+    _Metric(
+        "rank_memory_peak", "bytes", "Largest resident set of its processes.",
+        lambda r: r.max_rss_bytes, max,
     ),
-    (
-        max,
-        _Metric(
-            "rank_memory_peak", "bytes", "Largest resident set of its processes.",
-            lambda r: r.max_rss_bytes,
-        ),
-    ),
-    (
-        max,
-        _Metric(
-            "rank_behind", "ratio", "By how much it is behind the others.",
-            lambda r: r.behind_frac,
-        ),
+    _Metric(
+        "rank_behind", "ratio", "By how much it is behind the others.",
+        lambda r: r.behind_frac, max,
     ),
 )  # fmt: skip
-"""With what makes one number of those of a rank's lives."""
 _NODE: Final[tuple[_Metric[NodeAccount], ...]] = (
     _Metric("node_energy", "joules", "Energy of the node.", lambda n: n.energy.value_j),
     _Metric("node_cpu", "seconds", "CPU time of the job on the node.", lambda n: n.cpu_s),
@@ -261,17 +250,17 @@ def _families(report: JobReport) -> Iterator[tuple[str, str, str, Iterable[Sampl
     told = _METRIC_CLASSES if report.waste.is_measured else ("unknown",)
     spent = ((job | {"class": word}, getattr(report.waste, f"{word}_gpu_s")) for word in told)
     yield "job_gpu_time", "seconds", "GPU-seconds by what they were spent on.", spent
-    for name, unit, what, of_gpu in _GPU:
-        samples = [(job | _gpu_labels(gpu, ranks), of_gpu(gpu)) for gpu in report.gpus]
-        yield name, unit, what, samples
-    for of_lives, (name, unit, what, of_rank) in _RANK:
-        yield name, unit, what, _rank_samples(report, of_rank, of_lives, job)
-    for name, unit, what, of_node in _NODE:
+    for of_gpu in _GPU:
+        samples = [(job | _gpu_labels(gpu, ranks), of_gpu.value(gpu)) for gpu in report.gpus]
+        yield of_gpu.name, of_gpu.unit, of_gpu.help, samples
+    for of_rank in _RANK:
+        yield of_rank.name, of_rank.unit, of_rank.help, _rank_samples(report, of_rank, job)
+    for of_node in _NODE:
         samples = [
-            (job | {"node": node.node, "restart": str(node.restart)}, of_node(node))
+            (job | {"node": node.node, "restart": str(node.restart)}, of_node.value(node))
             for node in report.nodes
         ]
-        yield name, unit, what, samples
+        yield of_node.name, of_node.unit, of_node.help, samples
 
 
 def _job_labels(report: JobReport) -> Labels:
@@ -299,21 +288,16 @@ def _mig(energy: Energy) -> Labels:
     return {"mig": "true"} if energy.scope == SPLIT_GPU else {}
 
 
-def _rank_samples(
-    report: JobReport,
-    of_rank: Callable[[RankAccount], float | None],
-    of_lives: _OfLives,
-    job: Labels,
-) -> Iterator[Sample]:
+def _rank_samples(report: JobReport, metric: _Metric[RankAccount], job: Labels) -> Iterator[Sample]:
     """One sample of all lives of a rank in an incarnation; none where one of them is not known."""
     lives: dict[tuple[int, str, int], list[RankAccount]] = {}
     for rank in report.ranks:
         lives.setdefault((rank.restart, rank.node, rank.rank), []).append(rank)
     for (restart, node, number), mine in lives.items():
-        values = [of_rank(rank) for rank in mine]
+        values = [metric.value(rank) for rank in mine]
         known = [value for value in values if value is not None]
         labels = {"rank": str(number), "node": node, "restart": str(restart)}
-        whole = of_lives(known) if len(known) == len(values) else None
+        whole = metric.of_lives(known) if len(known) == len(values) else None
         yield job | labels | _mig(mine[0].energy), whole
 
 

@@ -16,18 +16,16 @@ _WH_J: Final = 3600.0
 _ENERGY_UNITS: Final = ((1e6, "MWh"), (1e3, "kWh"), (1.0, "Wh"))
 _BYTE_UNITS: Final = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 _GIB: Final = 1024**3
-_MIB: Final = 1024**2
 _MOST_MS: Final = 0.1
 _SMALL: Final = 10
 _ADDEND_DIGITS: Final = 4
-_LONGEST: Final = 2000
 _RESOURCES: Final = {"cpu": "CPU", "io": "IO"}
 _STALLED: Final = {"some": "some tasks", "full": "all tasks"}
 
 
 def clean(text: object) -> str:
     """A text of the job in which nothing hides; it is escaped where it is put into the page."""
-    return visible(str(text), _LONGEST)
+    return visible(str(text), 2000)
 
 
 def significant(value: float, digits: int = 2) -> str:
@@ -122,7 +120,7 @@ def gib(size_bytes: float | None) -> str:
     if size_bytes is None:
         return NOT_MEASURED
     if 0 < size_bytes < _GIB:
-        return f"{significant(size_bytes / _MIB)} MiB"
+        return f"{significant(size_bytes / 1024**2)} MiB"
     value = size_bytes / _GIB
     return f"{figure(value, 1 if value < 100 else 0)} GiB"  # noqa: PLR2004  three digits tell
 
@@ -150,13 +148,6 @@ def gpu_words(gpu: GpuAccount) -> str:
     return f"{clean(gpu.label)} on {clean(gpu.node)}"
 
 
-_SAVINGS: Final = {
-    "node_s": ("node-hours", 3600.0),
-    "time_s": ("hours", 3600.0),
-    "cpu_s": ("CPU-hours", 3600.0),
-}
-
-
 def saving_words(saving: Mapping[str, float]) -> str:
     """`1.0 GPU-hours, 92 Wh`: what a change is predicted to save."""
     return ", ".join(_saving(name, value) for name, value in saving.items())
@@ -167,9 +158,8 @@ def _saving(name: str, value: float) -> str:
         return gpu_hours(value)
     if name == "limit_s":
         return f"{duration(value)} of the time limit"
-    if name in _SAVINGS:
-        unit, scale = _SAVINGS[name]
-        return f"{significant(value / scale)} {unit}"
+    if name == "cpu_s":
+        return f"{significant(value / 3600)} CPU-hours"
     if name.endswith("_j"):
         return joules(value)
     if name.endswith("_bytes"):

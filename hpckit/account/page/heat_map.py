@@ -30,7 +30,6 @@ _ANCHORS: Final = (
     (138, 134, 120), (165, 156, 116), (195, 179, 105), (225, 204, 85), (254, 232, 56),
 )  # fmt: skip
 _COLOURS: Final = 255
-_GAP: Final = 255
 _WIDTHS: Final = {"wide": (1160.0, 12), "narrow": (420.0, 5)}
 """How wide the map is on a screen and on a phone, and the most marks of its axis of time."""
 _LEFT: Final = 92.0
@@ -94,7 +93,7 @@ def _drawn(rows: list[_Row], title: str) -> HeatMap:
     last = max(float(at[-1]) for row in shown for at, _ in row.pieces)
     last = max(last, first + _LEAST_S)
     top = max(row.top for row in shown)
-    cells = np.full((len(shown), _COLUMNS), _GAP, dtype=np.uint8)
+    cells = np.full((len(shown), _COLUMNS), 255, dtype=np.uint8)
     for at, row in enumerate(shown):
         means = _means(row, first, last)
         known = np.isfinite(means)
@@ -227,8 +226,7 @@ def _row_labels(rows: list[_Row], height: float) -> Iterator[str]:
 FEW: Final = 16
 _MOST: Final = 12
 
-_Value = Callable[[GpuAccount], float | None]
-_EXTREMES: Final[tuple[tuple[str, _Value, bool], ...]] = (
+_EXTREMES: Final[tuple[tuple[str, Callable[[GpuAccount], float | None], bool], ...]] = (
     ("lowest utilization", lambda one: one.util_mean_pct, False),
     ("slowed by heat the longest", lambda one: one.throttling.thermal_s or None, True),
     ("slowed by its power cap the longest", lambda one: one.throttling.power_cap_s or None, True),

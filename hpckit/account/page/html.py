@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import jinja2
 from markupsafe import Markup
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from hpckit.account.finding import ReportFinding, grouped
 from hpckit.account.page.figures import (
@@ -95,48 +95,8 @@ _MOST_BARS: Final = 64
 _KNOWN_ENDS: Final = {"COMPLETED": "good", "RUNNING": "plain", "PENDING": "plain"}
 
 
-class Fact(Struct, frozen=True, kw_only=True):
-    """One of the answers at the top: a name, its value, and what it rests on."""
-
-    name: str
-    value: str
-    about: str = ""
-
-    @property
-    def missing(self) -> bool:
-        """Whether nothing was measured."""
-        return self.value == NOT_MEASURED
-
-
-class Piece(Struct, frozen=True, kw_only=True):
-    """A part of the bar of GPU-hours: `first` and `width` in percent of the bar."""
-
-    look: str
-    name: str
-    about: str
-    hours: str
-    share: str
-    first: str
-    width: str
-
-
-class Remark(Struct, frozen=True, kw_only=True):
-    """A finding or an advice."""
-
-    severity: str
-    subject: str
-    because: str
-    remedy: str = ""
-    cost: str = ""
-
-
-class RankBar(Struct, frozen=True, kw_only=True):
-    """A rank's busy share as a bar; `busy` and `behind` in percent of the bar, "" unmeasured."""
-
-    name: str
-    busy: str
-    behind: str
-    text: str
+Values = dict[str, Any]
+"""What the template shows, by the names that it has there."""
 
 
 def title(report: JobReport) -> str:
@@ -161,12 +121,16 @@ def state(report: JobReport) -> tuple[str, str]:
     return (f"{word}, exit code {job.exit_code}" if job.exit_code else word), look
 
 
-def facts(report: JobReport) -> Iterator[Fact]:
-    """Return the answers that stand first."""
+def _fact(name: str, value: str, about: str = "") -> Values:
+    return {"name": name, "value": value, "about": about, "missing": value == NOT_MEASURED}
+
+
+def facts(report: JobReport) -> Iterator[Values]:
+    """Return the answers that stand first: a name, its value, and what it rests on."""
     job, energy, waste = report.job, report.energy, report.waste
     limit_s = job.time_limit_s
     limit = "" if limit_s is None else f"of at most {format_time_limit(round(limit_s))}"
-    yield Fact(name="took", value=duration(report.ended_s - report.started_s), about=limit)
+    yield _fact("took", duration(report.ended_s - report.started_s), limit)
     has_gpus = is_about_gpus(report)
     if has_gpus:
         yield _energy("GPU energy", energy.gpu)
@@ -175,21 +139,18 @@ def facts(report: JobReport) -> Iterator[Fact]:
     hours = gpu_hours(waste.total_gpu_s)
     if has_gpus:
         about = f"of {hours}" if useful is not None else why_unknown(report.gpus, hours)
-        yield Fact(name="useful", value=percent(useful), about=about)
+        yield _fact("useful", percent(useful), about)
     yield from _cost(report.cost)
     if energy.lost_gpu_j:
-        yield Fact(
-            name="lost to restarts, at most",
-            value=joules(energy.lost_gpu_j),
-            about="GPU energy before a requeue, less what a checkpoint kept of it",
-        )
+        about = "GPU energy before a requeue, less what a checkpoint kept of it"
+        yield _fact("lost to restarts, at most", joules(energy.lost_gpu_j), about)
 
 
-def _energy(name: str, energy: Energy) -> Fact:
-    return Fact(name=name, value=energy_words(energy), about=source_words(energy))
+def _energy(name: str, energy: Energy) -> Values:
+    return _fact(name, energy_words(energy), source_words(energy))
 
 
-def _cost(cost: Cost) -> Iterator[Fact]:
+def _cost(cost: Cost) -> Iterator[Values]:
     """What the energy costs, each of what, if not of all; the first also what factors lack."""
     because = clean(cost.because)
     alone = GPUS_ALONE if cost.is_of_gpus else ""
@@ -202,11 +163,11 @@ def _cost(cost: Cost) -> Iterator[Fact]:
     if cost.co2_g is not None:
         found.append(("carbon", f"{mass(cost.co2_g, significant)} CO2e"))
     for at, (name, value) in enumerate(found):
-        yield Fact(name=name, value=value, about=alone if at else because)
+        yield _fact(name, value, alone if at else because)
 
 
-def pieces(waste: Share) -> tuple[Piece, ...]:
-    """GPU-hours by what they were spent for; classes of no time are left out."""
+def pieces(waste: Share) -> tuple[Values, ...]:
+    """GPU-hours by what they were spent for, but no time; `first` and `width` are percent."""
     total = waste.total_gpu_s
     if total <= 0:
         return ()
@@ -217,60 +178,59 @@ def pieces(waste: Share) -> tuple[Piece, ...]:
         ("none", "no process", "held, and nothing computed on it", waste.no_process_gpu_s),
         ("unknown", NOT_MEASURED, "no sample says", waste.unknown_gpu_s),
     )
-    found, first = [], 0.0
+    found: list[Values] = []
+    first = 0.0
     for look, name, about, spent in named:
         width = max(spent, 0.0) / total * 100
         if width > 0:
             found.append(
-                Piece(
-                    look=look,
-                    name=name,
-                    about=about,
-                    hours=gpu_hours(spent),
-                    share=percent(spent / total),
-                    first=f"{first:.3f}",
-                    width=f"{width:.3f}",
-                )
+                {
+                    "look": look,
+                    "name": name,
+                    "about": about,
+                    "hours": gpu_hours(spent),
+                    "share": percent(spent / total),
+                    "first": f"{first:.3f}",
+                    "width": f"{width:.3f}",
+                }
             )
         first += width
     return tuple(found)
 
 
-def findings(found: Sequence[ReportFinding]) -> tuple[Remark, ...]:
+def findings(found: Sequence[ReportFinding]) -> tuple[Values, ...]:
     """Findings in the report's order, at most 100."""
     return tuple(
-        Remark(
-            severity=one.severity,
-            subject=clean(one.subject),
-            because=clean(one.because),
-            remedy=clean(one.remedy),
-            cost=", ".join(
-                [
-                    *([] if one.wasted_gpu_s is None else [gpu_hours(one.wasted_gpu_s)]),
-                    *([] if one.wasted_j is None else [joules(one.wasted_j)]),
-                ]
+        {
+            "severity": one.severity,
+            "subject": clean(one.subject),
+            "because": clean(one.because),
+            "remedy": clean(one.remedy),
+            "cost": ", ".join(
+                words(wasted)
+                for words, wasted in ((gpu_hours, one.wasted_gpu_s), (joules, one.wasted_j))
+                if wasted is not None
             ),
-        )
+        }
         for one in found[:_MOST_FINDINGS]
     )
 
 
-def advice(found: Sequence[Advice]) -> tuple[Remark, ...]:
+def advice(found: Sequence[Advice]) -> tuple[Values, ...]:
     """Changes to the job file, each as `key: now → proposed`."""
     return tuple(
-        Remark(
-            severity="note",
-            subject=clocks(
+        {
+            "subject": clocks(
                 f"{clean(one.key)}: {clean(one.now or 'not set')} → {clean(one.proposed)}"
             ),
-            because=clean(one.because),
-            cost=saving_words(one.saving),
-        )
+            "because": clean(one.because),
+            "cost": saving_words(one.saving),
+        }
         for one in found[:_MOST_FINDINGS]
     )
 
 
-def rank_bars(ranks: Sequence[RankAccount]) -> tuple[RankBar, ...]:
+def rank_bars(ranks: Sequence[RankAccount]) -> tuple[Values, ...]:
     """How busy each rank was and how far behind; of many, those that are the farthest behind."""
     known = [one for one in ranks if one.busy_frac is not None or one.behind_frac is not None]
     if not known:
@@ -283,16 +243,16 @@ def rank_bars(ranks: Sequence[RankAccount]) -> tuple[RankBar, ...]:
     return tuple(_bar(one, f"run {one.restart}" if has_runs else "") for one in shown)
 
 
-def _bar(rank: RankAccount, run: str) -> RankBar:
-    behind = rank.behind_frac
-    parts = [*([run] if run else []), f"busy {percent(rank.busy_frac)}"]
-    parts.append(f"behind {behind_words(behind)}")
-    return RankBar(
-        name=f"rank {rank.rank}",
-        busy="" if rank.busy_frac is None else f"{min(max(rank.busy_frac, 0), 1) * 100:.2f}",
-        behind="" if not behind else f"{min(max(behind, 0), 1) * 100:.2f}",
-        text=" · ".join(parts),
-    )
+def _bar(rank: RankAccount, run: str) -> Values:
+    """A rank's busy share as a bar; `busy` and `behind` in percent of the bar, "" unmeasured."""
+    busy, behind = rank.busy_frac, rank.behind_frac
+    parts = [run, f"busy {percent(busy)}", f"behind {behind_words(behind)}"]
+    return {
+        "name": f"rank {rank.rank}",
+        "busy": "" if busy is None else f"{min(max(busy, 0), 1) * 100:.2f}",
+        "behind": f"{min(max(behind, 0), 1) * 100:.2f}" if behind else "",
+        "text": " · ".join(filter(None, parts)),
+    }
 
 
 def conservation(found: Conservation | None) -> str:
@@ -360,8 +320,10 @@ def _drawn(group: PlotGroup) -> dict[str, Any]:
 def _texts(report: JobReport) -> dict[str, Any]:
     word, look = state(report)
     job = report.job
-    many = [f"{job.gpus} GPUs" if job.gpus != 1 else "1 GPU"]
-    many.append(f"{job.nodes} nodes" if job.nodes != 1 else "1 node")
+    many = (
+        f"{number} {noun}" + ("" if number == 1 else "s")
+        for number, noun in ((job.gpus, "GPU"), (job.nodes, "node"))
+    )
     return {
         "title": title(report),
         "state": word,
@@ -411,7 +373,7 @@ def _heat(report: JobReport) -> dict[str, Any] | None:
     found = heat_map(report.gpus) if len(report.gpus) > 1 else None
     if found is None:
         return None
-    return {"svg": Markup(found.svg), "title": found.title, "note": found.note}  # noqa: S704
+    return {**structs.asdict(found), "svg": Markup(found.svg)}  # noqa: S704  escaped there
 
 
 def _picture(picture: NodePicture) -> dict[str, Any]:

@@ -21,33 +21,16 @@ from hpckit.core.text import figure
 
 Numbers = NDArray[np.float64]
 
-_UNITS: Final = {
-    "b": ("GiB", 1 / 1024**3),
-    "bytes": ("GiB", 1 / 1024**3),
-    "mib": ("GiB", 1 / 1024),
-    "frac": ("%", 100.0),
-    "pct": ("%", 1.0),
-    "hz": ("MHz", 1e-6),
-    "mw": ("W", 1e-3),
-    "w": ("W", 1.0),
-    "mhz": ("MHz", 1.0),
-    "c": ("°C", 1.0),
+_TITLES: Final = {
+    "power": ("Power", "power"),
+    "util": ("Utilization", "util"),
+    "memory": ("Memory", "memory"),
+    "temp": ("Temperature", "throttled"),
+    "sm_clock": ("SM clock", "clock"),
+    "throttled": ("Slowed by heat or brake", "throttled"),
+    "throttled_by_power_cap": ("At the power limit", "power"),
 }
-_TITLES: Final = (
-    ("mem_util", "Memory controller busy", "memory"),
-    ("power", "Power", "power"),
-    ("util", "Utilization", "util"),
-    ("mem", "Memory", "memory"),
-    ("gpu_mem", "Memory", "memory"),
-    ("sm_active", "SMs active", "util"),
-    ("tensor", "Tensor cores active", "util"),
-    ("sm", "SM clock", "clock"),
-    ("clock", "SM clock", "clock"),
-    ("throttled_by_power", "At the power limit", "power"),
-    ("throttl", "Slowed by heat or brake", "throttled"),
-    ("temp", "Temperature", "throttled"),
-)
-_PERCENT_TOP: Final = 100.0
+"""Of each curve its title, and its colour in the style sheet."""
 _STEPS: Final = (1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10)
 
 
@@ -104,7 +87,7 @@ def gpu_group(gpu: GpuAccount, key: str, started_s: float, words: tuple[str, str
     """The panels of a GPU; `words` are its title and what is said beside it."""
     shades = tuple(
         Shade(
-            kind="no-process" if window.kind == "no-process" else "idle",
+            kind=window.kind,
             first_s=window.started_s - started_s,
             last_s=window.ended_s - started_s,
         )
@@ -157,7 +140,7 @@ def _nothing_done(shades: Sequence[Shade]) -> list[str]:
 
 def _panel(curve: Curve, *, limit: float | None = None, top: float | None = None) -> Panel:
     title, look = _title(curve.name)
-    unit, scale = _UNITS.get(curve.unit.lower(), (clean(curve.unit), 1.0))
+    unit, scale = ("GiB", 1 / 1024**3) if curve.unit == "B" else (clean(curve.unit), 1.0)
     values = numbers(curve.values) * scale
     lows, highs = (
         numbers(side) * scale if len(side) == values.size else values
@@ -183,16 +166,12 @@ def numbers(values: Sequence[float | None]) -> Numbers:
 
 
 def _title(name: str) -> tuple[str, str]:
-    lowered = name.lower().removeprefix("gpu_")
-    for start, title, look in _TITLES:
-        if lowered.startswith(start):
-            return title, look
-    return clean(name), "other"
+    return _TITLES.get(name) or (clean(name), "other")
 
 
 def _top(unit: str, values: Numbers, highs: Numbers, limit: float | None) -> float:
     if unit == "%":
-        return _PERCENT_TOP
+        return 100.0
     known = np.concatenate((values, highs))
     known = known[np.isfinite(known)]
     return rounded_up(max(float(known.max(initial=0.0)), limit or 0.0) * 1.02)
@@ -358,9 +337,6 @@ def _n(value: float) -> str:
 # A value v is stored as round((v - low) / (high - low) * 65534), 65535 is a gap. Times are 32-bit
 # floats, seconds. Both are little-endian.
 
-_MOST: Final = 65534
-_GAP: Final = 65535
-
 
 def plot_data(groups: Sequence[PlotGroup]) -> str:
     """The JSON document, safe inside a script element."""
@@ -418,15 +394,14 @@ def _ends(panel: Panel) -> tuple[float, float]:
 def packed(values: Numbers, low: float, high: float) -> str:
     """Values between `low` and `high` in 16 bits each, as base64; not-a-number is a gap."""
     shares = np.where(np.isfinite(values), (values - low) / (high - low), 0.0)
-    codes = np.rint(np.clip(shares, 0, 1) * _MOST).astype("<u2")
-    codes[~np.isfinite(values)] = _GAP
+    codes = np.rint(np.clip(shares, 0, 1) * 65534).astype("<u2")
+    codes[~np.isfinite(values)] = 65535
     return base64.b64encode(codes.tobytes()).decode()
 
 
 # A rank of one GPU has that GPU's plot, which names it.
 
 _MOST_RANKS: Final = 8
-_ADDED: Final = ("Power", "Memory")
 _SEVERAL: Final = 2
 
 
@@ -465,7 +440,7 @@ def _rank_group(rank: RankAccount, gpus: Sequence[GpuAccount], at: int) -> PlotG
 
 def _together(panels: Sequence[Panel]) -> Panel:
     first = panels[0]
-    is_added = first.title in _ADDED
+    is_added = first.title in ("Power", "Memory")
     values, lows, highs = (
         _joined([(one.at_s, side(one)) for one in panels], first.at_s, is_added=is_added)
         for side in map(attrgetter, ("values", "lows", "highs"))

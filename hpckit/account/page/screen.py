@@ -179,17 +179,14 @@ def _of(used_bytes: int, all_bytes: int | None) -> str:
     return f"{used.removesuffix(of_all[-4:])} of {of_all}"
 
 
-_MOST_FINDINGS: Final = 8
 _GOOD_FINDINGS: Final = 4
 _MOST_LINES: Final = 5
 _SPARE_LINES: Final = 9
 _MOST_WORDS: Final = 80
-_LONG_LIST: Final = 60
 _MOST_ADVICE: Final = 4
 _MOST_ADVICE_LINES: Final = 3
 _MOST_SENTENCES: Final = 3
 _SPARE_OF_EACH: Final = 4
-_ANY: Final = 99
 _LEAST_WORDS: Final = 5
 _QUANTITIES: Final = {
     "cpu_s": "CPU time",
@@ -209,10 +206,7 @@ def finding_block(report: JobReport, width: int, weight: int) -> Block:
     """
     ordered = gravest_first(report.findings)
     ordered = list(grouped([_without_repeats(one, ordered) for one in ordered]))
-    shown = [
-        replace(one, subject=one.about.told(_LONG_LIST) or one.subject)
-        for one in ordered[:_MOST_FINDINGS]
-    ]
+    shown = [replace(one, subject=one.about.told(60) or one.subject) for one in ordered[:8]]
     evidence = [tuple(_ever_less(one.because, _cost(one, report))) for one in shown]
     in_lines = {
         (at, most): _finding(one, evidence[at], width, most)
@@ -255,7 +249,7 @@ def _finding(finding: ReportFinding, evidence: Sequence[str], width: int, most: 
     lines: list[str] = []
     for told in evidence:
         text = f"{finding.severity} {subject}{told}{remedy}"
-        lines = row("", text.split(" "), width, most=_ANY)
+        lines = row("", text.split(" "), width, most=99)
         if len(lines) <= most:
             break
     return lines
@@ -334,11 +328,6 @@ def _course(outcome: AdviceOutcome) -> str:
     return f"{name} {was}{told(outcome.measured)}{predicted}, "
 
 
-def missing_block(missing: Sequence[str], width: int, weight: int) -> Block:
-    """What is not in the report, a sentence each."""
-    return _sentences("missing", missing, width, weight)
-
-
 def _sentences(label: str, texts: Sequence[str], width: int, weight: int) -> Block:
     """Ever more sentences, from the first in a line to three in two or three lines."""
     forms: list[list[str]] = []
@@ -387,7 +376,7 @@ def report_lines(
         finding_block(report, width, weight=8),
         advice_block(report.advice, width, weight=9),
         outcome_block(report.outcomes, width, weight=4),
-        missing_block(report.missing, width, weight=3),
+        _sentences("missing", report.missing, width, weight=3),
     ]
     room = SCREEN_LINES - len(head) - len(tail)
     lines = fitted(blocks, room)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from hpckit.account.gather import Gathered, SampleStore
@@ -27,8 +25,7 @@ from hpckit.spec.folder import account_folder
 ARCHIVE_SCHEMA: Final = "hpckit.archive/1"
 METADATA_KEY: Final = "hpckit"
 HOST_PREFIX: Final = "host."
-_DROPPED: Final = frozenset({"dt_us", "gpu", "reserved"})
-KEPT: Final = tuple(one.name for one in GPU_COLUMNS if one.name not in _DROPPED)
+KEPT: Final = tuple(one.name for one in GPU_COLUMNS if one.name not in ("dt_us", "gpu", "reserved"))
 HOST_GPU: Final = 0xFF
 """`gpu_index` of the rows of a host: no GPU has it."""
 ROWS_A_GROUP: Final = 1 << 20
@@ -59,43 +56,6 @@ def arrow() -> tuple[Any, Any]:
 # holds for a row; these blocks, the events and the ledgers are in the file's metadata.
 
 
-class ArchivedFile(Struct, frozen=True, kw_only=True):
-    """A sample file for an archive: the incarnation that it is of (None: its META says).
-
-    `pieces` reads it anew each time that it is called.
-    """
-
-    name: str
-    restart: int | None
-    pieces: Callable[[], Iterable[bytes]]
-
-
-class ParquetArchive:
-    """Accounts as Parquet."""
-
-    def write(
-        self,
-        path: Path,
-        ledgers: Mapping[str, str],
-        files: Sequence[ArchivedFile],
-        topologies: Mapping[str, str] = {},
-    ) -> tuple[int, int]:
-        """Write the file at once or not at all; gives the GPU samples in it, and its bytes.
-
-        `ledgers` is text by `restart-<n>/rank-<n>.ledger`, `topologies` the same by
-        `restart-<n>/node-<name>.topology.json`. A file that is damaged gives what can be read of
-        it, and rows that go back in time are left out. Raises StorageFailed, ToolMissing.
-        """
-        pa, _ = arrow()
-        with whole_file(path) as file:
-            try:
-                texts = {"ledgers": dict(ledgers), "topologies": dict(topologies)}
-                samples = _write(file, texts, files)
-            except pa.ArrowException as error:
-                raise StorageFailed(f"{path} cannot be written: {error}") from error
-            return samples, file.tell()
-
-
 @dataclass(slots=True)
 class _Segment:
     """Rows under one META block; their times are those of its first chunk's clock."""
@@ -113,14 +73,12 @@ class _Segment:
     @property
     def tree(self) -> dict[str, Any]:
         """As the file's metadata has it."""
-        known = to_tree(self.meta)
-        rest = known.pop("rest")
         return {
             "restart": self.restart,
             "file": self.file,
             "realtime_offset_ns": self.realtime_offset_ns,
             "boottime_offset_ns": self.boottime_offset_ns,
-            "meta": {"schema": SAMPLES_SCHEMA, **rest, **known},
+            "meta": {"schema": SAMPLES_SCHEMA, **to_tree(self.meta)},
             "events": self.events,
         }
 
@@ -156,15 +114,15 @@ class _Writer:
         self.segments: list[_Segment] = []
         self.samples = 0
 
-    def take(self, source: ArchivedFile, chunk: SampleChunk) -> None:
+    def take(self, file: str, restart: int | None, chunk: SampleChunk) -> None:
         """Add a chunk; its rows are written when they are a row group."""
         now = self.segments[-1] if self.segments else None
-        if now is None or now.meta != chunk.meta or now.file != source.name:
+        if now is None or now.meta != chunk.meta or now.file != file:
             self.flush()
             now = _Segment(
                 len(self.segments),
-                source.restart,
-                source.name,
+                restart,
+                file,
                 chunk.meta,
                 chunk.realtime_offset_ns,
                 chunk.boottime_offset_ns,
@@ -243,63 +201,52 @@ class _Writer:
         self._writer.close()
 
 
-def _write(
-    file: IO[bytes], texts: Mapping[str, Mapping[str, str]], files: Sequence[ArchivedFile]
-) -> int:
-    first = [chunk for one in files for chunk in itertools.islice(_readable(one), 1)]
-    names = {column.name: None for chunk in first for column in chunk.meta.host_columns}
-    writer = _Writer(file, tuple(names))
-    for source in files:
-        for chunk in _readable(source):
-            writer.take(source, chunk)
-    writer.close(texts)
-    return writer.samples
-
-
-def _readable(source: ArchivedFile) -> Iterator[SampleChunk]:
-    """What a report counts of a file: rows that go back in time are left out."""
-    onward = Onward()
-    first: SampleChunk | None = None
-    with contextlib.suppress(ParseError):
-        for chunk in SampleReader(source.pieces()):
-            first = first or chunk
-            is_same_boot = chunk.meta.boot_id == first.meta.boot_id
-            behind_ns = chunk.realtime_offset_ns - first.realtime_offset_ns
-            yield onward.of(chunk, 0 if is_same_boot else behind_ns)
-
-
 def archive(
-    gathered: Gathered,
-    store: SampleStore,
-    writer: ParquetArchive,
-    path: Path,
-    progress: Callable[[int, int], None],
+    gathered: Gathered, store: SampleStore, path: Path, progress: Callable[[int, int], None]
 ) -> tuple[int, int]:
-    """Write the archive; gives the GPU samples in it, and its bytes.
+    """Write the file at once or not at all; gives the GPU samples in it, and its bytes.
 
-    A file that cannot be read, or repeats another, is left out, as the report says. Raises
-    StorageFailed where there is none at all, and what `writer` raises.
+    A file that cannot be read, or repeats another, is left out, as the report says; one that is
+    damaged gives what can be read of it. Raises StorageFailed, also where there is none at all, and
+    ToolMissing.
     """
-    ledgers: dict[str, str] = {}
-    topologies: dict[str, str] = {}
+    texts: dict[str, dict[str, str]] = {"ledgers": {}, "topologies": {}}
     incarnations = gathered.found.incarnations
     for files in incarnations:
         folder = account_folder(str(files.restart or 0)).rpartition("/")[2]
-        ledgers |= _texts(store, files.ledgers, folder)
-        topologies |= _texts(store, files.topologies, folder)
+        texts["ledgers"] |= _texts(store, files.ledgers, folder)
+        texts["topologies"] |= _texts(store, files.topologies, folder)
     kept = {span.path for one in gathered.evidence for span in one.spans}
     named = [(files.restart, one) for files in incarnations for one in files.samples if one in kept]
     if not named:
         raise StorageFailed("there are no samples to be written as Parquet")
-    sources = [
-        ArchivedFile(
-            name=one.name if restart is None else f"restart-{restart}/{one.name}",
-            restart=restart,
-            pieces=partial(_pieces, store, one, partial(progress, place, len(named))),
-        )
-        for place, (restart, one) in enumerate(named)
-    ]
-    return writer.write(path, ledgers, sources, topologies)
+    pa, _ = arrow()
+    with whole_file(path) as file:
+        try:
+            first = [chunk for _, one in named for chunk in itertools.islice(_rows(store, one), 1)]
+            names = {column.name: None for chunk in first for column in chunk.meta.host_columns}
+            writer = _Writer(file, tuple(names))
+            for place, (restart, one) in enumerate(named):
+                progress(place, len(named))
+                name = one.name if restart is None else f"restart-{restart}/{one.name}"
+                for chunk in _rows(store, one):
+                    writer.take(name, restart, chunk)
+            writer.close(texts)
+        except pa.ArrowException as error:
+            raise StorageFailed(f"{path} cannot be written: {error}") from error
+        return writer.samples, file.tell()
+
+
+def _rows(store: SampleStore, path: Path) -> Iterator[SampleChunk]:
+    """What a report counts of a file: rows that go back in time are left out."""
+    onward = Onward()
+    first: SampleChunk | None = None
+    with contextlib.suppress(ParseError, StorageFailed):
+        for chunk in SampleReader(store.pieces(path)):
+            first = first or chunk
+            is_same_boot = chunk.meta.boot_id == first.meta.boot_id
+            behind_ns = chunk.realtime_offset_ns - first.realtime_offset_ns
+            yield onward.of(chunk, 0 if is_same_boot else behind_ns)
 
 
 def _texts(store: SampleStore, paths: Sequence[Path], folder: str) -> dict[str, str]:
@@ -308,9 +255,3 @@ def _texts(store: SampleStore, paths: Sequence[Path], folder: str) -> dict[str, 
         with contextlib.suppress(StorageFailed):
             texts[f"{folder}/{one.name}"] = store.text(one).decode("utf-8", "replace")
     return texts
-
-
-def _pieces(store: SampleStore, path: Path, begun: Callable[[], None]) -> Iterator[bytes]:
-    begun()
-    with contextlib.suppress(StorageFailed):
-        yield from store.pieces(path)

@@ -60,15 +60,13 @@ class ParquetStore:
         """The accounts in the file. Raises StorageFailed, ToolMissing."""
         del folder, array_task
         _, document = self._file()
-        try:
+        with self._damage():
             samples = [
                 (None if one["restart"] is None else int(one["restart"]), Path(str(one["file"])))
                 for one in document["segments"]
             ]
             ledgers = _named(document["ledgers"], rank_of)
             topologies = _named(document.get("topologies", {}), node_of_topology)
-        except _FAULTS as error:
-            raise self._damaged(error) from error
         found = [
             AccountFiles(
                 restart=restart,
@@ -85,35 +83,29 @@ class ParquetStore:
         """A ledger, or a node's topology. Raises StorageFailed."""
         _, document = self._file()
         kind = "ledgers" if node_of_topology(path.name) is None else "topologies"
-        try:
+        with self._damage():
             return str(document[kind][str(path)]).encode()
-        except _FAULTS as error:
-            raise self._damaged(error) from error
 
     def pieces(self, path: Path) -> Iterator[bytes]:
         """A sample file as it was, but for the cuts between blocks. Raises StorageFailed."""
         file, document = self._file()
-        try:
+        with self._damage():
             groups = self._groups(path)
             for number in dict.fromkeys(segment for segment, _ in groups):
                 yield _head(document["segments"][number])
                 for group in (group for segment, group in groups if segment == number):
                     yield _blocks(file, group, document["segments"][number])
-        except (*_FAULTS, OSError, arrow()[0].ArrowException) as error:
-            raise self._damaged(error) from error
 
     def ends(self, path: Path) -> tuple[bytes, bytes]:
         """The first and the last blocks of a sample file. Raises StorageFailed."""
         file, document = self._file()
-        try:
+        with self._damage():
             groups = self._groups(path)
             made = [
                 _blocks(file, group, document["segments"][number])
                 for number, group in (groups[0], *groups[-2:])
             ]
             return _head(document["segments"][groups[0][0]]) + made[0], b"".join(made[1:])
-        except (*_FAULTS, OSError, arrow()[0].ArrowException) as error:
-            raise self._damaged(error) from error
 
     def _groups(self, path: Path) -> list[tuple[int, int]]:
         file, document = self._file()
@@ -142,8 +134,12 @@ class ParquetStore:
             self._opened = (file, document)
         return self._opened
 
-    def _damaged(self, error: Exception) -> StorageFailed:
-        return StorageFailed(f"{self._path} is damaged: {error!r}")
+    @contextlib.contextmanager
+    def _damage(self) -> Iterator[None]:
+        try:
+            yield
+        except (*_FAULTS, OSError, arrow()[0].ArrowException) as error:
+            raise StorageFailed(f"{self._path} is damaged: {error!r}") from error
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process opens the file anew."""

@@ -94,23 +94,9 @@ def test_a_file_with_stages_is_for_a_person() -> None:
     assert patch_text([TIME], FILE + '[[stages]]\nname = "a"\n') is None
 
 
-def test_a_file_that_is_no_toml_is_left() -> None:
-    """What cannot be read cannot be edited."""
-    assert patch_text([TIME], "[resources\n") is None
-
-
 def test_a_value_over_many_lines_is_for_a_person() -> None:
     """A spelling that no line shows whole is not changed."""
     assert patch_text([TIME], '[resources]\ntime_limit = """\\\n 8:00:00"""\n') is None
-
-
-def test_the_patch_is_a_unified_diff() -> None:
-    """As patch(1) takes it."""
-    text = patch_text([TIME], FILE)
-    assert text is not None
-    assert text.startswith("--- job.toml\n+++ job.toml (advised)\n@@")
-    assert '-time_limit = "8:00:00"  # enough' in text
-    assert '+time_limit = "02:00:00"  # enough' in text
 
 
 def test_a_last_line_without_an_end_is_said() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
@@ -53,22 +51,6 @@ def test_ranks_on_one_gpu_share_the_time_that_they_share() -> None:
     found = attribute(gpus_of(claims, "a"), claims, WINDOW)
     assert [one.value_j for one in found.ranks] == pytest.approx([5000, 5000], rel=1e-3)
     assert "even share" in found.ranks[0].because
-
-
-def test_a_rank_that_began_again_and_again() -> None:
-    """A step after the other on one GPU has half of the time, and half of the energy."""
-    claims = [claim(0, at / 5, at / 5 + 0.1, "a") for at in range(500)]
-    gpus = gpus_of(claims, "a")
-    found = attribute(gpus, claims, WINDOW)
-    assert math.fsum(one.value_j or 0 for one in found.ranks) == pytest.approx(5000, rel=1e-2)
-
-
-def test_a_claim_that_never_held_its_gpu_takes_nothing_of_others() -> None:
-    """One that ends where it begins, or before, is no rank that shares."""
-    claims = [claim(0, 0, 100, "a"), claim(1, 50, 50, "a"), claim(2, 60, 40, "a")]
-    found = attribute(gpus_of(claims, "a"), claims, WINDOW)
-    assert found.ranks[0].value_j == pytest.approx(10_000, rel=1e-3)
-    assert [one.value_j for one in found.ranks[1:]] == [None, None]
 
 
 def test_a_rank_of_several_gpus_has_all_of_them() -> None:

@@ -30,14 +30,6 @@ def test_package_without_a_version() -> None:
     assert "has no version" in bokeh_plots("tests").because
 
 
-def test_package_that_does_not_suit() -> None:
-    """A version that is too old or too new is named."""
-    assert (
-        "3.6 to 3.x is needed" in bokeh_plots("jinja2").because
-        or bokeh_plots("jinja2").script is None
-    )
-
-
 def test_bokeh_is_not_imported() -> None:
     """Looking for it imports nothing of it."""
     code = (

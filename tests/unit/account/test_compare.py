@@ -76,12 +76,6 @@ def test_the_same_gpus_are_told_apart_from_others() -> None:
     assert "clusters" in quantity(other, "power_w").method
 
 
-def test_what_was_not_measured_has_no_verdict() -> None:
-    """Clocks that neither has are not known, and not 0."""
-    found = quantity(compare(side(power(1)), side(power(2))), "sm_mhz")
-    assert (found.a, found.b, found.verdict) == (None, None, Verdict.NOT_KNOWN)
-
-
 def test_what_was_measured_is_not_called_unmeasured() -> None:
     """Beside values the reason is that they change too slowly, with how much more is needed."""
     ramp = np.broadcast_to(np.linspace(50.0, 70.0, TICKS)[:, None], (TICKS, 4)).T
@@ -368,14 +362,6 @@ def test_energy_of_split_gpus_is_said_to_be_of_the_whole() -> None:
     notes = compare(side(power(1), energy=split), side(power(2))).notes
     assert any("MIG" in note for note in notes)
     assert not any("MIG" in note for note in compare(side(power(1)), side(power(2))).notes)
-
-
-def test_one_run_each_has_no_interval_of_its_duration() -> None:
-    """Two numbers, and why no more."""
-    found = quantity(compare(side(power(1)), side(power(2))), "elapsed_s")
-    assert found.verdict is Verdict.NOT_KNOWN
-    assert found.difference is not None
-    assert found.difference.low is None
 
 
 def test_what_was_asked_differently_is_said() -> None:

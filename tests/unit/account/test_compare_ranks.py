@@ -23,14 +23,6 @@ def of_ranks(comparison: Comparison) -> list[tuple[float | None, float | None, s
     return [(one.a, one.b, one.because) for one in found]
 
 
-def test_what_all_ranks_used_is_compared() -> None:
-    """The sum of their CPU times, and the largest of their processes."""
-    cpu, rss = compare_ranks(side(4), side(4)).quantities[:2]
-    assert (cpu.a, rss.a) == (400.0, 1 << 30)
-    assert cpu.difference is not None
-    assert cpu.difference.value == 0
-
-
 @pytest.mark.parametrize(
     ("a", "b", "because"),
     [

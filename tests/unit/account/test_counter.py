@@ -40,27 +40,6 @@ def test_changes_of_which_others_lie_between_are_no_period() -> None:
     assert found.sigma_s == 0
 
 
-def test_one_number_that_was_seen_whole_tells_what_longer_spans_are() -> None:
-    """Spans of 200 and 300 ms are two and three periods once one of 100 ms is known."""
-    found = clockwork_of(seen(0.031, 0.231, 0.331, 0.631, 1.031))
-    assert found.period_s == pytest.approx(0.1)
-    assert found.sigma_s < 0.001
-
-
-def test_changes_that_were_seen_late_bound_a_period() -> None:
-    """From 20 ms before to 20 ms behind: it is known to 40 ms, and no phase is."""
-    rows = ((0.02, 0.0, False), (0.04, 1.0, False), (0.12, 1.0, False), (0.15, 2.0, False))
-    found = clockwork_of(readings(*rows))
-    assert 0.08 < found.period_s < 0.13
-
-
-def test_a_later_reading_contradicts_a_period() -> None:
-    """A number that was there for less than the spans between changes tells that these are more."""
-    spans = [(at_s, 20 * at_s, True) for at_s in (0.031, 0.231, 0.431, 0.631)]
-    found = clockwork_of(readings(*spans, (0.670, 14.0, False), (0.700, 15.0, False)))
-    assert found.period_s < 0.075
-
-
 def test_a_counter_that_stood_still_has_no_longer_period() -> None:
     """A number that was read for a second was not renewed; the others tell the period."""
     rows = ((2.0, 90.0, False), (3.0, 90.0, False), (4.0, 99.0, False))
@@ -86,21 +65,3 @@ def test_a_reading_that_was_in_phase_is_as_old_as_the_clockwork_says() -> None:
     """Of a reading between two updates the age follows from those before."""
     knots = knots_of(readings((0.831, 1.0, True), (1.010, 2.0, False)), clockwork())
     assert knots.at_s[-1] == pytest.approx(0.930, abs=0.004)
-
-
-def test_a_counter_that_stays_had_just_changed() -> None:
-    """Where it was about to change, or just had: one that is the same 45 ms later just had."""
-    rows = ((0.831, 1.0, True), (0.9295, 2.0, False), (0.9745, 2.0, False))
-    knots = knots_of(readings(*rows), clockwork())
-    assert knots.at_s[-1] == pytest.approx(0.9295, abs=0.003)
-
-
-def test_many_steps_in_phase_are_put_in() -> None:
-    """Readings among ten thousand updates, all of which are in phase, are a curve."""
-    updates_s = np.round(np.arange(0.031, 10_000, 1.0), 3)
-    clock = Clockwork(0.1, 1e-7, tuple(updates_s.tolist()))
-    at_s = np.arange(0.0, 10_000, 0.33)
-    energy_j = np.floor(10 * (at_s - 0.031))
-    steady = Readings(at_s, energy_j, np.zeros(len(at_s), np.bool_))
-    knots = knots_of(steady, clock)
-    assert np.median(knots.sigma_s) < 0.003

@@ -44,12 +44,6 @@ def test_what_is_enough(busy: list[float], every_s: float, cpus: float, within: 
     assert enough(*readings(busy, every_s)) == pytest.approx(cpus, rel=within)
 
 
-def test_chunks_change_nothing() -> None:
-    """However the readings are cut, the same comes out."""
-    given = readings([float(at % 7) for at in range(120)], 1.0)
-    assert enough(*given, pieces=13) == pytest.approx(enough(*given))
-
-
 def test_a_reading_before_the_count_is_no_pause() -> None:
     """Where a counter is brought up to date now and then a moment late, no burst comes of it."""
     at_s, values = readings([2.0] * 100)

@@ -50,13 +50,6 @@ def test_coverage_is_of_the_time(times_s: tuple[float, float], frac: float) -> N
     assert total.coverage_frac == pytest.approx(frac)
 
 
-def test_notes_of_all_parts_are_kept() -> None:
-    """What a later part says of itself is said of the sum, once."""
-    notes = ("the counter", "the counter; 1 reset", "the counter; of the whole GPU")
-    total = sum_of_boards([energy(1, 1, because=note) for note in notes])
-    assert total.because == "the counter; 1 reset; of the whole GPU"
-
-
 def test_notes_that_differ_in_numbers_are_counted() -> None:
     """Of a thousand coverages the first is shown; of many kinds of note six are."""
     alike = [energy(1, 1, because=f"{place} % of the time; a") for place in range(50)]
@@ -70,13 +63,6 @@ def test_what_is_not_measured_lowers_the_coverage() -> None:
     total = sum_of_boards([energy(10, 3), energy(None)])
     assert (total.value_j, total.coverage_frac) == (10, 0.5)
     assert "1 of 2 are not measured" in total.because
-
-
-def test_nothing_measured_has_no_value() -> None:
-    """A sum of nothing is None with the parts' reason."""
-    assert sum_of_boards([energy(None)]).value_j is None
-    assert sum_of_boards([energy(None)]).because == "no driver"
-    assert sum_of_boards([]).because
 
 
 def test_nothing_measured_has_the_reasons_of_all_parts() -> None:

@@ -90,19 +90,6 @@ def test_what_is_not_alike_stands_alone(other: ReportFinding) -> None:
     assert grouped([late("c1"), other]) == (late("c1"), other)
 
 
-def test_numbers_of_a_name_are_no_figures() -> None:
-    """A text between the figures is the same on each node, or the findings stand apart."""
-    evidence = [said("its rank ran on CPUs {}", cpus) for cpus in ("0-7", "0-8")]
-    found = [finding("a", Severity.NOTE, Subject(nodes=(f"n{at}",)), evidence[at]) for at in (0, 1)]
-    assert grouped(found) == tuple(found)
-
-
-def test_a_subject_may_be_a_node_alone() -> None:
-    """As of a rule about a node; an unknown cost makes the sum unknown."""
-    (one,) = grouped([late("c2", gpus=""), late("c1", gpus="", wasted_gpu_s=None)])
-    assert (one.subject, one.wasted_gpu_s) == ("c[1-2]", None)
-
-
 def test_ranks_of_a_group_are_those_of_all() -> None:
     """Each node has its own ranks, which keep nothing apart; a GPU without any stands alone."""
     hot = said("its power limit is {}", Figure(400, Unit.WATTS))

@@ -157,11 +157,6 @@ def test_a_rule_holds_in_its_cases_alone(rule: ReportRule) -> None:
         assert found(report(**changes)) == ()
 
 
-def test_a_clean_job_has_no_finding() -> None:
-    """Of a job that did nothing wrong nothing is found."""
-    assert found(report()) == ()
-
-
 def test_what_a_gpu_that_was_never_used_cost() -> None:
     """It cost its GPU-seconds and its energy."""
     (one,) = found(report(gpus=gpus(waste=shares(no_process=HELD_S))))
@@ -183,12 +178,6 @@ def test_gpus_of_a_node_are_named_together() -> None:
     empty = [gpu(index, waste=shares(no_process=HELD_S)) for index in (1, 2)]
     (one,) = found(report(gpus=(gpu(0), *empty, gpu(3))))
     assert one.subject == "GPU1-2 on n1"
-
-
-def test_straggler() -> None:
-    """A GPU that works while the others wait is the straggler, by the name of its rank."""
-    (one,) = found(report(gpus=(*WAITING, gpu(3, waste=shares(idle=20)))))
-    assert (one.rule, one.subject) == ("straggler", "rank 3, GPU3 on n1")
 
 
 def test_a_straggler_that_ranks_share() -> None:

@@ -21,14 +21,6 @@ def test_the_gpus_of_a_node_under_two_names_are_one_sentence() -> None:
     ]
 
 
-def test_gpus_of_other_nodes_are_another_sentence() -> None:
-    """A GPU that other nodes name has a sentence of its own."""
-    pairs = [("GPU-a", "n1"), ("GPU-b", "n1"), ("GPU-a", "n2"), ("GPU-b", "n3")]
-    assert [one[:25] for one in twice_named([gpu(*pair) for pair in pairs])] == [
-        "GPU GPU-a is named by 2 n", "GPU GPU-b is named by 2 n"
-    ]  # fmt: skip
-
-
 def test_gpus_beyond_the_sentences_are_counted() -> None:
     """Of more groups than are told the GPUs are counted, not the groups."""
     claims = [

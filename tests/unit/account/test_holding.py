@@ -9,26 +9,15 @@ from typing import Any
 
 import pytest
 
-from hpckit.account.gather import gather
-from hpckit.account.report import RUNNING_GRACE_S, JobFacts, ReportTools, report_of
-from hpckit.account.store import FileSampleStore
+from hpckit.account.report import RUNNING_GRACE_S
 from hpckit.account.values import JobReport
 from hpckit.spec.site import EnergySite
-from tests.fakes.account_files import EPOCH_NS, MadeJob, unused, write_accounts
+from tests.fakes.account_files import EPOCH_NS, MadeJob, reported, unused, write_accounts
 
 BEGAN_S = EPOCH_NS / 1e9
 LENGTH_S = 60.0
 ENDED_S = BEGAN_S + LENGTH_S
 FIGURES = EnergySite(node_idle_w=500.0, cpu_core_w=3.0)
-
-
-def reported(folder: Path, site: EnergySite | None = None, **facts: Any) -> JobReport:
-    """The report on a folder, with what Slurm says of the job."""
-    store = FileSampleStore()
-    tools = ReportTools(store=store)
-    return report_of(
-        gather(store, store.find(folder)), tools, JobFacts(**facts), site or EnergySite()
-    )
 
 
 def made(folder: Path, job: MadeJob | None = None, **facts: Any) -> JobReport:

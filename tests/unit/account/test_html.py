@@ -179,7 +179,7 @@ def test_a_job_without_gpus_lacks_none() -> None:
     """Nothing of GPUs is called not measured of a job that had and wanted none."""
     job = replace(REPORT.job, gpus=0, gpus_asked=0)
     bare = replace(REPORT, job=job, gpus=(), ranks=(), waste=Share(), findings=(), advice=())
-    assert not [one.name for one in facts(bare) if one.name in ("GPU energy", "useful")]
+    assert not [one["name"] for one in facts(bare) if one["name"] in ("GPU energy", "useful")]
     assert "What the GPU-hours went into" not in Page(made(bare)).text
 
 
@@ -188,15 +188,15 @@ def test_a_job_without_gpus_lacks_none() -> None:
 )
 def test_a_cost_says_what_it_is_of(cost: Cost) -> None:
     """The first figure of the cost has the sentence, whichever the site has factors for."""
-    assert [one.about for one in facts(replace(REPORT, cost=cost))].count("why") == 1
+    assert [one["about"] for one in facts(replace(REPORT, cost=cost))].count("why") == 1
 
 
 def test_samples_that_tell_nothing_are_there() -> None:
     """Where samples do not tell a spin from work it is not said that there are none."""
     gpus = tuple(replace(one, refused={"spin": "why"}) for one in REPORT.gpus)
     report = replace(REPORT, gpus=gpus, waste=Share(unknown_gpu_s=7200.0))
-    (useful,) = [one for one in facts(report) if one.name == "useful"]
-    assert useful.about == "samples of 2 GPU-hours do not tell a spin from work"
+    (useful,) = [one for one in facts(report) if one["name"] == "useful"]
+    assert useful["about"] == "samples of 2 GPU-hours do not tell a spin from work"
 
 
 LIMIT = Advice(key="resources.time_limit", now="01:00:00", proposed="0:10:00", because="it ran")

@@ -62,15 +62,6 @@ def test_lives_and_their_ends(text: str, codes: list[int | None]) -> None:
     assert [life.end and life.end.exit_code for life in whole_ledger(text)] == codes
 
 
-def test_many_lives_at_once_have_their_own_ends() -> None:
-    """Each end is that of the process that began."""
-    starts = [{**START, "pid": pid, "gpus": []} for pid in range(100)]
-    ends = [{**END, "pid": pid, "gpus": []} for pid in range(100)]
-    text = lines(*starts, *ends)
-    lives, _ = read_ledger(text)
-    assert all(life.end is not None and life.end.pid == life.start.pid for life in lives)
-
-
 def test_what_stands_before_a_line_that_is_none_is_kept() -> None:
     """Lives before a line that is wrong are read, and the line is named."""
     lives, error = read_ledger(lines(START, END) + "oops\n" + lines(START))

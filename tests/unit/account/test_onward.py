@@ -31,28 +31,12 @@ def taken(onward: Onward, one: SampleChunk, shift_ns: int = 0) -> tuple[list[tup
     return list(rows), len(left.host_ns)
 
 
-def test_what_goes_on_is_taken_as_it_is() -> None:
-    """GPUs of one tick may have one time."""
-    onward, first = Onward(), chunk([(0, 1), (1, 1), (0, 2), (1, 3)], [1, 2])
-    assert onward.of(first, 0) is first
-    assert onward.of(chunk([(0, 4), (1, 4)], [3]), 0).gpu_ns.tolist() == [4, 4]
-    assert onward.left_out == 0
-
-
 def test_what_was_there_before_is_left_out_by_gpu() -> None:
     """A GPU that was not there before loses nothing; the host's rows are counted by themselves."""
     onward = Onward()
     onward.of(chunk([(0, 1), (0, 2)], [1, 2], gpus=1), 0)
     again = chunk([(0, 1), (1, 1), (0, 2), (1, 2), (0, 3), (1, 3)], [2, 3])
     assert taken(onward, again) == ([(1, 1), (1, 2), (0, 3), (1, 3)], 1)
-    assert onward.left_out == 3
-
-
-def test_rows_that_go_back_within_a_chunk_are_left_out() -> None:
-    """As where a part of a file was appended to it once more."""
-    onward = Onward()
-    rows = [(0, 1), (1, 1), (0, 2), (1, 2), (0, 1), (1, 1), (0, 3), (1, 3)]
-    assert taken(onward, chunk(rows, [1, 2, 1]))[0] == [*rows[:4], *rows[6:]]
     assert onward.left_out == 3
 
 
@@ -69,14 +53,6 @@ def test_a_row_that_is_there_twice_in_a_row_is_taken_once() -> None:
     rows = [(0, 1), (0, 1), (1, 1), (1, 1), (0, 2), (1, 2), (0, 2), (1, 2)]
     assert taken(onward, chunk(rows, [1, 1, 2]))[0] == [(0, 1), (1, 1), (0, 2), (1, 2)]
     assert onward.left_out == 5
-
-
-def test_a_tick_that_two_chunks_have_is_whole() -> None:
-    """The rows of a time's other GPUs may come in the next chunk."""
-    onward = Onward()
-    assert taken(onward, chunk([(0, 1), (1, 1), (0, 2)], []))[0] == [(0, 1), (1, 1), (0, 2)]
-    assert taken(onward, chunk([(1, 2), (0, 3), (1, 3)], []))[0] == [(1, 2), (0, 3), (1, 3)]
-    assert onward.left_out == 0
 
 
 def test_a_gpu_without_rows_in_a_chunk_goes_on_where_it_was() -> None:

@@ -69,22 +69,6 @@ def test_quantities(told: str, text: str) -> None:
     assert told == text
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        words.percent(None),
-        words.gib(None),
-        words.transferred(None),
-        words.amount(None, "W"),
-        words.duration(None),
-        words.clock_time(None),
-    ],
-)
-def test_none_is_not_measured(text: str) -> None:
-    """None is never shown as a number."""
-    assert text == "not measured"
-
-
 def test_source_words() -> None:
     """A source comes with its coverage, and with its scope where that is a module."""
     energy = Energy(value_j=1.0, source=EnergySource.COUNTER, coverage_frac=0.998, scope="module")
@@ -98,9 +82,9 @@ def test_saving_words() -> None:
     """Savings are in the units that people pay in."""
     saving = {"gpu_s": 3600.0, "energy_j": 7200.0, "mem_bytes": 2.0 * 1024**3, "steps": 3.0}
 
-    text = words.saving_words({**saving, "time_s": 1800.0})
+    text = words.saving_words({**saving, "cpu_s": 1800.0})
 
-    assert text == "1 GPU-hour, 2 Wh, 2 GiB mem, 3 steps, 0.5 hours"
+    assert text == "1 GPU-hour, 2 Wh, 2 GiB mem, 3 steps, 0.5 CPU-hours"
 
 
 def test_energies_that_are_added_up_have_one_unit() -> None:

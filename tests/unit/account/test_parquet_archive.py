@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hpckit.account.gather import gather
-from hpckit.account.parquet.archive import ArchivedFile, ParquetArchive, archive
+from hpckit.account.parquet.archive import archive
 from hpckit.account.parquet.store import ParquetStore
 from hpckit.account.sample_format import Block, encode_block, read_blocks
 from hpckit.account.samples import SampleChunk, SampleReader
@@ -44,14 +44,12 @@ def noisy(at_s: NDArray[np.float64], gpu: int) -> Columns:
     }
 
 
-def written(folder: Path, job: MadeJob) -> tuple[Path, int, int]:
-    """The archive of a made-up job, the samples in it and its bytes."""
-    write_accounts(folder, job)
-    store = FileSampleStore()
-    path = folder / "job.parquet"
-    counts = archive(
-        gather(store, store.find(folder)), store, ParquetArchive(), path, lambda _done, _of: None
-    )
+def written(folder: Path, job: MadeJob | None = None) -> tuple[Path, int, int]:
+    """The archive of what lies in a folder, or of a made-up job, its samples and its bytes."""
+    if job is not None:
+        write_accounts(folder, job)
+    store, path = FileSampleStore(), folder / "job.parquet"
+    counts = archive(gather(store, store.find(folder)), store, path, lambda _done, _of: None)
     return (path, *counts)
 
 
@@ -73,10 +71,7 @@ def test_topologies_come_back_as_they_were(tmp_path: Path) -> None:
     """An archive has the nodes' topologies, by incarnation, to the last byte."""
     place = write_accounts(tmp_path, MadeJob(gpus=1, duration_s=3))
     before = write_topology(place, "n000", dgx_h100()).read_bytes()
-    store, path = FileSampleStore(), tmp_path / "job.parquet"
-    archive(
-        gather(store, store.find(tmp_path)), store, ParquetArchive(), path, lambda _done, _of: None
-    )
+    path, _, _ = written(tmp_path)
     again = ParquetStore(path)
     (files,) = again.find(path).incarnations
     assert (files.restart, [again.text(one) for one in files.topologies]) == (0, [before])
@@ -151,18 +146,6 @@ def test_a_parquet_file_of_another_is_refused(tmp_path: Path) -> None:
         ParquetStore(path).find(path)
 
 
-def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
-    """What reading raises ends the writing, and the file is not there."""
-
-    def pieces() -> Iterator[bytes]:
-        raise StorageFailed("the disk is gone")
-
-    source = ArchivedFile(name="node-n.samples", restart=0, pieces=pieces)
-    with pytest.raises(StorageFailed, match="the disk is gone"):
-        ParquetArchive().write(tmp_path / "x.parquet", {}, [source])
-    assert [one for one in tmp_path.iterdir() if one.is_file()] == []
-
-
 def changed(path: Path, table: Any, segment: Mapping[str, object], rows: int) -> Path:
     """The archive with another table, in row groups of so many rows, and a changed segment."""
     document = json.loads(pq.ParquetFile(path).metadata.metadata[b"hpckit"])
@@ -185,16 +168,8 @@ def test_clocks_behind_the_monotonic_one_come_back(tmp_path: Path, late: str) ->
     ]
     data = zip(moved, blocks, strict=True)
     path.write_bytes(b"".join(encode_block(head, bytes(one.payload)) for head, one in data))
-    store = FileSampleStore()
-    archived = tmp_path / "job.parquet"
-    archive(
-        gather(store, store.find(tmp_path)),
-        store,
-        ParquetArchive(),
-        archived,
-        lambda _done, _of: None,
-    )
-    (before,) = chunks(store, tmp_path)
+    archived, _, _ = written(tmp_path)
+    (before,) = chunks(FileSampleStore(), tmp_path)
     after = [one for one in chunks(ParquetStore(archived), archived) if len(one.gpu_ns)]
     assert after[0].gpu_ns.tolist() == before.gpu_ns.tolist()
     assert after[0].realtime_offset_ns == before.realtime_offset_ns

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from hpckit.account.finding import Subject, finding, said
-from hpckit.account.page.heat_map import chosen_gpus, heat_map, png
+from hpckit.account.page.heat_map import chosen_gpus, heat_map
 from hpckit.account.page.plots import (
     PlotGroup,
     gpu_group,
@@ -24,13 +24,13 @@ from hpckit.account.page.plots import (
     group_svg,
     plot_data,
     rank_groups,
-    rounded_up,
     thinned,
     time_ticks,
 )
 from hpckit.account.values import Curve, GpuAccount, Window
 from hpckit.core.findings import Severity
-from tests.fakes.report_values import STARTED_S, Shape, training_report
+from tests.fakes.report_values import Shape, training_report
+from tests.fakes.reports import STARTED_S
 
 REPORT = training_report(Shape(points=100))
 
@@ -56,14 +56,8 @@ def group(of: GpuAccount) -> PlotGroup:
     ("name", "unit", "value", "shown"),
     [
         ("power", "W", 500.0, ("Power", "W", 500.0)),
-        ("power", "mW", 500e3, ("Power", "W", 500.0)),
-        ("util", "pct", 90.0, ("Utilization", "%", 90.0)),
-        ("util", "frac", 0.9, ("Utilization", "%", 90.0)),
         ("memory", "B", 1024.0**3, ("Memory", "GiB", 1.0)),
-        ("mem_used", "MiB", 1024.0, ("Memory", "GiB", 1.0)),
-        ("mem_util", "%", 5.0, ("Memory controller busy", "%", 5.0)),
-        ("sm_clock", "Hz", 1e9, ("SM clock", "MHz", 1000.0)),
-        ("throttled", "frac", 0.5, ("Slowed by heat or brake", "%", 50.0)),
+        ("sm_clock", "MHz", 1000.0, ("SM clock", "MHz", 1000.0)),
         ("throttled_by_power_cap", "%", 50.0, ("At the power limit", "%", 50.0)),
         ("flux", "quanta", 3.0, ("flux", "quanta", 3.0)),
     ],
@@ -97,12 +91,6 @@ def test_axis_holds_the_limit() -> None:
 
     assert panel.limit == 700.0
     assert panel.top == 800.0
-
-
-@pytest.mark.parametrize(("value", "top"), [(0.0, 1.0), (0.7, 0.8), (701, 800), (97, 100)])
-def test_rounded_up(value: float, top: float) -> None:
-    """An axis ends at a number of few digits."""
-    assert rounded_up(value) == pytest.approx(top)
 
 
 def test_windows_are_shaded() -> None:
@@ -185,18 +173,6 @@ def test_plots_of_nothing() -> None:
     assert "not measured" in group_svg(found)
 
 
-def test_png_is_a_png() -> None:
-    """The picture decodes to the cells that were given."""
-    cells = np.array([[0, 254], [255, 7]], dtype=np.uint8)
-
-    data = png(cells)
-
-    assert data.startswith(b"\x89PNG\r\n\x1a\n")
-    at = data.index(b"IDAT")
-    (size,) = struct.unpack(">I", data[at - 4 : at])
-    assert zlib.decompress(data[at + 4 : at + 4 + size]) == b"\0\x00\xfe\0\xff\x07"
-
-
 @pytest.mark.parametrize(
     ("gpus", "title", "names"),
     [
@@ -275,18 +251,6 @@ def test_few_of_many_gpus() -> None:
     assert chosen["n001 7"] == "finding gpu-unused"
     assert chosen["n001 3"] == "finding straggler"
     assert "least covered by samples" in chosen.values()
-
-
-def test_finding_by_uuid() -> None:
-    """A finding may name a GPU by its UUID."""
-    many = training_report(Shape(gpus=64, nodes=8, points=20))
-    gpus = [replace(one, index=None) if at == 40 else one for at, one in enumerate(many.gpus)]
-    about = Subject(what=gpus[40].uuid, nodes=(gpus[40].node,), restart=gpus[40].restart)
-    named = finding("late-idle", Severity.WARNING, about, said("nothing ran"))
-
-    chosen = chosen_gpus(replace(many, gpus=tuple(gpus), findings=(named,)))
-
-    assert (gpus[40], "finding late-idle") in chosen
 
 
 def test_finding_of_a_run_after_a_requeue() -> None:

@@ -10,24 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hpckit.account.gather import gather
-from hpckit.account.report import JobFacts, ReportTools, report_of
-from hpckit.account.store import FileSampleStore
-from hpckit.account.values import JobReport
-from hpckit.spec.site import EnergySite
-from tests.fakes.account_files import Columns, MadeJob, busy, write_accounts
-
-
-def reported(folder: Path, **facts: Any) -> JobReport:
-    """The report on a folder."""
-    store = FileSampleStore()
-    return report_of(
-        gather(store, store.find(folder)),
-        ReportTools(store=store),
-        JobFacts(**facts),
-        EnergySite(),
-        curves=False,
-    )
+from tests.fakes.account_files import Columns, MadeJob, busy, reported, write_accounts
 
 
 def ends_of(place: Path, rank: int) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -10,19 +10,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hpckit.account.gather import gather
-from hpckit.account.report import JobFacts, ReportTools, report_of
 from hpckit.account.sample_format import (
     EVENTS,
     HOST,
-    MAGIC,
     META,
     Block,
     BlockHeader,
     encode_block,
     read_blocks,
 )
-from hpckit.account.store import FileSampleStore
 from hpckit.account.values import (
     SPLIT_GPU,
     EnergyLack,
@@ -31,13 +27,13 @@ from hpckit.account.values import (
     JobReport,
     SlurmEnergy,
 )
-from hpckit.core.errors import HpckitError
 from hpckit.spec.site import EnergySite
 from tests.fakes.account_files import (
     EPOCH_NS,
     Columns,
     MadeJob,
     busy,
+    reported,
     unused,
     uuid_of,
     write_accounts,
@@ -46,19 +42,6 @@ from tests.fakes.account_files import (
 SMALL = MadeJob(gpus=2, duration_s=60.0)
 RUN_J = 2 * 550 * 60.0
 """About what the two GPUs of SMALL take."""
-
-
-def reported(
-    folder: Path,
-    facts: JobFacts | None = None,
-    site: EnergySite | None = None,
-    slurm: SlurmEnergy | None = None,
-) -> JobReport:
-    """The report on a folder."""
-    store = FileSampleStore()
-    tools = ReportTools(store=store, slurm_energy=None if slurm is None else lambda: slurm)
-    found = gather(store, store.find(folder))
-    return report_of(found, tools, facts or JobFacts(), site or EnergySite(), curves=True)
 
 
 def made(folder: Path, **changes: Any) -> JobReport:
@@ -194,14 +177,14 @@ def test_a_jobs_size_is_that_of_an_incarnation(tmp_path: Path) -> None:
     write_accounts(tmp_path, MadeJob(gpus=2, restart=1, begins_s=100.0))
     for path in place.iterdir():
         path.write_text(path.read_text().replace("n000", "n001"))
-    job = reported(tmp_path, JobFacts(nodes=("n000",))).job
+    job = reported(tmp_path, nodes=("n000",)).job
     assert (job.nodes, job.gpus) == (1, 2)
 
 
 def test_a_node_that_left_nothing_is_named(tmp_path: Path) -> None:
     """The nodes of the allocation without accounts are in `missing`."""
     write_accounts(tmp_path, SMALL)
-    report = reported(tmp_path, JobFacts(nodes=("n000", "n001", "n002")))
+    report = reported(tmp_path, nodes=("n000", "n001", "n002"))
     assert report.missing == (
         "of n001, n002 there is nothing: neither ranks nor a sampler wrote there",
     )
@@ -230,26 +213,15 @@ def test_a_killed_rank_ends_with_the_last_sample(tmp_path: Path) -> None:
 def test_a_rank_without_an_end_runs_while_the_job_does(tmp_path: Path) -> None:
     """During the job it is not called killed."""
     write_accounts(tmp_path, MadeJob(gpus=2, duration_s=60.0, killed=frozenset({0, 1})))
-    report = reported(tmp_path, JobFacts(state="RUNNING", is_running=True))
+    report = reported(tmp_path, state="RUNNING", is_running=True)
     assert [(one.ended_by, one.ended_s) for one in report.ranks] == [("running", None)] * 2
-
-
-def test_two_samplers_of_a_node_count_once(tmp_path: Path) -> None:
-    """A second file of the same node adds no energy and no time."""
-    place = write_accounts(tmp_path, SMALL)
-    once = reported(tmp_path)
-    (place / "node-n000-2.samples").write_bytes((place / "node-n000.samples").read_bytes())
-    twice = reported(tmp_path)
-    assert twice.energy.gpu.value_j == pytest.approx(once.energy.gpu.value_j, rel=1e-3)
-    assert twice.waste.total_gpu_s == once.waste.total_gpu_s
-    assert len(twice.gpus) == len(once.gpus)
 
 
 def test_nodes_meet_on_the_real_time(tmp_path: Path) -> None:
     """The window of the job is that of Slurm's record where it is wider than the evidence."""
     write_accounts(tmp_path, SMALL)
     began_s = EPOCH_NS / 1e9
-    report = reported(tmp_path, JobFacts(started_s=began_s - 10, ended_s=began_s + 75))
+    report = reported(tmp_path, started_s=began_s - 10, ended_s=began_s + 75)
     assert (report.started_s, report.ended_s) == (began_s - 10, began_s + 75)
     assert report.gpus[0].curves[0].at_s[0] >= 9.0
 
@@ -358,25 +330,6 @@ def test_a_lost_gpu_is_named(tmp_path: Path, event: dict[str, Any], said: str) -
     assert any(said in one for one in reported(tmp_path).missing)
 
 
-def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
-    """Text where a sample file should be, and a ledger of rubbish, are sentences."""
-    place = write_accounts(tmp_path, SMALL)
-    (place / "node-n009.samples").write_text("hello")
-    (place / "rank-9.ledger").write_text('{"record": 7}\n')
-    missing = " ".join(reported(tmp_path).missing)
-    assert "rank-9.ledger is no ledger" in missing
-    assert "node-n009.samples" in missing
-
-
-def test_nothing_that_can_be_read_is_refused(tmp_path: Path) -> None:
-    """Without any account the error says what lies there."""
-    place = tmp_path / "account" / "restart-0"
-    place.mkdir(parents=True)
-    (place / "rank-0.ledger").write_text("rubbish\n" * 2)
-    with pytest.raises(HpckitError, match=r"rank-0\.ledger is no ledger"):
-        reported(tmp_path)
-
-
 def test_a_clock_that_was_set_by_another_boot_is_followed(tmp_path: Path) -> None:
     """A ledger of another boot of the node meets its samples on CLOCK_REALTIME."""
     place = write_accounts(tmp_path, SMALL)
@@ -408,7 +361,7 @@ def without_gpus(folder: Path, asked: int | None) -> JobReport:
     """A job on whose node the driver was not loaded."""
     refused = {"nvidia": "DriverNotLoaded", "rapl": "permission denied"}
     write_accounts(folder, MadeJob(gpus=0, duration_s=10.0, meta={"host_refused": refused}))
-    return reported(folder, JobFacts(gpus_asked=asked))
+    return reported(folder, gpus_asked=asked)
 
 
 def test_a_driver_that_did_not_load_is_told(tmp_path: Path) -> None:
@@ -451,14 +404,6 @@ def test_a_last_block_without_samples_is_not_the_end(tmp_path: Path, kind: int, 
     assert reported(tmp_path).gpus[0].held_s == pytest.approx(60.0)
 
 
-def test_an_end_that_is_not_clear_is_looked_for(tmp_path: Path) -> None:
-    """Where the last bytes look like too many blocks, the whole file says until when it goes."""
-    place = write_accounts(tmp_path, SMALL)
-    with (place / "node-n000.samples").open("ab") as file:
-        file.write(MAGIC * 80_000)
-    assert reported(tmp_path).gpus[0].held_s == pytest.approx(60.0)
-
-
 def test_lost_gpus_are_told_once_and_not_all(tmp_path: Path) -> None:
     """A GPU is named by what its event has, and of many the first are."""
     place = write_accounts(tmp_path, SMALL)
@@ -476,11 +421,3 @@ def test_lost_gpus_are_told_once_and_not_all(tmp_path: Path) -> None:
     assert missing[0] == "GPU 1 was lost to the driver while the job ran"
     assert missing[1] == "GPU GPU-x, as the driver calls it, was not sampled: lost"
     assert missing[8] == "and 94 more GPUs were lost"
-
-
-def test_a_gpu_of_two_nodes_is_told(tmp_path: Path) -> None:
-    """One UUID under two names counts twice, and the report says so; two have GPUs of their own."""
-    assert made(tmp_path / "own", nodes=2, gpus=1).missing == ()
-    same = {"uuid": "GPU-same"}
-    report = made(tmp_path / "same", nodes=2, gpus=1, gpu_meta=same, ledgers=False)
-    assert report.missing[-1].startswith("GPU GPU-same is named by 2 nodes (n000, n001)")

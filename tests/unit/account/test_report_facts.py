@@ -12,7 +12,6 @@ from hpckit.account.report_facts import (
     energy_site,
     facts_of_folder,
     facts_of_job,
-    folder_of_job,
     no_accounts,
 )
 from hpckit.account.store import FileSampleStore, FoundAccounts
@@ -38,11 +37,6 @@ def gpus_per_node(folder: Path, asked: object) -> int | None:
     document = {"job": {"resources": {"gpus_per_node": asked}}}
     (folder / EFFECTIVE_FILE).write_text(json.dumps(document))
     return facts_of_folder(folder, FileJobFolders()).gpus_per_node
-
-
-def test_the_gpus_of_a_node_are_those_of_the_effective_job(tmp_path: Path) -> None:
-    """The number is that of the job file with what the command line changed."""
-    assert gpus_per_node(tmp_path, 8) == 8
 
 
 @pytest.mark.parametrize("asked", [None, "8", True, -1])
@@ -77,12 +71,6 @@ def facts(folder: Path, result: str, name: str = "x") -> JobFacts:
     return facts_of_folder(folder, FileJobFolders())
 
 
-def test_times_are_taken(tmp_path: Path) -> None:
-    """Seconds since the epoch, whole or not."""
-    found = facts(tmp_path, '"started_s": 1780000000, "ended_s": 1780000030.5')
-    assert (found.started_s, found.ended_s) == (1780000000, 1780000030.5)
-
-
 def test_a_job_of_this_machine_ended_too(tmp_path: Path) -> None:
     """The result that a job without a scheduler leaves is taken like Slurm's."""
     (tmp_path / INTENT_FILE).write_text('{"name": "x", "job_id": "L7"}')
@@ -104,28 +92,6 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, data: bytes) -> None
     (tmp_path / name).write_bytes(data)
     (told,) = facts_of_folder(tmp_path, FileJobFolders()).missing
     assert told.startswith((f"{name} is damaged: ", f"{name} cannot be read: "))
-
-
-def test_accounts_of_a_job_that_is_damaged_are_that_jobs(tmp_path: Path) -> None:
-    """Its folder is known by the name of its files, not by what stands in them."""
-    account, folders = tmp_path / "account", FileJobFolders()
-    assert folder_of_job(account, folders) == account
-    (tmp_path / INTENT_FILE).write_text("{")
-    assert folder_of_job(account, folders) == tmp_path
-
-
-def test_a_folder_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:
-    """It is there, and cannot be read."""
-    (tmp_path / INTENT_FILE).mkdir()
-    (told,) = facts_of_folder(tmp_path, FileJobFolders()).missing
-    assert told.startswith(f"{INTENT_FILE} cannot be read: ")
-
-
-def test_what_else_is_there_of_a_damaged_job_is_taken(tmp_path: Path) -> None:
-    """A damaged intent.json hides neither the end of the job nor what it asked for."""
-    (tmp_path / INTENT_FILE).write_text("{")
-    (tmp_path / RESULT_FILE).write_text(f'{{"schema": "{RESULT_SCHEMA}", "state": "FAILED"}}')
-    assert facts_of_folder(tmp_path, FileJobFolders()).state == "FAILED"
 
 
 @pytest.mark.parametrize(
@@ -222,12 +188,6 @@ def test_a_site_that_is_whole_or_not_there_is_not_named(tmp_path: Path) -> None:
     assert energy_site(tmp_path, FileJobFolders())[1] == ()
 
 
-def test_without_accounts_damaged_files_are_told(tmp_path: Path) -> None:
-    """What is damaged may be why nothing else is known."""
-    facts = JobFacts(job_id="7", folder=str(tmp_path), missing=("effective.json is damaged: x",))
-    assert "; effective.json is damaged: x" in why(facts, FoundAccounts(), tmp_path)
-
-
 def why(facts: JobFacts, found: FoundAccounts, folder: Path) -> str:
     """The error as it is printed."""
     return str(no_accounts(facts, found, FileJobFolders(), folder))
@@ -254,20 +214,3 @@ def test_an_account_that_is_no_table_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "effective.json").write_text('{"job": {"account": [1]}}')
     said = why(JobFacts(job_id="7", folder=str(tmp_path)), FoundAccounts(), tmp_path)
     assert "no rank and no sampler wrote any" in said
-
-
-@pytest.mark.parametrize(
-    ("task", "words"),
-    [
-        (None, "job 7 is a job array, of which each task has a report of its own: 0-2,5"),
-        (4, "job 7 has no accounts of task 4; tasks that have some: 0-2,5"),
-    ],
-)
-def test_an_array_names_the_tasks_that_have_a_report(
-    task: int | None, words: str, tmp_path: Path
-) -> None:
-    """And how one of them is asked for."""
-    found = FoundAccounts(array_tasks=(0, 1, 2, 5))
-    said = why(JobFacts(job_id="7", array_task=task), found, tmp_path)
-    assert said.startswith(words)
-    assert "hpckit report 7_0" in said

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.account.finding import Clause, Figure, Subject, Unit, count, said, seconds, share
-from hpckit.account.finding import report_sentence as sentence
+from hpckit.account.finding import Figure, Subject, Unit, count, said, seconds, share
 
 
 @pytest.mark.parametrize(
@@ -33,28 +32,6 @@ def test_texts_between_figures_are_words() -> None:
     (clause,) = said("of {} of the time {} is not known: {}", share(0.5), "{x}", "no {}")
     assert clause.words == ("of ", " of the time {x} is not known: no {}")
     assert str(clause) == "of 50 % of the time {x} is not known: no {}"
-
-
-@pytest.mark.parametrize("parts", [(), (share(0.1), share(0.2))])
-def test_each_place_has_its_figure(parts: tuple[Figure, ...]) -> None:
-    """Neither a place nor a figure is left over."""
-    with pytest.raises(ValueError, match="zip"):
-        said("it was {}", *parts)
-    with pytest.raises(ValueError, match="figures"):
-        Clause(words=("it was ", ""), figures=parts)
-
-
-def test_clauses_that_differ_in_values_alone_are_of_a_kind() -> None:
-    """The words and units say what is told, the rule who else tells it."""
-    (one,), (other,) = said("{} late", seconds(1)), said("{} late", seconds(90))
-    (share_of,), (ruled,) = said("{} late", share(1)), said("{} late", seconds(1), rule="late")
-    assert one.kind == other.kind
-    assert len({one.kind, share_of.kind, ruled.kind}) == 3
-
-
-def test_clauses_make_a_sentence() -> None:
-    """In their order."""
-    assert sentence(said("{} CPUs", count(4)) + said("no GPU")) == "4 CPUs; no GPU"
 
 
 @pytest.mark.parametrize(

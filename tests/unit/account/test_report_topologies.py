@@ -9,16 +9,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hpckit.account.gather import gather, node_topologies
-from hpckit.account.report import JobFacts, ReportTools, report_of
+from hpckit.account.gather import node_topologies
 from hpckit.account.store import FileSampleStore
-from hpckit.account.values import JobReport
 from hpckit.node.topology import GpuUuid, NodeTopology
-from hpckit.spec.site import EnergySite
 from tests.fakes.account_files import (
     Columns,
     MadeJob,
     busy,
+    reported,
     uuid_of,
     write_accounts,
     write_topology,
@@ -50,12 +48,6 @@ def test_the_last_incarnation_counts(tmp_path: Path) -> None:
     assert of(tmp_path)[0] == {"n000": dgx_h100()}
 
 
-def test_a_job_without_topologies_lacks_nothing(tmp_path: Path) -> None:
-    """Nothing is said where a sampler wrote none."""
-    job(tmp_path)
-    assert of(tmp_path) == ({}, [])
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -78,14 +70,6 @@ def test_what_is_no_topology_is_a_sentence(tmp_path: Path, text: str) -> None:
     assert "\n" not in said
 
 
-def test_many_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
-    """Hundreds make a few sentences."""
-    place = job(tmp_path)
-    for at in range(100):
-        (place / f"node-x{at}.topology.json").touch()
-    assert of(tmp_path)[1][-1] == "and 96 more topologies could not be read"
-
-
 def slow_third(at_s: NDArray[np.float64], gpu: int) -> Columns:
     """GPUs that wait for the third of them, which works all the time."""
     columns = dict(busy(at_s, gpu))
@@ -93,14 +77,6 @@ def slow_third(at_s: NDArray[np.float64], gpu: int) -> Columns:
     columns["sm_active_pct100"] = active
     columns["util_pct"] = active / 100
     return columns
-
-
-def report(folder: Path) -> JobReport:
-    """The report on a folder."""
-    store = FileSampleStore()
-    return report_of(
-        gather(store, store.find(folder)), ReportTools(store=store), JobFacts(), EnergySite()
-    )
 
 
 def named(topology: NodeTopology, links: int) -> NodeTopology:
@@ -123,7 +99,7 @@ def causes(folder: Path, links: int) -> str:
     """What the report says of the straggler of a job."""
     place = straggling(folder)
     write_topology(place, "n000", named(dgx_h100(), links))
-    return " ".join(one.because for one in report(folder).findings)
+    return " ".join(one.because for one in reported(folder).findings)
 
 
 def test_a_stragglers_lost_links_are_its_cause(tmp_path: Path) -> None:
@@ -139,10 +115,10 @@ def test_links_that_are_all_there_explain_nothing(tmp_path: Path) -> None:
 def test_a_hostile_topology_is_among_what_is_missing(tmp_path: Path) -> None:
     """The report says so where it would explain a straggler, and is complete otherwise."""
     (straggling(tmp_path) / "node-n000.topology.json").write_text("[")
-    assert any("node-n000.topology.json" in one for one in report(tmp_path).missing)
+    assert any("node-n000.topology.json" in one for one in reported(tmp_path).missing)
 
 
 def test_a_topology_that_explains_nothing_is_not_read(tmp_path: Path) -> None:
     """A job without stragglers does not miss what nobody wants to know."""
     (job(tmp_path) / "node-n000.topology.json").write_text("[")
-    assert report(tmp_path).missing == ()
+    assert reported(tmp_path).missing == ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpckit.account.rows import counter_steps, measured, median, rows_by_gpu
+from hpckit.account.rows import measured, rows_by_gpu
 from hpckit.account.samples import GPU_DTYPE, SampleChunk, SampledGpu, SampleMeta
 
 
@@ -61,40 +61,3 @@ def test_all_ones_are_not_measured(name: str) -> None:
     rows[name][1] = np.iinfo(rows[name].dtype).max
     rows[name][2] = 7
     assert measured(rows, name).tolist() == pytest.approx([0, np.nan, 7], nan_ok=True)
-
-
-def counters(*values: int, name: str = "sw_power_cap_ms") -> np.ndarray:
-    """Rows with these values of a counter."""
-    rows = np.zeros(len(values), GPU_DTYPE)
-    rows[name] = values
-    return rows
-
-
-def test_a_counter_that_wraps_grew() -> None:
-    """Past its largest number a counter goes on from 0."""
-    assert counter_steps(counters(2**32 - 10, 5), "sw_power_cap_ms").tolist() == [15]
-
-
-def test_a_counter_that_began_anew_has_no_step() -> None:
-    """A reset is NaN, and never a negative number."""
-    steps = counter_steps(counters(5000, 0, 7), "sw_power_cap_ms")
-    assert steps.tolist() == pytest.approx([np.nan, 7], nan_ok=True)
-
-
-def test_a_step_above_what_can_be_is_none() -> None:
-    """With a limit, a reset is told from a wrap of any size."""
-    steps = counter_steps(counters(3_000_000_000, 0, 7), "sw_power_cap_ms", 2000.0)
-    assert steps.tolist() == pytest.approx([np.nan, 7], nan_ok=True)
-
-
-def test_a_step_needs_both_ends() -> None:
-    """From or to "not measured" there is no step."""
-    steps = counter_steps(counters(1, 2**32 - 1, 3, 4), "sw_power_cap_ms")
-    assert steps.tolist() == pytest.approx([np.nan, np.nan, 1], nan_ok=True)
-
-
-@pytest.mark.parametrize("count", [1, 2, 9, 10])
-def test_a_median_is_that_of_numpy(count: int) -> None:
-    """Of an even count it is the mean of the two in the middle."""
-    values = np.random.default_rng(count).normal(size=count)
-    assert median(values) == np.median(values)

@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 
 from hpckit.account.compare.spread import (
-    Spread,
-    block_length,
     spread_of,
-    summed,
     t_power,
     t_quantile,
     variance_of_mean,
@@ -27,14 +24,6 @@ def test_quantiles_are_those_of_the_tables(df: float, quantile: float) -> None:
     assert t_power(df) > t_quantile(df)
 
 
-def test_independent_samples_have_the_variance_of_textbooks() -> None:
-    """σ²/n for white noise."""
-    variances = [
-        variance_of_mean(np.random.default_rng(seed).standard_normal(400))[0] for seed in range(50)
-    ]
-    assert np.mean(variances) == pytest.approx(1 / 400, rel=0.25)
-
-
 def test_samples_that_hang_together_tell_less() -> None:
     """An AR(1) process of 0.9 has a variance of the mean that is 19 times as large."""
     variances = [
@@ -49,17 +38,6 @@ def test_a_swing_does_not_hide_its_mean() -> None:
     noise = np.random.default_rng(1).standard_normal(300)
     variance, df = variance_of_mean(50 * np.sin(at / 7) + noise)
     assert t_quantile(df) * np.sqrt(variance) < 8
-
-
-def test_blocks_grow_with_the_correlation() -> None:
-    """Longer for slower processes, one sample for none, a fifth of the series at most."""
-    lengths = []
-    for phi in (0.0, 0.5, 0.95):
-        lags = np.arange(500)
-        lengths.append(block_length(np.where(lags < 200, phi**lags, 0.0), 500))
-    assert lengths[0] == 1
-    assert lengths == sorted(lengths)
-    assert lengths[2] <= 100
 
 
 def test_what_gpus_share_counts_once() -> None:
@@ -84,31 +62,9 @@ def test_boards_that_differ_widen_the_interval() -> None:
     assert others.df == pytest.approx(3, abs=0.2)
 
 
-def test_gaps_are_no_zeros() -> None:
-    """What was not measured changes the mean of nothing."""
-    power = np.full((2, 100), 300.0) + np.random.default_rng(1).standard_normal((2, 100))
-    gappy = power.copy()
-    gappy[0, 10:30] = np.nan
-    gappy[1, 50] = np.nan
-    found = spread_of(gappy, same_boards=True)
-    assert found is not None
-    assert found.mean == pytest.approx(300.0, abs=1.0)
-
-
 def test_a_short_or_sluggish_series_has_no_spread() -> None:
     """Fifteen moments, or a hundred that are worth three, tell nothing."""
     rng = np.random.default_rng(1)
     assert spread_of(rng.standard_normal((1, 15)), same_boards=True) is None
     assert spread_of(np.cumsum(rng.standard_normal((1, 100)), axis=1), same_boards=True) is None
     assert spread_of(np.full((2, 100), np.nan), same_boards=True) is None
-
-
-def test_a_constant_is_known() -> None:
-    """A clock that never changed has no variance."""
-    assert spread_of(np.full((1, 100), 1980.0), same_boards=True) == Spread(1980.0, 0.0, np.inf)
-
-
-def test_degrees_of_freedom_are_those_of_the_part_that_counts() -> None:
-    """Satterthwaite: near the part that has nearly all of the variance."""
-    assert summed(0.0, [(1.0, 3.0), (1e-6, 1.0)]).df == pytest.approx(3.0, rel=0.01)
-    assert summed(0.0, [(1.0, 10.0), (1.0, 10.0)]).df == pytest.approx(20.0)

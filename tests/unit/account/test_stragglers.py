@@ -77,12 +77,6 @@ def test_nobody_is_behind(made: list[GpuAccount]) -> None:
     assert stragglers(made) == ()
 
 
-def test_two_gpus() -> None:
-    """Of two GPUs the one that the other waits for is the straggler."""
-    (one,) = stragglers([gpu(0, waste=shares(idle=300)), gpu(1)])
-    assert one.uuid == "GPU-1"
-
-
 def test_by_busy_sms() -> None:
     """Where waiting is too short to be seen a straggler has busier SMs."""
     (one,) = stragglers(gpus(sm_active_frac=0.95))
@@ -241,9 +235,3 @@ def test_of_too_little_time_nobody_is_behind(known_s: float, held_s: float) -> N
     assert found == ()
     assert [one.behind_frac for one in with_behind([rank(3)], made, found)] == [None]
     assert [one.uuid for one in stragglers(brief(11.0, 11.0))] == ["GPU-3"]
-
-
-def test_a_rank_without_samples() -> None:
-    """Of a rank whose GPUs were not sampled neither is known."""
-    (one,) = with_behind([rank(0)], [gpu(0, waste=Share(unknown_gpu_s=HELD_S))], ())
-    assert (one.busy_frac, one.behind_frac) == (None, None)

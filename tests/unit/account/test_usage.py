@@ -10,8 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from hpckit.account.samples import SampledGpu
-from hpckit.account.usage import GpuUsage, GpuUsageFold
+from hpckit.account.usage import GpuUsageFold
+from hpckit.account.values import GpuAccount
 from tests.fakes.series import (
+    ACCOUNT,
     BUSY,
     EMPTY,
     H100,
@@ -28,13 +30,15 @@ Row = dict[str, int]
 MIB = 1 << 20
 
 
-def usage(rows: Iterable[Row], *, gpu: SampledGpu = H100, held_s: float | None = None) -> GpuUsage:
+def usage(
+    rows: Iterable[Row], *, gpu: SampledGpu = H100, held_s: float | None = None
+) -> GpuAccount:
     """Of rows a second apart, the first one second after the GPU was taken."""
     made = rows_of(rows)
     end_s = len(made) if held_s is None else held_s
     fold = GpuUsageFold(gpu, 1.0, 0, int(end_s * SECOND_NS))
     fold.add(times_of(len(made)), made)
-    return fold.result()
+    return fold.result(ACCOUNT)
 
 
 UNCOUNTED = {name: value for name, value in EMPTY.items() if name != "processes"}
@@ -126,7 +130,7 @@ def test_a_gap_is_unknown() -> None:
     times[5:] += 9 * SECOND_NS
     fold = GpuUsageFold(H100, 1.0, 0, 19 * SECOND_NS)
     fold.add(times, made)
-    assert fold.result().waste.unknown_gpu_s == 9
+    assert fold.result(ACCOUNT).waste.unknown_gpu_s == 9
 
 
 def test_the_end_without_samples_is_unknown() -> None:
@@ -140,14 +144,14 @@ def test_means_are_weighted_by_time() -> None:
     fold = GpuUsageFold(H100, 1.0, 0, 3 * SECOND_NS)
     rows = rows_of([{**BUSY, "power_mw": 300_000}, {**BUSY, "power_mw": 600_000}])
     fold.add(np.array([SECOND_NS, 3 * SECOND_NS]), rows)
-    assert fold.result().power_mean_w == pytest.approx(500)
+    assert fold.result(ACCOUNT).power_mean_w == pytest.approx(500)
 
 
 def test_a_lone_sample_has_a_mean() -> None:
     """The mean of one sample at the very beginning is that sample."""
     fold = GpuUsageFold(H100, 1.0, SECOND_NS, 2 * SECOND_NS)
     fold.add(times_of(1), rows_of([BUSY]))
-    assert fold.result().util_mean_pct == 98
+    assert fold.result(ACCOUNT).util_mean_pct == 98
 
 
 def test_memory_peak() -> None:
@@ -190,7 +194,7 @@ def test_traffic_before_the_job() -> None:
     rows = rows_of([{**row, "nvlink_tx_mib": 100 * at} for at in range(4)])
     fold = GpuUsageFold(H100, 1.0, int(2.5 * SECOND_NS), 4 * SECOND_NS)
     fold.add(times_of(4), rows)
-    assert fold.result().nvlink_tx_bytes == 150 * MIB
+    assert fold.result(ACCOUNT).nvlink_tx_bytes == 150 * MIB
 
 
 @pytest.mark.parametrize(
@@ -258,7 +262,7 @@ def test_windows_are_on_the_wall_clock() -> None:
     """Windows are in seconds since the epoch."""
     fold = GpuUsageFold(H100, 1.0, 0, 100 * SECOND_NS, realtime_offset_ns=50 * SECOND_NS)
     fold.add(times_of(100), rows_of([IDLE] * 100))
-    assert fold.result().windows[0].started_s == 50
+    assert fold.result(ACCOUNT).windows[0].started_s == 50
 
 
 def test_curves_are_thinned() -> None:
@@ -266,7 +270,7 @@ def test_curves_are_thinned() -> None:
     rows = [{**BUSY, "power_mw": 900_000 if at == 777 else 400_000} for at in range(5000)]
     fold = GpuUsageFold(H100, 1.0, 0, 5000 * SECOND_NS, points=50)
     fold.add(times_of(5000), rows_of(rows))
-    power = fold.result().curves[0]
+    power = fold.result(ACCOUNT).curves[0]
     assert (power.name, len(power.at_s), max(power_of(power.highs))) == ("power", 50, 900)
 
 
@@ -287,4 +291,4 @@ def test_a_gap_in_a_curve_is_none() -> None:
     times[10:] += 30 * SECOND_NS
     fold = GpuUsageFold(H100, 1.0, 0, 50 * SECOND_NS)
     fold.add(times, rows_of([BUSY] * 20))
-    assert fold.result().curves[0].values.count(None) == 1
+    assert fold.result(ACCOUNT).curves[0].values.count(None) == 1
