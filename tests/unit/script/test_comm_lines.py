@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from hpckit.core.errors import RenderError
-from hpckit.script.render import export_line, left_line, source_line, source_lines
+from hpckit.script.render import export_line, export_lines, left_line, source_line, source_lines
 from hpckit.spec.platform import CommLeft, CommProfile, CommSetting, SettingOrigin
 
 SETTING = CommSetting(
@@ -35,6 +35,21 @@ def test_a_value_is_read_back_exactly(value: str) -> None:
 def test_reason_and_rule_stand_beside_the_export() -> None:
     """A reader sees why, and by which rule."""
     assert export_line(SETTING).endswith("# exact [ib]")
+
+
+def test_neighbours_with_one_reason_share_a_line() -> None:
+    """A reason stands once, and every rule is named; the user's own and long ones stand alone."""
+    other = replace(SETTING, name="NCCL_NET", value="IB", rule="net")
+    (line,) = export_lines([SETTING, other])
+    assert line.endswith("NCCL_NET=IB # exact [ib, net]")
+    assert read_back(line) == SETTING.value
+    for alone in (
+        replace(other, because="else"),
+        replace(other, yields=True),
+        replace(other, value="x" * 90),
+        replace(other, origin=SettingOrigin.JOB),
+    ):
+        assert len(list(export_lines([SETTING, alone]))) == 2
 
 
 def test_a_warning_stands_beside_the_user_s_value() -> None:
