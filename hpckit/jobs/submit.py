@@ -64,7 +64,7 @@ from hpckit.spec.site import SubmitterKind
 if TYPE_CHECKING:
     from hpckit.core.files import Clock
     from hpckit.fabric.ask import ClusterProbe
-    from hpckit.jobs.track import JobIndex
+    from hpckit.jobs.index import SqliteJobIndex
     from hpckit.spec.store import FileJobFolders
 
 
@@ -104,7 +104,7 @@ class SubmitTools:
 
     submitter: Submitter
     folders: PackedJobFolders
-    index: JobIndex
+    index: SqliteJobIndex
     clock: Clock
     interrupts_held: Callable[[], AbstractContextManager[Callable[[], bool]]]
     probe: ClusterProbe | None = None

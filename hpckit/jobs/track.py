@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from hpckit.core.document import convert
 from hpckit.core.errors import ConfigError, HpckitError, NoSuchJob, StorageFailed
@@ -30,6 +30,7 @@ from hpckit.spec.job_folder import INTENT_FILE, RESULT_FILE, RESULT_SCHEMA, SUBM
 
 if TYPE_CHECKING:
     from hpckit.core.files import Clock
+    from hpckit.jobs.index import SqliteJobIndex
     from hpckit.spec.store import FileJobFolders
 
 
@@ -116,45 +117,6 @@ UNKNOWN_LIMIT_S = 3600.0
 """How long waiting goes on while the scheduler cannot be asked."""
 
 
-class JobIndex(Protocol):
-    """Which job folders exist; only points to them and can be rebuilt from them."""
-
-    def add(self, entry: JobEntry) -> None:
-        """Record a job. Raises StorageFailed, also for a submission that is there already."""
-        ...
-
-    def update(self, entries: Sequence[JobEntry]) -> None:
-        """Put these entries in place of those of the same submissions, all or none of them."""
-        ...
-
-    def remove(self, submission: str) -> None:
-        """Forget a job whose submission was undone."""
-        ...
-
-    def find(self, job_id_prefix: str) -> Sequence[JobEntry]:
-        """The jobs whose id begins so, newest first; an exact id gives those of that id.
-
-        Each part of a split job array has an id, and an exact one finds the whole job.
-        """
-        ...
-
-    def of_chain(self, chain: str) -> Sequence[JobEntry]:
-        """The jobs of a chain, in the order of its stages."""
-        ...
-
-    def rebuild(self, entries: Sequence[JobEntry], gone: Sequence[str]) -> None:
-        """Put in these entries, and forget the submissions `gone`, at once."""
-        ...
-
-    def latest(self, limit: int | None) -> Sequence[JobEntry]:
-        """The newest jobs, newest first; None is all."""
-        ...
-
-    def readable(self) -> tuple[Sequence[JobEntry], str | None]:
-        """What can be read of every job, newest first, and how it is damaged if that is not all."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackTools:
     """The adapters that tracking uses; `submitter_of` gives what started a job.
@@ -163,12 +125,12 @@ class TrackTools:
     """
 
     submitter_of: Callable[[JobEntry], Submitter]
-    index: JobIndex
+    index: SqliteJobIndex
     folders: FileJobFolders
     clock: Clock
 
 
-def find_job(index: JobIndex, wanted: str | None) -> JobEntry:
+def find_job(index: SqliteJobIndex, wanted: str | None) -> JobEntry:
     """The job with this id; None is the newest job.
 
     A number is a whole id: 12 is not the beginning of 1234. The id of any part of a split array is
@@ -199,7 +161,7 @@ def find_job(index: JobIndex, wanted: str | None) -> JobEntry:
     return found[0]
 
 
-def _named(index: JobIndex, job_id: str) -> Sequence[JobEntry]:
+def _named(index: SqliteJobIndex, job_id: str) -> Sequence[JobEntry]:
     if job_id.isdecimal():
         return [entry for entry in index.find(job_id) if job_id in entry.job_ids]
     return index.find(job_id) or index.find(f"L{job_id}")
@@ -210,7 +172,7 @@ def _name(entry: JobEntry, wanted: str) -> str:
     return f"{job_id};{entry.cluster or entry.site}"
 
 
-def find_task(index: JobIndex, wanted: str | None) -> tuple[JobEntry, int | None]:
+def find_task(index: SqliteJobIndex, wanted: str | None) -> tuple[JobEntry, int | None]:
     """The job with this id, and the task when it is written as Slurm writes one: 4242_7.
 
     After the id of a later part of a split array the task counts in that part, as it does to

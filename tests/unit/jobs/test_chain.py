@@ -32,10 +32,10 @@ from hpckit.jobs.draft import Caller, PackedJobFolders
 from hpckit.jobs.prepare import JobSource, prepare
 from hpckit.jobs.track import job_statuses
 from hpckit.slurm.values import JobEntry, JobState, JobStatus
-from tests.fakes.job_index import MemoryJobIndex
+from tests.fakes.job_index import TemporaryJobIndex
 from tests.fakes.prepared import RESOURCES
 from tests.fakes.tracked import RUNS, ToldSubmitter
-from tests.fakes.world import World, caller_in, tracking
+from tests.fakes.world import PACKED, World, caller_in, tracking
 from tests.unit.jobs.test_parts import Began, Slurm, held, ten_a_job
 from tests.unit.spec.test_stages import CHAIN
 
@@ -199,7 +199,7 @@ def full_at(slurm: Slurm, number: int) -> PackedJobFolders:
                 raise StorageFailed("no space left")
             super().write(folder, name, text)
 
-    return Full()
+    return Full(PACKED)
 
 
 def test_a_stage_that_is_not_recorded_goes_on(tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_a_split_stage_that_is_not_recorded_takes_back_all(tmp_path: Path) -> No
 def test_a_failing_index_keeps_no_stage_from_being_cancelled(tmp_path: Path) -> None:
     """Where records cannot be removed, all stages are cancelled, and the refusal is told."""
 
-    class Damaged(MemoryJobIndex):
+    class Damaged(TemporaryJobIndex):
         """Cannot forget."""
 
         def remove(self, submission: str) -> None:
@@ -341,7 +341,7 @@ def test_a_job_by_itself_is_its_own_chain(tmp_path: Path) -> None:
     world = ten_a_job(Slurm())
     entry = submit_chain(stages(tmp_path)[:1], callers(tmp_path)[:1], world.tools())[0].entry
     alone = replace(entry, chain=None)
-    chain = chain_status(alone, tracking(ToldSubmitter(RUNS), MemoryJobIndex()))
+    chain = chain_status(alone, tracking(ToldSubmitter(RUNS), TemporaryJobIndex()))
     assert [one.submission for one, _ in chain.stages] == [entry.submission]
 
 

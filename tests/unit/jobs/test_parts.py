@@ -33,7 +33,7 @@ from hpckit.slurm.values import (
     SubmitRequest,
 )
 from tests.fakes.cluster_probe import FakeClusterProbe
-from tests.fakes.job_index import MemoryJobIndex
+from tests.fakes.job_index import TemporaryJobIndex
 from tests.fakes.submitter import FakeSubmitter
 from tests.fakes.tracked import UNSEEN, ToldSubmitter
 from tests.fakes.world import World, caller_in, entry_of, tracking
@@ -211,7 +211,7 @@ def test_a_rebuild_knows_every_part(tmp_path: Path) -> None:
     with pytest.raises(SubmissionUnconfirmed):
         submitted(world, tmp_path)
     (known,) = world.index.latest(None)
-    index = MemoryJobIndex()
+    index = TemporaryJobIndex()
     rebuild(tracking(ToldSubmitter(UNSEEN), index), [Path(known.folder).parent])
     (entry,) = index.latest(None)
     assert entry.parts == (

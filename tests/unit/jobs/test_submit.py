@@ -24,7 +24,7 @@ from hpckit.jobs.submit import Submission, expand_job_root, submit
 from hpckit.slurm.values import JobId, JobState, StartedJob, SubmitRequest
 from tests.fakes.prepared import prepared
 from tests.fakes.submitter import FakeSubmitter
-from tests.fakes.world import World, caller_in, entry_of, everything_in
+from tests.fakes.world import PACKED, World, caller_in, entry_of, everything_in
 
 UUID = "0123abcd" + "0" * 24
 JOBS = Path(".local/state/hpckit/jobs")
@@ -275,7 +275,7 @@ def test_an_interrupt_after_the_start_leaves_the_job_whole(tmp_path: Path) -> No
 
 def test_a_full_disk_after_the_start_names_the_job(tmp_path: Path) -> None:
     """A start that cannot be recorded names job, folder and cause, and the job stays known."""
-    world = World(folders=_FullAfterStart())
+    world = World(folders=_FullAfterStart(PACKED))
     with pytest.raises(StorageFailed, match=r"L0123abcd was started from /.*but .*No space left"):
         submitted(world, tmp_path)
     (entry,) = world.index.latest(None)

@@ -20,15 +20,15 @@ from hpckit.slurm.values import (
     JobStatus,
     StepRecord,
 )
-from tests.fakes.job_index import MemoryJobIndex
+from tests.fakes.job_index import TemporaryJobIndex
 from tests.fakes.submitter import FakeSubmitter
 from tests.fakes.tracked import RUNS, UNSEEN, ToldSubmitter, intended, running
 from tests.fakes.world import entry_of, tracking
 
 
-def index_with(*ids: str) -> MemoryJobIndex:
+def index_with(*ids: str) -> TemporaryJobIndex:
     """An index of jobs of which no folder exists, each a second younger than the one before."""
-    index = MemoryJobIndex()
+    index = TemporaryJobIndex()
     for at, job_id in enumerate(ids):
         index.add(entry_of(job_id, Path("/gone") / job_id, created_s=float(at)))
     return index
@@ -78,7 +78,7 @@ def test_many_candidates_are_counted() -> None:
 
 def test_an_id_that_its_cluster_used_again_is_the_newest() -> None:
     """Of several jobs of one id and one cluster the newest is meant."""
-    index = MemoryJobIndex()
+    index = TemporaryJobIndex()
     index.add(entry_of("4242", Path("/old"), created_s=1.0, submission="a" * 32))
     index.add(entry_of("4242", Path("/new"), created_s=2.0, submission="b" * 32))
     assert find_job(index, "4242").folder == "/new"
@@ -86,7 +86,7 @@ def test_an_id_that_its_cluster_used_again_is_the_newest() -> None:
 
 def test_one_id_on_two_clusters_must_be_told_apart() -> None:
     """An id of two clusters is refused, and ID;CLUSTER names one of them."""
-    index = MemoryJobIndex()
+    index = TemporaryJobIndex()
     for name in ("north", "south"):
         line = entry_of("4242", Path("/jobs") / name, submission=name[0] * 32)
         index.add(replace(line, cluster=name))
@@ -97,7 +97,7 @@ def test_one_id_on_two_clusters_must_be_told_apart() -> None:
 
 def test_a_submission_keeps_the_name_that_it_had() -> None:
     """A job that Slurm has confirmed since is still found as U and its uuid's beginning."""
-    index = MemoryJobIndex()
+    index = TemporaryJobIndex()
     index.add(entry_of("4242", Path("/a"), submission="0123abcd" + "0" * 24))
     assert find_job(index, "U0123abcd").job_id == "4242"
 
@@ -120,7 +120,7 @@ def test_what_is_no_task_is_no_job(wanted: str) -> None:
 
 def test_a_changed_state_is_remembered(tmp_path: Path) -> None:
     """Asking for a status writes a new state to the index, and none when nobody knows."""
-    index, submitter = MemoryJobIndex(), FakeSubmitter()
+    index, submitter = TemporaryJobIndex(), FakeSubmitter()
     tools = tracking(submitter, index)
     entry = running(submitter, tmp_path / "a")
     index.add(entry)
@@ -137,7 +137,7 @@ def test_a_confirmed_id_is_remembered(tmp_path: Path) -> None:
     """An answer that says under which id Slurm has the job is kept in index and submitted.json."""
     entry = entry_of("U0000cafe", tmp_path / "a", JobState.UNKNOWN)
     intended(entry)
-    index = MemoryJobIndex()
+    index = TemporaryJobIndex()
     index.add(entry)
     status = job_status(entry, tracking(ToldSubmitter(replace(RUNS, cluster="west")), index))
     assert status.job_id == "4242"
@@ -152,7 +152,7 @@ def test_an_id_is_remembered_without_a_state(tmp_path: Path) -> None:
     """When an id is confirmed and nothing else is known, the state stays as it was."""
     entry = entry_of("U0000cafe", tmp_path / "a", JobState.PENDING)
     intended(entry)
-    index = MemoryJobIndex()
+    index = TemporaryJobIndex()
     index.add(entry)
     job_status(entry, tracking(ToldSubmitter(UNSEEN), index))
     assert index.latest(None) == [replace(entry, job_id=JobId("4242"))]
@@ -177,7 +177,7 @@ def test_jobs_of_one_submitter_are_one_question(tmp_path: Path) -> None:
 
 def test_a_list_asks_about_living_jobs_alone(tmp_path: Path) -> None:
     """A job whose end is in the index is listed from there; the others are asked about."""
-    index, submitter = MemoryJobIndex(), FakeSubmitter()
+    index, submitter = TemporaryJobIndex(), FakeSubmitter()
     index.add(entry_of("Ldone", tmp_path / "gone", JobState.FAILED, exit_code=9))
     index.add(running(submitter, tmp_path / "a"))
     rows = list_jobs(tracking(submitter, index), None)
@@ -191,7 +191,7 @@ def test_a_list_asks_about_living_jobs_alone(tmp_path: Path) -> None:
 
 def test_a_list_shows_the_id_that_was_just_confirmed(tmp_path: Path) -> None:
     """A job whose id is confirmed by the listing is listed under that id."""
-    index = MemoryJobIndex()
+    index = TemporaryJobIndex()
     entry = entry_of("U0000cafe", tmp_path / "a")
     intended(entry)
     index.add(entry)
@@ -201,7 +201,7 @@ def test_a_list_shows_the_id_that_was_just_confirmed(tmp_path: Path) -> None:
 
 def test_a_job_whose_folder_is_gone_hides_no_other(tmp_path: Path) -> None:
     """A job whose folder does not say who started it is UNKNOWN with the cause; others are told."""
-    index, submitter = MemoryJobIndex(), FakeSubmitter()
+    index, submitter = TemporaryJobIndex(), FakeSubmitter()
     index.add(running(submitter, tmp_path / "a"))
     index.add(entry_of("Lgone", tmp_path / "gone", JobState.RUNNING))
 
@@ -231,7 +231,7 @@ def detailed(tmp_path: Path, status: JobStatus) -> tuple[JobDetail | None, int]:
     submitter = FakeSubmitter()
     submitter.detailed = DETAIL
     entry = running(submitter, tmp_path / "a")
-    tools = tracking(submitter, MemoryJobIndex())
+    tools = tracking(submitter, TemporaryJobIndex())
     return job_detail(entry, status, tools), len(submitter.asked)
 
 
@@ -269,7 +269,7 @@ def test_the_samplers_step_is_none_of_the_jobs(tmp_path: Path) -> None:
     submitter.detailed = replace(DETAIL, steps=steps)
     entry = running(submitter, tmp_path / "a")
     ended = JobStatus(job_id=JobId("4242"), state=JobState.FAILED, started_s=1.0)
-    detail = job_detail(entry, ended, tracking(submitter, MemoryJobIndex()))
+    detail = job_detail(entry, ended, tracking(submitter, TemporaryJobIndex()))
     assert detail is not None
     assert [step.name for step in detail.steps] == ["python"]
 
@@ -280,6 +280,6 @@ def test_a_job_whose_folder_is_gone_has_no_detail(tmp_path: Path) -> None:
     def unknown(_: JobEntry) -> Submitter:
         raise StorageFailed("the folder is gone")
 
-    tools = replace(tracking(FakeSubmitter(), MemoryJobIndex()), submitter_of=unknown)
+    tools = replace(tracking(FakeSubmitter(), TemporaryJobIndex()), submitter_of=unknown)
     ended = JobStatus(job_id=JobId("4242"), state=JobState.FAILED, started_s=1.0)
     assert job_detail(entry_of("4242", tmp_path / "gone"), ended, tools) is None

@@ -11,7 +11,7 @@ import pytest
 from hpckit.jobs.track import LOST_LIMIT_S, UNKNOWN_LIMIT_S, TrackTools, wait_for
 from hpckit.slurm.values import JobEntry, JobState, JobStatus
 from tests.fakes.clock import FakeClock
-from tests.fakes.job_index import MemoryJobIndex
+from tests.fakes.job_index import TemporaryJobIndex
 from tests.fakes.submitter import FakeSubmitter
 from tests.fakes.tracked import LOST, RUNS, UNSEEN, ToldSubmitter, intended, running
 from tests.fakes.world import entry_of, tracking
@@ -38,7 +38,7 @@ def wait(
 
 def test_waiting_ends_with_the_job(tmp_path: Path) -> None:
     """Each poll says how long was waited, and the final status is given and remembered."""
-    index, submitter = MemoryJobIndex(), FakeSubmitter()
+    index, submitter = TemporaryJobIndex(), FakeSubmitter()
     entry = running(submitter, tmp_path / "a")
     index.add(entry)
     waited: list[float] = []
