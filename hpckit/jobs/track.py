@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from hpckit.core.document import convert
 from hpckit.core.errors import ConfigError, HpckitError, NoSuchJob, StorageFailed
 from hpckit.core.fields import as_json, to_tree
-from hpckit.core.units import MAX_EPOCH_S
 from hpckit.jobs.draft import submitted_document
 from hpckit.jobs.parts import Submitter, recorded_parts
 from hpckit.slurm.values import (
@@ -23,7 +22,6 @@ from hpckit.slurm.values import (
     JobRecord,
     JobState,
     JobStatus,
-    is_job_id,
 )
 from hpckit.spec.folder import SAMPLER_STEP
 from hpckit.spec.job_folder import INTENT_FILE, RESULT_FILE, RESULT_SCHEMA, SUBMITTED_FILE
@@ -74,9 +72,7 @@ def folder_end(entry: JobEntry, folders: FileJobFolders) -> JobStatus | None:
         status = convert(document, JobStatus, RESULT_FILE)
     except (StorageFailed, ConfigError):
         return None
-    times = [time_s for time_s in (status.started_s, status.ended_s) if time_s is not None]
-    can_be = status.state.is_final and all(0 <= time_s < MAX_EPOCH_S for time_s in times)
-    return status if can_be and status.job_id == entry.job_id else None
+    return status if status.state.is_final and status.job_id == entry.job_id else None
 
 
 def record_end(entry: JobEntry, status: JobStatus, folders: FileJobFolders) -> None:
@@ -109,7 +105,6 @@ def pause_s(waited_s: float, poll_interval_s: float) -> float:
 
 
 _ENDED_AS_WANTED = frozenset({JobState.COMPLETED, JobState.CANCELLED, JobState.NOT_SUBMITTED})
-_OFFSETS = 10**9  # an index of a task has nine digits at most
 _SECOND_LOOK_S = 3600.0  # so long a submission that became no job is asked about again
 LOST_LIMIT_S = 60.0
 """How long waiting goes on for a job of which nobody will know more."""
@@ -439,10 +434,6 @@ def _entry_of(folders: FileJobFolders, folder: Path) -> JobEntry:
     cluster = confirmed.get("cluster")
     submission = str(intent["uuid"])
     created_s = float(str(intent["created_s"]))
-    if not is_job_id(job_id) or not 0 <= created_s < MAX_EPOCH_S:
-        raise ValueError("it holds a job id or time that cannot be")
-    if not re.fullmatch(r"[0-9a-f]{32}", submission):
-        raise ValueError("intent.json holds a uuid that cannot be")
     entry = JobEntry(
         submission=submission,
         job_id=JobId(job_id),
@@ -456,8 +447,6 @@ def _entry_of(folders: FileJobFolders, folder: Path) -> JobEntry:
         chain=_text(intent.get("chain")),
         stage=_text(intent.get("stage")),
     )
-    if not all(is_job_id(part.job_id) and 0 <= part.offset < _OFFSETS for part in entry.parts):
-        raise ValueError("it holds parts of an array that cannot be")
     entry.folder.encode()  # else the index cannot hold it
     return entry
 

@@ -68,16 +68,6 @@ def test_a_damaged_record_is_no_answer(tmp_path: Path, text: str) -> None:
     assert recalled_end(an_entry(tmp_path), FOLDERS) is None
 
 
-@pytest.mark.parametrize("time_s", ["1e999", "1e300", "-1", "NaN", "1" * 30])
-def test_a_time_that_cannot_be_is_no_answer(tmp_path: Path, time_s: str) -> None:
-    """A record with such an end is as none."""
-    record_end(an_entry(tmp_path), ENDED, FOLDERS)
-    path = tmp_path / "result.json"
-    path.write_text(path.read_text().replace('"ended_s": 3.0', f'"ended_s": {time_s}'))
-    assert time_s in path.read_text()
-    assert recalled_end(an_entry(tmp_path), FOLDERS) is None
-
-
 def test_a_folder_that_is_gone_hides_nothing(tmp_path: Path) -> None:
     """Where nothing can be written, nothing is, and that is no error."""
     record_end(an_entry(tmp_path / "gone"), ENDED, FOLDERS)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hpckit.jobs.status import merge_records, status_of_records, unanswered_status, unlisted_status
+from hpckit.jobs.status import merge_records, status_of_records, unlisted_status
 from hpckit.slurm.values import JobEntry, JobId, JobRecord, JobState, JobStatus
 
 UNCONFIRMED = JobEntry(
@@ -224,10 +224,3 @@ def test_a_job_that_slurm_does_not_list(
     assert (status.state, status.is_lost) == (state, is_lost)
     assert (status.job_id, status.cluster) == (entry.job_id, entry.cluster)
     assert reason in str(status.reason)
-
-
-def test_no_answer_is_no_news() -> None:
-    """While Slurm does not answer a job is UNKNOWN under its own id, with the cause, not lost."""
-    assert unanswered_status(CONFIRMED, "slurmctld is down") == JobStatus(
-        job_id=JobId("4242"), cluster="west", state=JobState.UNKNOWN, reason="slurmctld is down"
-    )

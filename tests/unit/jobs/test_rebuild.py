@@ -87,11 +87,6 @@ KEYS = {"uuid": "a" * 32, "job_id": "L1", "name": "n", "site": "s", "created_s":
         "[]",
         "{}",
         json.dumps({**KEYS, "created_s": "soon"}),
-        json.dumps({**KEYS, "created_s": 1e300}),
-        json.dumps({**KEYS, "job_id": "../x"}),
-        json.dumps({**KEYS, "uuid": "L1"}),
-        json.dumps({**KEYS, "parts": [{"offset": -1}]}),
-        json.dumps({**KEYS, "parts": [{"offset": 10**9}]}),
         "[" * 100_000,
     ],
 )
