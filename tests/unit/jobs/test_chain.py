@@ -22,20 +22,22 @@ from hpckit.core.errors import (
 )
 from hpckit.jobs.chain import (
     PreparedStage,
+    StageStatus,
     chain_status,
+    explained,
     prepare_chain,
     stages_of,
     submit_chain,
     with_reasons,
 )
 from hpckit.jobs.draft import Caller, PackedJobFolders
-from hpckit.jobs.prepare import JobSource, prepare
+from hpckit.jobs.prepare import JobSource
 from hpckit.jobs.track import job_statuses
-from hpckit.slurm.values import JobEntry, JobState, JobStatus
+from hpckit.slurm.values import JobEntry, JobId, JobState, JobStatus
 from tests.fakes.job_index import TemporaryJobIndex
 from tests.fakes.prepared import RESOURCES
 from tests.fakes.tracked import RUNS, ToldSubmitter
-from tests.fakes.world import PACKED, World, caller_in, tracking
+from tests.fakes.world import PACKED, World, caller_in, entry_of, tracking
 from tests.unit.jobs.test_parts import Began, Slurm, held, ten_a_job
 from tests.unit.spec.test_stages import CHAIN
 
@@ -368,7 +370,34 @@ def test_a_stage_that_never_began_says_why(tmp_path: Path) -> None:
     assert status.reason == "not started: prepare (4242) FAILED"
 
 
-def test_a_chain_is_no_single_job() -> None:
-    """What is meant for one job names the stages of a file that has several."""
-    with pytest.raises(ConfigError, match="chain of several jobs"):
-        prepare(a_source(), RESOURCES)
+OK, FAILED, GONE = JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED
+
+
+def a_chain(*states: JobState, began: tuple[int, ...] = ()) -> list[StageStatus]:
+    """Stages s0, s1, … with the ids 40, 41, …; those in `began` have a start."""
+    return [
+        (
+            replace(entry_of(str(40 + at), Path("/f")), chain="c", stage=f"s{at}"),
+            JobStatus(
+                job_id=JobId(str(40 + at)), state=state, started_s=1.0 if at in began else None
+            ),
+        )
+        for at, state in enumerate(states)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("chain", "reasons"),
+    [
+        (a_chain(OK, FAILED, GONE), [None, None, "not started: s1 (41) FAILED"]),
+        (a_chain(GONE, GONE), [None, "not started: s0 (40) CANCELLED"]),
+        (a_chain(FAILED, GONE, GONE), [None, *["not started: s0 (40) FAILED"] * 2]),
+        (a_chain(OK, GONE), [None, None]),
+        (a_chain(FAILED, GONE, began=(1,)), [None, None]),
+    ],
+)
+def test_a_stage_that_did_not_begin_says_why(
+    chain: list[StageStatus], reasons: list[str | None]
+) -> None:
+    """A stage that was cancelled unstarted after an earlier one failed names that one."""
+    assert [status.reason for status in explained(chain)] == reasons

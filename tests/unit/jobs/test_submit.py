@@ -219,13 +219,6 @@ def test_a_slurm_job_is_not_told_an_id_before_it_has_one(tmp_path: Path) -> None
     assert not request.is_array
 
 
-def test_a_job_array_is_said_to_be_one(tmp_path: Path) -> None:
-    """The request of a job array says so: its tasks' logs have other names."""
-    world = World(submitter=_Slurm())
-    submitted(world, tmp_path, a_slurm_job({"slurm.array": "0-3"}))
-    assert world.submitter.requests[0].is_array
-
-
 def test_sbatch_reads_what_the_script_leaves_open(tmp_path: Path) -> None:
     """A site's default for sbatch is kept, but not for the partition that the script states."""
     environment = {"SBATCH_ACCOUNT": "physics", "SBATCH_PARTITION": "gpu"}
@@ -235,13 +228,6 @@ def test_sbatch_reads_what_the_script_leaves_open(tmp_path: Path) -> None:
     assert submission.environment.sbatch_defaults == ("SBATCH_ACCOUNT",)
     assert submission.environment.held_back == ("SBATCH_PARTITION",)
     assert world.submitter.requests[0].environment["SBATCH_ACCOUNT"] == "physics"
-
-
-def test_a_local_job_has_no_use_for_sbatchs_defaults(tmp_path: Path) -> None:
-    """Without sbatch its variables are held back."""
-    caller = caller_in(tmp_path, environment={"SBATCH_ACCOUNT": "physics"})
-    submission = submit(a_job(), caller, World().tools())
-    assert submission.environment.held_back == ("SBATCH_ACCOUNT",)
 
 
 def test_an_interrupt_while_writing_leaves_nothing(tmp_path: Path) -> None:

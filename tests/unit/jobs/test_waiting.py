@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.jobs.track import LOST_LIMIT_S, UNKNOWN_LIMIT_S, TrackTools, wait_for
+from hpckit.jobs.track import LOST_LIMIT_S, UNKNOWN_LIMIT_S, TrackTools, pause_s, wait_for
 from hpckit.slurm.values import JobEntry, JobState, JobStatus
 from tests.fakes.clock import FakeClock
 from tests.fakes.job_index import TemporaryJobIndex
@@ -181,3 +181,12 @@ def test_waiting_ends_when_the_folder_is_removed_meanwhile(tmp_path: Path) -> No
     )
     assert (status.state, status.is_lost) == (JobState.UNKNOWN, True)
     assert clock.now_s() - begun_s == 600 + LOST_LIMIT_S
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "interval_s", "pause"),
+    [(0.0, 2.0, 2.0), (10.0, 2.0, 2.0), (100.0, 1.0, 20.0), (1e6, 1.0, 60.0), (1e6, 90.0, 90.0)],
+)
+def test_a_pause_grows_to_a_minute(waited_s: float, interval_s: float, pause: float) -> None:
+    """At first it is the site's interval, then a fifth of the waiting; a longer interval counts."""
+    assert pause_s(waited_s, interval_s) == pytest.approx(pause)

@@ -1,12 +1,17 @@
+"""Jobs on this machine: started, told how they are, and supervised."""
+
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,10 +19,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import hpckit
-from hpckit.core.errors import AdapterError
+from hpckit.core.errors import AdapterError, HpckitError
 from hpckit.jobs.local import LocalSubmitter, _Launch
+from hpckit.jobs.local_run import script_environment, supervisor_environment
 from hpckit.slurm.values import JobState
 from tests.fakes.local_job import (
     cancel,
@@ -43,14 +51,6 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def submitter() -> LocalSubmitter:
     """A submitter with this Python."""
     return LocalSubmitter()
-
-
-def test_output_is_kept_byte_for_byte(submitter: LocalSubmitter, folder: Path) -> None:
-    """Both streams are in job.log in order, bytes that are no UTF-8 included, and nothing else."""
-    request = job_request(folder, r"printf '\377\000a\n'; printf 'e\200\n' >&2; cat" + "\n")
-    submitter.submit(request)
-    assert final_status(submitter, request).state is JobState.COMPLETED
-    assert log_of(folder) == b"\xff\x00a\ne\x80\n"
 
 
 def environment_seen_by_script(folder: Path, environment: dict[str, str]) -> dict[str, str]:
@@ -84,12 +84,6 @@ def test_the_script_gets_exactly_the_given_environment(folder: Path) -> None:
         name: given[name] for name in given if name != "BASH_FUNC_f%%"
     }
     assert seen["BASH_FUNC_f%%"].startswith("() {")
-
-
-def test_a_gpu_choice_of_the_user_is_kept(folder: Path) -> None:
-    """CUDA_VISIBLE_DEVICES reaches the script as it was given."""
-    given = {"PATH": os.environ["PATH"], "CUDA_VISIBLE_DEVICES": "1,3"}
-    assert environment_seen_by_script(folder, given)["CUDA_VISIBLE_DEVICES"] == "1,3"
 
 
 def test_the_users_python_path_cannot_break_the_supervisor(folder: Path, tmp_path: Path) -> None:
@@ -256,7 +250,211 @@ def test_an_ended_job_leaves_no_zombie(submitter: LocalSubmitter, folder: Path) 
     until(lambda: not set(psutil.Process().children()) - set(before))
 
 
-def test_submitting_imports_submitit_only_then() -> None:
-    """Importing the adapter does not import submitit."""
-    code = "import sys, hpckit.jobs.local; sys.exit('submitit' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def test_a_reused_process_id_is_not_taken_for_the_job(
+    submitter: LocalSubmitter, folder: Path
+) -> None:
+    """A living process with the recorded id but another start is neither the job nor signalled."""
+    request = job_request(folder, "exit 0\n")
+    with subprocess.Popen(["sleep", "60"]) as stranger:
+        try:
+            own = psutil.Process(stranger.pid).create_time()
+            write_run(folder, pid=stranger.pid, pid_started_s=own - 100, script_pid=stranger.pid)
+            assert status_of(submitter, request).state is JobState.FAILED
+            with pytest.raises(HpckitError, match="already ended"):
+                cancel(submitter, request)
+            assert stranger.poll() is None
+            write_run(folder, pid=stranger.pid, pid_started_s=own)
+            assert status_of(submitter, request).state is JobState.RUNNING
+        finally:
+            stranger.kill()
+
+
+def test_a_clock_that_was_set_does_not_lose_the_job(
+    submitter: LocalSubmitter, folder: Path
+) -> None:
+    """A process is known by its start since boot, which a step of the wall clock leaves alone."""
+    request = job_request(folder, "exit 0\n")
+    own = psutil.Process().create_time()
+    write_run(folder, pid=os.getpid(), pid_started_s=own + 3600, booted_s=psutil.boot_time() + 3600)
+    assert status_of(submitter, request).state is JobState.RUNNING
+
+
+def write_run(folder: Path, **fields: object) -> None:
+    """A run.json of this host, with these fields changed."""
+    run = {
+        "schema": "hpckit.local-run/1",
+        "host": socket.gethostname(),
+        "pid": 1,
+        "pid_started_s": 0.0,
+        "booted_s": psutil.boot_time(),
+        "script_sha256": "0" * 64,
+        "started_s": time.time(),
+        "kill_wait_s": 0.1,
+        "script_pid": None,
+        "script_pid_started_s": fields.get("pid_started_s") if "script_pid" in fields else None,
+    }
+    (folder / "run.json").write_text(json.dumps({**run, **fields}))
+
+
+def test_a_job_of_another_host_is_unknown_here(submitter: LocalSubmitter, folder: Path) -> None:
+    """run.json of another host gives UNKNOWN naming it, and cancel raises AdapterError."""
+    request = job_request(folder, "exit 0\n")
+    write_run(folder, host="node7")
+    status = status_of(submitter, request)
+    assert status.state is JobState.UNKNOWN
+    assert status.reason == "it runs on node7; ask there"
+    with pytest.raises(AdapterError, match="node7"):
+        cancel(submitter, request)
+
+
+DEEP = '{"a":' + "[" * 100_000 + "]" * 100_000 + "}"
+
+
+@pytest.mark.parametrize("name", ["run.json", "result.json", "intent.json"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "{}", '{"schema": 3}', "\xff", '{"pid": "x"}', pytest.param(DEEP, id="deep")],
+)
+def test_a_damaged_record_is_unknown(
+    submitter: LocalSubmitter, folder: Path, name: str, text: str
+) -> None:
+    """A record that is cut off or of another form gives UNKNOWN or PENDING, never an exception."""
+    request = job_request(folder, "exit 0\n")
+    (folder / name).write_bytes(text.encode("latin-1"))
+    status = status_of(submitter, request)
+    assert status.state in (JobState.UNKNOWN, JobState.PENDING)
+    assert status.reason
+    if name != "intent.json":
+        assert name in status.reason
+
+
+def test_an_intent_of_a_dead_submitter_was_never_submitted(
+    submitter: LocalSubmitter, folder: Path
+) -> None:
+    """With intent.json alone: PENDING while the submitter lives, at most 60 s; then unsubmitted."""
+    request = job_request(folder, "exit 0\n")
+    intent = folder / "intent.json"
+    alive = {
+        "submitter_host": socket.gethostname(),
+        "submitter_pid": os.getpid(),
+        "submitter_started_s": psutil.Process().create_time(),
+    }
+    intent.write_text(json.dumps(alive))
+    assert status_of(submitter, request).state is JobState.PENDING
+    intent.write_text(json.dumps({**alive, "submitter_started_s": 1.0}))
+    assert status_of(submitter, request).state is JobState.NOT_SUBMITTED
+    intent.write_text(json.dumps({**alive, "submitter_started_s": 1.0, "submitter_host": "n7"}))
+    assert status_of(submitter, request).state is JobState.PENDING
+    intent.write_text(json.dumps(alive))
+    os.utime(intent, (time.time() - 61, time.time() - 61))
+    assert status_of(submitter, request).state is JobState.NOT_SUBMITTED
+
+
+CALL = "import sys; from hpckit.jobs.local_run import run_script; sys.exit(run_script({}))"
+ENDED_BY_THE_TEST = "echo $$; trap '' TERM; setsid sleep 60 & exit 0\n"
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Iterator[Path]:
+    """A job begun; nothing of the job outlives the test."""
+    job = tmp_path / "job"
+    (job / "logs").mkdir(parents=True)
+    yield job
+    kill_job(job)
+
+
+def run(
+    begun: Path,
+    script: str,
+    *,
+    workdir: Path | None = None,
+    digest: str | None = None,
+    path: str | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run the script under a supervisor that is a process of its own, to its end."""
+    (begun / "job.sbatch").write_text(script)
+    known = hashlib.sha256(script.encode()).hexdigest()
+    arguments = (
+        str(begun),
+        str(workdir or begun),
+        digest or known,
+        None,
+        0.2,
+    )
+    environment = {**os.environ, "HPCKIT_JOB_FOLDER": str(begun)}
+    own = supervisor_environment(environment | ({"PATH": path} if path else {}), ":".join(sys.path))
+    return subprocess.run(
+        [sys.executable, "-c", CALL.format(", ".join(map(repr, arguments)))],
+        env=own,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def result_of(begun: Path) -> dict[str, object]:
+    """The content of result.json."""
+    return dict(json.loads((begun / "result.json").read_text()))
+
+
+def test_a_changed_script_is_not_run(begun: Path) -> None:
+    """A job.sbatch with another SHA-256 is FAILED with 126, and none of it was run."""
+    done = run(begun, "touch ran\n", digest="0" * 64)
+    assert done.returncode == 126
+    result = result_of(begun)
+    assert (result["state"], result["exit_code"]) == ("FAILED", 126)
+    assert "not the script that was submitted" in str(result["reason"])
+    assert not (begun / "ran").exists()
+
+
+def test_a_missing_working_directory_is_the_reason(begun: Path, tmp_path: Path) -> None:
+    """A workdir that is not there is FAILED with 127, and the reason names it."""
+    assert run(begun, "exit 0\n", workdir=tmp_path / "gone").returncode == 127
+    assert str(result_of(begun)["reason"]).startswith(
+        f"the working directory {tmp_path / 'gone'} cannot be entered"
+    )
+
+
+def test_a_missing_bash_is_the_reason(begun: Path) -> None:
+    """Where PATH holds no bash the job is FAILED with 127 and says so."""
+    assert run(begun, "exit 0\n", path="/nowhere").returncode == 127
+    assert str(result_of(begun)["reason"]).startswith("bash cannot be run")
+
+
+def test_a_log_that_cannot_be_opened_is_the_reason(begun: Path) -> None:
+    """Without a place for its output the script is not started."""
+    (begun / "logs" / "job.log").mkdir()
+    assert run(begun, "touch ran\n").returncode == 126
+    assert "job.log" in str(result_of(begun)["reason"])
+    assert not (begun / "ran").exists()
+
+
+def test_nothing_is_started_that_cannot_be_recorded(begun: Path) -> None:
+    """Where run.json cannot be written, the script is not started."""
+    (begun / "run.json").mkdir()
+    done = run(begun, "touch ran\n")
+    assert done.returncode != 0
+    assert "run.json cannot be written" in done.stderr
+    assert not (begun / "ran").exists()
+
+
+def test_a_result_that_cannot_be_written_leaves_no_process(begun: Path) -> None:
+    """Where result.json cannot be written, the job's processes are ended all the same."""
+    (begun / "result.json").mkdir()
+    done = run(begun, ENDED_BY_THE_TEST)
+    assert done.returncode == 0
+    assert "result.json cannot be written" in done.stderr
+    assert not processes_of(begun)
+
+
+NAMES = st.one_of(
+    st.sampled_from(["PYTHONPATH", "PYTHONHOME", "SUBMITIT_EXECUTOR", "HPCKIT_JOB_ID", "LANG"]),
+    st.from_regex(r"[A-Z][A-Z0-9_]{0,8}", fullmatch=True),
+)
+
+
+@given(st.dictionaries(NAMES, st.text(st.characters(codec="ascii"), max_size=5)))
+def test_the_scripts_environment_is_the_given_one(environment: dict[str, str]) -> None:
+    """What the supervisor needs is put on and taken off again, for any environment."""
+    assert script_environment(supervisor_environment(environment, "/x:/y")) == environment
