@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,14 +26,11 @@ from hpckit.jobs.chain import (
     chain_status,
     explained,
     prepare_chain,
-    stages_of,
     submit_chain,
-    with_reasons,
 )
 from hpckit.jobs.draft import Caller, PackedJobFolders
 from hpckit.jobs.prepare import JobSource
-from hpckit.jobs.track import job_statuses
-from hpckit.slurm.values import JobEntry, JobId, JobState, JobStatus
+from hpckit.slurm.values import JobId, JobState, JobStatus
 from tests.fakes.job_index import TemporaryJobIndex
 from tests.fakes.prepared import RESOURCES
 from tests.fakes.tracked import RUNS, ToldSubmitter
@@ -81,20 +78,6 @@ def callers(home: Path) -> Sequence[Caller]:
 def folders(home: Path) -> list[str]:
     """What lies below the job root."""
     return sorted(path.name for path in (home / "jobs").iterdir())
-
-
-def test_the_stages_of_a_source() -> None:
-    """A file with stages is all of them, unless one is asked for."""
-    assert stages_of(a_source()) == NAMES
-    assert stages_of(a_source(stage="train")) == ()
-    assert stages_of(a_source(file_text=None)) == ()
-
-
-def test_every_stage_is_prepared_before_one_is_submitted() -> None:
-    """A last stage that is wrong is found while nothing has been submitted."""
-    wrong = THREE + "parallel = { data = 7 }\n"
-    with pytest.raises(PlanError, match="parallel mesh"):
-        prepare_chain(a_source(file_text=wrong), RESOURCES)
 
 
 def test_a_machine_without_scheduler_refuses_a_chain() -> None:
@@ -336,38 +319,6 @@ def test_a_chain_is_one_question(tmp_path: Path) -> None:
     assert told.asked == [["4242", "4243", "4244"]]
     assert (len(chain.stages), [one.name for one in chain.lines]) == (3, [*NAMES])
     assert chain.status_of(done[1].entry).state is JobState.RUNNING
-
-
-def test_a_job_by_itself_is_its_own_chain(tmp_path: Path) -> None:
-    """Of a job without a chain only the job is asked about."""
-    world = ten_a_job(Slurm())
-    entry = submit_chain(stages(tmp_path)[:1], callers(tmp_path)[:1], world.tools())[0].entry
-    alone = replace(entry, chain=None)
-    chain = chain_status(alone, tracking(ToldSubmitter(RUNS), TemporaryJobIndex()))
-    assert [one.submission for one, _ in chain.stages] == [entry.submission]
-
-
-def test_a_stage_that_never_began_says_why(tmp_path: Path) -> None:
-    """Of a cancelled stage the others are asked for, and the one that failed is named."""
-
-    class Failed(ToldSubmitter):
-        """The first stage has failed, the others were cancelled for it."""
-
-        def statuses(self, jobs: Sequence[JobEntry]) -> Mapping[str, JobStatus]:
-            """By the id: 4242 is the first."""
-            return {
-                job.submission: JobStatus(
-                    job_id=job.job_id,
-                    state=JobState.FAILED if job.job_id == "4242" else JobState.CANCELLED,
-                )
-                for job in jobs
-            }
-
-    world = ten_a_job(Slurm())
-    entry = submit_chain(stages(tmp_path), callers(tmp_path), world.tools())[2].entry
-    tools = tracking(Failed(RUNS), world.index)
-    (status,) = with_reasons([entry], job_statuses([entry], tools), tools)
-    assert status.reason == "not started: prepare (4242) FAILED"
 
 
 OK, FAILED, GONE = JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED

@@ -136,18 +136,6 @@ def test_the_supervisor_is_of_the_submitters_hpckit(folder: Path, tmp_path: Path
     assert any("this copy" in log.read_text() for log in logs)
 
 
-def test_the_submitters_folder_does_not_matter(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A broken submitit.py in the current folder does not break the supervisor."""
-    (tmp_path / "submitit.py").write_text("raise SystemExit('broken')\n")
-    monkeypatch.chdir(tmp_path)
-    request = job_request(folder, "pwd\n", workdir=Path("/usr"))
-    LocalSubmitter().submit(request)
-    final_status(LocalSubmitter(), request)
-    assert log_of(folder) == b"/usr\n"
-
-
 def test_a_job_survives_its_terminal(submitter: LocalSubmitter, folder: Path) -> None:
     """Supervisor and script are in sessions of their own, apart from the submitter's."""
     request = job_request(folder, "echo ready; exec sleep 60\n")
@@ -205,21 +193,6 @@ def test_an_interrupt_leaves_no_supervisor(folder: Path, tmp_path: Path) -> None
         LocalSubmitter(str(python)).submit(job_request(folder, "exit 0\n"))
     thread.join()
     until(lambda: not psutil.pid_exists(int(pid.read_text())))
-
-
-def test_a_python_that_is_not_there_is_reported(folder: Path, tmp_path: Path) -> None:
-    """Submitting raises AdapterError when its Python cannot be run."""
-    with pytest.raises(AdapterError, match="not started"):
-        LocalSubmitter(str(tmp_path / "none")).submit(job_request(folder, "exit 0\n"))
-
-
-def test_a_folder_that_cannot_be_written_starts_nothing(folder: Path) -> None:
-    """Where submitit's folder cannot be made, submit raises AdapterError and nothing runs."""
-    request = job_request(folder, "exec sleep 60\n")
-    (folder / "submitit").touch()
-    with pytest.raises(AdapterError, match="submitit"):
-        LocalSubmitter().submit(request)
-    assert not processes_of(folder)
 
 
 def test_a_placeholder_of_submitit_in_the_path_is_refused(tmp_path: Path) -> None:

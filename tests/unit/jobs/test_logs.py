@@ -168,15 +168,6 @@ def test_a_job_that_ended_without_a_log_is_said(folder: Path) -> None:
         list(chunks)
 
 
-def test_an_array_is_not_followed_as_a_whole(folder: Path) -> None:
-    """As soon as a task has a log, following the whole array is refused with the task's name."""
-    (folder / "logs" / "job-3.log").touch()
-    chunks = followed_log(folder, FakeClock(), lambda: False)
-    with pytest.raises(HpckitError, match="this is a job array") as raised:
-        list(chunks)
-    assert raised.value.hint == "hpckit logs 46_3; tasks with a log: 3"
-
-
 @pytest.mark.parametrize(
     ("ranks", "there"),
     [
@@ -260,27 +251,6 @@ def test_the_log_of_a_task_is_read(folder: Path) -> None:
     logs = FileJobLogs()
     assert b"".join(read_log(logs, LogName(folder=folder, task=7), "46")) == b"seven"
     assert b"".join(read_log(logs, LogName(folder=folder, task=7, rank=1), "46")) == b"one"
-
-
-@pytest.mark.parametrize("rank", [None, 0])
-def test_an_array_as_a_whole_has_no_log(folder: Path, rank: int | None) -> None:
-    """Without a task the answer for an array names one and the tasks that have a log."""
-    for task in (3, 4, 9):
-        (folder / "logs" / f"job-{task}.log").touch()
-    with pytest.raises(HpckitError, match="each of its tasks has its own log") as raised:
-        read_log(FileJobLogs(), LogName(folder=folder, rank=rank), "46")
-    assert raised.value.hint == "hpckit logs 46_3; tasks with a log: 3-9"
-
-
-def test_a_task_without_a_log_names_those_that_have_one(folder: Path) -> None:
-    """The log of a task that has none is refused, and the others are named."""
-    with pytest.raises(HpckitError, match="task 7 has written no log yet") as raised:
-        read_log(FileJobLogs(), LogName(folder=folder, task=7), "46")
-    assert raised.value.hint is None
-    (folder / "logs" / "job-3.log").touch()
-    with pytest.raises(HpckitError, match="task 7 has written no log yet") as raised:
-        read_log(FileJobLogs(), LogName(folder=folder, task=7), "46")
-    assert raised.value.hint == "tasks with a log: 3"
 
 
 LOGS = FileJobLogs()

@@ -287,23 +287,6 @@ def test_a_job_that_waits_gets_no_signal(tmp_path: Path) -> None:
     assert runner.asked[-1][0] == "scancel"
 
 
-def test_an_unknown_signal_is_refused(tmp_path: Path) -> None:
-    """A name that is no signal is refused with those that are."""
-    runner = ScriptedRunner(squeue=[said(queued(state="RUNNING"))])
-    with pytest.raises(HpckitError, match="cannot be sent NOPE") as raised:
-        cancelled(runner, tmp_path, "NOPE", None)
-    assert "USR1" in str(raised.value.hint)
-
-
-def test_an_sbatch_that_hangs_is_quoted(tmp_path: Path) -> None:
-    """What sbatch said before it was ended is in the error: a full queue, for one."""
-    clock = FakeClock()
-    full = "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n"
-    runner = ScriptedRunner(sbatch=[ToolTimeout(["sbatch"], 60, full)], squeue=[EMPTY])
-    with pytest.raises(SubmissionUnconfirmed, match="it said: Slurm temporarily unable"):
-        SlurmSubmitter(runner, clock).submit(a_request(tmp_path, clock))
-
-
 @pytest.mark.parametrize("answer", [said(code=137), said("4242\n", code=1, stderr="hook: no\n")])
 def test_an_sbatch_that_was_ended_may_have_left_a_job(tmp_path: Path, answer: Answer) -> None:
     """What is no refusal of Slurm's own is looked for in squeue, and the job found there."""

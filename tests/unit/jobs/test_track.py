@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.core.errors import HpckitError, StorageFailed
+from hpckit.core.errors import HpckitError
 from hpckit.jobs.parts import Submitter
 from hpckit.jobs.track import (
     cancel_targets,
@@ -33,7 +33,7 @@ from hpckit.slurm.values import (
 from hpckit.spec.store import FileJobFolders
 from tests.fakes.job_index import TemporaryJobIndex
 from tests.fakes.submitter import FakeSubmitter
-from tests.fakes.tracked import RUNS, UNSEEN, ToldSubmitter, intended, running
+from tests.fakes.tracked import RUNS, ToldSubmitter, intended, running
 from tests.fakes.world import entry_of, tracking
 
 
@@ -152,16 +152,6 @@ def test_a_confirmed_id_is_remembered(tmp_path: Path) -> None:
     assert (record["job_id"], record["cluster"]) == ("4242", "west")
 
 
-def test_an_id_is_remembered_without_a_state(tmp_path: Path) -> None:
-    """When an id is confirmed and nothing else is known, the state stays as it was."""
-    entry = entry_of("U0000cafe", tmp_path / "a", JobState.PENDING)
-    intended(entry)
-    index = TemporaryJobIndex()
-    index.add(entry)
-    job_status(entry, tracking(ToldSubmitter(UNSEEN), index))
-    assert index.latest(None) == [replace(entry, job_id=JobId("4242"))]
-
-
 def test_jobs_of_one_submitter_are_one_question(tmp_path: Path) -> None:
     """Each submitter is asked once about all its jobs, and the answers keep the jobs' order."""
     here, there = FakeSubmitter(), FakeSubmitter()
@@ -193,74 +183,9 @@ def test_a_list_asks_about_living_jobs_alone(tmp_path: Path) -> None:
     assert len(list_jobs(tracking(submitter, index), 1)) == 1
 
 
-def test_a_list_shows_the_id_that_was_just_confirmed(tmp_path: Path) -> None:
-    """A job whose id is confirmed by the listing is listed under that id."""
-    index = TemporaryJobIndex()
-    entry = entry_of("U0000cafe", tmp_path / "a")
-    intended(entry)
-    index.add(entry)
-    ((listed, status),) = list_jobs(tracking(ToldSubmitter(RUNS), index), None)
-    assert (listed.job_id, listed.state, status) == ("4242", JobState.RUNNING, RUNS)
-
-
-def test_a_job_whose_folder_is_gone_hides_no_other(tmp_path: Path) -> None:
-    """A job whose folder does not say who started it is UNKNOWN with the cause; others are told."""
-    index, submitter = TemporaryJobIndex(), FakeSubmitter()
-    index.add(running(submitter, tmp_path / "a"))
-    index.add(entry_of("Lgone", tmp_path / "gone", JobState.RUNNING))
-
-    def submitter_of(entry: JobEntry) -> Submitter:
-        if not Path(entry.folder).exists():
-            raise StorageFailed("the folder of Lgone is gone")
-        return submitter
-
-    tools = replace(tracking(submitter, index), submitter_of=submitter_of)
-    rows = {entry.job_id: status for entry, status in list_jobs(tools, None)}
-    assert rows[JobId("Laa")].state is JobState.RUNNING
-    assert rows[JobId("Lgone")] == JobStatus(
-        job_id=JobId("Lgone"),
-        state=JobState.UNKNOWN,
-        is_lost=True,
-        reason="the folder of Lgone is gone",
-    )
-
-
 DETAIL = JobDetail(
     record=JobRecord(job_id=JobId("4242"), task_index=None, state=JobState.FAILED, raw="FAILED")
 )
-
-
-def detailed(tmp_path: Path, status: JobStatus) -> tuple[JobDetail | None, int]:
-    """What is told of a job of that status, and how many questions it cost."""
-    submitter = FakeSubmitter()
-    submitter.detailed = DETAIL
-    entry = running(submitter, tmp_path / "a")
-    tools = tracking(submitter, TemporaryJobIndex())
-    return job_detail(entry, status, tools), len(submitter.asked)
-
-
-@pytest.mark.parametrize("state", [JobState.FAILED, JobState.TIMEOUT, JobState.NODE_FAIL])
-def test_a_job_that_ended_badly_is_told_in_detail(tmp_path: Path, state: JobState) -> None:
-    """The detail of one such job is one question."""
-    ended = JobStatus(job_id=JobId("4242"), state=state, started_s=1.0)
-    assert detailed(tmp_path, ended) == (DETAIL, 1)
-
-
-@pytest.mark.parametrize(
-    "status",
-    [
-        JobStatus(job_id=JobId("4242"), state=JobState.RUNNING, started_s=1.0),
-        JobStatus(job_id=JobId("4242"), state=JobState.COMPLETED, started_s=1.0),
-        JobStatus(job_id=JobId("4242"), state=JobState.CANCELLED, started_s=1.0),
-        JobStatus(job_id=JobId("4242"), state=JobState.FAILED),
-        JobStatus(
-            job_id=JobId("4242"), state=JobState.FAILED, started_s=1.0, tasks=(DETAIL.record,)
-        ),
-    ],
-)
-def test_other_jobs_are_not_asked_about_in_detail(tmp_path: Path, status: JobStatus) -> None:
-    """One that lives, ended as it should, never began or has tasks costs no question."""
-    assert detailed(tmp_path, status) == (None, 0)
 
 
 def test_the_samplers_step_is_none_of_the_jobs(tmp_path: Path) -> None:

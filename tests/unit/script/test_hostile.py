@@ -164,22 +164,6 @@ def refused_always(place: Place) -> bool:
 FREE = tuple(place for place in JOB_PLACES if not refused_always(place))
 
 
-def test_every_kind_of_field_is_found() -> None:
-    """The walk finds values, items, names and entries, down to the innermost table."""
-    assert len(JOB_PLACES) > 40
-    shapes = {"value", "item", "first", "name", "entry"}
-    assert {place.shape for place in JOB_PLACES} == shapes
-    assert Place(("slurm", "comment"), "value") in JOB_PLACES
-    assert Place(("job", "slurm", "comment"), "value") in SITE_PLACES
-    assert len(HOSTILE) >= 200
-
-
-@pytest.mark.parametrize("place", FREE, ids=str)
-def test_a_place_takes_ordinary_text(place: Place) -> None:
-    """Each place accepts some text, so that a refusal of hostile text says something."""
-    assert context(place)
-
-
 @pytest.mark.parametrize("place", JOB_PLACES, ids=str)
 def test_a_job_file_refuses_or_takes_it(place: Place) -> None:
     """Hostile text at any place of a job file is taken or refused with a typed error."""
