@@ -69,13 +69,10 @@ CREATE TABLE jobs (
 )
 """
 _COLUMNS = ", ".join(COLUMNS)
-_INSERT = f"INSERT INTO jobs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  constants
+_INSERT = f"INSERT INTO jobs ({_COLUMNS}) VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608  constants
 _PUT = _INSERT.replace("INSERT", "INSERT OR REPLACE", 1)
-_UPDATE = (
-    "UPDATE jobs SET job_id = ?2, cluster = ?3, name = ?4, site = ?5, folder = ?6, "
-    "created_s = ?7, state = ?8, exit_code = ?9, parts = ?10, chain = ?11, stage = ?12 "
-    "WHERE submission = ?1"
-)
+_SET = ", ".join(f"{name} = ?{place}" for place, name in enumerate(COLUMNS, start=1))
+_UPDATE = f"UPDATE jobs SET {_SET} WHERE submission = ?1"  # noqa: S608  constants
 _SELECT = f"SELECT {_COLUMNS} FROM jobs"  # noqa: S608  constants
 _SELECT_IDS = f"SELECT {_COLUMNS}, rowid FROM jobs"  # noqa: S608  likewise
 _HAS_TABLE = "SELECT 1 FROM sqlite_master WHERE name = 'jobs'"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -249,7 +249,13 @@ def draft_of(
     """
     slurm = job.site.submitter is SubmitterKind.SLURM
     root = expand_job_root(job.site.job_root, caller)
-    environment = _environment(job, caller)
+    request = job.effective.spec.environment
+    environment = submission_environment(
+        caller.environment,
+        request.inherit,
+        request.pass_,
+        stated=[option.name for option in job.plan.directives] if slurm else None,
+    )
     cluster = _cluster(environment.variables) if slurm else None
     max_array_size, notes = _look(job, tools, cluster, environment.variables)
     partition = environment.variables.get("SBATCH_PARTITION")
@@ -285,17 +291,6 @@ def draft_of(
     )
 
 
-def _environment(job: PreparedJob, caller: Caller) -> SubmissionEnvironment:
-    request = job.effective.spec.environment
-    slurm = job.site.submitter is SubmitterKind.SLURM
-    return submission_environment(
-        caller.environment,
-        request.inherit,
-        request.pass_,
-        stated=[option.name for option in job.plan.directives] if slurm else None,
-    )
-
-
 def _cluster(environment: Mapping[str, str]) -> str | None:
     """The cluster to which variables that were let through send the job; None for this one.
 
@@ -327,7 +322,8 @@ def expand_job_root(job_root: str, caller: Caller) -> Path:
             f"job_root {job_root!r} names {error}, which is not set",
             hint="set it in the environment, or change job_root in the site file",
         ) from error
-    if not _is_path(expanded) or not all(variables.get(name) for name in _names(job_root)):
+    names = Template(job_root).get_identifiers()
+    if not (expanded and expanded.isprintable() and all(map(variables.get, names))):
         raise ConfigError(
             f"job_root {job_root!r} becomes {expanded!r}, which is no place for job folders",
             hint="set the variables that it names, or change job_root in the site file",
@@ -335,14 +331,6 @@ def expand_job_root(job_root: str, caller: Caller) -> Path:
     if expanded == "~" or expanded.startswith("~/"):
         expanded = str(caller.home) + expanded[1:]
     return caller.workdir / expanded
-
-
-def _names(job_root: str) -> Sequence[str]:
-    return Template(job_root).get_identifiers()
-
-
-def _is_path(text: str) -> bool:
-    return bool(text) and text.isprintable()
 
 
 def _workdir(job: PreparedJob, caller: Caller, folders: FileJobFolders) -> Path:

@@ -430,29 +430,21 @@ def _entry_of(folders: FileJobFolders, folder: Path) -> JobEntry:
         confirmed = folders.read_json(folder, SUBMITTED_FILE)
     except StorageFailed:
         confirmed = {}
-    job_id = str(confirmed.get("job_id", intent["job_id"]))
-    cluster = confirmed.get("cluster")
-    submission = str(intent["uuid"])
-    created_s = float(str(intent["created_s"]))
     entry = JobEntry(
-        submission=submission,
-        job_id=JobId(job_id),
-        cluster=None if cluster is None else str(cluster),
+        submission=str(intent["uuid"]),
+        job_id=JobId(str(confirmed.get("job_id", intent["job_id"]))),
+        cluster=confirmed.get("cluster"),
         name=str(intent["name"]),
         site=str(intent["site"]),
         folder=str(folder),
-        created_s=created_s,
+        created_s=float(intent["created_s"]),
         state=JobState.PENDING,
         parts=recorded_parts(intent, confirmed),
-        chain=_text(intent.get("chain")),
-        stage=_text(intent.get("stage")),
+        chain=intent.get("chain"),
+        stage=intent.get("stage"),
     )
     entry.folder.encode()  # else the index cannot hold it
     return entry
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
 
 
 def cancel_targets(status: JobStatus, task: int | None, signal: str | None) -> Sequence[str]:
@@ -464,38 +456,32 @@ def cancel_targets(status: JobStatus, task: int | None, signal: str | None) -> S
     job_id = status.job_id
     ends = signal in (None, "KILL")
     if task is not None:
-        record = _record(status, task)
-        _check_task(job_id, record, task, ends=ends)
-        return (record.slurm_id,)
+        return (_task_to_cancel(status, task, ends=ends).slurm_id,)
     if ends:
         # Each part of a split array is a job to Slurm, and one that has ended cannot be cancelled.
         living = [one.job_id for one in status.tasks if not one.state.is_final]
         return tuple(dict.fromkeys(living)) or (job_id,)
     if status.tasks:
-        running = [one for one in status.tasks if _can_be_signalled(one)]
+        running = [
+            task for task in status.tasks if not task.state.is_final and not task.state.is_waiting
+        ]
         if running:
-            return [one.slurm_id for one in running]
+            return [task.slurm_id for task in running]
         raise HpckitError(f"no task of job {job_id} runs now")
     if status.state.is_waiting:
         raise HpckitError(f"job {job_id} has not begun: {status.state}")
     return (job_id,)
 
 
-def _record(status: JobStatus, task: int) -> JobRecord:
-    for record in status.tasks:
-        if record.task_index == task:
-            return record
-    if not status.tasks:
-        raise HpckitError(f"job {status.job_id} is no job array and has no task {task}")
-    raise HpckitError(f"job {status.job_id} has no task {task} that Slurm lists")
-
-
-def _check_task(job_id: str, record: JobRecord, task: int, *, ends: bool) -> None:
+def _task_to_cancel(status: JobStatus, task: int, *, ends: bool) -> JobRecord:
+    job_id = status.job_id
+    record = next((record for record in status.tasks if record.task_index == task), None)
+    if record is None and not status.tasks:
+        raise HpckitError(f"job {job_id} is no job array and has no task {task}")
+    if record is None:
+        raise HpckitError(f"job {job_id} has no task {task} that Slurm lists")
     if record.state.is_final:
         raise HpckitError(f"task {task} of job {job_id} has already ended: {record.state}")
     if record.state.is_waiting and not ends:
         raise HpckitError(f"task {task} of job {job_id} has not begun: {record.state}")
-
-
-def _can_be_signalled(record: JobRecord) -> bool:
-    return not record.state.is_final and not record.state.is_waiting
+    return record

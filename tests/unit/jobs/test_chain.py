@@ -21,7 +21,6 @@ from hpckit.core.errors import (
     SubmissionUnconfirmed,
 )
 from hpckit.jobs.chain import (
-    PreparedStage,
     StageStatus,
     chain_status,
     explained,
@@ -29,7 +28,7 @@ from hpckit.jobs.chain import (
     submit_chain,
 )
 from hpckit.jobs.draft import Caller, PackedJobFolders
-from hpckit.jobs.prepare import JobSource
+from hpckit.jobs.prepare import JobSource, PreparedJob
 from hpckit.slurm.values import JobId, JobState, JobStatus
 from tests.fakes.job_index import TemporaryJobIndex
 from tests.fakes.prepared import RESOURCES
@@ -62,10 +61,10 @@ def a_source(**more: object) -> JobSource:
     return JobSource(**{**fields, **more})
 
 
-def stages(home: Path, **more: object) -> list[PreparedStage]:
+def stages(home: Path, **more: object) -> list[PreparedJob]:
     """The three stages, whose folders are to lie below a home."""
     return [
-        replace(one, job=replace(one.job, site=replace(one.job.site, job_root=str(home / "jobs"))))
+        replace(one, site=replace(one.site, job_root=str(home / "jobs")))
         for one in prepare_chain(a_source(**more), RESOURCES)
     ]
 
@@ -90,7 +89,7 @@ def test_a_machine_without_scheduler_refuses_a_chain() -> None:
 def test_a_name_on_the_command_line_is_the_chains() -> None:
     """`--name x` gives each stage a name of its own below x; other options are for all stages."""
     options = {"name": ("x", "--name"), "slurm.partition": ("debug", "--partition")}
-    specs = [one.job.effective.spec for one in prepare_chain(a_source(options=options), RESOURCES)]
+    specs = [one.effective.spec for one in prepare_chain(a_source(options=options), RESOURCES)]
     assert [spec.name for spec in specs] == ["x-prepare", "x-train", "x-evaluate"]
     assert {spec.slurm.partition for spec in specs} == {"debug"}
 
@@ -98,7 +97,7 @@ def test_a_name_on_the_command_line_is_the_chains() -> None:
 def test_a_script_says_how_to_render_its_stage() -> None:
     """The header of a stage's script names the stage."""
     train = prepare_chain(a_source(), RESOURCES)[1]
-    assert "hpckit render job.toml --stage train --site docker" in train.job.script.text
+    assert "hpckit render job.toml --stage train --site docker" in train.script.text
 
 
 def test_each_stage_waits_for_the_one_before(tmp_path: Path) -> None:
@@ -140,7 +139,7 @@ def third_refused(slurm: Slurm, home: Path) -> World:
     prepared = stages(home)
     options = {"slurm.array": ("10", "--array")}
     last = prepare_chain(a_source(options=options), RESOURCES)[2]
-    prepared[2] = replace(prepared[2], job=replace(last.job, site=prepared[2].job.site))
+    prepared[2] = replace(last, site=prepared[2].site)
     with pytest.raises(SchedulerRefused, match=r"stage evaluate: .*the stages before it"):
         submit_chain(prepared, callers(home), world.tools())
     assert slurm.cancelled == [("4243",), ("4242",)]
@@ -196,11 +195,11 @@ def test_a_stage_that_is_not_recorded_goes_on(tmp_path: Path) -> None:
     assert slurm.cancelled == []
 
 
-def split_in_the_middle(home: Path) -> list[PreparedStage]:
+def split_in_the_middle(home: Path) -> list[PreparedJob]:
     """The three stages, the second an array of three parts."""
     prepared = stages(home)
     split = prepare_chain(a_source(options={"slurm.array": ("0-24", "--array")}), RESOURCES)[1]
-    prepared[1] = replace(prepared[1], job=replace(split.job, site=prepared[1].job.site))
+    prepared[1] = replace(split, site=prepared[1].site)
     return prepared
 
 
@@ -277,7 +276,7 @@ def test_what_can_be_known_of_a_stage_is_known_before_the_first(
     slurm = Slurm()
     wrong = prepare_chain(a_source(options={key: (value, "--set")}), RESOURCES)[2]
     prepared = stages(tmp_path)
-    prepared[2] = replace(prepared[2], job=replace(wrong.job, site=prepared[2].job.site))
+    prepared[2] = replace(wrong, site=prepared[2].site)
     with pytest.raises((ConfigError, PlanError)):
         submit_chain(prepared, callers(tmp_path), ten_a_job(slurm).tools())
     assert slurm.requests == []

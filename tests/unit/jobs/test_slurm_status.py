@@ -176,7 +176,9 @@ def test_what_is_known_of_a_job(
 ) -> None:
     """It follows from who answers, what is listed, and the age of the submission, of elsewhere."""
     answers = {"squeue": squeue, "sacct": sacct}
-    runner = ScriptedRunner(**{name: [one] for name, one in answers.items() if one is not None})
+    runner = ScriptedRunner(
+        lambda _: None, **{name: [one] for name, one in answers.items() if one is not None}
+    )
     (status,) = asked(runner, [an_entry(tmp_path, **entry)])
     assert status.state is (JobState.UNKNOWN if state == "lost" else JobState(state))
     assert status.is_lost == (state == "lost")
