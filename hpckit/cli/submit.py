@@ -283,7 +283,7 @@ def _decided(job: PreparedJob, submission: Submission) -> list[tuple[str, str]]:
 
 
 def _first_task(job: PreparedJob) -> int | None:
-    from hpckit.spec.options import array_ranges
+    from hpckit.slurm.text import array_ranges
     from hpckit.spec.site import SubmitterKind
 
     array = job.effective.spec.slurm.array

@@ -29,6 +29,7 @@ from hpckit.jobs.status import (
 )
 from hpckit.slurm.ask import SlurmCli, cluster_name
 from hpckit.slurm.sbatch import refusal_words
+from hpckit.slurm.text import array_ranges
 from hpckit.slurm.values import JobEntry, JobId, JobRecord, JobState, JobStatus, is_confirmed
 from hpckit.spec.job_folder import (
     EFFECTIVE_FILE,
@@ -39,7 +40,6 @@ from hpckit.spec.job_folder import (
     SUBMITTED_FILE,
     log_file,
 )
-from hpckit.spec.options import array_ranges
 
 _SINCE_MARGIN_S = 60.0
 

@@ -8,9 +8,8 @@ import pytest
 
 from hpckit.core.errors import ConfigError
 from hpckit.core.identity import identify
-from hpckit.script.launcher_command import job_name_of, read_launchers
 from hpckit.script.launchers.launcher import Launcher, SplitCommand
-from hpckit.script.launchers.registry import LAUNCHERS, launchers_of
+from hpckit.script.launchers.registry import LAUNCHERS, job_name_of, launchers_of, read_launchers
 from hpckit.script.launchers.torchrun import Torchrun
 from hpckit.spec.files import option_layer
 from hpckit.spec.job import JobSpec
