@@ -378,7 +378,7 @@ def rebuild(tools: TrackTools, roots: Sequence[Path]) -> tuple[int, tuple[str, .
                 wrong.append(f"{folder}: {error}")
             else:
                 entries.append(_with_end(entry, lines.get(entry.submission), tools.folders))
-    tools.index.rebuild(entries, _gone(tools.folders, known, entries))
+    tools.index.rebuild(entries, _gone(tools.folders, known))
     job_statuses([entry for entry in entries if not _has_ended(entry)], tools)
     return len(entries), tuple(wrong)
 
@@ -404,22 +404,16 @@ def _has_ended(entry: JobEntry) -> bool:
     return entry.state.is_final and entry.state is not JobState.NOT_SUBMITTED
 
 
-def _gone(
-    folders: FileJobFolders, known: Sequence[JobEntry], found: Sequence[JobEntry]
-) -> Sequence[str]:
-    """Lines without a folder, and those of an old index whose key was not yet the submission's.
+def _gone(folders: FileJobFolders, known: Sequence[JobEntry]) -> Sequence[str]:
+    """Lines without a folder.
 
     A job on Slurm that has not ended stays: it runs without its folder, and can be cancelled.
     """
-    submissions = {entry.folder: entry.submission for entry in found}
     return [
         entry.submission
         for entry in known
-        if submissions.get(entry.folder, entry.submission) != entry.submission
-        or (
-            (entry.state.is_final or not entry.job_id.isdecimal())
-            and not folders.is_folder(Path(entry.folder))
-        )
+        if (entry.state.is_final or not entry.job_id.isdecimal())
+        and not folders.is_folder(Path(entry.folder))
     ]
 
 

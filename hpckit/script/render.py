@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
@@ -98,10 +97,6 @@ def _value(setting: CommSetting) -> str:
     return f'"{setting.value}"'
 
 
-_GONE_FILE = re.compile(r"launch/(plain|mpi|torchrun)\.(srun|local)\.j2")
-_GONE_BLOCKS = frozenset(("placement", "sampler"))
-
-
 def render_script(
     plan: LaunchPlan,
     provenance: Provenance,
@@ -119,9 +114,6 @@ def render_script(
     text = _rendered(environment, plan, provenance).rstrip("\n") + "\n"
     _refuse_late_directives(text, provenance.template)
     used = tuple(loader.used)
-    for name in used:
-        _refuse_gone_blocks(name, environment.get_template(name).blocks)
-    _refuse_gone_files(name for name in templates if name not in used)
     try:
         digest = hashlib.sha256(text.encode()).hexdigest()
     except UnicodeEncodeError as error:
@@ -225,26 +217,6 @@ def _starter(words: Sequence[str]) -> str:
 
 def _rule(name: str) -> str:
     return f"# --- {comment_text(name)}"
-
-
-def _refuse_gone_blocks(template: str, blocks: Iterable[str]) -> None:
-    """What a template of somebody's has in a block that is no more would be left out in silence."""
-    for block in _GONE_BLOCKS & set(blocks):
-        raise RenderError(
-            f"there is no block {block} any more: the runner does what it did; "
-            "docs/howto/override-a-block.md says which blocks there are",
-            template=template,
-        )
-
-
-def _refuse_gone_files(names: Iterable[str]) -> None:
-    for name in names:
-        if _GONE_FILE.fullmatch(name):
-            raise RenderError(
-                "no script includes this any more: override the block launch instead "
-                "(docs/howto/override-a-block.md)",
-                template=name,
-            )
 
 
 def _refuse_late_directives(text: str, template: str) -> None:

@@ -68,15 +68,6 @@ def test_a_job_without_a_confirmed_id_is_rebuilt_as_such(
     assert index.latest(None) == [entry]
 
 
-def test_a_rebuild_puts_an_old_line_in_order(tmp_path: Path) -> None:
-    """A line of an index of version 1, whose key was its id, is replaced and not doubled."""
-    index, submitter = TemporaryJobIndex(), FakeSubmitter()
-    entry = running(submitter, tmp_path / "a")
-    index.add(replace(entry, submission="Laa"))
-    rebuild(tracking(submitter, index), [tmp_path])
-    assert index.latest(None) == [replace(entry, state=JobState.RUNNING)]
-
-
 KEYS = {"uuid": "a" * 32, "job_id": "L1", "name": "n", "site": "s", "created_s": 1}
 
 

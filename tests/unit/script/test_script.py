@@ -62,7 +62,6 @@ def rendered(template: str, others: Mapping[str, str] = PACKAGED) -> str:
             "true\n#SBATCH --nodes=2\n",
             "line 2 of the script is a directive after the first command",
         ),
-        ("{% extends 'base.sbatch.j2' %}{% block sampler %}x{% endblock %}", "no block sampler"),
         ("#SBATCH --a\n\n# x\n  true\n# y\n#SBATCH --b\n", "line 6"),
     ],
 )
@@ -78,12 +77,6 @@ def test_a_missing_template() -> None:
     """A template that is not there is named."""
     with pytest.raises(RenderError, match=r"t\.j2: there is no such template"):
         render_script(PLAN, PROVENANCE, {})
-
-
-def test_a_template_that_nothing_includes_any_more() -> None:
-    """A file of a former release that would be left out in silence is refused."""
-    with pytest.raises(RenderError, match="no script includes this any more"):
-        rendered("x", {"launch/mpi.srun.j2": ""})
 
 
 def test_every_line_of_the_head_is_a_comment() -> None:
