@@ -15,7 +15,6 @@ import pytest
 from hpckit.core.errors import StorageFailed
 from hpckit.jobs.index import SqliteJobIndex
 from hpckit.slurm.values import JobEntry, JobId, JobPart, JobState
-from tests.begun import unmeasured
 
 ADD_MANY = """
 import sys
@@ -80,12 +79,6 @@ def path(tmp_path: Path) -> Path:
 def job_index(path: Path) -> SqliteJobIndex:
     """An empty index."""
     return SqliteJobIndex(path)
-
-
-def test_an_empty_index_has_no_jobs(job_index: SqliteJobIndex) -> None:
-    """Before the first job, nothing is found and nothing is listed."""
-    assert list(job_index.latest(None)) == []
-    assert list(job_index.find("L")) == []
 
 
 def test_an_added_job_is_found_as_it_was(job_index: SqliteJobIndex) -> None:
@@ -207,15 +200,6 @@ def test_a_rebuild_keeps_what_it_was_not_told_about(job_index: SqliteJobIndex) -
     assert ids(job_index.latest(None)) == ["L2", "L3", "L1", "L6"]
 
 
-def test_all_of_a_sound_index_can_be_read(job_index: SqliteJobIndex) -> None:
-    """What can be read of a sound index is all of it, newest first, and there is no problem."""
-    assert job_index.readable() == ([], None)
-    array = replace(entry("4"), parts=(JobPart(offset=0, job_id=JobId("4")),), exit_code=1)
-    job_index.add(array)
-    job_index.add(entry("5", 2.0))
-    assert job_index.readable() == ([entry("5", 2.0), array], None)
-
-
 def test_processes_at_once_lose_nothing(path: Path) -> None:
     """4 processes that each add 50 jobs at once give 200 jobs."""
     running = [
@@ -315,20 +299,6 @@ def test_an_empty_file_is_an_empty_index(path: Path) -> None:
     assert list(index.latest(None)) == [entry("L1")]
 
 
-def test_a_failed_write_changes_nothing(path: Path) -> None:
-    """A rebuild that fails in the middle leaves every job where it was."""
-    index = SqliteJobIndex(path)
-    index.add(entry("L1"))
-    run_sql(
-        path,
-        "CREATE TRIGGER stop BEFORE INSERT ON jobs WHEN NEW.job_id = 'L3' "
-        "BEGIN SELECT RAISE(ABORT, 'disk on fire'); END",
-    )
-    with pytest.raises(StorageFailed, match="disk on fire"):
-        index.rebuild([entry("L2"), entry("L3")], [])
-    assert list(index.latest(None)) == [entry("L1")]
-
-
 def test_a_writer_waits_for_another(path: Path) -> None:
     """A write that meets a lock waits until it is given up."""
     index = SqliteJobIndex(path)
@@ -359,14 +329,6 @@ def test_a_state_of_a_later_version_is_unknown(path: Path) -> None:
     index.add(entry("L1"))
     run_sql(path, "UPDATE jobs SET state = 'HIBERNATING'")
     assert index.latest(None)[0].state is JobState.UNKNOWN
-
-
-def test_sqlite_is_imported_when_used() -> None:
-    """Importing the adapter does not import sqlite3."""
-    code = "import sys, hpckit.jobs.index; sys.exit('sqlite3' in sys.modules)"
-    # Coverage would load sqlite3 itself.
-    done = subprocess.run([sys.executable, "-c", code], env=unmeasured(), check=False)
-    assert done.returncode == 0
 
 
 def test_lines_around_a_damaged_page_are_kept(path: Path) -> None:

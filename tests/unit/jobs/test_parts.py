@@ -13,7 +13,6 @@ import pytest
 
 from hpckit.core.errors import (
     AdapterError,
-    HpckitError,
     PlanError,
     SchedulerRefused,
     SchedulerUnreachable,
@@ -170,16 +169,6 @@ def test_a_refused_part_takes_back_the_others(tmp_path: Path) -> None:
     assert slurm.cancelled == [("4242", "4243")]
     assert world.index.latest(None) == []
     assert list((tmp_path / ".local/state/hpckit/jobs").iterdir()) == []
-
-
-def test_parts_that_have_ended_meanwhile_keep_their_record(tmp_path: Path) -> None:
-    """Parts that turn out to have ended when they are to be cancelled ran: that stays on record."""
-    slurm = Slurm(SchedulerRefused("no"), at=10, cancelling=HpckitError("has already ended"))
-    world = ten_a_job(slurm)
-    with pytest.raises(SchedulerRefused) as caught:
-        submitted(world, tmp_path)
-    assert caught.value.hint == "tasks had begun or ended: hpckit status 4242"
-    assert len(world.index.latest(None)) == 1
 
 
 def test_parts_that_cannot_be_cancelled_stay_on_record(tmp_path: Path) -> None:

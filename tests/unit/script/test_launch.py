@@ -157,19 +157,6 @@ def test_what_is_done(text: str, order: bool, bind: bool) -> None:
     assert (found.order, found.bind) == (order, bind)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[launch]\nkind = 'torchrun'\n",
-        f"{TWO_EACH}[place]\norder = false\nbind = false\n",
-    ],
-)
-def test_nothing_is_left_out_of_the_script(text: str) -> None:
-    """One rank on one node has neither an order nor a share of cores."""
-    assert plan(text).place is None
-
-
 IMAGE = Option(name="container-image", value="nvcr.io#nvidia/pytorch")
 SITE = generic_site()
 COMM = CommEnv(
@@ -201,11 +188,6 @@ def test_the_user_s_own_list_stays() -> None:
     """The user's names come first, and none twice."""
     own = Option(name="container-env", value="MY_TOKEN,NCCL_NET")
     assert let_in(IMAGE, own) == "MY_TOKEN,NCCL_NET"
-
-
-def test_nothing_to_let_in_says_nothing() -> None:
-    """Without variables there is no option."""
-    assert let_in(IMAGE, comm=CommEnv()) is None
 
 
 def test_a_site_may_name_more() -> None:

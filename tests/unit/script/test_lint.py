@@ -9,8 +9,6 @@ from hpckit.core.findings import Level
 from hpckit.script.launch import OWNED_BY_SBATCH, OWNED_BY_SRUN, extra_options
 from hpckit.script.plan import Option
 from hpckit.script.releases import (
-    OPTION_FACTS,
-    PAIR_FACTS,
     Program,
     is_said,
     lint,
@@ -75,14 +73,6 @@ def test_an_option_comes_with_a_release(
     assert subjects(text, program=program, version=None) == {}
 
 
-def test_a_micro_release_counts() -> None:
-    """allow-task-sharing came with 23.11.4, not with 23.11.3."""
-    text = "gres-flags=allow-task-sharing"
-    for version, count in (("23.11.3", 1), ("23.11.4", 0)):
-        found = subjects(text, program=Program.SRUN, version=SlurmVersion.of(version))
-        assert len(found) == count
-
-
 def test_what_slurm_ignores_is_a_note() -> None:
     """--cpu-bind=rank from 24.11 on, and --hint beside --cpu-bind, keep no job from running."""
     for texts in (("cpu-bind=rank",), ("hint=nomultithread", "cpu-bind=cores")):
@@ -107,17 +97,6 @@ def test_a_value_is_not_another_value() -> None:
     assert not is_said("exclusive=topo", option("exclusive"))
     assert not is_said("exclusive=topo", option("exclusive=user"))
     assert not is_said("gres=gpu", option("gpus=gpu"))
-
-
-@pytest.mark.parametrize("pair", PAIR_FACTS, ids=lambda pair: f"{pair.first}+{pair.second}")
-def test_each_pair_is_found(pair: object) -> None:
-    """The linter finds each pair of the table when a program of it is given both."""
-    fact = next(one for one in PAIR_FACTS if one is pair)
-    found = subjects(fact.first, fact.second, program=fact.programs[0], version=NEW)
-    assert f"--{fact.first} --{fact.second}" in found
-    assert subjects(fact.first, program=fact.programs[0], version=MIDDLE).keys() <= {
-        f"--{one.option}" for one in OPTION_FACTS
-    }
 
 
 @pytest.mark.parametrize("name", sorted(OWNED_BY_SBATCH))

@@ -188,20 +188,6 @@ def test_waiting_helps_against_limits_on_several_jobs_only(reason: str) -> None:
     assert it.hopeless is ("waiting does not help" in (it.help or "")) or reason == "MaxMemPerLimit"
 
 
-@pytest.mark.parametrize(
-    ("reason", "hopeless"),
-    [
-        ("DependencyNeverSatisfied", True), ("PartitionTimeLimit", True), ("BadConstraints", True),
-        ("InvalidAccount", True), ("QOSNotAllowed", True), ("MaxMemPerLimit", True),
-        ("PartitionNodeLimit", False), ("PartitionConfig", False), ("JobHeldUser", False),
-        ("JobHeldAdmin", False), ("Dependency", False), ("Constraints", False),
-    ],
-)  # fmt: skip
-def test_what_never_starts(reason: str, hopeless: bool) -> None:
-    """A reason that may pass, or that one release ends, is not hopeless."""
-    assert explain_pending(reason).hopeless is hopeless
-
-
 def test_the_reasons_of_an_array() -> None:
     """Reasons that squeue joined for an array's tasks are each explained."""
     it = explain_pending("ReqNodeNotAvail, UnavailableNodes:c[1,3],Priority,JobArrayTaskLimit")

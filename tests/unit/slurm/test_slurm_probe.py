@@ -107,15 +107,6 @@ def test_a_damaged_answer_is_asked_again(tmp_path: Path) -> None:
     assert len(runner.asked) == 4
 
 
-def test_silence_is_not_remembered(tmp_path: Path) -> None:
-    """A cluster that does not answer leaves nothing behind."""
-    down = said(code=1, stderr="slurm_load_ctl_conf error: Unable to contact slurm controller")
-    runner = ScriptedRunner(scontrol=[down], sinfo=[said(PARTITIONS)])
-    with pytest.raises(SchedulerUnreachable):
-        probe(runner, tmp_path).look(None)
-    assert list(tmp_path.glob("*.json")) == []
-
-
 def test_partitions_that_nobody_answers_for_are_silence(tmp_path: Path) -> None:
     """A cluster that stops answering before its partitions are known is not a view of it."""
     down = said(code=1, stderr="slurm_load_partitions: Unable to contact slurm controller")

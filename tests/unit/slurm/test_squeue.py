@@ -36,11 +36,6 @@ def test_the_question() -> None:
     assert squeue_argv(None) == (*asked, fields)
 
 
-def test_nothing_is_no_jobs() -> None:
-    """An empty answer is no jobs."""
-    assert parse_squeue("") == parse_squeue("\n") == ()
-
-
 def test_a_job_that_waits_22_05() -> None:
     """A waiting job has its expected start and reason, no start and no end."""
     waiting = job(parse_squeue(record_text("squeue-22.05.8", "jobs")), "6")
@@ -248,11 +243,6 @@ def test_a_partition_may_have_any_limit(limit: str, seconds: int) -> None:
     assert partition(text, "named").time_limit_s == seconds
 
 
-def test_a_clusters_heading_is_no_partition() -> None:
-    """The heading of `-M` is understood."""
-    assert len(parse_sinfo(f"CLUSTER: north\n{SINFO_LINE}\n")) == 1
-
-
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -303,12 +293,6 @@ def test_a_line_without_its_fields_is_refused() -> None:
 def test_a_job_gives_its_state_and_nodes() -> None:
     """The line of a job is its id, its state and its node list."""
     assert parse_squeue_nodes(line("7", "RUNNING", "c[1-2]")) == (("7", "RUNNING", "c[1-2]"),)
-
-
-def test_each_component_is_told() -> None:
-    """A heterogeneous job is a line a component."""
-    text = line("7+0", "RUNNING", "c1") + line("7+1", "PENDING", "")
-    assert parse_squeue_nodes(text) == (("7+0", "RUNNING", "c1"), ("7+1", "PENDING", ""))
 
 
 def test_a_job_that_is_gone_has_no_state() -> None:

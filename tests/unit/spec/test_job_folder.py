@@ -75,11 +75,6 @@ def test_what_finds_a_job_again_is_on_disk_before_it_has_its_name(
     assert calls_of_a_write(tmp_path, name) == ["fsync", "replace"]
 
 
-def test_other_files_are_not_waited_for(tmp_path: Path) -> None:
-    """What can be written again is left to the file system's own pace."""
-    assert calls_of_a_write(tmp_path, "plan.json") == ["replace"]
-
-
 def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     """A write onto a folder is refused, and the temporary file is gone."""
     (tmp_path / "a" / "b").mkdir(parents=True)
@@ -119,13 +114,6 @@ def test_a_probe_leaves_nothing(tmp_path: Path) -> None:
     FOLDERS.probe(tmp_path / "a" / "b")
     FOLDERS.probe(tmp_path)
     assert [path.name for path in tmp_path.iterdir() if path.name != "home"] == []
-
-
-def test_a_probe_below_a_file_is_refused(tmp_path: Path) -> None:
-    """Below a file no folder can be made, and the probe says so."""
-    (tmp_path / "file").touch()
-    with pytest.raises(StorageFailed, match=r"no job folder can be made"):
-        FOLDERS.probe(tmp_path / "file" / "jobs")
 
 
 def test_a_root_that_is_a_dead_link_is_named(tmp_path: Path) -> None:
