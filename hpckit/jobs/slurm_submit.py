@@ -58,9 +58,7 @@ def submit_through_submitit(
 ) -> str:
     """Write the submission file and have it submitted; gives what sbatch printed.
 
-    `sbatch` runs an argument list and gives its stdout. Raises StorageFailed when the file cannot
-    be written, ToolMissing without submitit, ParseError for output that holds no job id, and
-    whatever `sbatch` raises.
+    Raises StorageFailed, ToolMissing, ParseError for output without an id, and what `sbatch` does.
     """
     try:
         from submitit.slurm.slurm import SlurmExecutor, SlurmJob
@@ -88,15 +86,11 @@ def submit_through_submitit(
         def _make_submission_command(self, submission_file_path: Path) -> list[str]:
             return ["sbatch", "--parsable", *_options(request), str(submission_file_path)]
 
-        @staticmethod
-        def _get_job_id_from_submission_command(string: bytes | str) -> str:
-            return parse_sbatch(string if isinstance(string, str) else string.decode())[0]
-
         def _submit_command(self, command: str) -> SlurmJob[Any]:
             path = self.folder / submission_file(request.submission, request.array_offset)
             _write(path, self._make_submission_file_text(command, path.name))
             printed.append(sbatch(self._make_submission_command(path)))
-            job_id = self._get_job_id_from_submission_command(printed[-1])
+            job_id, _ = parse_sbatch(printed[-1])
             return SlurmJob(folder=self.folder, job_id=job_id, tasks=[0])
 
     ScriptExecutor(request.folder).submit_script()

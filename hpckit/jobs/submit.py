@@ -249,13 +249,7 @@ def draft_of(
     """
     slurm = job.site.submitter is SubmitterKind.SLURM
     root = expand_job_root(job.site.job_root, caller)
-    request = job.effective.spec.environment
-    environment = submission_environment(
-        caller.environment,
-        request.inherit,
-        request.pass_,
-        stated=[option.name for option in job.plan.directives] if slurm else None,
-    )
+    environment = _environment(job, caller, by_sbatch=slurm)
     cluster = _cluster(environment.variables) if slurm else None
     max_array_size, notes = _look(job, tools, cluster, environment.variables)
     partition = environment.variables.get("SBATCH_PARTITION")
@@ -289,6 +283,12 @@ def draft_of(
         notes=(*notes, *remarks),
         order=order,
     )
+
+
+def _environment(job: PreparedJob, caller: Caller, *, by_sbatch: bool) -> SubmissionEnvironment:
+    request = job.effective.spec.environment
+    stated = [option.name for option in job.plan.directives] if by_sbatch else None
+    return submission_environment(caller.environment, request.inherit, request.pass_, stated=stated)
 
 
 def _cluster(environment: Mapping[str, str]) -> str | None:

@@ -425,8 +425,8 @@ def _entry_of(folders: FileJobFolders, folder: Path) -> JobEntry:
     except StorageFailed:
         confirmed = {}
     entry = JobEntry(
-        submission=str(intent["uuid"]),
         job_id=JobId(str(confirmed.get("job_id", intent["job_id"]))),
+        submission=str(intent["uuid"]),
         cluster=confirmed.get("cluster"),
         name=str(intent["name"]),
         site=str(intent["site"]),
