@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hpckit.core.process import CommandRunner
     from hpckit.fabric.ask import ClusterProbe
     from hpckit.jobs.draft import Caller
-    from hpckit.jobs.track import JobIndex
+    from hpckit.jobs.index import SqliteJobIndex
     from hpckit.node.inspect import GpuDriver
     from hpckit.slurm.values import ClusterView
     from hpckit.spec.site import SiteSpec
@@ -80,7 +80,7 @@ SLURM_TOOLS = (
 def examine(
     runner: CommandRunner,
     folders: FileJobFolders,
-    index: JobIndex,
+    index: SqliteJobIndex,
     job_root: Path | HpckitError,
     *,
     submitter: SubmitterKind = SubmitterKind.LOCAL,
@@ -220,7 +220,7 @@ def _job_root(
     )
 
 
-def _index(index: JobIndex) -> Notice:
+def _index(index: SqliteJobIndex) -> Notice:
     from hpckit.core.findings import Level, Notice
 
     subject = "job index"

@@ -32,7 +32,8 @@ from hpckit.core.units import format_duration, format_indices
 
 if TYPE_CHECKING:
     from hpckit.injob.runner import RunOptions
-    from hpckit.jobs.track import JobIndex, TrackTools
+    from hpckit.jobs.index import SqliteJobIndex
+    from hpckit.jobs.track import TrackTools
     from hpckit.slurm.values import JobDetail, JobEntry, JobState, JobStatus, StepRecord
 
 
@@ -472,7 +473,7 @@ def wait_command(
     )
 
 
-def _whole_job(index: JobIndex, wanted: str | None) -> JobEntry:
+def _whole_job(index: SqliteJobIndex, wanted: str | None) -> JobEntry:
     from hpckit.jobs.track import find_task
 
     entry, task = find_task(index, wanted)

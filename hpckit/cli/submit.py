@@ -17,7 +17,7 @@ from hpckit.cli.job_options import JobCommand, JobOptions, job_options, job_sour
 from hpckit.core.units import counted
 
 if TYPE_CHECKING:
-    from hpckit.jobs.chain import Chain, PreparedStage, StageLine, StageStatus
+    from hpckit.jobs.chain import Chain, StageLine, StageStatus
     from hpckit.jobs.prepare import JobSource, PreparedJob
     from hpckit.jobs.submit import Submission, SubmitTools
     from hpckit.placement.order_plan import OrderPlan
@@ -283,7 +283,7 @@ def _decided(job: PreparedJob, submission: Submission) -> list[tuple[str, str]]:
 
 
 def _first_task(job: PreparedJob) -> int | None:
-    from hpckit.spec.options import array_ranges
+    from hpckit.slurm.text import array_ranges
     from hpckit.spec.site import SubmitterKind
 
     array = job.effective.spec.slurm.array
@@ -332,8 +332,7 @@ def submit_stages(source: JobSource, options: SubmitOptions) -> int:
         _dry_run_chain(stages, as_json=options.as_json)
         return 0
     if options.test_only:
-        jobs = [stage.job for stage in stages]
-        placed = list(zip(jobs, places_of(stages, wiring.caller()), strict=True))
+        placed = list(zip(stages, places_of(stages, wiring.caller()), strict=True))
         try_jobs(placed, checks=options.checks, as_json=options.as_json)
         return 0
     submissions = _submit_chain(stages, checks=options.checks)
@@ -345,15 +344,15 @@ def submit_stages(source: JobSource, options: SubmitOptions) -> int:
     return _finish(stages, submissions, options)
 
 
-def _submit_chain(stages: Sequence[PreparedStage], *, checks: bool) -> Sequence[Submission]:
+def _submit_chain(stages: Sequence[PreparedJob], *, checks: bool) -> Sequence[Submission]:
     from hpckit.jobs.chain import submit_chain
 
-    with _submitting(stages[0].job, checks=checks) as tools:
+    with _submitting(stages[0], checks=checks) as tools:
         return submit_chain(stages, [wiring.caller() for _ in stages], tools)
 
 
 def _finish(
-    stages: Sequence[PreparedStage], submissions: Sequence[Submission], options: SubmitOptions
+    stages: Sequence[PreparedJob], submissions: Sequence[Submission], options: SubmitOptions
 ) -> int:
     """Wait where that is asked for, and print how it ended."""
     ended = _wait_for_chain(submissions) if options.wait else []
@@ -361,7 +360,7 @@ def _finish(
         statuses: Sequence[JobStatus | None] = [status for _, status in ended]
         statuses = statuses or [None] * len(stages)
         documents = [
-            submission_document(stage.job, submission, status)
+            submission_document(stage, submission, status)
             for stage, submission, status in zip(stages, submissions, statuses, strict=True)
         ]
         output.document({"schema": CHAIN_SCHEMA, "stages": documents})
@@ -390,31 +389,29 @@ def _stopped(ended: Sequence[StageStatus]) -> Iterator[tuple[str, str]]:
         yield "next", f"hpckit status {status.job_id} · hpckit logs {log}"
 
 
-def _dry_run_chain(stages: Sequence[PreparedStage], *, as_json: bool) -> None:
+def _dry_run_chain(stages: Sequence[PreparedJob], *, as_json: bool) -> None:
     if as_json:
         documents = [
-            {**submission_document(stage.job, None, None), "script": stage.job.script.text}
+            {**submission_document(stage, None, None), "script": stage.script.text}
             for stage in stages
         ]
         output.document({"schema": CHAIN_SCHEMA, "stages": documents})
         return
     for stage in stages:
-        click.echo(stage.job.script.text, nl=False)
-        output.say_notes(stage.job.notes)
+        click.echo(stage.script.text, nl=False)
+        output.say_notes(stage.notes)
         output.talk(
-            f" dry run of stage {stage.name}: nothing was started · "
-            f"sha256 {stage.job.script.sha256[:12]}"
+            f" dry run of stage {stage.source.stage}: nothing was started · "
+            f"sha256 {stage.script.sha256[:12]}"
         )
 
 
-def _say_chain_submitted(
-    stages: Sequence[PreparedStage], submissions: Sequence[Submission]
-) -> None:
+def _say_chain_submitted(stages: Sequence[PreparedJob], submissions: Sequence[Submission]) -> None:
     last = submissions[-1]
     rows = [
         ("chain", f"{len(stages)} stages, each begins when the one before has completed"),
         *(
-            (stage.name, f"{submission.job_id}   {size_of(stage.job)}")
+            (str(stage.source.stage), f"{submission.job_id}   {size_of(stage)}")
             for stage, submission in zip(stages, submissions, strict=True)
         ),
     ]

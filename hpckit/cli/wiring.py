@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from hpckit.core.process import CommandRunner, Runner
     from hpckit.fabric.ask import FabricProbe
     from hpckit.jobs.draft import Caller
+    from hpckit.jobs.index import SqliteJobIndex
     from hpckit.jobs.logs import FileJobLogs
     from hpckit.jobs.parts import Submitter
     from hpckit.jobs.submit import SubmitTools
-    from hpckit.jobs.track import JobIndex, TrackTools
+    from hpckit.jobs.track import TrackTools
     from hpckit.node.inspect import GpuDriver, SystemFiles
     from hpckit.node.remote import SrunProbe
     from hpckit.script.template_cache import TemplateCache
@@ -89,7 +90,7 @@ def cluster_probe() -> FabricProbe:
     return FabricProbe(slurm, _caches() / "clusters", clock(), os.environ)
 
 
-def job_index() -> JobIndex:
+def job_index() -> SqliteJobIndex:
     """The index of this user's jobs, under $XDG_STATE_HOME."""
     from hpckit.jobs.index import SqliteJobIndex
 

@@ -135,6 +135,10 @@ _A3_HIGH: Final = f"cluster-toolkit, a3-highgpu-8g/nccl-tests/run-nccl-tests.sh,
 _A3_MEGA: Final = f"cluster-toolkit, a3-megagpu-8g/nccl-tests/run-nccl-tests.sh, {_TOOLKIT}"
 _A3_ULTRA: Final = f"cluster-toolkit, a3-ultragpu-8g/nccl-tests/run-nccl-tests.sh, {_TOOLKIT}"
 _DATE: Final = "2026-06"
+# Variables that share their reason share a line of the script.
+_ALONE: Final = "these alone, as Google's reference job has it for this plugin"
+_THREADS: Final = "connections of a thread, and threads, as in Google's reference job"
+_SIZES: Final = "bytes of a chunk and of a buffer, as in Google's reference job"
 _TCPX_NICS: Final = ("enp6s0", "enp12s0", "enp134s0", "enp140s0")
 _TX_CPUS: Final = ("8-21,112-125", "8-21,112-125", "60-73,164-177", "60-73,164-177")
 _RX_CPUS: Final = ("22-35,126-139", "22-35,126-139", "74-87,178-191", "74-87,178-191")
@@ -173,12 +177,12 @@ GCP_RULES: Final = (
     _tcpx("NCCL_GPUDIRECTTCPX_RX_BINDINGS", _bindings(_RX_CPUS),
           "CPUs near each NIC that receive"),
     _tcpx("NCCL_CROSS_NIC", "0", "each NIC has a network of its own"),
-    _tcpx("NCCL_ALGO", "Ring", "rings alone, as Google's reference job has it for this plugin"),
-    _tcpx("NCCL_PROTO", "Simple", "Simple alone, as Google's reference job has it for this plugin"),
-    _tcpx("NCCL_NSOCKS_PERTHREAD", "4", "connections of a thread, as in Google's reference job"),
-    _tcpx("NCCL_SOCKET_NTHREADS", "1", "one thread for them, as in Google's reference job"),
-    _tcpx("NCCL_DYNAMIC_CHUNK_SIZE", "524288", "bytes of a chunk, as in Google's reference job"),
-    _tcpx("NCCL_BUFFSIZE", "4194304", "bytes of a buffer, as in Google's reference job"),
+    _tcpx("NCCL_ALGO", "Ring", _ALONE),
+    _tcpx("NCCL_PROTO", "Simple", _ALONE),
+    _tcpx("NCCL_NSOCKS_PERTHREAD", "4", _THREADS),
+    _tcpx("NCCL_SOCKET_NTHREADS", "1", _THREADS),
+    _tcpx("NCCL_DYNAMIC_CHUNK_SIZE", "524288", _SIZES),
+    _tcpx("NCCL_BUFFSIZE", "4194304", _SIZES),
     _tcpx("NCCL_NET_GDR_LEVEL", "PIX", "GPUDirect for the NIC below the GPU's own switch alone"),
     _tcpx("NCCL_P2P_PXN_LEVEL", "0", "no sending through another GPU's NIC"),
     _tcpxo("NCCL_FASTRAK_CTRL_DEV", "enp0s12", "the plugin's control, off the NICs for data"),

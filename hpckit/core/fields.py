@@ -68,6 +68,21 @@ def key(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+def optional(doc: str, check: Check, **schema: object) -> Any:
+    """A field that is None where nobody said it, else passes its check."""
+    return key(doc, default=None, check=check, **schema)
+
+
+def listed(doc: str, check: Check) -> Any:
+    """A field that is a list, empty where nobody said it, each item of which passes a check."""
+    return key(doc, default=(), check=every(check))
+
+
+def table(doc: str, check: Check) -> Any:
+    """A field that is a table, empty where nobody said it, and passes its check."""
+    return key(doc, factory=dict, check=check)
+
+
 def file_key(field: dataclasses.Field[Any]) -> str:
     """The key in the file for a field; `pass_` is written `pass`, a Python keyword."""
     return field.name.removesuffix("_")

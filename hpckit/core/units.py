@@ -14,8 +14,6 @@ _TIME = re.compile(r"(?:(?P<days>\d{1,5})-)?(?P<clock>\d{1,9}(?::\d{1,6}){0,2})"
 _MEM = re.compile(r"(?P<number>\d{1,15})(?P<suffix>[KMGT]?)B?", re.ASCII | re.IGNORECASE)
 _MIB = 1024**2
 _MAX_TIME_S = 3650 * 86400
-MAX_EPOCH_S = 1e11
-"""No time that was recorded lies so late: seconds since the epoch, in the year 5138."""
 _SUFFIX_BYTES = {"K": 1024, "": _MIB, "M": _MIB, "G": 1024**3, "T": 1024**4}
 
 TIME_EXPECTED = 'a Slurm time such as "30" (minutes), "8:00:00" or "2-12:00:00"'

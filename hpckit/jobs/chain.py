@@ -110,14 +110,6 @@ def explained(stages: Sequence[StageStatus]) -> Sequence[JobStatus]:
     return told
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedStage:
-    """A stage of a chain that is decided and rendered; nothing outside has been touched."""
-
-    name: str
-    job: PreparedJob
-
-
 def stages_of(source: JobSource) -> tuple[str, ...]:
     """The stages that are asked for; none where it is one job. Raises ConfigError."""
     if source.file_text is None or source.stage is not None:
@@ -127,7 +119,7 @@ def stages_of(source: JobSource) -> tuple[str, ...]:
 
 def prepare_chain(
     source: JobSource, resources: FileResources, cache: BytecodeCache | None = None
-) -> tuple[PreparedStage, ...]:
+) -> tuple[PreparedJob, ...]:
     """Every stage, prepared. Raises ConfigError, PlanError, RenderError."""
     names = stages_of(source)
     if source.advised is not None:
@@ -144,14 +136,11 @@ def prepare_chain(
             need=f"{len(names)} stages, one after the other",
             hint=f"--stage {names[0]} for one of them, or a site with Slurm",
         )
-    return tuple(
-        PreparedStage(name=name, job=prepare(replace(source, stage=name), resources, cache))
-        for name in names
-    )
+    return tuple(prepare(replace(source, stage=name), resources, cache) for name in names)
 
 
 def submit_chain(
-    stages: Sequence[PreparedStage], callers: Sequence[Caller], tools: SubmitTools
+    stages: Sequence[PreparedJob], callers: Sequence[Caller], tools: SubmitTools
 ) -> tuple[Submission, ...]:
     """Submit all stages or none, each to begin once the one before has completed.
 
@@ -162,14 +151,14 @@ def submit_chain(
     """
     places = places_of(stages, callers[0])
     for stage, caller, place in zip(stages, callers, places, strict=True):
-        draft_of(stage.job, caller, tools, place)
+        draft_of(stage, caller, tools, place)
     done: list[Submission] = []
     try:
         with tools.interrupts_held() as interrupted:
             held = replace(tools, interrupts_held=lambda: nullcontext(interrupted))
             for stage, caller, place in zip(stages, callers, places, strict=True):
                 if done and interrupted():
-                    raise _interrupt(f"stage {stage.name} was not sent", done, tools)
+                    raise _interrupt(f"stage {stage.source.stage} was not sent", done, tools)
                 after = done[-1].entry.job_ids if done else ()
                 done.append(_submit_stage(stage, caller, held, done, replace(place, after=after)))
     except KeyboardInterrupt as interrupt:
@@ -180,9 +169,9 @@ def submit_chain(
     return tuple(done)
 
 
-def places_of(stages: Sequence[PreparedStage], caller: Caller) -> Sequence[StagePlace]:
+def places_of(stages: Sequence[PreparedJob], caller: Caller) -> Sequence[StagePlace]:
     """The place of each stage; the jobs to wait for are not known yet."""
-    names = tuple(stage.name for stage in stages)
+    names = tuple(str(stage.source.stage) for stage in stages)
     return [StagePlace(chain=caller.uuid_hex, stage=name, stages=names) for name in names]
 
 
@@ -193,7 +182,7 @@ def _interrupt(message: str, done: Sequence[Submission], tools: SubmitTools) -> 
 
 
 def _submit_stage(
-    stage: PreparedStage,
+    stage: PreparedJob,
     caller: Caller,
     tools: SubmitTools,
     done: Sequence[Submission],
@@ -201,14 +190,14 @@ def _submit_stage(
 ) -> Submission:
     progress = Progress()
     try:
-        return submit(stage.job, caller, tools, place, progress)
+        return submit(stage, caller, tools, place, progress)
     except KeyboardInterrupt as interrupt:
         if progress.is_kept:
-            words = f"stage {stage.name}: {interrupt} · no stage after it was submitted"
+            words = f"stage {stage.source.stage}: {interrupt} · no stage after it was submitted"
             raise KeyboardInterrupt(words) from None
-        raise _interrupt(f"stage {stage.name}: {interrupt}", done, tools) from None
+        raise _interrupt(f"stage {stage.source.stage}: {interrupt}", done, tools) from None
     except HpckitError as error:
-        error.message = f"stage {stage.name}: {error.message}"
+        error.message = f"stage {stage.source.stage}: {error.message}"
         if progress.is_kept:
             error.message += "; no stage after it was submitted"
         else:

@@ -68,30 +68,11 @@ CREATE TABLE jobs (
     stage TEXT
 )
 """
-# Version 1 knew local jobs only, whose id stood for the submission.
-_FROM_1 = (
-    "ALTER TABLE jobs RENAME TO jobs_1",
-    _TABLE,
-    "INSERT INTO jobs (submission, job_id, name, site, folder, created_s, state, exit_code) "
-    "SELECT job_id, job_id, name, site, folder, created_s, state, exit_code "
-    "FROM jobs_1 ORDER BY rowid",
-    "DROP TABLE jobs_1",
-)
-# Version 2 knew neither parts of an array nor chains.
-_FROM_2 = (
-    "ALTER TABLE jobs ADD COLUMN parts TEXT NOT NULL DEFAULT ''",
-    "ALTER TABLE jobs ADD COLUMN chain TEXT",
-    "ALTER TABLE jobs ADD COLUMN stage TEXT",
-)
-_STEPS = {0: (_TABLE,), 1: _FROM_1, 2: _FROM_2}
 _COLUMNS = ", ".join(COLUMNS)
-_INSERT = f"INSERT INTO jobs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  constants
+_INSERT = f"INSERT INTO jobs ({_COLUMNS}) VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608  constants
 _PUT = _INSERT.replace("INSERT", "INSERT OR REPLACE", 1)
-_UPDATE = (
-    "UPDATE jobs SET job_id = ?2, cluster = ?3, name = ?4, site = ?5, folder = ?6, "
-    "created_s = ?7, state = ?8, exit_code = ?9, parts = ?10, chain = ?11, stage = ?12 "
-    "WHERE submission = ?1"
-)
+_SET = ", ".join(f"{name} = ?{place}" for place, name in enumerate(COLUMNS, start=1))
+_UPDATE = f"UPDATE jobs SET {_SET} WHERE submission = ?1"  # noqa: S608  constants
 _SELECT = f"SELECT {_COLUMNS} FROM jobs"  # noqa: S608  constants
 _SELECT_IDS = f"SELECT {_COLUMNS}, rowid FROM jobs"  # noqa: S608  likewise
 _HAS_TABLE = "SELECT 1 FROM sqlite_master WHERE name = 'jobs'"
@@ -214,13 +195,8 @@ class SqliteJobIndex:
         if not os.path.lexists(self._path):  # unlike Path.exists, this one never raises
             return []
         with self._failures("read"), self._connection() as db:
-            version = self._version(db) if is_as_stated else _VERSION
-            if version == 0:
+            if is_as_stated and self._version(db) == 0:
                 return []
-            if version < _VERSION:
-                _begin(db)
-                self._migrate(db)
-                db.execute("COMMIT")
             db.execute("PRAGMA query_only = ON")
             return [take(row) for row in db.execute(query, values)]
 
@@ -234,7 +210,9 @@ class SqliteJobIndex:
             self._create()
             with self._connection() as db:
                 _begin(db)  # what is not committed when the connection closes is rolled back
-                self._migrate(db)
+                if self._version(db) == 0:
+                    db.execute(_TABLE)
+                    db.execute(f"PRAGMA user_version = {_VERSION}")
                 change(db)
                 db.execute("COMMIT")
 
@@ -254,17 +232,13 @@ class SqliteJobIndex:
         with contextlib.closing(db):
             yield db
 
-    def _migrate(self, db: sqlite3.Connection) -> None:
-        version = self._version(db)
-        if version < _VERSION:
-            for statement in _STEPS[version]:
-                db.execute(statement)
-            db.execute(f"PRAGMA user_version = {_VERSION}")
-
     def _version(self, db: sqlite3.Connection) -> int:
+        """The version of the file, 0 of an empty one. Raises StorageFailed for any other."""
         version = int(db.execute("PRAGMA user_version").fetchone()[0])
-        if version < 0 or (version == 0 and db.execute(_HAS_TABLE).fetchone()):
+        if version not in (0, _VERSION) and version < _VERSION:
             raise self._damaged(f"its version is {version}")
+        if version == 0 and db.execute(_HAS_TABLE).fetchone():
+            raise self._damaged("its version is 0")
         if version > _VERSION:
             raise StorageFailed(
                 f"the job index {self._path} has version {version}, this hpckit knows {_VERSION}",

@@ -11,7 +11,6 @@ import msgspec
 
 from hpckit.core.errors import StorageFailed
 from hpckit.core.files_in_job import read_regular
-from hpckit.core.units import MAX_EPOCH_S
 from hpckit.jobs.process_tree import ProcessMark, is_running_since
 from hpckit.slurm.values import JobState
 from hpckit.spec.job_folder import INTENT_FILE, LOCAL_RESULT_SCHEMA
@@ -54,9 +53,6 @@ class LocalRun:
         )
 
 
-_MAX_EXIT_CODE = 255
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalResult:
     """`result.json`: how the job ended.
@@ -72,12 +68,6 @@ class LocalResult:
     reason: str | None
     started_s: float
     ended_s: float
-
-    def __post_init__(self) -> None:
-        if self.exit_code is not None and not 0 <= self.exit_code <= _MAX_EXIT_CODE:
-            raise ValueError(f"the exit code {self.exit_code} cannot be")
-        if not all(0 <= time_s < MAX_EPOCH_S for time_s in (self.started_s, self.ended_s)):
-            raise ValueError("a time in it cannot be")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

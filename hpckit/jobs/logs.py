@@ -38,11 +38,14 @@ class FileJobLogs:
 
     def path(self, log: LogName) -> Path:
         """Where a log lies, or will."""
-        return _path(log)
+        if log.rank is None and log.task is not None:
+            offset = _offset(log.folder, log.task)
+            return log.folder / task_log(str(log.task - offset), offset)
+        return log.folder / log_file(log.rank, log.task)
 
     def size_bytes(self, log: LogName) -> int | None:
         """How large a log is, None where there is none. Raises StorageFailed."""
-        path = _path(log)
+        path = self.path(log)
         try:
             # Opened, for what NFS remembers of a file may be older than what was read of it.
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -58,7 +61,7 @@ class FileJobLogs:
 
     def read(self, log: LogName, offset: int) -> Iterator[bytes]:
         """The log from byte `offset` to its present end, in chunks. Raises StorageFailed."""
-        path = _path(log)
+        path = self.path(log)
         try:
             with path.open("rb") as file:
                 file.seek(offset)
@@ -70,7 +73,7 @@ class FileJobLogs:
     def tail(self, log: LogName, count: int) -> Sequence[str]:
         """The last `count` lines that are not blank, oldest first, decoded leniently."""
         try:
-            with _path(log).open("rb") as file:
+            with self.path(log).open("rb") as file:
                 file.seek(0, 2)
                 file.seek(max(0, file.tell() - _TAIL_BYTES))
                 lines = file.read().decode(errors="replace").splitlines()
@@ -88,13 +91,6 @@ def _names(folder: Path) -> list[str]:
         return [path.name for path in folder.iterdir()]
     except OSError:
         return []
-
-
-def _path(log: LogName) -> Path:
-    if log.rank is None and log.task is not None:
-        offset = _offset(log.folder, log.task)
-        return log.folder / task_log(str(log.task - offset), offset)
-    return log.folder / log_file(log.rank, log.task)
 
 
 def _offset(folder: Path, task: int) -> int:

@@ -16,9 +16,14 @@ from hpckit.core.findings import Level, Notice
 from hpckit.jobs.sites import load_site, load_templates
 from hpckit.script.checks import check_job
 from hpckit.script.launch import plan_launch
-from hpckit.script.launcher_command import job_name_of, read_launchers
 from hpckit.script.launchers.launcher import Launcher
-from hpckit.script.launchers.registry import LAUNCHERS, Launchers, refuse_launch
+from hpckit.script.launchers.registry import (
+    LAUNCHERS,
+    Launchers,
+    job_name_of,
+    read_launchers,
+    refuse_launch,
+)
 from hpckit.script.plan import LaunchPlan, Provenance, Script
 from hpckit.script.releases import Dialect, dialect_findings, site_dialect
 from hpckit.script.render import render_script

@@ -23,12 +23,13 @@ from hpckit.jobs.status import (
     own_records,
     runaway_status,
     status_of_records,
-    unanswered_status,
+    unknown_status,
     unlisted_status,
     unsettled_status,
 )
 from hpckit.slurm.ask import SlurmCli, cluster_name
 from hpckit.slurm.sbatch import refusal_words
+from hpckit.slurm.text import array_ranges
 from hpckit.slurm.values import JobEntry, JobId, JobRecord, JobState, JobStatus, is_confirmed
 from hpckit.spec.job_folder import (
     EFFECTIVE_FILE,
@@ -39,7 +40,6 @@ from hpckit.spec.job_folder import (
     SUBMITTED_FILE,
     log_file,
 )
-from hpckit.spec.options import array_ranges
 
 _SINCE_MARGIN_S = 60.0
 
@@ -134,7 +134,6 @@ def _sentence(error: HpckitError) -> str:
 _SHOWN_AT_MOST = 50
 _CODE_MASK = 128
 _UNREADABLE = (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError)
-_MOST_TASKS = 1_000_000
 
 
 class SlurmStatuses:
@@ -198,13 +197,13 @@ def _status(
 def _unlisted(job: JobEntry, folder: Path, view: SlurmView, age_s: float) -> JobStatus:
     problem = view.answers.problem
     if problem is not None:
-        return unanswered_status(job, problem)
+        return unknown_status(job, problem)
     intent = _intent(folder)
     lives = intent.submitter_lives
     if lives is None and intent.submitter_host is not None:
         elsewhere = _elsewhere(job, intent)
         if elsewhere is not None:
-            return unanswered_status(job, elsewhere)
+            return unknown_status(job, elsewhere)
     return unlisted_status(
         job,
         age_s=age_s,
@@ -266,8 +265,6 @@ def _tasks(folder: Path) -> Sequence[int] | None:
         ranges = array_ranges(str(text))
     except _UNREADABLE:
         return None
-    if sum(map(len, ranges)) > _MOST_TASKS:
-        return None
     return sorted({task for tasks in ranges for task in tasks})
 
 
@@ -316,7 +313,11 @@ def local_status(job_id: JobId, folder: Path) -> JobStatus:
             return _started(job_id, run, alive=alive)
         return _intended(job_id, folder)
     except StorageFailed as error:
-        return JobStatus(job_id=job_id, state=JobState.UNKNOWN, is_lost=True, reason=error.message)
+        return _lost(job_id, error.message)
+
+
+def _lost(job_id: JobId, reason: str) -> JobStatus:
+    return JobStatus(job_id=job_id, state=JobState.UNKNOWN, is_lost=True, reason=reason)
 
 
 def is_here(run: LocalRun) -> bool:
@@ -351,17 +352,15 @@ def _started(job_id: JobId, run: LocalRun, *, alive: bool) -> JobStatus:
 def _intended(job_id: JobId, folder: Path) -> JobStatus:
     intent = read_intent(folder)
     if intent is None:
-        reason = f"{folder} holds no {INTENT_FILE}" if folder.is_dir() else f"{folder} is not there"
-        return JobStatus(job_id=job_id, state=JobState.UNKNOWN, is_lost=True, reason=reason)
-    if (folder / SUBMITTED_FILE).exists():
-        reason = "it was started, and its run.json is gone"
-        return JobStatus(job_id=job_id, state=JobState.UNKNOWN, is_lost=True, reason=reason)
-    if _submission_is_over(intent, folder):
-        return JobStatus(
-            job_id=job_id,
-            state=JobState.NOT_SUBMITTED,
-            reason="the submission ended before the job was started",
+        is_there = folder.is_dir()
+        return _lost(
+            job_id, f"{folder} {f'holds no {INTENT_FILE}' if is_there else 'is not there'}"
         )
+    if (folder / SUBMITTED_FILE).exists():
+        return _lost(job_id, "it was started, and its run.json is gone")
+    if _submission_is_over(intent, folder):
+        reason = "the submission ended before the job was started"
+        return JobStatus(job_id=job_id, state=JobState.NOT_SUBMITTED, reason=reason)
     return JobStatus(job_id=job_id, state=JobState.PENDING, reason="it is being submitted")
 
 
@@ -370,6 +369,4 @@ def _submission_is_over(intent: Intent, folder: Path) -> bool:
         age_s = time.time() - (folder / INTENT_FILE).stat().st_mtime
     except OSError:
         return True
-    if age_s > _SUBMISSION_S:
-        return True
-    return intent.submitter_lives is False
+    return age_s > _SUBMISSION_S or intent.submitter_lives is False

@@ -6,7 +6,6 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -54,25 +53,12 @@ from hpckit.spec.job_folder import LOGS_FOLDER, SCRIPT_FILE, task_log
 # sbatch's output, drops a subclass's script for arrays, and takes SLURM_CONF away (docs/adr/0004).
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScriptSubmission:
-    """A script and how it is handed over, as a file of this name.
-
-    `sbatch` runs an argument list and gives its stdout; `options` are those of the command line.
-    """
-
-    folder: Path
-    file_name: str
-    text: str
-    options: Sequence[str]
-    sbatch: Callable[[Sequence[str]], str]
-
-
-def submit_through_submitit(submission: ScriptSubmission) -> str:
+def submit_through_submitit(
+    request: SubmitRequest, text: str, sbatch: Callable[[Sequence[str]], str]
+) -> str:
     """Write the submission file and have it submitted; gives what sbatch printed.
 
-    Raises StorageFailed when the file cannot be written, ToolMissing without submitit, ParseError
-    for output that holds no job id, and whatever `sbatch` raises.
+    Raises StorageFailed, ToolMissing, ParseError for output without an id, and what `sbatch` does.
     """
     try:
         from submitit.slurm.slurm import SlurmExecutor, SlurmJob
@@ -95,23 +81,19 @@ def submit_through_submitit(submission: ScriptSubmission) -> str:
             return self._submit_command("")
 
         def _make_submission_file_text(self, command: str, uid: str) -> str:
-            return submission.text
+            return text
 
         def _make_submission_command(self, submission_file_path: Path) -> list[str]:
-            return ["sbatch", "--parsable", *submission.options, str(submission_file_path)]
-
-        @staticmethod
-        def _get_job_id_from_submission_command(string: bytes | str) -> str:
-            return parse_sbatch(string if isinstance(string, str) else string.decode())[0]
+            return ["sbatch", "--parsable", *_options(request), str(submission_file_path)]
 
         def _submit_command(self, command: str) -> SlurmJob[Any]:
-            path = self.folder / submission.file_name
-            _write(path, self._make_submission_file_text(command, submission.file_name))
-            printed.append(submission.sbatch(self._make_submission_command(path)))
-            job_id = self._get_job_id_from_submission_command(printed[-1])
+            path = self.folder / submission_file(request.submission, request.array_offset)
+            _write(path, self._make_submission_file_text(command, path.name))
+            printed.append(sbatch(self._make_submission_command(path)))
+            job_id, _ = parse_sbatch(printed[-1])
             return SlurmJob(folder=self.folder, job_id=job_id, tasks=[0])
 
-    ScriptExecutor(submission.folder).submit_script()
+    ScriptExecutor(request.folder).submit_script()
     return printed[-1]
 
 
@@ -154,15 +136,7 @@ class SlurmSubmitter:
         """
         sbatch = _Sbatch(self._runner, self._clock, request)
         try:
-            printed = submit_through_submitit(
-                ScriptSubmission(
-                    folder=request.folder,
-                    file_name=submission_file(request.submission, request.array_offset),
-                    text=_script(request.folder),
-                    options=_options(request),
-                    sbatch=sbatch,
-                )
-            )
+            printed = submit_through_submitit(request, _script(request.folder), sbatch)
             job_id, cluster = parse_sbatch(printed)
         except (SubmissionUnconfirmed, ParseError) as error:
             return self._found(request, error)

@@ -275,7 +275,7 @@ def unsettled_status(status: JobStatus) -> JobStatus:
 def runaway_status(entry: JobEntry, status: JobStatus) -> JobStatus:
     """The status of a job that only the accounts believe to live; sacctmgr calls it a runaway."""
     reason = f"the accounts say {status.state}, and slurmctld does not know it any more"
-    return replace(_unknown(entry, reason), is_lost=True)
+    return replace(unknown_status(entry, reason), is_lost=True)
 
 
 def unlisted_status(
@@ -295,33 +295,25 @@ def unlisted_status(
     """
     if not entry.is_confirmed:
         if is_submitting:
-            return _unknown(entry, "it is being submitted")
+            return unknown_status(entry, "it is being submitted")
         if age_s < confirm_s:
-            left = confirm_s - age_s
-            return _unknown(
+            return unknown_status(
                 entry,
                 "its submission was cut short; whether Slurm has it is certain "
-                f"in {left:.0f} s: do not submit it again before",
+                f"in {confirm_s - age_s:.0f} s: do not submit it again before",
             )
         if not has_log:
-            return JobStatus(
-                job_id=entry.job_id,
-                state=JobState.NOT_SUBMITTED,
-                reason="the submission ended before Slurm took the job",
-            )
+            reason = "the submission ended before Slurm took the job"
+            return JobStatus(job_id=entry.job_id, state=JobState.NOT_SUBMITTED, reason=reason)
     elif age_s < confirm_s:
-        return _unknown(entry, "Slurm does not list it yet")
+        return unknown_status(entry, "Slurm does not list it yet")
     ran = "it ran, and " if has_log else ""
     asked = "squeue and sacct do not list it" if accounts_asked else "squeue does not list it"
-    return replace(_unknown(entry, f"{ran}its end is not on record: {asked}"), is_lost=True)
+    return replace(unknown_status(entry, f"{ran}its end is not on record: {asked}"), is_lost=True)
 
 
-def unanswered_status(entry: JobEntry, why: str) -> JobStatus:
+def unknown_status(entry: JobEntry, reason: str) -> JobStatus:
     """The status of a job while those who could tell do not answer, or are elsewhere."""
-    return _unknown(entry, why)
-
-
-def _unknown(entry: JobEntry, reason: str) -> JobStatus:
     return JobStatus(
         job_id=entry.job_id,
         cluster=entry.cluster,

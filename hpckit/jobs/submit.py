@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -64,7 +64,7 @@ from hpckit.spec.site import SubmitterKind
 if TYPE_CHECKING:
     from hpckit.core.files import Clock
     from hpckit.fabric.ask import ClusterProbe
-    from hpckit.jobs.track import JobIndex
+    from hpckit.jobs.index import SqliteJobIndex
     from hpckit.spec.store import FileJobFolders
 
 
@@ -104,7 +104,7 @@ class SubmitTools:
 
     submitter: Submitter
     folders: PackedJobFolders
-    index: JobIndex
+    index: SqliteJobIndex
     clock: Clock
     interrupts_held: Callable[[], AbstractContextManager[Callable[[], bool]]]
     probe: ClusterProbe | None = None
@@ -249,7 +249,7 @@ def draft_of(
     """
     slurm = job.site.submitter is SubmitterKind.SLURM
     root = expand_job_root(job.site.job_root, caller)
-    environment = _environment(job, caller)
+    environment = _environment(job, caller, by_sbatch=slurm)
     cluster = _cluster(environment.variables) if slurm else None
     max_array_size, notes = _look(job, tools, cluster, environment.variables)
     partition = environment.variables.get("SBATCH_PARTITION")
@@ -285,15 +285,10 @@ def draft_of(
     )
 
 
-def _environment(job: PreparedJob, caller: Caller) -> SubmissionEnvironment:
+def _environment(job: PreparedJob, caller: Caller, *, by_sbatch: bool) -> SubmissionEnvironment:
     request = job.effective.spec.environment
-    slurm = job.site.submitter is SubmitterKind.SLURM
-    return submission_environment(
-        caller.environment,
-        request.inherit,
-        request.pass_,
-        stated=[option.name for option in job.plan.directives] if slurm else None,
-    )
+    stated = [option.name for option in job.plan.directives] if by_sbatch else None
+    return submission_environment(caller.environment, request.inherit, request.pass_, stated=stated)
 
 
 def _cluster(environment: Mapping[str, str]) -> str | None:
@@ -327,7 +322,8 @@ def expand_job_root(job_root: str, caller: Caller) -> Path:
             f"job_root {job_root!r} names {error}, which is not set",
             hint="set it in the environment, or change job_root in the site file",
         ) from error
-    if not _is_path(expanded) or not all(variables.get(name) for name in _names(job_root)):
+    names = Template(job_root).get_identifiers()
+    if not (expanded and expanded.isprintable() and all(map(variables.get, names))):
         raise ConfigError(
             f"job_root {job_root!r} becomes {expanded!r}, which is no place for job folders",
             hint="set the variables that it names, or change job_root in the site file",
@@ -335,14 +331,6 @@ def expand_job_root(job_root: str, caller: Caller) -> Path:
     if expanded == "~" or expanded.startswith("~/"):
         expanded = str(caller.home) + expanded[1:]
     return caller.workdir / expanded
-
-
-def _names(job_root: str) -> Sequence[str]:
-    return Template(job_root).get_identifiers()
-
-
-def _is_path(text: str) -> bool:
-    return bool(text) and text.isprintable()
 
 
 def _workdir(job: PreparedJob, caller: Caller, folders: FileJobFolders) -> Path:

@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from hpckit.core.document import convert
 from hpckit.core.errors import ConfigError, HpckitError, NoSuchJob, StorageFailed
 from hpckit.core.fields import as_json, to_tree
-from hpckit.core.units import MAX_EPOCH_S
 from hpckit.jobs.draft import submitted_document
 from hpckit.jobs.parts import Submitter, recorded_parts
 from hpckit.slurm.values import (
@@ -23,13 +22,13 @@ from hpckit.slurm.values import (
     JobRecord,
     JobState,
     JobStatus,
-    is_job_id,
 )
 from hpckit.spec.folder import SAMPLER_STEP
 from hpckit.spec.job_folder import INTENT_FILE, RESULT_FILE, RESULT_SCHEMA, SUBMITTED_FILE
 
 if TYPE_CHECKING:
     from hpckit.core.files import Clock
+    from hpckit.jobs.index import SqliteJobIndex
     from hpckit.spec.store import FileJobFolders
 
 
@@ -73,9 +72,7 @@ def folder_end(entry: JobEntry, folders: FileJobFolders) -> JobStatus | None:
         status = convert(document, JobStatus, RESULT_FILE)
     except (StorageFailed, ConfigError):
         return None
-    times = [time_s for time_s in (status.started_s, status.ended_s) if time_s is not None]
-    can_be = status.state.is_final and all(0 <= time_s < MAX_EPOCH_S for time_s in times)
-    return status if can_be and status.job_id == entry.job_id else None
+    return status if status.state.is_final and status.job_id == entry.job_id else None
 
 
 def record_end(entry: JobEntry, status: JobStatus, folders: FileJobFolders) -> None:
@@ -108,51 +105,11 @@ def pause_s(waited_s: float, poll_interval_s: float) -> float:
 
 
 _ENDED_AS_WANTED = frozenset({JobState.COMPLETED, JobState.CANCELLED, JobState.NOT_SUBMITTED})
-_OFFSETS = 10**9  # an index of a task has nine digits at most
 _SECOND_LOOK_S = 3600.0  # so long a submission that became no job is asked about again
 LOST_LIMIT_S = 60.0
 """How long waiting goes on for a job of which nobody will know more."""
 UNKNOWN_LIMIT_S = 3600.0
 """How long waiting goes on while the scheduler cannot be asked."""
-
-
-class JobIndex(Protocol):
-    """Which job folders exist; only points to them and can be rebuilt from them."""
-
-    def add(self, entry: JobEntry) -> None:
-        """Record a job. Raises StorageFailed, also for a submission that is there already."""
-        ...
-
-    def update(self, entries: Sequence[JobEntry]) -> None:
-        """Put these entries in place of those of the same submissions, all or none of them."""
-        ...
-
-    def remove(self, submission: str) -> None:
-        """Forget a job whose submission was undone."""
-        ...
-
-    def find(self, job_id_prefix: str) -> Sequence[JobEntry]:
-        """The jobs whose id begins so, newest first; an exact id gives those of that id.
-
-        Each part of a split job array has an id, and an exact one finds the whole job.
-        """
-        ...
-
-    def of_chain(self, chain: str) -> Sequence[JobEntry]:
-        """The jobs of a chain, in the order of its stages."""
-        ...
-
-    def rebuild(self, entries: Sequence[JobEntry], gone: Sequence[str]) -> None:
-        """Put in these entries, and forget the submissions `gone`, at once."""
-        ...
-
-    def latest(self, limit: int | None) -> Sequence[JobEntry]:
-        """The newest jobs, newest first; None is all."""
-        ...
-
-    def readable(self) -> tuple[Sequence[JobEntry], str | None]:
-        """What can be read of every job, newest first, and how it is damaged if that is not all."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,12 +120,12 @@ class TrackTools:
     """
 
     submitter_of: Callable[[JobEntry], Submitter]
-    index: JobIndex
+    index: SqliteJobIndex
     folders: FileJobFolders
     clock: Clock
 
 
-def find_job(index: JobIndex, wanted: str | None) -> JobEntry:
+def find_job(index: SqliteJobIndex, wanted: str | None) -> JobEntry:
     """The job with this id; None is the newest job.
 
     A number is a whole id: 12 is not the beginning of 1234. The id of any part of a split array is
@@ -199,7 +156,7 @@ def find_job(index: JobIndex, wanted: str | None) -> JobEntry:
     return found[0]
 
 
-def _named(index: JobIndex, job_id: str) -> Sequence[JobEntry]:
+def _named(index: SqliteJobIndex, job_id: str) -> Sequence[JobEntry]:
     if job_id.isdecimal():
         return [entry for entry in index.find(job_id) if job_id in entry.job_ids]
     return index.find(job_id) or index.find(f"L{job_id}")
@@ -210,7 +167,7 @@ def _name(entry: JobEntry, wanted: str) -> str:
     return f"{job_id};{entry.cluster or entry.site}"
 
 
-def find_task(index: JobIndex, wanted: str | None) -> tuple[JobEntry, int | None]:
+def find_task(index: SqliteJobIndex, wanted: str | None) -> tuple[JobEntry, int | None]:
     """The job with this id, and the task when it is written as Slurm writes one: 4242_7.
 
     After the id of a later part of a split array the task counts in that part, as it does to
@@ -421,7 +378,7 @@ def rebuild(tools: TrackTools, roots: Sequence[Path]) -> tuple[int, tuple[str, .
                 wrong.append(f"{folder}: {error}")
             else:
                 entries.append(_with_end(entry, lines.get(entry.submission), tools.folders))
-    tools.index.rebuild(entries, _gone(tools.folders, known, entries))
+    tools.index.rebuild(entries, _gone(tools.folders, known))
     job_statuses([entry for entry in entries if not _has_ended(entry)], tools)
     return len(entries), tuple(wrong)
 
@@ -447,22 +404,16 @@ def _has_ended(entry: JobEntry) -> bool:
     return entry.state.is_final and entry.state is not JobState.NOT_SUBMITTED
 
 
-def _gone(
-    folders: FileJobFolders, known: Sequence[JobEntry], found: Sequence[JobEntry]
-) -> Sequence[str]:
-    """Lines without a folder, and those of an old index whose key was not yet the submission's.
+def _gone(folders: FileJobFolders, known: Sequence[JobEntry]) -> Sequence[str]:
+    """Lines without a folder.
 
     A job on Slurm that has not ended stays: it runs without its folder, and can be cancelled.
     """
-    submissions = {entry.folder: entry.submission for entry in found}
     return [
         entry.submission
         for entry in known
-        if submissions.get(entry.folder, entry.submission) != entry.submission
-        or (
-            (entry.state.is_final or not entry.job_id.isdecimal())
-            and not folders.is_folder(Path(entry.folder))
-        )
+        if (entry.state.is_final or not entry.job_id.isdecimal())
+        and not folders.is_folder(Path(entry.folder))
     ]
 
 
@@ -473,35 +424,21 @@ def _entry_of(folders: FileJobFolders, folder: Path) -> JobEntry:
         confirmed = folders.read_json(folder, SUBMITTED_FILE)
     except StorageFailed:
         confirmed = {}
-    job_id = str(confirmed.get("job_id", intent["job_id"]))
-    cluster = confirmed.get("cluster")
-    submission = str(intent["uuid"])
-    created_s = float(str(intent["created_s"]))
-    if not is_job_id(job_id) or not 0 <= created_s < MAX_EPOCH_S:
-        raise ValueError("it holds a job id or time that cannot be")
-    if not re.fullmatch(r"[0-9a-f]{32}", submission):
-        raise ValueError("intent.json holds a uuid that cannot be")
     entry = JobEntry(
-        submission=submission,
-        job_id=JobId(job_id),
-        cluster=None if cluster is None else str(cluster),
+        job_id=JobId(str(confirmed.get("job_id", intent["job_id"]))),
+        submission=str(intent["uuid"]),
+        cluster=confirmed.get("cluster"),
         name=str(intent["name"]),
         site=str(intent["site"]),
         folder=str(folder),
-        created_s=created_s,
+        created_s=float(intent["created_s"]),
         state=JobState.PENDING,
         parts=recorded_parts(intent, confirmed),
-        chain=_text(intent.get("chain")),
-        stage=_text(intent.get("stage")),
+        chain=intent.get("chain"),
+        stage=intent.get("stage"),
     )
-    if not all(is_job_id(part.job_id) and 0 <= part.offset < _OFFSETS for part in entry.parts):
-        raise ValueError("it holds parts of an array that cannot be")
     entry.folder.encode()  # else the index cannot hold it
     return entry
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
 
 
 def cancel_targets(status: JobStatus, task: int | None, signal: str | None) -> Sequence[str]:
@@ -513,38 +450,32 @@ def cancel_targets(status: JobStatus, task: int | None, signal: str | None) -> S
     job_id = status.job_id
     ends = signal in (None, "KILL")
     if task is not None:
-        record = _record(status, task)
-        _check_task(job_id, record, task, ends=ends)
-        return (record.slurm_id,)
+        return (_task_to_cancel(status, task, ends=ends).slurm_id,)
     if ends:
         # Each part of a split array is a job to Slurm, and one that has ended cannot be cancelled.
         living = [one.job_id for one in status.tasks if not one.state.is_final]
         return tuple(dict.fromkeys(living)) or (job_id,)
     if status.tasks:
-        running = [one for one in status.tasks if _can_be_signalled(one)]
+        running = [
+            task for task in status.tasks if not task.state.is_final and not task.state.is_waiting
+        ]
         if running:
-            return [one.slurm_id for one in running]
+            return [task.slurm_id for task in running]
         raise HpckitError(f"no task of job {job_id} runs now")
     if status.state.is_waiting:
         raise HpckitError(f"job {job_id} has not begun: {status.state}")
     return (job_id,)
 
 
-def _record(status: JobStatus, task: int) -> JobRecord:
-    for record in status.tasks:
-        if record.task_index == task:
-            return record
-    if not status.tasks:
-        raise HpckitError(f"job {status.job_id} is no job array and has no task {task}")
-    raise HpckitError(f"job {status.job_id} has no task {task} that Slurm lists")
-
-
-def _check_task(job_id: str, record: JobRecord, task: int, *, ends: bool) -> None:
+def _task_to_cancel(status: JobStatus, task: int, *, ends: bool) -> JobRecord:
+    job_id = status.job_id
+    record = next((record for record in status.tasks if record.task_index == task), None)
+    if record is None and not status.tasks:
+        raise HpckitError(f"job {job_id} is no job array and has no task {task}")
+    if record is None:
+        raise HpckitError(f"job {job_id} has no task {task} that Slurm lists")
     if record.state.is_final:
         raise HpckitError(f"task {task} of job {job_id} has already ended: {record.state}")
     if record.state.is_waiting and not ends:
         raise HpckitError(f"task {task} of job {job_id} has not begun: {record.state}")
-
-
-def _can_be_signalled(record: JobRecord) -> bool:
-    return not record.state.is_final and not record.state.is_waiting
+    return record

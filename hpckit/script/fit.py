@@ -109,12 +109,12 @@ def _unknown(name: str, names: Sequence[str]) -> Notice:
     near = difflib.get_close_matches(name, names, n=1)
     meant = f"did you mean {near[0]!r}? " if near else ""
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return Notice(
-        level=Level.ERROR,
-        subject="partition",
-        text=f"there is no partition {name!r}",
-        remedy=f"{meant}there are: {', '.join(names[:_MOST_NAMES])}{more}",
-    )
+    remedy = f"{meant}there are: {', '.join(names[:_MOST_NAMES])}{more}"
+    return _error("partition", f"there is no partition {name!r}", remedy)
+
+
+def _error(subject: str, text: str, remedy: str) -> Notice:
+    return Notice(level=Level.ERROR, subject=subject, text=text, remedy=remedy)
 
 
 def _misfits(
@@ -166,17 +166,17 @@ def _too_large(spec: JobSpec, partition: Partition) -> Iterator[Notice]:
     for subject, fits, text, hint in _questions(spec, partition):
         passed = [group for group in groups if fits(group)]
         if not passed:
-            yield Notice(level=Level.ERROR, subject=subject, text=text(groups), remedy=hint)
+            yield _error(subject, text(groups), hint)
             return
         groups = passed
     nodes = sum(group.nodes for group in groups)
     if spec.resources.nodes > nodes:
-        yield Notice(
-            level=Level.ERROR,
-            subject="nodes",
-            text=f"{spec.resources.nodes} are asked for, and partition {partition.name} has "
-            f"{nodes}" + ("" if len(groups) == len(partition.groups) else " such nodes"),
-            remedy=f"--nodes {nodes}, or another partition",
+        such = "" if len(groups) == len(partition.groups) else " such nodes"
+        yield _error(
+            "nodes",
+            f"{spec.resources.nodes} are asked for, and partition {partition.name} has "
+            f"{nodes}{such}",
+            f"--nodes {nodes}, or another partition",
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
@@ -19,23 +18,46 @@ from hpckit.spec.platform import CommLeft, CommProfile, CommSetting, SettingOrig
 
 
 _COMMENT_COLUMN = 40
+_WIDTH = 90
 _EXPANDED = "${SLURM_JOB_ID}"
 
 
-def export_line(setting: CommSetting) -> str:
-    """The export of a variable with its reason, and the rule that stands behind it."""
-    reason = setting.because
-    if setting.origin is not SettingOrigin.JOB:
-        reason += f" [{setting.rule}]"
-    if setting.warning is not None:
-        reason += f"; {setting.warning}"
-    return with_comment(export_only(setting), reason)
+def export_lines(settings: Iterable[CommSetting]) -> Iterator[str]:
+    """Return the lines that export variables; neighbours with one reason share a line."""
+    lines: list[list[CommSetting]] = []
+    for setting in settings:
+        before = lines[-1] if lines else []
+        is_long = len(export_only(*before, setting)) > _WIDTH
+        if before and not is_long and _reason(setting) == _reason(before[0]) is not None:
+            before.append(setting)
+        else:
+            lines.append([setting])
+    return (export_line(*line) for line in lines)
 
 
-def export_only(setting: CommSetting) -> str:
-    """The export of a variable, for a shell that wants no reason."""
-    export = f"export {setting.name}={_value(setting)}"
-    return f"[[ -v {setting.name} ]] || {export}" if setting.yields else export
+def _reason(setting: CommSetting) -> tuple[str, str | None] | None:
+    """Return what settings on one line have in common; None for one that stands alone."""
+    if setting.yields or setting.origin is SettingOrigin.JOB:
+        return None
+    return setting.because, setting.warning
+
+
+def export_line(*settings: CommSetting) -> str:
+    """Return the export of variables with their reason, and the rules that stand behind it."""
+    first = settings[0]
+    reason = first.because
+    if first.origin is not SettingOrigin.JOB:
+        reason += f" [{', '.join(dict.fromkeys(setting.rule for setting in settings))}]"
+    if first.warning is not None:
+        reason += f"; {first.warning}"
+    return with_comment(export_only(*settings), reason)
+
+
+def export_only(*settings: CommSetting) -> str:
+    """Return the export of variables, for a shell that wants no reason."""
+    values = (f"{setting.name}={_value(setting)}" for setting in settings)
+    export = f"export {' '.join(values)}"
+    return f"[[ -v {settings[0].name} ]] || {export}" if settings[0].yields else export
 
 
 def with_comment(line: str, because: str | None) -> str:
@@ -75,11 +97,6 @@ def _value(setting: CommSetting) -> str:
     return f'"{setting.value}"'
 
 
-_OPTIONS_WIDTH = 90
-_GONE_FILE = re.compile(r"launch/(plain|mpi|torchrun)\.(srun|local)\.j2")
-_GONE_BLOCKS = frozenset(("placement", "sampler"))
-
-
 def render_script(
     plan: LaunchPlan,
     provenance: Provenance,
@@ -97,9 +114,6 @@ def render_script(
     text = _rendered(environment, plan, provenance).rstrip("\n") + "\n"
     _refuse_late_directives(text, provenance.template)
     used = tuple(loader.used)
-    for name in used:
-        _refuse_gone_blocks(name, environment.get_template(name).blocks)
-    _refuse_gone_files(name for name in templates if name not in used)
     try:
         digest = hashlib.sha256(text.encode()).hexdigest()
     except UnicodeEncodeError as error:
@@ -165,6 +179,7 @@ def _environment(
         reason=with_comment,
         comment=comment_text,
         export_line=export_line,
+        export_lines=export_lines,
         left_line=left_line,
         source_line=source_line,
         source_lines=source_lines,
@@ -187,7 +202,7 @@ def _options(options: Sequence[Option]) -> str:
     ]
     lines = [""]
     for word in words:
-        if len(lines[-1]) + len(word) > _OPTIONS_WIDTH:
+        if len(lines[-1]) + len(word) > _WIDTH:
             lines.append("")
         lines[-1] += f"{word} "
     return " \\\n  ".join(line.rstrip() for line in lines)
@@ -202,26 +217,6 @@ def _starter(words: Sequence[str]) -> str:
 
 def _rule(name: str) -> str:
     return f"# --- {comment_text(name)}"
-
-
-def _refuse_gone_blocks(template: str, blocks: Iterable[str]) -> None:
-    """What a template of somebody's has in a block that is no more would be left out in silence."""
-    for block in _GONE_BLOCKS & set(blocks):
-        raise RenderError(
-            f"there is no block {block} any more: the runner does what it did; "
-            "docs/howto/override-a-block.md says which blocks there are",
-            template=template,
-        )
-
-
-def _refuse_gone_files(names: Iterable[str]) -> None:
-    for name in names:
-        if _GONE_FILE.fullmatch(name):
-            raise RenderError(
-                "no script includes this any more: override the block launch instead "
-                "(docs/howto/override-a-block.md)",
-                template=name,
-            )
 
 
 def _refuse_late_directives(text: str, template: str) -> None:

@@ -25,8 +25,10 @@ from hpckit.core.process import CommandResult, CommandRunner
 from hpckit.slurm.sacct import (
     parse_sacct,
     parse_sacct_energy,
+    parse_sacct_json,
     sacct_argv,
     sacct_energy_argv,
+    sacct_json_argv,
     sacct_since_argv,
 )
 from hpckit.slurm.sbatch import refusal_words
@@ -117,9 +119,6 @@ class SlurmCli:
 
         Nothing where they did not answer. Raises ToolMissing, ToolTimeout, ParseError.
         """
-        # Few commands ask this, and the shapes of JSON take as long to import as the rest of it.
-        from hpckit.slurm.sacct import parse_sacct_json, sacct_json_argv
-
         result = self._runner.run(sacct_json_argv(job_id, cluster), _DETAIL_S)
         return parse_sacct_json(result.stdout) if result.returncode == 0 else ()
 

@@ -8,6 +8,7 @@ limit of a QOS or an association are taken apart here.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -121,7 +122,15 @@ class _Holder(NamedTuple):
     jobs: str
 
 
-_QOS: Final = "the QOS (the job's, or its partition's)"
+class _Limit(NamedTuple):
+    """What is said of a kind of limits, and sacctmgr's column of it (GrpTRES, MaxTRESPU)."""
+
+    meaning: str
+    help: str
+    column: str
+    hopeless: bool = False
+
+
 _WORD: Final = re.compile(
     r"(?P<scope>qos|assoc)?(?P<bound>grp|max|min)"
     r"(?P<what>cpu|mem(?:ory)?|node|energy|gres|license|bb|billing|unknown"
@@ -144,6 +153,7 @@ _RESOURCES: Final = {
     "billing": _Resource("how much billing (its TRES, weighted)", "billing"),
     "unknown": _Resource("how much of a TRES (the word does not say which)", "TRES"),
 }  # fmt: skip
+_NO_RESOURCE: Final = _Resource("", "")
 _HOLDERS: Final = {
     ("qos", "grp"): _Holder("all jobs under it", "they", "running jobs under this QOS"),
     ("qos", "user"): _Holder("one user", "you", "running jobs that you have under this QOS"),
@@ -153,196 +163,152 @@ _HOLDERS: Final = {
     ("assoc", "grp"): _Holder("all jobs under it", "they", "running jobs under this association"),
     ("assoc", "max"): _Holder("one user", "you", "running jobs that you have with this account"),
 }
+_NO_HOLDER: Final = _Holder("", "", "")
 _LIMITERS: Final = {
-    ("qos", "grp"): _QOS,
-    ("qos", "max"): _QOS,
-    ("qos", "min"): _QOS,
-    ("assoc", "grp"): "an association (yours, its account, or one above)",
-    ("assoc", "max"): "your association (you with this account)",
+    "qos": "the QOS (the job's, or its partition's)",
+    "assocgrp": "an association (yours, its account, or one above)",
+    "assocmax": "your association (you with this account)",
+}
+_SEE: Final = {
+    "qos": "qos format=Name,{column},Flags",
+    "assocgrp": "assoc tree format=Account,User,{column}",
+    "assocmax": "assoc user=$USER format=Account,Partition,{column}",
 }
 _SAME: Final = {
     "memory": "mem", "job": "jobs", "submitjob": "submitjobs", "wallduration": "wall",
 }  # fmt: skip
-_JOB_COUNTS: Final = {"jobs": "Jobs", "submitjobs": "Submit"}
-_COLUMN_OF_GROUP: Final = {"grp": "", "max": "", "user": "PU", "account": "PA"}
+_COLUMN_OF_GROUP: Final = {"user": "PU", "account": "PA"}
+_LESS: Final = "cancel it (scancel ID) and ask for less{option}{qos}; {see}"
+_BUDGET: Final = (
+    "{limiter} limits how many {unit} all jobs under it may use in all, ended ones included, "
+    "and they are used up, or this job's --time might use them up"
+)
+_FORGIVEN: Final = (
+    "use is forgiven only as PriorityDecayHalfLife or PriorityUsageResetPeriod says (scontrol "
+    "show config), with neither never; a shorter --time may fit into what is left{qos}; {see}"
+)
 _ALONE: Final = "if this job alone asks for more than the limit, it never starts"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Limit:
-    """A limit's word taken apart: `what` is a resource, wall, jobs or submitjobs."""
-
-    scope: str
-    bound: str
-    what: str
-    run: bool
-    minutes: bool
-    per: str | None
-
-    @property
-    def limiter(self) -> str:
-        """Who limits."""
-        return _LIMITERS[self.scope, self.bound]
-
-    @property
-    def group(self) -> str:
-        """Whose jobs are counted together: grp, user, account, or max for a user's association."""
-        return self.per or self.bound
-
-    @property
-    def other_qos(self) -> str:
-        """The advice that ends those on a QOS."""
-        return ", or another QOS with --qos" if self.scope == "qos" else ""
-
-    def see(self, column: str) -> str:
-        """The command that shows the limit; -P, as sacctmgr cuts its columns otherwise."""
-        if self.scope == "qos":
-            what = f"qos format=Name,{column},Flags"
-        elif self.bound == "grp":
-            what = f"assoc tree format=Account,User,{column}"
-        else:
-            what = f"assoc user=$USER format=Account,Partition,{column}"
-        return f"see the limit with: sacctmgr -P show {what}"
+_LIMITS: Final = {
+    "least": _Limit(
+        "{limiter} sets {amount} every job has to ask for at least, and this job asks for less",
+        "waiting does not help: cancel it (scancel ID) and ask for more{option}{qos}; {see}",
+        "MinTRES",
+        hopeless=True,
+    ),
+    "wall of a job": _Limit(
+        "{limiter} limits how long one job may run, and this job's --time is longer",
+        "waiting does not help: scontrol update JobId=ID TimeLimit=TIME{qos}; {see}",
+        "MaxWall",
+        hopeless=True,
+    ),
+    "minutes of a job": _Limit(
+        "{limiter} limits how many {unit} minutes one job may use, and this job asks for more",
+        "waiting does not help: a shorter --time (scontrol update JobId=ID TimeLimit=TIME), or "
+        + _LESS,
+        "MaxTRESMins",
+        hopeless=True,
+    ),
+    "node": _Limit(
+        "{limiter} limits {amount} one job may use on a node, averaged over its nodes, "
+        "and this job asks for more",
+        f"waiting does not help: {_LESS}",
+        "MaxTRESPerNode",
+        hopeless=True,
+    ),
+    "job": _Limit(
+        "{limiter} limits {amount} one job may use, and this job asks for more",
+        f"waiting does not help: {_LESS}",
+        "MaxTRES",
+        hopeless=True,
+    ),
+    "use": _Limit(
+        "{limiter} limits {amount} {who} may hold at once, "
+        "and with this job {they} would hold more than that",
+        "it starts when enough of the {jobs} have ended; {see}; or ask for less{option}{qos}; "
+        + _ALONE,
+        "{bound}TRES{group}",
+    ),
+    "run minutes": _Limit(
+        "{limiter} limits how many {unit} minutes the {jobs} may have left together (what they "
+        "hold × the rest of their --time), and with this job it would be more",
+        "it starts as the {jobs} come nearer to their end; a shorter --time or asking for "
+        f"less{{option}} starts sooner; {{see}}; {_ALONE}",
+        "{bound}TRESRunMins{group}",
+    ),
+    "minutes": _Limit(_BUDGET.replace("{unit}", "{unit} minutes"), _FORGIVEN, "GrpTRESMins"),
+    "wall": _Limit(_BUDGET.replace("{unit}", "minutes of wall-clock time"), _FORGIVEN, "GrpWall"),
+    "jobs": _Limit(
+        "{limiter} limits how many jobs{whose} may run under it at once, and there are that many",
+        "it starts when enough of the {jobs} have ended; {see}",
+        "{bound}Jobs{group}",
+    ),
+    "submitjobs": _Limit(
+        "{limiter} limits how many jobs{whose} may wait and run under it at once, "
+        "and there are that many",
+        "it starts when enough of the waiting or {jobs} have ended; {see}",
+        "{bound}Submit{group}",
+    ),
+}
+"""What a limit of a QOS or an association means, by its kind. Source: slurm.h; sacctmgr(1), by
+which use (GrpTRESMins, GrpWall) decays as the priority plugin says."""
 
 
 def _of_limit(word: str) -> Entry | None:
     match = _WORD.fullmatch(word)
     if match is None:
         return None
-    found = {name: (value or "").lower() for name, value in match.groupdict().items()}
-    limit = _Limit(
-        scope=found["scope"] or "qos",  # MaxCpuPerAccount and its kind, by slurm.h
-        bound=found["bound"],
-        what=_SAME.get(found["what"], found["what"]),
-        run=bool(found["run"]),
-        minutes=bool(found["minutes"]),
-        per=found["per"] or None,
-    )
-    alone = not found["scope"] and limit.per not in ("user", "account")
-    if alone or (limit.per and limit.bound != "max"):
-        return None  # slurm.h has no such limit
-    if limit.bound == "min":
-        return _of_least(limit)
-    if limit.per in ("job", "node"):
-        return _of_one_job(limit)
-    return _of_group(limit)
-
-
-def _of_least(limit: _Limit) -> Entry | None:
-    """MinTRESPerJob: slurm.h has it for a QOS alone."""
-    resource = _RESOURCES.get(limit.what)
-    if resource is None or (limit.scope, limit.minutes) != ("qos", False):
+    said = {name: (value or "").lower() for name, value in match.groupdict().items()}
+    said["what"] = _SAME.get(said["what"], said["what"])
+    kind = _kind_of_limit(said)
+    if kind is None:
         return None
-    return Entry(
-        f"{limit.limiter} sets {resource.amount} every job has to ask for at least, "
-        "and this job asks for less",
-        f"waiting does not help: cancel it (scancel ID) and ask for more{_with(resource)}"
-        f"{limit.other_qos}; {limit.see('MinTRES')}",
-        hopeless=True,
+    limit, scope = _LIMITS[kind], said["scope"] or "qos"
+    group = said["per"] or said["bound"]
+    limiter = scope if scope == "qos" else scope + said["bound"]
+    resource = _RESOURCES.get(said["what"], _NO_RESOURCE)
+    holder = _HOLDERS.get((scope, group), _NO_HOLDER)
+    column = limit.column.format(
+        bound=said["bound"].capitalize(), group=_COLUMN_OF_GROUP.get(group, "")
     )
+    words = {
+        **resource._asdict(),
+        **holder._asdict(),
+        "option": f" ({resource.option})" if resource.option else "",
+        "limiter": _LIMITERS[limiter],
+        "whose": "" if group == "grp" else f" of {holder.who}",
+        "qos": ", or another QOS with --qos" if scope == "qos" else "",
+        # -P, as sacctmgr cuts its columns otherwise.
+        "see": f"see the limit with: sacctmgr -P show {_SEE[limiter].format(column=column)}",
+    }
+    return Entry(limit.meaning.format(**words), limit.help.format(**words), limit.hopeless)
 
 
-def _of_one_job(limit: _Limit) -> Entry | None:
-    """MaxTRESPerJob, MaxTRESPerNode, MaxTRESMinsPerJob and MaxWallDurationPerJob."""
-    if limit.what == "wall":
-        return Entry(
-            f"{limit.limiter} limits how long one job may run, and this job's --time is longer",
-            "waiting does not help: scontrol update JobId=ID TimeLimit=TIME"
-            f"{limit.other_qos}; {limit.see('MaxWall')}",
-            hopeless=True,
-        )
-    resource = _RESOURCES.get(limit.what)
-    if resource is None:
+def _kind_of_limit(said: Mapping[str, str]) -> str | None:
+    """Return the kind of a limit's word that was taken apart; None for one that slurm.h lacks."""
+    what, per, bound = said["what"], said["per"], said["bound"]
+    if (not said["scope"] and per not in ("user", "account")) or (per and bound != "max"):
         return None
-    less = f"cancel it (scancel ID) and ask for less{_with(resource)}"
-    if limit.minutes:
-        column, amount = "MaxTRESMins", f"how many {resource.unit} minutes one job may use"
-        less = f"a shorter --time (scontrol update JobId=ID TimeLimit=TIME), or {less}"
-    elif limit.per == "node":
-        column = "MaxTRESPerNode"
-        amount = f"{resource.amount} one job may use on a node, averaged over its nodes"
-    else:
-        column, amount = "MaxTRES", f"{resource.amount} one job may use"
-    return Entry(
-        f"{limit.limiter} limits {amount}, and this job asks for more",
-        f"waiting does not help: {less}{limit.other_qos}; {limit.see(column)}",
-        hopeless=True,
-    )
+    if bound == "min":  # slurm.h has it for a QOS alone
+        is_one = what in _RESOURCES and said["scope"] == "qos" and not said["minutes"]
+        return "least" if is_one else None
+    if per in ("job", "node"):
+        if what == "wall":
+            return "wall of a job"
+        of_one = "minutes of a job" if said["minutes"] else per
+        return of_one if what in _RESOURCES else None
+    return _kind_of_group(said)
 
 
-def _of_group(limit: _Limit) -> Entry | None:
-    """The limits on several jobs together; waiting helps against them."""
-    holder = _HOLDERS.get((limit.scope, limit.group))
-    if holder is None:
+def _kind_of_group(said: Mapping[str, str]) -> str | None:
+    """Return the kind of a limit on several jobs together; waiting helps against these."""
+    what, group = said["what"], said["per"] or said["bound"]
+    if (said["scope"] or "qos", group) not in _HOLDERS:
         return None
-    if limit.what in _JOB_COUNTS:
-        return _of_job_count(limit, holder)
-    if limit.group == "max":
+    if what in ("jobs", "submitjobs"):
+        return what
+    if group == "max":
         return None
-    if limit.what == "wall":
-        return _of_budget(limit, "minutes of wall-clock time", "GrpWall")
-    resource = _RESOURCES[limit.what]
-    if limit.run:
-        return _of_run_minutes(limit, holder, resource)
-    if limit.minutes:
-        return _of_budget(limit, f"{resource.unit} minutes", "GrpTRESMins")
-    return _of_use(limit, holder, resource)
-
-
-def _of_use(limit: _Limit, holder: _Holder, resource: _Resource) -> Entry:
-    """GrpTRES, MaxTRESPerUser and MaxTRESPerAccount."""
-    return Entry(
-        f"{limit.limiter} limits {resource.amount} {holder.who} may hold at once, "
-        f"and with this job {holder.they} would hold more than that",
-        f"it starts when enough of the {holder.jobs} have ended; "
-        f"{limit.see(_column(limit, 'TRES'))}; or ask for less{_with(resource)}"
-        f"{limit.other_qos}; {_ALONE}",
-    )
-
-
-def _of_run_minutes(limit: _Limit, holder: _Holder, resource: _Resource) -> Entry:
-    """GrpTRESRunMins, MaxTRESRunMinsPerUser and MaxTRESRunMinsPerAccount."""
-    return Entry(
-        f"{limit.limiter} limits how many {resource.unit} minutes the {holder.jobs} may have "
-        "left together (what they hold × the rest of their --time), and with this job it would be "
-        "more",
-        f"it starts as the {holder.jobs} come nearer to their end; a shorter --time or asking "
-        f"for less{_with(resource)} starts sooner; "
-        f"{limit.see(_column(limit, 'TRESRunMins'))}; {_ALONE}",
-    )
-
-
-def _of_budget(limit: _Limit, unit: str, column: str) -> Entry | None:
-    """GrpTRESMins and GrpWall: sacctmgr(1) says that use decays by the priority plugin."""
-    if limit.bound != "grp":
-        return None
-    return Entry(
-        f"{limit.limiter} limits how many {unit} all jobs under it may use in all, ended ones "
-        "included, and they are used up, or this job's --time might use them up",
-        "use is forgiven only as PriorityDecayHalfLife or PriorityUsageResetPeriod says (scontrol "
-        "show config), with neither never; a shorter --time may fit into what is left"
-        f"{limit.other_qos}; {limit.see(column)}",
-    )
-
-
-def _of_job_count(limit: _Limit, holder: _Holder) -> Entry:
-    """GrpJobs, MaxJobs, MaxJobsPerUser and -PerAccount, and the same of submitted jobs."""
-    whose = "" if limit.group == "grp" else f" of {holder.who}"
-    jobs, may = holder.jobs, "run"
-    if limit.what == "submitjobs":
-        jobs, may = jobs.replace("running", "waiting or running"), "wait and run"
-    return Entry(
-        f"{limit.limiter} limits how many jobs{whose} may {may} under it at once, "
-        "and there are that many",
-        f"it starts when enough of the {jobs} have ended; "
-        f"{limit.see(_column(limit, _JOB_COUNTS[limit.what]))}",
-    )
-
-
-def _with(resource: _Resource) -> str:
-    return f" ({resource.option})" if resource.option else ""
-
-
-def _column(limit: _Limit, what: str) -> str:
-    """The column of sacctmgr: GrpTRES, MaxTRESPU, MaxJobsPA, MaxJobs."""
-    return f"{limit.bound.capitalize()}{what}{_COLUMN_OF_GROUP[limit.group]}"
+    if what == "wall" or (said["minutes"] and not said["run"]):
+        of_all = "wall" if what == "wall" else "minutes"
+        return of_all if group == "grp" else None
+    return "run minutes" if said["run"] else "use"

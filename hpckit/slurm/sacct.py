@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
-import msgspec
-from msgspec import Struct, field
-
+from hpckit.core.errors import ParseError
 from hpckit.slurm.text import (
     SEPARATOR,
     JobWords,
@@ -164,90 +163,8 @@ _NO_VALUE = 0xFFFFFFFE
 _MIB = frozenset({"mem", "vmem"})
 
 
-class _Number(Struct, frozen=True):
-    """A number from 23.02 on; before, it was the number itself."""
-
-    number: int = 0
-    is_set: bool = field(name="set", default=True)
-
-
-class _Signal(Struct, frozen=True):
-    id: int | _Number | None = None
-    signal_id: int | _Number | None = None  # its name before 23.11
-
-
-class _Exit(Struct, frozen=True):
-    return_code: int | _Number | None = None
-    signal: _Signal | None = None
-
-
-class _Time(Struct, frozen=True):
-    start: int | _Number | None = None
-    end: int | _Number | None = None
-
-
-class _State(Struct, frozen=True):
-    current: str | list[str]
-    reason: str | None = None
-
-
-class _Array(Struct, frozen=True):
-    job_id: int | _Number | None = None
-    task_id: int | _Number | None = None
-    task: str | None = None
-
-
-class _Het(Struct, frozen=True):
-    job_id: int | _Number | None = None
-    job_offset: int | _Number | None = None
-
-
-class _Tres(Struct, frozen=True):
-    type: str
-    name: str | None = None
-    count: int | _Number | None = None
-
-
-class _TresLists(Struct, frozen=True):
-    allocated: list[_Tres] = []
-
-
-class _StepId(Struct, frozen=True):
-    id: str | int
-    name: str | None = None
-
-
-class _StepNodes(Struct, frozen=True):
-    range: str | None = None
-
-
-class _Step(Struct, frozen=True):
-    step: _StepId
-    state: str | list[str]
-    exit_code: _Exit = _Exit()
-    nodes: _StepNodes = _StepNodes()
-    time: _Time = _Time()
-
-
-class _Job(Struct, frozen=True):
-    job_id: int
-    state: _State
-    array: _Array = _Array()
-    het: _Het = _Het()
-    time: _Time = _Time()
-    exit_code: _Exit = _Exit()
-    nodes: str | None = None
-    submit_line: str | None = None
-    partition: str | None = None
-    account: str | None = None
-    qos: str | None = None
-    restart_cnt: int | _Number | None = None
-    tres: _TresLists = _TresLists()
-    steps: list[_Step] = []
-
-
-class _Answer(Struct, frozen=True):
-    jobs: list[_Job]
+Tree = Mapping[str, Any]
+"""A table of the answer; a name that is missing in it is nothing said."""
 
 
 def sacct_json_argv(job_id: JobId, cluster: str | None) -> tuple[str, ...]:
@@ -273,49 +190,59 @@ def parse_sacct_json(text: str) -> tuple[JobDetail, ...]:
     no JSON, and for fields of another type.
     """
     try:
-        answer = msgspec.json.decode(text, type=_Answer)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        jobs = json.loads(text)["jobs"]
+        return tuple(detail for job in jobs for detail in _details(job))
+    except ParseError:
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise Place(_TOOL, 1, text.split("\n", 1)[0]).refuse(
-            f"{error}", 'JSON such as {"jobs": […]}'
+            f"is not understood: {error!r}", 'JSON such as {"jobs": […]}'
         ) from error
-    return tuple(detail for job in answer.jobs for detail in _details(job))
 
 
-def _details(job: _Job) -> Iterator[JobDetail]:
-    place = Place(_TOOL, 1, f"job {job.job_id}")
+def _in(tree: Tree, *names: str) -> Any:
+    """Return what stands below these names, None where one of them is missing or null."""
+    found: Any = tree
+    for name in names:
+        found = None if found is None else found.get(name)
+    return found
+
+
+def _details(job: Tree) -> Iterator[JobDetail]:
+    place = Place(_TOOL, 1, f"job {job['job_id']}")
     words = JobWords(
         job=_id(job, place),
-        state=_state(job.state.current),
-        reason=job.state.reason or "",
-        start=_time(job.time.start),
-        end=_time(job.time.end),
-        nodelist=job.nodes or "",
-        command=job.submit_line or "",
-        exit_code=_exit_words(job.exit_code),
+        state=_state(job["state"]["current"]),
+        reason=_in(job, "state", "reason") or "",
+        start=_time(_in(job, "time", "start")),
+        end=_time(_in(job, "time", "end")),
+        nodelist=_in(job, "nodes") or "",
+        command=_in(job, "submit_line") or "",
+        exit_code=_exit_words(job),
     )
     for record in accounted(words, place):
         yield JobDetail(
             record=record,
-            partition=value(job.partition or ""),
-            account=value(job.account or ""),
-            qos=value(job.qos or ""),
-            restarts=_number(job.restart_cnt),
-            tres_allocated=_tres(job.tres.allocated),
-            steps=tuple(_step(step, place) for step in job.steps),
+            partition=value(_in(job, "partition") or ""),
+            account=value(_in(job, "account") or ""),
+            qos=value(_in(job, "qos") or ""),
+            restarts=_number(_in(job, "restart_cnt")),
+            tres_allocated=_tres(_in(job, "tres", "allocated") or []),
+            steps=tuple(_step(step, place) for step in _in(job, "steps") or []),
         )
 
 
-def _id(job: _Job, place: Place) -> str:
+def _id(job: Tree, place: Place) -> str:
     """The id as sacct prints it: `4242`, `4242_3`, `4242_[5,8]`, `4242+1`."""
-    array, leader = _number(job.array.job_id), _number(job.het.job_id)
-    offset = _number(job.het.job_offset)
+    array, leader = _number(_in(job, "array", "job_id")), _number(_in(job, "het", "job_id"))
+    offset, waiting = _number(_in(job, "het", "job_offset")), _in(job, "array", "task")
     if leader and offset is not None:
         return f"{leader}+{offset}"
     if not array:
-        return f"{job.job_id}"
-    if job.array.task:
-        return f"{array}_[{_waiting(job.array.task, place)}]"
-    task = _number(job.array.task_id)
+        return f"{job['job_id']}"
+    if waiting:
+        return f"{array}_[{_waiting(waiting, place)}]"
+    task = _number(_in(job, "array", "task_id"))
     return f"{array}" if task is None else f"{array}_{task}"
 
 
@@ -330,10 +257,11 @@ def _waiting(text: str, place: Place) -> str:
     return ",".join(str(index) for index, bit in enumerate(reversed(mask)) if bit == "1")
 
 
-def _number(number: int | _Number | None) -> int | None:
-    if isinstance(number, _Number):
-        number = number.number if number.is_set else None
-    return None if number is None or not 0 <= number < _NO_VALUE else number
+def _number(said: int | Tree | None) -> int | None:
+    """A number; from 23.02 on a table with the number and whether it is set."""
+    if isinstance(said, Mapping):
+        said = said.get("number", 0) if said.get("set", True) else None
+    return None if said is None or not 0 <= said < _NO_VALUE else said
 
 
 def _state(said: str | list[str]) -> str:
@@ -348,46 +276,43 @@ def _state(said: str | list[str]) -> str:
     return " ".join([*known[-1:], *unknown])
 
 
-def _time(number: int | _Number | None) -> str:
-    time_s = _number(number)
+def _time(said: int | Tree | None) -> str:
+    time_s = _number(said)
     if not time_s:
         return ""
     return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def _time_s(number: int | _Number | None) -> float | None:
-    time_s = _number(number)
-    return float(time_s) if time_s else None
+def _exit_words(tree: Tree) -> str:
+    """The exit code of a job or a step as sacct prints it; a signal's id was its `signal_id`."""
+    signal = _in(tree, "exit_code", "signal") or {}
+    number = _number(signal.get("signal_id", signal.get("id")))
+    return f"{_number(_in(tree, 'exit_code', 'return_code')) or 0}:{number or 0}"
 
 
-def _exit_words(said: _Exit) -> str:
-    signal = said.signal or _Signal()
-    number = _number(signal.id if signal.signal_id is None else signal.signal_id)
-    return f"{_number(said.return_code) or 0}:{number or 0}"
-
-
-def _tres(allocated: list[_Tres]) -> dict[str, int]:
+def _tres(allocated: Sequence[Tree]) -> dict[str, int]:
     found: dict[str, int] = {}
     for tres in allocated:
-        count = _number(tres.count)
-        kind = f"{tres.type}_mib" if tres.type in _MIB else tres.type
+        count, name = _number(_in(tres, "count")), _in(tres, "name")
+        kind = f"{tres['type']}_mib" if tres["type"] in _MIB else tres["type"]
         if count is not None:
-            found[f"{kind}/{tres.name}" if tres.name else kind] = count
+            found[f"{kind}/{name}" if name else kind] = count
     return found
 
 
-def _step(step: _Step, place: Place) -> StepRecord:
-    raw = _state(step.state)
+def _step(step: Tree, place: Place) -> StepRecord:
+    raw = _state(step["state"])
     state = job_state(raw)
-    code, signal = exit_status(_exit_words(step.exit_code), state, place)
+    code, signal = exit_status(_exit_words(step), state, place)
+    started_s, ended_s = (_number(_in(step, "time", name)) for name in ("start", "end"))
     return StepRecord(
-        step_id=f"{step.step.id}".rpartition(".")[2],
-        name=step.step.name or "",
+        step_id=f"{step['step']['id']}".rpartition(".")[2],
+        name=_in(step, "step", "name") or "",
         state=state,
         raw=raw,
         exit_code=code,
         exit_signal=signal,
-        nodelist=value(step.nodes.range or ""),
-        started_s=_time_s(step.time.start),
-        ended_s=_time_s(step.time.end) if state.is_final else None,
+        nodelist=value(_in(step, "nodes", "range") or ""),
+        started_s=float(started_s) if started_s else None,
+        ended_s=float(ended_s) if ended_s and state.is_final else None,
     )

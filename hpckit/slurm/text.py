@@ -28,7 +28,7 @@ _JOB = re.compile(
     r"(?:_(?P<task>\d{1,9})|_\[(?P<tasks>[^\]]*\]?)|(?P<component>\+\d{1,9}))?",
     re.ASCII,
 )
-_TASKS = re.compile(r"(?P<first>\d{1,9})(?:-(?P<last>\d{1,9})(?::(?P<step>\d{1,9}))?)?", re.ASCII)
+_RANGE = re.compile(r"(?P<first>\d+)(?:-(?P<last>\d+)(?::(?P<step>[1-9]\d*))?)?", re.ASCII)
 _FIRST_YEAR, _NO_YEAR = 1970, 5000
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", re.ASCII)
 _EXIT = re.compile(r"(?P<code>\d{1,3}):(?P<signal>\d{1,3})", re.ASCII)
@@ -200,6 +200,27 @@ def exit_status(text: str, state: JobState, place: Place) -> tuple[int | None, i
     return code, None
 
 
+def split_throttle(expression: str) -> tuple[str, str]:
+    """The tasks of an expression, and its throttle with the `%`, empty where there is none."""
+    tasks, percent, number = expression.partition("%")
+    return tasks, percent + number
+
+
+def array_ranges(expression: str) -> tuple[range, ...]:
+    """The tasks that `0-9:2,40%8` names, a range for each of its parts that has any.
+
+    Raises ValueError for what is no such list. Source: sbatch(1), "--array".
+    """
+    ranges = []
+    for part in split_throttle(expression)[0].split(","):
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            raise ValueError(f"{part!r} is no range of tasks")
+        first = int(match["first"])
+        ranges.append(range(first, int(match["last"] or first) + 1, int(match["step"] or 1)))
+    return tuple(tasks for tasks in ranges if tasks)
+
+
 def array_tasks(expression: str) -> tuple[int, ...] | None:
     """The indexes in `5,8,11-19:2%4]`, None for a list that is cut short, too long or unclear.
 
@@ -208,16 +229,10 @@ def array_tasks(expression: str) -> tuple[int, ...] | None:
     """
     if not expression.endswith("]"):
         return None
-    ranges: list[range] = []
-    for part in expression[:-1].split("%", 1)[0].split(","):
-        match = _TASKS.fullmatch(part)
-        if match is None:
-            return None
-        first = int(match["first"])
-        step = int(match["step"] or 1)
-        if step == 0:
-            return None
-        ranges.append(range(first, int(match["last"] or first) + 1, step))
+    try:
+        ranges = array_ranges(expression[:-1])
+    except ValueError:
+        return None
     if not 0 < sum(map(len, ranges)) <= _MOST_TASKS:
         return None
     return tuple(index for indexes in ranges for index in indexes)

@@ -162,7 +162,6 @@ JobId = NewType("JobId", str)
 digits (the beginning of the submission's uuid) while Slurm has not confirmed one."""
 
 UNCONFIRMED_PREFIX: Final = "U"
-_JOB_ID: Final = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 
 
 class JobState(StrEnum):
@@ -397,11 +396,6 @@ class JobEntry:
 def is_confirmed(job_id: JobId) -> bool:
     """Whether an id is the scheduler's own."""
     return not job_id.startswith(UNCONFIRMED_PREFIX)
-
-
-def is_job_id(text: str) -> bool:
-    """Whether a text can be the id of a job or of a submission."""
-    return _JOB_ID.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

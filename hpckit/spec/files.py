@@ -350,46 +350,33 @@ def file_layers(text: str, source: str, stage: str | None) -> Sequence[Layer]:
 def _names(tree: Tree, source: str) -> list[str]:
     """The names of the stages, each of which is checked for keys that do not belong there."""
     stages: Any = tree[STAGES_KEY]
+    wrong: tuple[str, str, str | None] | None = None
     if "command" in tree:
-        raise ConfigError(
-            "a file with stages has no command of its own",
-            source=source,
-            key="command",
-            hint="give each stage its command",
-        )
-    if "name" not in tree:
-        raise ConfigError("is missing", source=source, key="name")
-    if not isinstance(stages, list) or not stages:
-        raise ConfigError(
-            "expected a list of one table or more",
-            source=source,
-            key=STAGES_KEY,
-            hint="begin each stage with [[stages]]",
-        )
+        reason = "a file with stages has no command of its own"
+        wrong = reason, "command", "give each stage its command"
+    elif "name" not in tree:
+        wrong = "is missing", "name", None
+    elif not isinstance(stages, list) or not stages:
+        reason = "expected a list of one table or more"
+        wrong = reason, STAGES_KEY, "begin each stage with [[stages]]"
+    if wrong is not None:
+        raise ConfigError(wrong[0], source=source, key=wrong[1], hint=wrong[2])
     names: list[str] = []
-    for at, stage in enumerate(stages):
-        names.append(_name(stage, f"{STAGES_KEY}[{at}]", names, source))
+    for position, stage in enumerate(stages):
+        names.append(_name(stage, f"{STAGES_KEY}[{position}]", names, source))
     return names
 
 
 def _name(stage: Any, path: str, before: Sequence[str], source: str) -> str:
     if isinstance(stage, dict) and (odd := {"schema", STAGES_KEY}.intersection(stage)):
-        raise ConfigError(
-            "unknown key",
-            source=source,
-            key=f"{path}.{min(odd)}",
-            hint="this key stands at the top of the file alone",
-        )
+        hint = "this key stands at the top of the file alone"
+        raise ConfigError("unknown key", source=source, key=f"{path}.{min(odd)}", hint=hint)
     refuse_unknown_keys(stage, JobSpec, source, f"{path}.")
     name = stage.get("name")
-    key = f"{path}.name"
-    if name is None:
-        raise ConfigError("is missing", source=source, key=key)
     expected = stage_name_rule(name) if isinstance(name, str) else "text"
-    if expected is not None:
-        raise ConfigError(f"got {name!r}, expected {expected}", source=source, key=key)
     if name in before:
-        raise ConfigError(
-            f"got {name!r}, expected a name that no other stage has", source=source, key=key
-        )
+        expected = "a name that no other stage has"
+    if name is None or expected is not None:
+        wrong = "is missing" if name is None else f"got {name!r}, expected {expected}"
+        raise ConfigError(wrong, source=source, key=f"{path}.name")
     return str(name)

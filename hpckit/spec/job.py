@@ -22,11 +22,14 @@ from hpckit.core.fields import (
     check_fields,
     every,
     key,
+    listed,
     mapping,
     matching,
     one_line,
+    optional,
     parses,
     program_text,
+    table,
 )
 from hpckit.core.units import MEM_EXPECTED, TIME_EXPECTED, parse_slurm_mem_bytes, parse_slurm_time_s
 from hpckit.spec.platform import OVERLAY_PATTERN, VERSION_EXPECTED, NcclVersion, NetPlugin
@@ -87,40 +90,28 @@ class ResourceRequest:
     """`[resources]`: what is asked of the scheduler."""
 
     nodes: int = key("Nodes (`--nodes`).", default=1, check=between(1, MAX_COUNT))
-    ntasks_per_node: int | None = key(
+    ntasks_per_node: int | None = optional(
         "Ranks on each node (`--ntasks-per-node`). Not said: one a GPU for torchrun and mpi, "
         "else one a node.",
-        default=None,
-        check=between(1, MAX_COUNT),
+        between(1, MAX_COUNT),
     )
-    cpus_per_task: int | None = key(
+    cpus_per_task: int | None = optional(
         "CPUs of each rank (`--cpus-per-task`); repeated on srun, because Slurm 22.05 to 23.02 "
         "do not hand it down.",
-        default=None,
-        check=between(1, MAX_COUNT),
+        between(1, MAX_COUNT),
     )
-    gpus_per_node: int | None = key(
+    gpus_per_node: int | None = optional(
         "GPUs on each node (`--gpus-per-node`); all of a node's ranks see all of them.",
-        default=None,
-        check=between(0, MAX_COUNT),
+        between(0, MAX_COUNT),
     )
-    gpu_type: str | None = key(
+    gpu_type: str | None = optional(
         "GPU type as the cluster's gres.conf names it, such as `h100`; nothing without GPUs.",
-        default=None,
-        check=matching(r"[A-Za-z0-9][A-Za-z0-9_.-]*", "a GPU type such as h100"),
+        matching(r"[A-Za-z0-9][A-Za-z0-9_.-]*", "a GPU type such as h100"),
     )
-    mem: str | None = key(
-        "Memory of each node (`--mem`); `0` is all of it.", default=None, check=_SLURM_MEM
-    )
-    mem_per_cpu: str | None = key(
-        "Memory for each CPU (`--mem-per-cpu`).", default=None, check=_SLURM_MEM
-    )
-    mem_per_gpu: str | None = key(
-        "Memory for each GPU (`--mem-per-gpu`).", default=None, check=_SLURM_MEM
-    )
-    time_limit: str | None = key(
-        "Time limit (`--time`) in Slurm's spelling.", default=None, check=_SLURM_TIME
-    )
+    mem: str | None = optional("Memory of each node (`--mem`); `0` is all of it.", _SLURM_MEM)
+    mem_per_cpu: str | None = optional("Memory for each CPU (`--mem-per-cpu`).", _SLURM_MEM)
+    mem_per_gpu: str | None = optional("Memory for each GPU (`--mem-per-gpu`).", _SLURM_MEM)
+    time_limit: str | None = optional("Time limit (`--time`) in Slurm's spelling.", _SLURM_TIME)
     exclusive: bool | None = key(
         "Whole nodes (`--exclusive`), with all their memory (`--mem=0`) unless a memory is named.",
         default=None,
@@ -142,10 +133,9 @@ class LaunchRequest(Checked):
     """`[launch]`: how the ranks are started; `kind` is one of the launchers."""
 
     kind: str = key("", default=PLAIN)
-    mpi: str | None = key(
+    mpi: str | None = optional(
         "MPI plugin for srun (`--mpi`), such as `pmix`. Not said: the cluster's MpiDefault.",
-        default=None,
-        check=matching(r"[a-z][a-z0-9_]*", "an MPI plugin such as pmix"),
+        matching(r"[a-z][a-z0-9_]*", "an MPI plugin such as pmix"),
     )
     distribution: str = key(
         "Order of ranks over nodes and sockets (`--distribution`).",
@@ -165,10 +155,9 @@ class LaunchRequest(Checked):
         default=0,
         check=between(0, MAX_COUNT),
     )
-    torchrun_args: tuple[str, ...] = key(
+    torchrun_args: tuple[str, ...] = listed(
         "More options for torchrun, such as `--max-restarts=1`.",
-        default=(),
-        check=every(both(one_line, matching(r"--?[a-z].*", "an option that begins with a dash"))),
+        both(one_line, matching(r"--?[a-z].*", "an option that begins with a dash")),
     )
 
 
@@ -181,34 +170,26 @@ class EnvironmentRequest:
         "set for itself (see `pass`); `none`: only HOME, USER, PATH and their like, and `pass`.",
         default=EnvInherit.ALL,
     )
-    pass_: tuple[str, ...] = key(
+    pass_: tuple[str, ...] = listed(
         "Variables let through by name although they are held back (`NCCL_*` and the like, or "
         'everything under `inherit = "none"`). Their values never enter the script.',
-        default=(),
-        check=every(_ENV_PATTERN),
+        _ENV_PATTERN,
     )
     modules_purge: bool = key("Run `module purge` before loading modules.", default=False)
-    modules: tuple[str, ...] = key(
-        "Modules to load, in this order; a failing one ends the job.",
-        default=(),
-        check=every(_module_name),
+    modules: tuple[str, ...] = listed(
+        "Modules to load, in this order; a failing one ends the job.", _module_name
     )
-    venv: str | None = key(
+    venv: str | None = optional(
         "Python virtual environment to activate; a leading `~/` is the home of the user who runs "
         "the job.",
-        default=None,
-        check=one_line,
+        one_line,
     )
-    conda: str | None = key("Conda environment to activate.", default=None, check=one_line)
-    set: Mapping[str, str] = key(
-        "Variables to export, quoted exactly: nothing in a value is expanded.",
-        factory=dict,
-        check=_ENV_TABLE,
+    conda: str | None = optional("Conda environment to activate.", one_line)
+    set: Mapping[str, str] = table(
+        "Variables to export, quoted exactly: nothing in a value is expanded.", _ENV_TABLE
     )
-    setup: tuple[str, ...] = key(
-        "Lines of shell, run as they stand after everything above.",
-        default=(),
-        check=every(_setup_line),
+    setup: tuple[str, ...] = listed(
+        "Lines of shell, run as they stand after everything above.", _setup_line
     )
 
     def __post_init__(self) -> None:
@@ -221,28 +202,24 @@ class EnvironmentRequest:
 class TuneRequest(Checked):
     """`[tune]`: the communication environment, and what the user decides of it."""
 
-    env: Mapping[str, str] = key(
-        "Variables such as `NCCL_DEBUG`; the user's word wins, and the script says so.",
-        factory=dict,
-        check=_ENV_TABLE,
+    env: Mapping[str, str] = table(
+        "Variables such as `NCCL_DEBUG`; the user's word wins, and the script says so.", _ENV_TABLE
     )
     derive: bool = key(
         "Set what the inspected node and the site need, each variable with its reason.",
         default=True,
     )
-    nccl: str | None = key(
+    nccl: str | None = optional(
         "The release of NCCL or RCCL that the job loads, such as `2.27`; `hpckit tune JOB` finds "
         "it. Not said: what only some releases need is left out.",
-        default=None,
-        check=parses(NcclVersion.of, VERSION_EXPECTED),
+        parses(NcclVersion.of, VERSION_EXPECTED),
     )
     plugin: NetPlugin | None = key(
         "The network plugin that the job loads, in place of the site's.", default=None
     )
-    overlays: tuple[str, ...] = key(
+    overlays: tuple[str, ...] = listed(
         "Overlays of the site file that are wanted.",
-        default=(),
-        check=every(matching(OVERLAY_PATTERN, "the name of an overlay")),
+        matching(OVERLAY_PATTERN, "the name of an overlay"),
     )
 
 
@@ -272,24 +249,21 @@ class PlaceRequest(Checked):
         "node, nothing is changed.",
         default=True,
     )
-    volume: Mapping[MeshAxis, float] = key(
+    volume: Mapping[MeshAxis, float] = table(
         "Bytes that each rank gives to an axis of `[parallel]` in one step; not said: all axes "
         "count alike.",
-        factory=dict,
-        check=mapping(lambda _: None, between(0, MAX_VOLUME_BYTES)),
+        mapping(lambda _: None, between(0, MAX_VOLUME_BYTES)),
     )
-    node_gbits: float | None = key(
+    node_gbits: float | None = optional(
         "What a node's NICs carry together, in Gb/s; not said: 400 a GPU. Of a cluster it belongs "
         "into its site file, under `[job.place]`.",
-        default=None,
-        check=between(LEAST_NODE_GBITS, MOST_NODE_GBITS),
+        between(LEAST_NODE_GBITS, MOST_NODE_GBITS),
         maximum=MOST_NODE_GBITS,
     )
-    oversubscription: float | None = key(
+    oversubscription: float | None = optional(
         "How much less leads out of a leaf than into it, and so on above; not said: 2. Of a "
         "cluster it belongs into its site file, under `[job.place]`.",
-        default=None,
-        check=between(1, MOST_OVERSUBSCRIPTION),
+        between(1, MOST_OVERSUBSCRIPTION),
         maximum=MOST_OVERSUBSCRIPTION,
     )
     bind: bool = key(
@@ -319,11 +293,10 @@ class JobSpec:
         check=every(program_text),
         minItems=1,
     )
-    chdir: str | None = key(
+    chdir: str | None = optional(
         "Folder in which the job runs, relative to the job file. Not said: where `hpckit submit` "
         "was called.",
-        default=None,
-        check=one_line,
+        one_line,
     )
     resources: ResourceRequest = field(default_factory=ResourceRequest)
     launch: LaunchRequest = field(default_factory=LaunchRequest)
@@ -332,11 +305,10 @@ class JobSpec:
     tune: TuneRequest = field(default_factory=TuneRequest)
     account: AccountRequest = field(default_factory=AccountRequest)
     place: PlaceRequest = field(default_factory=PlaceRequest)
-    parallel: Mapping[MeshAxis, int] = key(
+    parallel: Mapping[MeshAxis, int] = table(
         "The parallel mesh, innermost axis first; the product of all but `expert` is the number "
         "of ranks.",
-        factory=dict,
-        check=mapping(lambda _: None, between(1, MAX_COUNT)),
+        mapping(lambda _: None, between(1, MAX_COUNT)),
     )
 
     def __post_init__(self) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from hpckit.core.errors import ConfigError, PlanError
 from hpckit.core.fields import MAX_COUNT, matching
+from hpckit.slurm.text import array_ranges, split_throttle
 from hpckit.spec.job import MAX_VOLUME_BYTES, MeshAxis
 
 if TYPE_CHECKING:
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 
 
 # Source of arrays: sbatch(1), "--array"; slurm.conf(5), "MaxArraySize".
-
-
-_RANGE = re.compile(r"(?P<first>\d+)(?:-(?P<last>\d+)(?::(?P<step>[1-9]\d*))?)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,27 +35,6 @@ class ArrayShape:
     last: int
     count: int
     step: int
-
-
-def split_throttle(expression: str) -> tuple[str, str]:
-    """The tasks of an expression, and its throttle with the `%`, empty where there is none."""
-    tasks, percent, number = expression.partition("%")
-    return tasks, percent + number
-
-
-def array_ranges(expression: str) -> tuple[range, ...]:
-    """The tasks that `0-9:2,40%8` names, a range for each of its parts that has any.
-
-    Raises ValueError for what is no such list.
-    """
-    ranges = []
-    for part in split_throttle(expression)[0].split(","):
-        match = _RANGE.fullmatch(part)
-        if match is None:
-            raise ValueError(f"{part!r} is no range of tasks")
-        first = int(match["first"])
-        ranges.append(range(first, int(match["last"] or first) + 1, int(match["step"] or 1)))
-    return tuple(found for found in ranges if found)
 
 
 MOST_PARTS: Final = 1000
@@ -162,8 +139,8 @@ class StagePlace:
 
 
 Value = TypeVar("Value", int, float)
-_PAIR: Final = re.compile(r"\s*(?P<axis>[A-Za-z_-]+)\s*=\s*(?P<value>[^=,\s]+)\s*", re.ASCII)
-_NUMBER: Final = re.compile(r"\d{1,30}(?:\.\d{0,30})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
+_PAIR: Final = re.compile(r"\s*(?P<axis>[A-Za-z_-]+)\s*=\s*(?P<value>[^=,\s]{1,30})\s*", re.ASCII)
+_NUMBER: Final = re.compile(r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?", re.ASCII)
 _LONGEST: Final = 100
 
 
@@ -209,13 +186,13 @@ def _axis(word: str, option: str) -> MeshAxis:
 
 
 def _size(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:_LONGEST]) <= MAX_COUNT:
-        raise ValueError(f"got {text[:_LONGEST]!r}, expected a whole number from 1")
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MAX_COUNT:
+        raise ValueError(f"got {text!r}, expected a whole number from 1")
     return int(text)
 
 
 def _bytes(text: str) -> float:
     found = float(text) if _NUMBER.fullmatch(text) else -1.0
     if not 0 <= found <= MAX_VOLUME_BYTES:
-        raise ValueError(f"got {text[:_LONGEST]!r}, expected bytes, such as 4e9")
+        raise ValueError(f"got {text!r}, expected bytes, such as 4e9")
     return found

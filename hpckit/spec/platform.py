@@ -16,13 +16,15 @@ from hpckit.core.fields import (
     between,
     both,
     check_fields,
-    every,
     key,
+    listed,
     mapping,
     matching,
     one_line,
+    optional,
     parses,
     program_text,
+    table,
 )
 from hpckit.core.findings import SourcedFinding
 from hpckit.spec.nic_kind import NicKind
@@ -168,22 +170,17 @@ class PlatformEnv(Checked):
     name: str = key("The variable.", check=settable_name)
     value: str = key("Its value; nothing in it is expanded.", check=program_text)
     because: str = key("Why, for the comment beside it in the script.", check=one_line)
-    source: str | None = key(
-        "The document that says so; not said: that of `[platform]`.", default=None, check=one_line
+    source: str | None = optional(
+        "The document that says so; not said: that of `[platform]`.", one_line
     )
-    date: str | None = key(
-        "When that was published or read; not said: as in `[platform]`.",
-        default=None,
-        check=_DATE,
+    date: str | None = optional(
+        "When that was published or read; not said: as in `[platform]`.", _DATE
     )
-    since: str | None = key(
-        "The first release of NCCL or RCCL that needs it.", default=None, check=_VERSION
-    )
-    before: str | None = key(
+    since: str | None = optional("The first release of NCCL or RCCL that needs it.", _VERSION)
+    before: str | None = optional(
         "The first release of NCCL or RCCL that does not need it any more. Where a job's release "
         "is not known, the variable is left out.",
-        default=None,
-        check=_VERSION,
+        _VERSION,
     )
     min_nodes: int = key("Only for jobs of so many nodes.", default=1, check=between(1, MAX_COUNT))
 
@@ -192,28 +189,21 @@ class PlatformEnv(Checked):
 class Platform:
     """`[platform]`: what the nodes of a site are, for jobs whose node was not inspected."""
 
-    node_type: str | None = key(
-        "The provider's name of a node, such as `p5.48xlarge`.", default=None, check=one_line
+    node_type: str | None = optional(
+        "The provider's name of a node, such as `p5.48xlarge`.", one_line
     )
-    gpu: str | None = key(
-        "Its GPUs, such as `h100`.",
-        default=None,
-        check=matching(r"[a-z][a-z0-9]*", "a GPU such as h100"),
+    gpu: str | None = optional(
+        "Its GPUs, such as `h100`.", matching(r"[a-z][a-z0-9]*", "a GPU such as h100")
     )
-    gpus: int | None = key("GPUs of a node.", default=None, check=between(1, 1024))
-    nics: int | None = key(
-        "Network devices of a node that jobs use.", default=None, check=between(1, 1024)
-    )
-    nic_gbits: float | None = key(
-        "What each of them carries, in Gb/s.",
-        default=None,
-        check=between(0.1, _MOST_GBITS),
+    gpus: int | None = optional("GPUs of a node.", between(1, 1024))
+    nics: int | None = optional("Network devices of a node that jobs use.", between(1, 1024))
+    nic_gbits: float | None = optional(
+        "What each of them carries, in Gb/s.", between(0.1, _MOST_GBITS)
     )
     interconnect: NicKind | None = key("How they are spoken to.", default=None)
-    hcas: tuple[str, ...] = key(
+    hcas: tuple[str, ...] = listed(
         "Their names, where the provider lists them and a node has others too: NCCL is told these.",
-        default=(),
-        check=every(_DEVICE),
+        _DEVICE,
     )
     plugin: NetPlugin | None = key(
         "What carries collectives over them in place of NCCL's own verbs and sockets; `none` where "
@@ -227,21 +217,18 @@ class Platform:
         "Whether no path leads from a rail to another: NCCL then must not cross them.",
         default=None,
     )
-    domain_nodes: int | None = key(
-        "Nodes of one NVLink domain (NVL72).", default=None, check=between(1, MAX_COUNT)
+    domain_nodes: int | None = optional(
+        "Nodes of one NVLink domain (NVL72).", between(1, MAX_COUNT)
     )
-    profile: str | None = key(
+    profile: str | None = optional(
         "A shell file of the provider that sets what its plugin needs; scripts source it.",
-        default=None,
-        check=both(one_line, matching(r"/\S+", "an absolute path without spaces")),
+        both(one_line, matching(r"/\S+", "an absolute path without spaces")),
     )
-    profile_env: Mapping[str, str] = key(
-        "Variables that this file itself needs to find.",
-        factory=dict,
-        check=mapping(settable_name, program_text),
+    profile_env: Mapping[str, str] = table(
+        "Variables that this file itself needs to find.", mapping(settable_name, program_text)
     )
-    source: str | None = key("The document that says all this.", default=None, check=one_line)
-    date: str | None = key("When that was published or read.", default=None, check=_DATE)
+    source: str | None = optional("The document that says all this.", one_line)
+    date: str | None = optional("When that was published or read.", _DATE)
     env: tuple[PlatformEnv, ...] = key(
         "Variables that the provider sets or asks to set.", default=()
     )
@@ -263,33 +250,27 @@ class Overlay(Checked):
     because: str = key("What it is for.", check=one_line)
     source: str = key("The document that says so.", check=one_line)
     date: str = key("When that was published or read.", check=_DATE)
-    one_of: str | None = key(
+    one_of: str | None = optional(
         "Overlays with the same word here contradict each other: a job has one of them at most, "
         "and of a variable on which they disagree nothing is set until one is chosen.",
-        default=None,
-        check=one_line,
+        one_line,
     )
-    env: Mapping[str, str] = key(
-        "The variables.", factory=dict, check=mapping(settable_name, program_text)
-    )
+    env: Mapping[str, str] = table("The variables.", mapping(settable_name, program_text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSite(Checked):
     """`[container]`: how jobs run containers there."""
 
-    runtime: str | None = key(
-        "`pyxis` or `apptainer`.",
-        default=None,
-        check=matching(r"pyxis|apptainer", "pyxis or apptainer"),
+    runtime: str | None = optional(
+        "`pyxis` or `apptainer`.", matching(r"pyxis|apptainer", "pyxis or apptainer")
     )
-    variables: tuple[str, ...] = key(
+    variables: tuple[str, ...] = listed(
         "Variables that must be let into a container besides those that the script exports.",
-        default=(),
-        check=every(matching(r"[A-Za-z_][A-Za-z0-9_]*", "a shell variable name")),
+        matching(r"[A-Za-z_][A-Za-z0-9_]*", "a shell variable name"),
     )
-    source: str | None = key("The document that says so.", default=None, check=one_line)
-    date: str | None = key("When that was published or read.", default=None, check=_DATE)
+    source: str | None = optional("The document that says so.", one_line)
+    date: str | None = optional("When that was published or read.", _DATE)
 
 
 def sources(settings: Iterable[CommSetting]) -> tuple[str, ...]:

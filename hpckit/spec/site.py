@@ -11,12 +11,14 @@ from hpckit.core.fields import (
     MAX_COUNT,
     Checked,
     between,
-    every,
     key,
+    listed,
     mapping,
     matching,
     one_line,
+    optional,
     parses,
+    table,
 )
 from hpckit.core.units import TIME_EXPECTED, parse_slurm_mem_bytes, parse_slurm_time_s
 from hpckit.slurm.values import VERSION_EXPECTED, SlurmVersion, TopologyKind
@@ -27,37 +29,30 @@ from hpckit.spec.platform import OVERLAY_PATTERN, ContainerSite, Overlay, Platfo
 class EnergySite(Checked):
     """`[energy]`: the factors by which `hpckit report` goes from a GPU's joules to a bill."""
 
-    pue: float | None = key(
+    pue: float | None = optional(
         "Power usage effectiveness of the building (ISO/IEC 30134-2): its energy divided by that "
         "of its computers. Not said: energy and cost are those of the computers alone.",
-        default=None,
-        check=between(1, 10),
+        between(1, 10),
     )
-    price_per_kwh: float | None = key(
-        "Price of a kWh, in `currency`.", default=None, check=between(0, 1e6)
-    )
-    currency: str | None = key(
+    price_per_kwh: float | None = optional("Price of a kWh, in `currency`.", between(0, 1e6))
+    currency: str | None = optional(
         "What `price_per_kwh` is in, such as `EUR`.",
-        default=None,
-        check=matching(r"[A-Za-z€$£¥]{1,8}", "a currency such as EUR"),
+        matching(r"[A-Za-z€$£¥]{1,8}", "a currency such as EUR"),
     )
-    co2_g_per_kwh: float | None = key(
+    co2_g_per_kwh: float | None = optional(
         "Grams of CO2 equivalent that a kWh stands for (SCI, ISO/IEC 21031, factor I): the average "
         "of the grid, or what the supplier states.",
-        default=None,
-        check=between(0, 1e5),
+        between(0, 1e5),
     )
-    node_idle_w: float | None = key(
+    node_idle_w: float | None = optional(
         "Watts of a node that does nothing, without its GPUs; with `cpu_core_w` a node's energy is "
         "modelled where no meter of it can be read.",
-        default=None,
-        check=between(0, 1e5),
+        between(0, 1e5),
     )
-    cpu_core_w: float | None = key(
+    cpu_core_w: float | None = optional(
         "Watts that each busy CPU adds to `node_idle_w`: (power at full load, without GPUs, less "
         "`node_idle_w`) divided by the CPUs of the node.",
-        default=None,
-        check=between(0, 1e4),
+        between(0, 1e4),
     )
 
 
@@ -85,16 +80,14 @@ class GpuOption(StrEnum):
 class SlurmSite(Checked):
     """`[slurm]`: which Slurm runs there, and what it wants otherwise than others."""
 
-    version: str | None = key(
+    version: str | None = optional(
         "The release that runs there, such as `24.11`; what it cannot do is refused by `render` "
         "too. Not said: only `submit` can tell, by asking.",
-        default=None,
-        check=parses(SlurmVersion.of, VERSION_EXPECTED),
+        parses(SlurmVersion.of, VERSION_EXPECTED),
     )
-    cluster: str | None = key(
+    cluster: str | None = optional(
         "ClusterName of its slurm.conf; a submission that would go to another cluster is refused.",
-        default=None,
-        check=matching(r"[A-Za-z0-9_.-]+", "a cluster's name"),
+        matching(r"[A-Za-z0-9_.-]+", "a cluster's name"),
     )
     gpu_option: GpuOption = key(
         "How GPUs are asked for: `gpus-per-node`, or `gres` (`--gres=gpu:N`) where nothing else "
@@ -106,10 +99,9 @@ class SlurmSite(Checked):
         "or `flat`.",
         default=None,
     )
-    max_array_size: int | None = key(
+    max_array_size: int | None = optional(
         "MaxArraySize: a larger job array is submitted in parts. Not said: `submit` asks.",
-        default=None,
-        check=between(2, MAX_COUNT),
+        between(2, MAX_COUNT),
     )
 
 
@@ -125,31 +117,23 @@ class SitePartition(Checked):
     """`[partitions.NAME]`: the nodes behind a partition, as scontrol show partition has them."""
 
     nodes: int = key("Nodes that one job can have.", check=between(1, MAX_COUNT))
-    cpus_per_node: int | None = key(
+    cpus_per_node: int | None = optional(
         "CPUs of a node, as Slurm counts them (threads, where it schedules threads).",
-        default=None,
-        check=between(1, MAX_COUNT),
+        between(1, MAX_COUNT),
     )
-    mem_per_node: str | None = key(
-        "Memory of a node (RealMemory).",
-        default=None,
-        check=parses(_node_mem, "a Slurm memory size from 1M on"),
+    mem_per_node: str | None = optional(
+        "Memory of a node (RealMemory).", parses(_node_mem, "a Slurm memory size from 1M on")
     )
     gpus_per_node: int = key("GPUs of a node.", default=0, check=between(0, MAX_COUNT))
-    gpu_type: str | None = key(
+    gpu_type: str | None = optional(
         "GPU type as gres.conf names it, such as `h100`.",
-        default=None,
-        check=matching(r"[A-Za-z0-9][A-Za-z0-9_.-]*", "a GPU type such as h100"),
+        matching(r"[A-Za-z0-9][A-Za-z0-9_.-]*", "a GPU type such as h100"),
     )
-    features: tuple[str, ...] = key(
-        "Features of its nodes (`--constraint`); told, not checked.",
-        default=(),
-        check=every(one_line),
+    features: tuple[str, ...] = listed(
+        "Features of its nodes (`--constraint`); told, not checked.", one_line
     )
-    time_limit: str | None = key(
-        "MaxTime. Not said: no limit is known.",
-        default=None,
-        check=parses(parse_slurm_time_s, TIME_EXPECTED),
+    time_limit: str | None = optional(
+        "MaxTime. Not said: no limit is known.", parses(parse_slurm_time_s, TIME_EXPECTED)
     )
     default: bool = key("Where a job goes that names no partition.", default=False)
 
@@ -200,21 +184,15 @@ class SiteSpec(Checked):
     slurm: SlurmSite = field(default_factory=SlurmSite)
     energy: EnergySite = field(default_factory=EnergySite)
     platform: Platform = field(default_factory=Platform)
-    overlays: Mapping[str, Overlay] = key(
+    overlays: Mapping[str, Overlay] = table(
         "Variables that are set only for those who ask, one table each.",
-        factory=dict,
-        check=mapping(
-            matching(OVERLAY_PATTERN, "small letters, digits, dot and dash"), lambda _: None
-        ),
+        mapping(matching(OVERLAY_PATTERN, "small letters, digits, dot and dash"), lambda _: None),
     )
     container: ContainerSite = field(default_factory=ContainerSite)
-    partitions: Mapping[str, SitePartition] = key(
+    partitions: Mapping[str, SitePartition] = table(
         "Partitions and their nodes, one table each; a job that does not fit one is refused "
         "before Slurm sees it.",
-        factory=dict,
-        check=mapping(
-            matching(r"[A-Za-z0-9][A-Za-z0-9_.-]*", "a partition's name"), lambda _: None
-        ),
+        mapping(matching(r"[A-Za-z0-9][A-Za-z0-9_.-]*", "a partition's name"), lambda _: None),
     )
     job: Mapping[str, Any] = key(
         "Defaults for any key of a job file, in the same tables.", factory=dict

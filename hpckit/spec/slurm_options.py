@@ -10,11 +10,13 @@ from hpckit.core.fields import (
     MAX_COUNT,
     Checked,
     between,
-    every,
     key,
+    listed,
     mapping,
     matching,
     one_line,
+    optional,
+    table,
 )
 
 _OPTION_NAME = matching(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", "a long option name without its dashes")
@@ -56,54 +58,46 @@ def _option_value(value: object) -> str | None:
 class SlurmOptions(Checked):
     """`[slurm]`: who pays, where and when; every other option through the two open tables."""
 
-    account: str | None = key("Account to charge (`--account`).", default=None, check=one_line)
-    partition: str | None = key("Partition (`--partition`).", default=None, check=one_line)
-    qos: str | None = key("Quality of service (`--qos`).", default=None, check=one_line)
-    constraint: str | None = key("Node features (`--constraint`).", default=None, check=one_line)
-    reservation: str | None = key("Reservation (`--reservation`).", default=None, check=one_line)
-    nodelist: str | None = key("Nodes to include (`--nodelist`).", default=None, check=one_line)
-    exclude: str | None = key("Nodes to avoid (`--exclude`).", default=None, check=one_line)
-    dependency: str | None = key("Jobs to wait for (`--dependency`).", default=None, check=one_line)
-    licenses: str | None = key("Licenses (`--licenses`).", default=None, check=one_line)
-    array: str | None = key("Job array (`--array`), such as `0-31%8`.", default=None, check=_array)
-    begin: str | None = key("Earliest start (`--begin`).", default=None, check=one_line)
-    switches: str | None = key(
+    account: str | None = optional("Account to charge (`--account`).", one_line)
+    partition: str | None = optional("Partition (`--partition`).", one_line)
+    qos: str | None = optional("Quality of service (`--qos`).", one_line)
+    constraint: str | None = optional("Node features (`--constraint`).", one_line)
+    reservation: str | None = optional("Reservation (`--reservation`).", one_line)
+    nodelist: str | None = optional("Nodes to include (`--nodelist`).", one_line)
+    exclude: str | None = optional("Nodes to avoid (`--exclude`).", one_line)
+    dependency: str | None = optional("Jobs to wait for (`--dependency`).", one_line)
+    licenses: str | None = optional("Licenses (`--licenses`).", one_line)
+    array: str | None = optional("Job array (`--array`), such as `0-31%8`.", _array)
+    begin: str | None = optional("Earliest start (`--begin`).", one_line)
+    switches: str | None = optional(
         "Leaf switches at most (`--switches`), and how long to wait for so few, such as "
         "`1@2:00:00`; of clusters with topology/tree.",
-        default=None,
-        check=_SWITCHES,
+        _SWITCHES,
     )
-    segment: int | None = key(
+    segment: int | None = optional(
         "Nodes that must lie in one block together (`--segment`), of which `nodes` is a multiple; "
         "of clusters with topology/block, from Slurm 24.05 on.",
-        default=None,
-        check=between(1, MAX_COUNT),
+        between(1, MAX_COUNT),
     )
-    signal: str | None = key(
-        "Signal before the time limit (`--signal`), such as `B:USR2@120`.",
-        default=None,
-        check=_signal,
+    signal: str | None = optional(
+        "Signal before the time limit (`--signal`), such as `B:USR2@120`.", _signal
     )
     requeue: bool = key(
         "May Slurm start the job again after a node failure or preemption (`--requeue`, else "
         "`--no-requeue`).",
         default=False,
     )
-    comment: str | None = key("Comment (`--comment`).", default=None, check=one_line)
-    mail_user: str | None = key("Whom to write (`--mail-user`).", default=None, check=one_line)
-    mail_type: tuple[str, ...] = key(
+    comment: str | None = optional("Comment (`--comment`).", one_line)
+    mail_user: str | None = optional("Whom to write (`--mail-user`).", one_line)
+    mail_type: tuple[str, ...] = listed(
         "On which events (`--mail-type`), such as `END` and `FAIL`.",
-        default=(),
-        check=every(matching(r"[A-Z]+(_[A-Z0-9]+)*", "an event such as END or TIME_LIMIT_80")),
+        matching(r"[A-Z]+(_[A-Z0-9]+)*", "an event such as END or TIME_LIMIT_80"),
     )
-    extra: Mapping[str, str | int | bool] = key(
+    extra: Mapping[str, str | int | bool] = table(
         "Any other option of sbatch by its long name; `true` is the bare option, `false` leaves "
         "it out.",
-        factory=dict,
-        check=mapping(_OPTION_NAME, _option_value),
+        mapping(_OPTION_NAME, _option_value),
     )
-    srun_extra: Mapping[str, str | int | bool] = key(
-        "Any other option of srun by its long name.",
-        factory=dict,
-        check=mapping(_OPTION_NAME, _option_value),
+    srun_extra: Mapping[str, str | int | bool] = table(
+        "Any other option of srun by its long name.", mapping(_OPTION_NAME, _option_value)
     )

@@ -19,14 +19,11 @@ from hpckit.core.process import (
     ListeningRunner,
     ProcessRunner,
 )
-from hpckit.jobs.index import SqliteJobIndex
 from hpckit.jobs.local import LocalSubmitter
 from hpckit.jobs.parts import Submitter
 from hpckit.jobs.slurm_submit import SlurmSubmitter
-from hpckit.jobs.track import JobIndex
 from tests.fakes.clock import FakeClock
 from tests.fakes.command_runner import FakeCommandRunner
-from tests.fakes.job_index import MemoryJobIndex
 from tests.fakes.local_job import kill_job
 from tests.fakes.submitter import FakeSubmitter
 
@@ -56,14 +53,6 @@ def job_folder(tmp_path: Path) -> Path:
     """Where the job folder will be: a path that a shell would split."""
     root = Path(tempfile.mkdtemp(dir=SHARED)) if SHARED else tmp_path
     return root / "jobs of 'me' $HOME 100%" / "one"
-
-
-@pytest.fixture(params=["real", "fake"])
-def job_index(request: pytest.FixtureRequest, tmp_path: Path) -> JobIndex:
-    """Each JobIndex, empty."""
-    if request.param == "real":
-        return SqliteJobIndex(tmp_path / "state" / "jobs.sqlite")
-    return MemoryJobIndex()
 
 
 @pytest.fixture(params=["real", "fake"])

@@ -24,7 +24,7 @@ from hpckit.slurm.values import JobState
 from hpckit.spec.job_folder import RESULT_FILE
 from tests.fakes.prepared import prepared
 from tests.fakes.submitter import FakeSubmitter
-from tests.fakes.world import nothing_held
+from tests.fakes.world import PACKED, nothing_held
 
 
 def call(*args: str | Path, stdin: str | bytes = "", refused: bool = False) -> Result:
@@ -64,7 +64,7 @@ def started_job(
     """A job in this user's folders and index that nothing runs."""
     tools = SubmitTools(
         submitter=FakeSubmitter(),
-        folders=PackedJobFolders(),
+        folders=PackedJobFolders(PACKED),
         index=wiring.job_index(),
         clock=wiring.clock(),
         interrupts_held=nothing_held,

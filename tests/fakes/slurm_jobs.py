@@ -16,7 +16,7 @@ from hpckit.jobs.submit import SubmitTools, submit
 from hpckit.slurm.values import JobEntry, JobId, JobState
 from tests.fakes.prepared import prepared
 from tests.fakes.submitter import FakeSubmitter
-from tests.fakes.world import nothing_held
+from tests.fakes.world import PACKED, nothing_held
 
 RUNS = ("RUNNING", "None", "2026-11-21T06:00:00", "N/A", "c1")
 WAITS = ("PENDING", "Priority", "2030-01-01T00:00:00", "N/A", "")
@@ -64,7 +64,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sbatch: str = "ech
 def _entry(root: Path, array: str | None) -> JobEntry:
     tools = SubmitTools(
         submitter=FakeSubmitter(),
-        folders=PackedJobFolders(),
+        folders=PackedJobFolders(PACKED),
         index=wiring.job_index(),
         clock=wiring.clock(),
         interrupts_held=nothing_held,

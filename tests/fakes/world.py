@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -9,13 +10,18 @@ from pathlib import Path
 
 from hpckit.fabric.ask import ClusterProbe
 from hpckit.jobs.draft import Caller, PackedJobFolders
+from hpckit.jobs.index import SqliteJobIndex
 from hpckit.jobs.parts import Submitter
 from hpckit.jobs.submit import SubmitTools
-from hpckit.jobs.track import JobIndex, TrackTools
+from hpckit.jobs.track import TrackTools
 from hpckit.slurm.values import JobEntry, JobId, JobState
 from tests.fakes.clock import FakeClock
-from tests.fakes.job_index import MemoryJobIndex
+from tests.fakes.job_index import TemporaryJobIndex
 from tests.fakes.submitter import FakeSubmitter
+
+_PACKED = tempfile.TemporaryDirectory(prefix="hpckit-packed-")
+PACKED = Path(_PACKED.name)
+"""What is packed for job folders, once for all tests of a process."""
 
 
 @contextmanager
@@ -29,8 +35,8 @@ class World:
     """The parts of a test that a submission was given, to look at afterwards."""
 
     submitter: FakeSubmitter = field(default_factory=FakeSubmitter)
-    folders: PackedJobFolders = field(default_factory=PackedJobFolders)
-    index: MemoryJobIndex = field(default_factory=MemoryJobIndex)
+    folders: PackedJobFolders = field(default_factory=lambda: PackedJobFolders(PACKED))
+    index: TemporaryJobIndex = field(default_factory=TemporaryJobIndex)
     clock: FakeClock = field(default_factory=FakeClock)
     probe: ClusterProbe | None = None
 
@@ -51,14 +57,14 @@ class World:
 
 def tracking(
     submitter: Submitter,
-    index: JobIndex | None = None,
+    index: SqliteJobIndex | None = None,
     clock: FakeClock | None = None,
     folders: PackedJobFolders | None = None,
 ) -> TrackTools:
     """What tracking uses: one submitter for every job, real folders."""
     return TrackTools(
         submitter_of=lambda _: submitter,
-        index=MemoryJobIndex() if index is None else index,
+        index=TemporaryJobIndex() if index is None else index,
         folders=folders or PackedJobFolders(),
         clock=clock or FakeClock(),
     )

@@ -135,26 +135,9 @@ def test_gpus_are_asked_by_the_node(case: Path) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
 def test_it_fits_on_a_screen(case: Path) -> None:
-    """A person reviews a job on one screen, with up to fifteen lines of its site and of its own."""
-    lines = expected(case).splitlines()
-    own = [line for line in lines if re.match(r"export (?!MASTER_ADDR)|# \[", line)]
+    """A person reviews a job on one screen, at every site."""
     if case.name not in {"everything-said", "own-template"}:
-        assert len(lines) - max(0, len(own) - 15) <= 45
-
-
-TORCHRUN = [case for case in CASES if "SLURM_PROCID" in expected(case)]
-
-
-@pytest.mark.parametrize("case", TORCHRUN, ids=[case.name for case in TORCHRUN])
-def test_the_node_rank_is_read_on_the_node(case: Path) -> None:
-    """The batch shell never expands SLURM_PROCID: it stands inside bash -c's single quotes."""
-    script = expected(case)
-    assert script.count("SLURM_PROCID") == 1
-    (step,) = steps(script)
-    given = shlex.split(step)
-    inner = given[given.index("-c") + 1]
-    assert '--node-rank="$SLURM_PROCID"' in inner
-    assert f"'{inner}'" in step
+        assert len(expected(case).splitlines()) <= 45
 
 
 @pytest.mark.parametrize("case", CASES, ids=NAMES)
@@ -167,20 +150,6 @@ def test_nothing_of_this_machine_stands_in_it(case: Path) -> None:
     assert not re.search(r"\b20\d\d-\d\d-\d\d\b|\d\d:\d\d:\d\d\.\d", script)
     assert not re.search(r"\b(None|(?<!/dev/)null|undefined|True|False)\b", script)
     assert not re.search(r"=$", script.split("# reproduce")[0], re.MULTILINE)
-
-
-def test_a_minimal_job_says_little() -> None:
-    """What nobody said is absent: no partition, account, time, memory, GPUs or CPUs."""
-    script = expected(Path(__file__).parent / "cases" / "nothing-said")
-    assert directives(script) == [
-        "--job-name=hello",
-        "--no-requeue",
-        "--nodes=1",
-        "--ntasks-per-node=1",
-        "--open-mode=append",
-    ]
-    for block in ("environment", "communication"):
-        assert f"# --- {block}" not in script
 
 
 FOREIGN = {

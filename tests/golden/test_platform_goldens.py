@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -58,8 +59,9 @@ def golden(name: str) -> str:
 def exported(script: str) -> dict[str, str]:
     """Variable → value, as the communication block exports them."""
     block = script.partition("# --- communication")[2].partition("# --- ")[0]
-    pairs = re.findall(r"^export (\w+)=('[^']*'|\"[^\"]*\"|\S*)", block, re.MULTILINE)
-    return {name: value.strip("'\"") for name, value in pairs}
+    exports = [line.partition(" # ")[0] for line in block.splitlines() if line[:7] == "export "]
+    pairs = [pair.partition("=") for line in exports for pair in shlex.split(line)[1:]]
+    return {name: value for name, _, value in pairs}
 
 
 @pytest.mark.parametrize("name", PLATFORMS)
@@ -68,10 +70,13 @@ def test_every_variable_has_its_reason_and_source_in_the_script(name: str) -> No
     script = golden(name)
     facts = comm_facts(CommQuestion(nodes=4), site_of(name).platform, None)
     settings = comm_env(facts, site_of(name), CommChoice()).settings
-    assert exported(script).keys() == {one.name for one in settings}
-    for one in settings:
-        assert f"# {one.because} [{one.rule}]" in script
-        assert f"{one.source} ({one.date})" in script
+    assert exported(script).keys() == {setting.name for setting in settings}
+    for setting in settings:
+        beside = (
+            rf"^export .*\b{setting.name}=.*# {re.escape(setting.because)} \[.*\b{setting.rule}\b"
+        )
+        assert re.search(beside, script, re.MULTILINE)
+        assert f"{setting.source} ({setting.date})" in script
 
 
 @pytest.mark.parametrize("name", sorted(NOTHING))

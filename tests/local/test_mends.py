@@ -49,16 +49,6 @@ def test_shell_options_of_the_submitter_stay_behind(run_hpckit: RunHpckit) -> No
     assert set(env) <= set(held_back)
 
 
-def test_the_first_failing_rank_gives_the_code(run_hpckit: RunHpckit) -> None:
-    """Of four ranks the one that fails first gives its code; those it takes along do not."""
-    script = "trap 'exit 9' TERM; test $RANK = 2 && { sleep 0.3; exit 7; }; sleep 60 & wait"
-    ran = run_hpckit("submit", "--local", "--wait", "--json", "--ntasks-per-node", "4", "--",
-                     "sh", "-c", script)  # fmt: skip
-    document = json.loads(ran.stdout)
-    assert (document["state"], document["exit_code"]) == ("FAILED", 7)
-    until(lambda: processes_of(Path(document["folder"])) == [])
-
-
 def test_an_empty_id_cancels_nothing(run_hpckit: RunHpckit) -> None:
     """`hpckit cancel ''`, as of an unset variable, exits 1 and the only job runs on."""
     folder = submitted(run_hpckit, "--", "sleep", "600")

@@ -181,25 +181,6 @@ def test_held_back_variables_do_not_reach_the_job(run_hpckit: RunHpckit) -> None
     assert "CUDA_VISIBLE_DEVICES" not in seen
 
 
-def test_an_impossible_job_is_refused_before_anything_is_written(run_hpckit: RunHpckit) -> None:
-    """Two nodes on one machine is a PlanError, exit 5, and no folder or index line is left."""
-    ran = run_hpckit("submit", "--local", "--nodes", "2", "--", "true")
-    assert ran.returncode == 5
-    assert "have 1 node, need 2 nodes" in ran.stderr
-    assert json.loads(run_hpckit("jobs", "--json").stdout)["jobs"] == []
-
-
-def test_the_index_is_rebuilt_from_the_job_folders(run_hpckit: RunHpckit) -> None:
-    """With the index gone, `hpckit jobs --rebuild` finds every job and its state again."""
-    ids = {
-        submit_json(run_hpckit, "--wait", "--", "sh", "-c", f"exit {n}")["job_id"] for n in (0, 3)
-    }
-    (Path(os.environ["XDG_STATE_HOME"]) / "hpckit" / "jobs.sqlite").unlink()
-    jobs = json.loads(run_hpckit("jobs", "--rebuild", "--json").stdout)["jobs"]
-    assert {job["job_id"] for job in jobs} == ids
-    assert {(job["state"], job["exit_code"]) for job in jobs} == {("COMPLETED", 0), ("FAILED", 3)}
-
-
 def test_logs_follow_a_job_to_its_end(run_hpckit: RunHpckit) -> None:
     """`logs -f` gives the whole output once and ends with the job; --rank gives one rank's."""
     script = "for i in 1 2 3 4; do echo $RANK-$i; sleep 0.2; done"
@@ -210,13 +191,6 @@ def test_logs_follow_a_job_to_its_end(run_hpckit: RunHpckit) -> None:
     missing = run_hpckit("logs", "--rank", "9")
     assert missing.returncode == 1
     assert "ranks with a log: 0-1" in missing.stderr
-
-
-def test_a_time_limit_ends_the_job(run_hpckit: RunHpckit) -> None:
-    """A job over its time limit is TIMEOUT and leaves no process."""
-    document = submit_json(run_hpckit, "--wait", "--time", "0:01", "--", "sleep", "600")
-    assert document["state"] == "TIMEOUT"
-    until(lambda: processes_of(Path(document["folder"])) == [], 5)
 
 
 def test_the_example_runs_from_any_folder(run_hpckit: RunHpckit, tmp_path: Path) -> None:

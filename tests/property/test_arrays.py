@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.spec.options import array_parts, array_ranges
+from hpckit.slurm.text import array_ranges
+from hpckit.spec.options import array_parts
 
 INDEXES = st.integers(0, 3000)
 

@@ -1,17 +1,20 @@
-"""The ways to start ranks: one module a kind, and all of them by name."""
+"""The ways to start ranks by name: one module a kind; and which of them a command begins with."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hpckit.core.errors import ConfigError
 from hpckit.core.fields import InvalidValue
-from hpckit.script.launchers.launcher import Launcher
+from hpckit.script.launchers.launcher import Launcher, SplitCommand
 from hpckit.script.launchers.mpi import Mpi
 from hpckit.script.launchers.plain import Plain
 from hpckit.script.launchers.torchrun import Torchrun
+from hpckit.spec.files import Layer
 
 if TYPE_CHECKING:
     from hpckit.spec.job import JobSpec
@@ -45,3 +48,56 @@ def refuse_launch(spec: JobSpec, launchers: Launchers = LAUNCHERS) -> None:
         launcher.refuse(spec.launch)
     except InvalidValue as error:
         raise ConfigError(str(error), key=f"launch.{error.key}") from error
+
+
+def read_launchers(layers: Sequence[Layer], launchers: Launchers = LAUNCHERS) -> list[Layer]:
+    """Return the layers with a command that begins with a launcher taken apart, its launch said.
+
+    Somebody who says another `launch.kind` keeps the launcher as the program. Raises ConfigError
+    for a command that begins with a program which hpckit starts itself.
+    """
+    read_layers = list(layers)
+    kinds = [_launch_table(layer)["kind"] for layer in layers if "kind" in _launch_table(layer)]
+    for position, layer in enumerate(layers):
+        command = layer.tree.get("command")
+        if not isinstance(command, list) or not all(isinstance(word, str) for word in command):
+            continue
+        _refuse_programs(command, launchers)
+        for launcher in launchers.values():
+            split = launcher.read_command(command) if kinds[:1] in ([], [launcher.kind]) else None
+            if split is not None:
+                read_layers[position] = _with_launcher(layer, launcher, split)
+        break
+    return read_layers
+
+
+def _refuse_programs(command: Sequence[str], launchers: Launchers) -> None:
+    program = PurePosixPath(command[0]).name if command else ""
+    for launcher in launchers.values():
+        if program in launcher.refused_programs:
+            hint = launcher.refused_programs[program]
+            raise ConfigError(f"begins with {program}", key="command", hint=hint)
+
+
+def _with_launcher(layer: Layer, launcher: Launcher, split: SplitCommand) -> Layer:
+    launch = {**_launch_table(layer), "kind": launcher.kind}
+    if split.options:
+        launch[launcher.options_key] = list(split.options)
+    keys = ("launch.kind", f"launch.{launcher.options_key}")
+    details = dict.fromkeys(keys, f"{launcher.kind} in command")
+    tree = {**layer.tree, "command": list(split.command), "launch": launch}
+    return replace(layer, tree=tree, details={**details, **layer.details})
+
+
+def _launch_table(layer: Layer) -> Mapping[str, object]:
+    table = layer.tree.get("launch")
+    return table if isinstance(table, Mapping) else {}
+
+
+def job_name_of(command: Sequence[str]) -> str:
+    """A name for a job that has only a command: its script's, else its program's."""
+    for word in command:
+        path = PurePosixPath(word)
+        if path.suffix in (".py", ".sh", ".jl", ".R"):
+            return path.stem or "job"
+    return PurePosixPath(command[0]).name or "job" if command else "job"

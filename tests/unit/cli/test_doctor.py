@@ -16,7 +16,7 @@ from hpckit.spec.site import SubmitterKind
 from hpckit.spec.store import FileJobFolders
 from tests.fakes.cluster_probe import FakeClusterProbe
 from tests.fakes.command_runner import FakeCommandRunner
-from tests.fakes.job_index import MemoryJobIndex
+from tests.fakes.job_index import TemporaryJobIndex
 
 BASH = CommandResult(returncode=0, stdout="\n GNU bash, version 5.2 \nmore\n", stderr="")
 SILENT = CommandResult(returncode=0, stdout="", stderr="")
@@ -24,7 +24,7 @@ BROKEN = CommandResult(returncode=127, stdout="", stderr="\nlibfoo.so: not found
 BASH_ARGV, SBATCH_ARGV, TORCHRUN_ARGV, MPIRUN_ARGV = (tool.argv for tool in TOOLS)
 
 
-class _DamagedIndex(MemoryJobIndex):
+class _DamagedIndex(TemporaryJobIndex):
     """An index that cannot be read."""
 
     def latest(self, limit: int | None) -> list[JobEntry]:
@@ -33,10 +33,10 @@ class _DamagedIndex(MemoryJobIndex):
 
 
 def findings(
-    runner: FakeCommandRunner, root: Path, index: MemoryJobIndex | None = None
+    runner: FakeCommandRunner, root: Path, index: TemporaryJobIndex | None = None
 ) -> dict[str, Notice]:
     """Subject → finding."""
-    found = examine(runner, FileJobFolders(), index or MemoryJobIndex(), root)
+    found = examine(runner, FileJobFolders(), index or TemporaryJobIndex(), root)
     return {one.subject: one for one in found}
 
 
@@ -58,7 +58,7 @@ def test_what_sacct_lists_is_not_shown(tmp_path: Path) -> None:
     found = examine(
         runner,
         FileJobFolders(),
-        MemoryJobIndex(),
+        TemporaryJobIndex(),
         tmp_path / "jobs",
         submitter=SubmitterKind.SLURM,
     )
@@ -109,7 +109,7 @@ def test_a_job_root_of_slurm_that_is_not_there_is_noted(tmp_path: Path) -> None:
     runner = FakeCommandRunner({})
     for root, level in ((tmp_path, Level.OK), (tmp_path / "jobs", Level.NOTE)):
         found = examine(
-            runner, FileJobFolders(), MemoryJobIndex(), root, submitter=SubmitterKind.SLURM
+            runner, FileJobFolders(), TemporaryJobIndex(), root, submitter=SubmitterKind.SLURM
         )
         (folders,) = [one for one in found if one.subject == "job folders"]
         assert folders.level is level
@@ -123,7 +123,7 @@ def seen(
     found = examine(
         FakeCommandRunner(said),
         FileJobFolders(),
-        MemoryJobIndex(),
+        TemporaryJobIndex(),
         root,
         submitter=SubmitterKind.SLURM,
         probe=probe,
@@ -228,7 +228,9 @@ def test_a_machine_without_nvml_is_a_note() -> None:
 
 def scontrol_hint(runner: FakeCommandRunner, root: Path) -> str | None:
     """What doctor advises about scontrol."""
-    found = examine(runner, FileJobFolders(), MemoryJobIndex(), root, submitter=SubmitterKind.SLURM)
+    found = examine(
+        runner, FileJobFolders(), TemporaryJobIndex(), root, submitter=SubmitterKind.SLURM
+    )
     (hint,) = [one.remedy for one in found if one.subject == "scontrol"]
     return hint
 
@@ -243,6 +245,6 @@ def test_what_is_not_there_is_not_advised(tmp_path: Path) -> None:
 def test_a_job_root_that_cannot_be_told_is_a_finding(tmp_path: Path) -> None:
     """Why nobody can say where job folders go is an error with its remedy."""
     wrong = ConfigError("job_root names 'PROJECT', which is not set", hint="set it")
-    found = examine(FakeCommandRunner({}), FileJobFolders(), MemoryJobIndex(), wrong)
+    found = examine(FakeCommandRunner({}), FileJobFolders(), TemporaryJobIndex(), wrong)
     (finding,) = [one for one in found if one.subject == "job folders"]
     assert (finding.level, finding.text, finding.remedy) == (Level.ERROR, wrong.message, "set it")

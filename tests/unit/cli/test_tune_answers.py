@@ -94,7 +94,7 @@ def test_tune_and_render_agree(run_hpckit: RunHpckit, site: str, nodes: str, ncc
     assert script.returncode == 0, script.stderr
     block = script.stdout.partition("# --- communication")[2].partition("# --- ")[0]
     lines = "\n".join(line for line in block.splitlines() if line.startswith("export "))
-    names = [line.removeprefix("export ").partition("=")[0] for line in lines.splitlines()]
+    names = [word.partition("=")[0] for word in shlex.split(lines, comments=True) if "=" in word]
     assert names == list(values)
     expanded = {name: one.replace("${SLURM_JOB_ID}", "7") for name, one in values.items()}
     assert exported(lines, names) == expanded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,21 +21,19 @@ from hpckit.core.errors import (
     SubmissionUnconfirmed,
 )
 from hpckit.jobs.chain import (
-    PreparedStage,
+    StageStatus,
     chain_status,
+    explained,
     prepare_chain,
-    stages_of,
     submit_chain,
-    with_reasons,
 )
 from hpckit.jobs.draft import Caller, PackedJobFolders
-from hpckit.jobs.prepare import JobSource, prepare
-from hpckit.jobs.track import job_statuses
-from hpckit.slurm.values import JobEntry, JobState, JobStatus
-from tests.fakes.job_index import MemoryJobIndex
+from hpckit.jobs.prepare import JobSource, PreparedJob
+from hpckit.slurm.values import JobId, JobState, JobStatus
+from tests.fakes.job_index import TemporaryJobIndex
 from tests.fakes.prepared import RESOURCES
 from tests.fakes.tracked import RUNS, ToldSubmitter
-from tests.fakes.world import World, caller_in, tracking
+from tests.fakes.world import PACKED, World, caller_in, entry_of, tracking
 from tests.unit.jobs.test_parts import Began, Slurm, held, ten_a_job
 from tests.unit.spec.test_stages import CHAIN
 
@@ -63,10 +61,10 @@ def a_source(**more: object) -> JobSource:
     return JobSource(**{**fields, **more})
 
 
-def stages(home: Path, **more: object) -> list[PreparedStage]:
+def stages(home: Path, **more: object) -> list[PreparedJob]:
     """The three stages, whose folders are to lie below a home."""
     return [
-        replace(one, job=replace(one.job, site=replace(one.job.site, job_root=str(home / "jobs"))))
+        replace(one, site=replace(one.site, job_root=str(home / "jobs")))
         for one in prepare_chain(a_source(**more), RESOURCES)
     ]
 
@@ -81,20 +79,6 @@ def folders(home: Path) -> list[str]:
     return sorted(path.name for path in (home / "jobs").iterdir())
 
 
-def test_the_stages_of_a_source() -> None:
-    """A file with stages is all of them, unless one is asked for."""
-    assert stages_of(a_source()) == NAMES
-    assert stages_of(a_source(stage="train")) == ()
-    assert stages_of(a_source(file_text=None)) == ()
-
-
-def test_every_stage_is_prepared_before_one_is_submitted() -> None:
-    """A last stage that is wrong is found while nothing has been submitted."""
-    wrong = THREE + "parallel = { data = 7 }\n"
-    with pytest.raises(PlanError, match="parallel mesh"):
-        prepare_chain(a_source(file_text=wrong), RESOURCES)
-
-
 def test_a_machine_without_scheduler_refuses_a_chain() -> None:
     """There is nothing on site local that begins a job after another."""
     with pytest.raises(PlanError, match="no scheduler for chains") as caught:
@@ -105,7 +89,7 @@ def test_a_machine_without_scheduler_refuses_a_chain() -> None:
 def test_a_name_on_the_command_line_is_the_chains() -> None:
     """`--name x` gives each stage a name of its own below x; other options are for all stages."""
     options = {"name": ("x", "--name"), "slurm.partition": ("debug", "--partition")}
-    specs = [one.job.effective.spec for one in prepare_chain(a_source(options=options), RESOURCES)]
+    specs = [one.effective.spec for one in prepare_chain(a_source(options=options), RESOURCES)]
     assert [spec.name for spec in specs] == ["x-prepare", "x-train", "x-evaluate"]
     assert {spec.slurm.partition for spec in specs} == {"debug"}
 
@@ -113,7 +97,7 @@ def test_a_name_on_the_command_line_is_the_chains() -> None:
 def test_a_script_says_how_to_render_its_stage() -> None:
     """The header of a stage's script names the stage."""
     train = prepare_chain(a_source(), RESOURCES)[1]
-    assert "hpckit render job.toml --stage train --site docker" in train.job.script.text
+    assert "hpckit render job.toml --stage train --site docker" in train.script.text
 
 
 def test_each_stage_waits_for_the_one_before(tmp_path: Path) -> None:
@@ -155,7 +139,7 @@ def third_refused(slurm: Slurm, home: Path) -> World:
     prepared = stages(home)
     options = {"slurm.array": ("10", "--array")}
     last = prepare_chain(a_source(options=options), RESOURCES)[2]
-    prepared[2] = replace(prepared[2], job=replace(last.job, site=prepared[2].job.site))
+    prepared[2] = replace(last, site=prepared[2].site)
     with pytest.raises(SchedulerRefused, match=r"stage evaluate: .*the stages before it"):
         submit_chain(prepared, callers(home), world.tools())
     assert slurm.cancelled == [("4243",), ("4242",)]
@@ -199,7 +183,7 @@ def full_at(slurm: Slurm, number: int) -> PackedJobFolders:
                 raise StorageFailed("no space left")
             super().write(folder, name, text)
 
-    return Full()
+    return Full(PACKED)
 
 
 def test_a_stage_that_is_not_recorded_goes_on(tmp_path: Path) -> None:
@@ -211,11 +195,11 @@ def test_a_stage_that_is_not_recorded_goes_on(tmp_path: Path) -> None:
     assert slurm.cancelled == []
 
 
-def split_in_the_middle(home: Path) -> list[PreparedStage]:
+def split_in_the_middle(home: Path) -> list[PreparedJob]:
     """The three stages, the second an array of three parts."""
     prepared = stages(home)
     split = prepare_chain(a_source(options={"slurm.array": ("0-24", "--array")}), RESOURCES)[1]
-    prepared[1] = replace(prepared[1], job=replace(split.job, site=prepared[1].job.site))
+    prepared[1] = replace(split, site=prepared[1].site)
     return prepared
 
 
@@ -255,7 +239,7 @@ def test_a_split_stage_that_is_not_recorded_takes_back_all(tmp_path: Path) -> No
 def test_a_failing_index_keeps_no_stage_from_being_cancelled(tmp_path: Path) -> None:
     """Where records cannot be removed, all stages are cancelled, and the refusal is told."""
 
-    class Damaged(MemoryJobIndex):
+    class Damaged(TemporaryJobIndex):
         """Cannot forget."""
 
         def remove(self, submission: str) -> None:
@@ -292,7 +276,7 @@ def test_what_can_be_known_of_a_stage_is_known_before_the_first(
     slurm = Slurm()
     wrong = prepare_chain(a_source(options={key: (value, "--set")}), RESOURCES)[2]
     prepared = stages(tmp_path)
-    prepared[2] = replace(prepared[2], job=replace(wrong.job, site=prepared[2].job.site))
+    prepared[2] = replace(wrong, site=prepared[2].site)
     with pytest.raises((ConfigError, PlanError)):
         submit_chain(prepared, callers(tmp_path), ten_a_job(slurm).tools())
     assert slurm.requests == []
@@ -336,39 +320,34 @@ def test_a_chain_is_one_question(tmp_path: Path) -> None:
     assert chain.status_of(done[1].entry).state is JobState.RUNNING
 
 
-def test_a_job_by_itself_is_its_own_chain(tmp_path: Path) -> None:
-    """Of a job without a chain only the job is asked about."""
-    world = ten_a_job(Slurm())
-    entry = submit_chain(stages(tmp_path)[:1], callers(tmp_path)[:1], world.tools())[0].entry
-    alone = replace(entry, chain=None)
-    chain = chain_status(alone, tracking(ToldSubmitter(RUNS), MemoryJobIndex()))
-    assert [one.submission for one, _ in chain.stages] == [entry.submission]
+OK, FAILED, GONE = JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED
 
 
-def test_a_stage_that_never_began_says_why(tmp_path: Path) -> None:
-    """Of a cancelled stage the others are asked for, and the one that failed is named."""
-
-    class Failed(ToldSubmitter):
-        """The first stage has failed, the others were cancelled for it."""
-
-        def statuses(self, jobs: Sequence[JobEntry]) -> Mapping[str, JobStatus]:
-            """By the id: 4242 is the first."""
-            return {
-                job.submission: JobStatus(
-                    job_id=job.job_id,
-                    state=JobState.FAILED if job.job_id == "4242" else JobState.CANCELLED,
-                )
-                for job in jobs
-            }
-
-    world = ten_a_job(Slurm())
-    entry = submit_chain(stages(tmp_path), callers(tmp_path), world.tools())[2].entry
-    tools = tracking(Failed(RUNS), world.index)
-    (status,) = with_reasons([entry], job_statuses([entry], tools), tools)
-    assert status.reason == "not started: prepare (4242) FAILED"
+def a_chain(*states: JobState, began: tuple[int, ...] = ()) -> list[StageStatus]:
+    """Stages s0, s1, … with the ids 40, 41, …; those in `began` have a start."""
+    return [
+        (
+            replace(entry_of(str(40 + at), Path("/f")), chain="c", stage=f"s{at}"),
+            JobStatus(
+                job_id=JobId(str(40 + at)), state=state, started_s=1.0 if at in began else None
+            ),
+        )
+        for at, state in enumerate(states)
+    ]
 
 
-def test_a_chain_is_no_single_job() -> None:
-    """What is meant for one job names the stages of a file that has several."""
-    with pytest.raises(ConfigError, match="chain of several jobs"):
-        prepare(a_source(), RESOURCES)
+@pytest.mark.parametrize(
+    ("chain", "reasons"),
+    [
+        (a_chain(OK, FAILED, GONE), [None, None, "not started: s1 (41) FAILED"]),
+        (a_chain(GONE, GONE), [None, "not started: s0 (40) CANCELLED"]),
+        (a_chain(FAILED, GONE, GONE), [None, *["not started: s0 (40) FAILED"] * 2]),
+        (a_chain(OK, GONE), [None, None]),
+        (a_chain(FAILED, GONE, began=(1,)), [None, None]),
+    ],
+)
+def test_a_stage_that_did_not_begin_says_why(
+    chain: list[StageStatus], reasons: list[str | None]
+) -> None:
+    """A stage that was cancelled unstarted after an earlier one failed names that one."""
+    assert [status.reason for status in explained(chain)] == reasons

@@ -1,3 +1,5 @@
+"""The index of jobs: found, listed, changed, and what becomes of it when something fails."""
+
 from __future__ import annotations
 
 import contextlib
@@ -12,8 +14,7 @@ import pytest
 
 from hpckit.core.errors import StorageFailed
 from hpckit.jobs.index import SqliteJobIndex
-from hpckit.slurm.values import JobEntry, JobId, JobState
-from tests.begun import unmeasured
+from hpckit.slurm.values import JobEntry, JobId, JobPart, JobState
 
 ADD_MANY = """
 import sys
@@ -30,17 +31,36 @@ for n in range(50):
 PAGE_BYTES = 4096  # SQLite's, unless said
 
 
-def entry(job_id: str) -> JobEntry:
-    """A job of that id."""
+def key(text: str) -> str:
+    """A submission's uuid, one for each text."""
+    return text.encode().hex().ljust(32, "0")
+
+
+def entry(
+    job_id: str,
+    created_s: float = 1.0,
+    state: JobState = JobState.PENDING,
+    *,
+    submission: str | None = None,
+    cluster: str | None = None,
+) -> JobEntry:
+    """A job of that id; without a submission of its own it has the id's."""
     return JobEntry(
-        submission=job_id.encode().hex().ljust(32, "0"),
+        submission=key(submission or job_id),
+        cluster=cluster,
         job_id=JobId(job_id),
-        name="n",
-        site="s",
-        folder="/f",
-        created_s=1,
-        state=JobState.PENDING,
+        name="train 'é'",
+        site="local",
+        folder=f"/jobs/{job_id}",
+        created_s=created_s,
+        state=state,
     )
+
+
+def ids(entries: object) -> list[str]:
+    """The ids, in order."""
+    assert isinstance(entries, list | tuple)
+    return [found.job_id for found in entries]
 
 
 def run_sql(path: Path, *statements: str) -> list[tuple[object, ...]]:
@@ -53,6 +73,131 @@ def run_sql(path: Path, *statements: str) -> list[tuple[object, ...]]:
 def path(tmp_path: Path) -> Path:
     """Where the index will be: a path with characters that a URI would need quoted."""
     return tmp_path / "state ?#%41" / "hpckit" / "jobs.sqlite"
+
+
+@pytest.fixture
+def job_index(path: Path) -> SqliteJobIndex:
+    """An empty index."""
+    return SqliteJobIndex(path)
+
+
+def test_an_added_job_is_found_as_it_was(job_index: SqliteJobIndex) -> None:
+    """Every field of an entry comes back, by its whole id and by a beginning of it."""
+    job_index.add(entry("L0000cafe", 1_700_000_000.125))
+    assert list(job_index.find("L0000cafe")) == [entry("L0000cafe", 1_700_000_000.125)]
+    assert list(job_index.find("L0000")) == [entry("L0000cafe", 1_700_000_000.125)]
+    assert list(job_index.find("")) == [entry("L0000cafe", 1_700_000_000.125)]
+
+
+def test_a_submission_is_recorded_once(job_index: SqliteJobIndex) -> None:
+    """Adding a submission again raises StorageFailed, and the first entry stays."""
+    job_index.add(entry("L1"))
+    with pytest.raises(StorageFailed, match="L1 is already in the index"):
+        job_index.add(entry("L1", 2.0))
+    assert list(job_index.latest(None)) == [entry("L1")]
+
+
+def test_two_clusters_may_use_one_id(job_index: SqliteJobIndex) -> None:
+    """Jobs of the same id from two clusters are both kept, and found newest first."""
+    old = entry("4242", 1.0, submission="a", cluster="west")
+    new = entry("4242", 2.0, submission="b", cluster="east")
+    job_index.add(new)
+    job_index.add(old)
+    job_index.add(entry("42424", 3.0))
+    assert list(job_index.find("4242")) == [new, old]
+
+
+def test_a_part_finds_its_whole_array(job_index: SqliteJobIndex) -> None:
+    """The whole id of any part of a split array gives the job with its parts, a beginning none."""
+    parts = tuple(JobPart(offset=at * 100, job_id=JobId(str(4242 + at))) for at in range(3))
+    array = replace(entry("4242"), parts=parts)
+    job_index.add(replace(entry("U1"), submission=array.submission))
+    job_index.update([array])
+    job_index.add(entry("42"))
+    assert list(job_index.find("4244")) == [array]
+    assert list(job_index.find("424")) == [array]
+    assert list(job_index.find("244")) == []
+
+
+def test_the_jobs_of_a_chain_are_found_in_order(job_index: SqliteJobIndex) -> None:
+    """A chain's jobs come in the order in which they were submitted, and no other job."""
+    for number, stage in enumerate(("prepare", "train")):
+        job_index.add(replace(entry(f"{number}", float(number)), chain="c" * 32, stage=stage))
+    job_index.add(entry("9"))
+    found = job_index.of_chain("c" * 32)
+    assert [(job.job_id, job.stage) for job in found] == [("0", "prepare"), ("1", "train")]
+    assert list(job_index.of_chain("d" * 32)) == []
+
+
+def test_the_newest_come_first(job_index: SqliteJobIndex) -> None:
+    """Listings are newest first, those of one moment in reverse order of addition, and limited."""
+    for job_id, created_s in [("La", 1.0), ("Lb", 3.0), ("Lc", 2.0), ("Ld", 2.0)]:
+        job_index.add(entry(job_id, created_s))
+    assert ids(job_index.latest(None)) == ["Lb", "Ld", "Lc", "La"]
+    assert ids(job_index.latest(2)) == ["Lb", "Ld"]
+    assert ids(job_index.latest(0)) == []
+    assert ids(job_index.find("L")) == ["Lb", "Ld", "Lc", "La"]
+
+
+def test_an_exact_id_wins(job_index: SqliteJobIndex) -> None:
+    """An id that is also the beginning of another gives only its own job."""
+    for job_id in ("123", "1234", "1235"):
+        job_index.add(entry(job_id))
+    assert ids(job_index.find("123")) == ["123"]
+    assert sorted(ids(job_index.find("12"))) == ["123", "1234", "1235"]
+
+
+@pytest.mark.parametrize("wanted", ["l1", "L%", "L_", "L*", "L?", "1", "' OR 1=1 --", "L12 "])
+def test_a_prefix_is_taken_literally(job_index: SqliteJobIndex, wanted: str) -> None:
+    """Case counts, and no character is a wildcard."""
+    job_index.add(entry("L12"))
+    assert list(job_index.find(wanted)) == []
+
+
+def test_an_update_gives_a_job_its_id(job_index: SqliteJobIndex) -> None:
+    """A line is known by its submission: its id and cluster change, and the old id is gone."""
+    job_index.add(entry("U0000cafe", submission="s"))
+    confirmed = entry("4242", submission="s", cluster="west")
+    job_index.update([confirmed])
+    assert list(job_index.latest(None)) == [confirmed]
+    assert list(job_index.find("U0000cafe")) == []
+
+
+def test_an_update_takes_many_or_none(job_index: SqliteJobIndex) -> None:
+    """Several jobs change in one update, and an empty update changes nothing."""
+    for job_id in ("L1", "L2", "L3"):
+        job_index.add(entry(job_id))
+    job_index.update([])
+    failed = replace(entry("L1"), state=JobState.FAILED, exit_code=7)
+    job_index.update([failed, entry("L3", state=JobState.RUNNING)])
+    states = {found.job_id: (found.state, found.exit_code) for found in job_index.latest(None)}
+    assert states == {"L1": ("FAILED", 7), "L2": ("PENDING", None), "L3": ("RUNNING", None)}
+
+
+def test_a_removed_job_is_gone(job_index: SqliteJobIndex) -> None:
+    """A job that was removed is found no more, and its submission is free again.
+
+    To update or remove a job that is not there changes nothing.
+    """
+    job_index.update([entry("L9", state=JobState.FAILED)])
+    job_index.remove(key("L9"))
+    assert list(job_index.latest(None)) == []
+    job_index.add(entry("L1"))
+    job_index.remove(key("L1"))
+    assert list(job_index.find("L1")) == []
+    job_index.add(entry("L1"))
+
+
+def test_a_rebuild_keeps_what_it_was_not_told_about(job_index: SqliteJobIndex) -> None:
+    """A rebuild puts in the given entries and forgets the given submissions; other jobs stay."""
+    for job_id in ("L1", "L2", "L4"):
+        job_index.add(entry(job_id))
+    job_index.rebuild([entry("L2", 7.0), entry("L3", 2.0), entry("L3", 5.0)], [key("L4")])
+    assert list(job_index.latest(None)) == [entry("L2", 7.0), entry("L3", 5.0), entry("L1")]
+    # Of jobs of one moment, those that were put in by a rebuild come first.
+    job_index.add(entry("L6"))
+    job_index.rebuild([entry("L1")], [])
+    assert ids(job_index.latest(None)) == ["L2", "L3", "L1", "L6"]
 
 
 def test_processes_at_once_lose_nothing(path: Path) -> None:
@@ -94,9 +239,9 @@ def test_no_write_ahead_log_is_used(path: Path) -> None:
 
 
 def without_its_table() -> bytes:
-    """A database of version 2 that holds nothing."""
+    """A database of version 3 that holds nothing."""
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
-        db.execute("PRAGMA user_version = 2")
+        db.execute("PRAGMA user_version = 3")
         return db.serialize()
 
 
@@ -129,74 +274,6 @@ def test_a_newer_index_asks_for_an_upgrade(path: Path) -> None:
         assert "upgrade" in str(caught.value.hint)
 
 
-VERSION_1 = """
-CREATE TABLE jobs (
-    job_id TEXT PRIMARY KEY, name TEXT NOT NULL, site TEXT NOT NULL, folder TEXT NOT NULL,
-    created_s REAL NOT NULL, state TEXT NOT NULL, exit_code INTEGER
-);
-INSERT INTO jobs VALUES ('L0000cafe', 'a', 'local', '/a', 2.5, 'FAILED', 7);
-INSERT INTO jobs VALUES ('L0000beef', 'b', 'local', '/b', 2.5, 'PENDING', NULL);
-PRAGMA user_version = 1;
-"""
-
-
-@pytest.fixture
-def index_1(path: Path) -> SqliteJobIndex:
-    """An index of version 1 with two jobs."""
-    path.parent.mkdir(parents=True)
-    db = sqlite3.connect(path)
-    db.executescript(VERSION_1)
-    db.close()
-    return SqliteJobIndex(path)
-
-
-def entry_1(job_id: str, name: str, state: JobState, exit_code: int | None) -> JobEntry:
-    """What a line of version 1 has become."""
-    return JobEntry(
-        submission=job_id,
-        job_id=JobId(job_id),
-        name=name,
-        site="local",
-        folder=f"/{name}",
-        created_s=2.5,
-        state=state,
-        exit_code=exit_code,
-    )
-
-
-OLD = [
-    entry_1("L0000beef", "b", JobState.PENDING, None),
-    entry_1("L0000cafe", "a", JobState.FAILED, 7),
-]
-
-
-def test_reading_migrates_an_index_of_version_1(path: Path, index_1: SqliteJobIndex) -> None:
-    """An old file is read whole, in its order, its ids as submissions, and is of version 3 then."""
-    assert index_1.latest(None) == OLD
-    assert run_sql(path, "PRAGMA user_version") == [(3,)]
-    assert run_sql(path, "SELECT name FROM sqlite_master WHERE type = 'table'") == [("jobs",)]
-    assert SqliteJobIndex(path).latest(None) == OLD
-
-
-def test_writing_migrates_an_index_of_version_1(index_1: SqliteJobIndex) -> None:
-    """A job added to an old file stands beside its jobs, which can be updated and removed."""
-    index_1.add(entry("4242"))
-    index_1.update([replace(OLD[0], state=JobState.RUNNING)])
-    index_1.remove("L0000cafe")
-    assert index_1.latest(None) == [replace(OLD[0], state=JobState.RUNNING), entry("4242")]
-
-
-def test_processes_at_once_migrate_once(path: Path, index_1: SqliteJobIndex) -> None:
-    """Readers that meet an old file at the same time all see its jobs, and none is lost."""
-    code = (
-        "import sys; from pathlib import Path; from hpckit.jobs.index import *;"
-        "sys.exit(len(SqliteJobIndex(Path(sys.argv[1])).latest(None)))"
-    )
-    readers = [subprocess.Popen([sys.executable, "-c", code, str(path)]) for _ in range(3)]
-    assert [reader.wait(60) for reader in readers] == [2, 2, 2]
-    assert index_1.latest(None) == OLD
-
-
 def test_an_update_is_whole_or_nothing(path: Path) -> None:
     """An update that fails at its second job leaves the first as it was."""
     index = SqliteJobIndex(path)
@@ -219,20 +296,6 @@ def test_an_empty_file_is_an_empty_index(path: Path) -> None:
     index = SqliteJobIndex(path)
     assert index.latest(None) == []
     index.add(entry("L1"))
-    assert list(index.latest(None)) == [entry("L1")]
-
-
-def test_a_failed_write_changes_nothing(path: Path) -> None:
-    """A rebuild that fails in the middle leaves every job where it was."""
-    index = SqliteJobIndex(path)
-    index.add(entry("L1"))
-    run_sql(
-        path,
-        "CREATE TRIGGER stop BEFORE INSERT ON jobs WHEN NEW.job_id = 'L3' "
-        "BEGIN SELECT RAISE(ABORT, 'disk on fire'); END",
-    )
-    with pytest.raises(StorageFailed, match="disk on fire"):
-        index.rebuild([entry("L2"), entry("L3")], [])
     assert list(index.latest(None)) == [entry("L1")]
 
 
@@ -268,14 +331,6 @@ def test_a_state_of_a_later_version_is_unknown(path: Path) -> None:
     assert index.latest(None)[0].state is JobState.UNKNOWN
 
 
-def test_sqlite_is_imported_when_used() -> None:
-    """Importing the adapter does not import sqlite3."""
-    code = "import sys, hpckit.jobs.index; sys.exit('sqlite3' in sys.modules)"
-    # Coverage would load sqlite3 itself.
-    done = subprocess.run([sys.executable, "-c", code], env=unmeasured(), check=False)
-    assert done.returncode == 0
-
-
 def test_lines_around_a_damaged_page_are_kept(path: Path) -> None:
     """What is before and behind the page is in the rebuilt index, and nothing else is lost."""
     index = SqliteJobIndex(path)
@@ -299,7 +354,7 @@ def test_a_folder_in_its_place_is_no_damage(path: Path) -> None:
     assert path.is_dir()
 
 
-@pytest.mark.parametrize("version", [-3, 0])
+@pytest.mark.parametrize("version", [-3, 0, 2])
 def test_a_wrong_version_alone_costs_no_line(path: Path, version: int) -> None:
     """Where only the header is damaged a rebuild has every line."""
     index = SqliteJobIndex(path)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from hpckit.jobs.status import merge_records, status_of_records, unanswered_status, unlisted_status
+from hpckit.jobs.status import merge_records, status_of_records
 from hpckit.slurm.values import JobEntry, JobId, JobRecord, JobState, JobStatus
 
 UNCONFIRMED = JobEntry(
@@ -95,40 +94,6 @@ def test_a_waiting_job_says_why_and_until_when() -> None:
     )
 
 
-def test_a_running_job_waits_for_nothing() -> None:
-    """Of a job that runs neither a reason nor an expected start is told."""
-    status = status_of_records(CONFIRMED, [record(JobState.RUNNING, reason="None", started_s=10.0)])
-    assert (status.slurm_reason, status.expected_start_s, status.reason) == (None, None, None)
-    assert (status.started_s, status.cluster, status.tasks) == (10.0, "west", ())
-
-
-def test_a_completed_job_has_the_code_0() -> None:
-    """COMPLETED is exit code 0 also where only squeue saw it."""
-    assert status_of_records(CONFIRMED, [record(JobState.COMPLETED)]).exit_code == 0
-
-
-def test_a_failed_job_has_its_own_code_or_none() -> None:
-    """The code and signal are the record's, and a code that nobody recorded is not made up."""
-    killed = status_of_records(CONFIRMED, [record(JobState.FAILED, exit_code=137)])
-    assert (killed.exit_code, killed.exit_signal) == (137, 9)
-    assert status_of_records(CONFIRMED, [record(JobState.FAILED)]).exit_code is None
-
-
-@pytest.mark.parametrize(
-    ("state", "why"),
-    [
-        (JobState.TIMEOUT, "the time limit was reached"),
-        (JobState.OUT_OF_MEMORY, "out of memory"),
-        (JobState.NODE_FAIL, "a node failed"),
-        (JobState.FAILED, None),
-        (JobState.COMPLETED, None),
-    ],
-)
-def test_an_end_that_slurm_decided_has_its_reason(state: JobState, why: str | None) -> None:
-    """A state that says why a job ended is put into words; another has no reason."""
-    assert status_of_records(CONFIRMED, [record(state)]).reason == why
-
-
 RUNNING_3 = record(JobState.RUNNING, 3, started_s=20.0)
 DONE_1 = record(JobState.COMPLETED, 1, exit_code=0, started_s=10.0, ended_s=15.0)
 FAILED_2 = record(JobState.FAILED, 2, exit_code=7, started_s=12.0, ended_s=18.0)
@@ -161,13 +126,6 @@ def test_an_array_begins_with_its_first_and_ends_with_its_last_task() -> None:
     assert status.exit_code == 7
 
 
-def test_a_completed_task_has_the_code_0() -> None:
-    """A task that squeue alone has as COMPLETED ended with 0, though squeue shows no exit code."""
-    records = (record(JobState.COMPLETED, task=0), record(JobState.RUNNING, task=1))
-    tasks = status_of_records(CONFIRMED, records).tasks
-    assert [task.exit_code for task in tasks] == [0, None]
-
-
 def test_many_that_wait_together_are_listed() -> None:
     """Of tasks that Slurm lists as one record none is missing or counted; a cancelled one is."""
     together = record(JobState.PENDING, None, reason="Priority")
@@ -176,14 +134,6 @@ def test_many_that_wait_together_are_listed() -> None:
     gone = record(JobState.CANCELLED, None)
     status = status_of_records(CONFIRMED, [RUNNING_3, gone], tasks=range(5))
     assert str(status.reason).endswith("not listed: 0-2,4")
-
-
-def test_an_array_that_goes_on_has_no_end() -> None:
-    """While a task is left there is no end; where all wait, no start, and the task says why."""
-    assert status_of_records(CONFIRMED, [DONE_1, RUNNING_3]).ended_s is None
-    waits = status_of_records(CONFIRMED, [WAITING_4])
-    assert (waits.started_s, waits.ended_s) == (None, None)
-    assert waits.slurm_reason == "JobArrayTaskLimit"
 
 
 def test_an_array_counts_its_tasks_and_names_a_bad_one() -> None:
@@ -199,35 +149,3 @@ def test_an_array_counts_its_tasks_and_names_a_bad_one() -> None:
 
 
 UNKNOWN, NOT_SUBMITTED = JobState.UNKNOWN, JobState.NOT_SUBMITTED
-GONE = "its end is not on record: "
-
-
-@pytest.mark.parametrize(
-    ("entry", "facts", "state", "is_lost", "reason"),
-    [
-        (UNCONFIRMED, {"is_submitting": True}, UNKNOWN, False, "it is being submitted"),
-        (UNCONFIRMED, {"age_s": 30.4}, UNKNOWN, False, "in 90 s: do not submit it again before"),
-        (UNCONFIRMED, {"age_s": 120.0}, NOT_SUBMITTED, False, "before Slurm took the job"),
-        (UNCONFIRMED, {"has_log": True}, UNKNOWN, True, f"it ran, and {GONE}squeue and sacct"),
-        (CONFIRMED, {"age_s": 119.0}, UNKNOWN, False, "Slurm does not list it yet"),
-        (CONFIRMED, {"has_log": True}, UNKNOWN, True, f"it ran, and {GONE}squeue and sacct"),
-        (CONFIRMED, {}, UNKNOWN, True, f"{GONE}squeue and sacct do not list it"),
-        (CONFIRMED, {"accounts_asked": False}, UNKNOWN, True, f"{GONE}squeue does not list it"),
-    ],
-)
-def test_a_job_that_slurm_does_not_list(
-    entry: JobEntry, facts: dict[str, Any], state: JobState, is_lost: bool, reason: str
-) -> None:
-    """It is not known yet, never arrived, or is lost, which a log of an unconfirmed one proves."""
-    usual = {"age_s": 1000.0, "is_submitting": False, "has_log": False, "accounts_asked": True}
-    status = unlisted_status(entry, confirm_s=120.0, **{**usual, **facts})
-    assert (status.state, status.is_lost) == (state, is_lost)
-    assert (status.job_id, status.cluster) == (entry.job_id, entry.cluster)
-    assert reason in str(status.reason)
-
-
-def test_no_answer_is_no_news() -> None:
-    """While Slurm does not answer a job is UNKNOWN under its own id, with the cause, not lost."""
-    assert unanswered_status(CONFIRMED, "slurmctld is down") == JobStatus(
-        job_id=JobId("4242"), cluster="west", state=JobState.UNKNOWN, reason="slurmctld is down"
-    )

@@ -168,15 +168,6 @@ def test_a_job_that_ended_without_a_log_is_said(folder: Path) -> None:
         list(chunks)
 
 
-def test_an_array_is_not_followed_as_a_whole(folder: Path) -> None:
-    """As soon as a task has a log, following the whole array is refused with the task's name."""
-    (folder / "logs" / "job-3.log").touch()
-    chunks = followed_log(folder, FakeClock(), lambda: False)
-    with pytest.raises(HpckitError, match="this is a job array") as raised:
-        list(chunks)
-    assert raised.value.hint == "hpckit logs 46_3; tasks with a log: 3"
-
-
 @pytest.mark.parametrize(
     ("ranks", "there"),
     [
@@ -194,12 +185,6 @@ def test_a_missing_rank_names_those_that_are_there(
     with pytest.raises(HpckitError, match="no log of rank 7") as raised:
         read_log(FileJobLogs(), LogName(folder=folder, rank=7), "46")
     assert raised.value.hint == there
-
-
-def test_a_log_is_read_whole(folder: Path) -> None:
-    """A log is given byte for byte."""
-    (folder / "logs" / "rank-2.log").write_bytes(b"\x00\xff")
-    assert b"".join(read_log(FileJobLogs(), LogName(folder=folder, rank=2), "46")) == b"\x00\xff"
 
 
 class _Asked:
@@ -249,12 +234,6 @@ def test_a_scheduler_is_asked_at_the_pace_of_a_wait(folder: Path) -> None:
     assert asked.at_s[-1] < 600.0 + 120.0
 
 
-def test_a_local_job_is_asked_about_at_each_reading(folder: Path) -> None:
-    """Without back-off and at a short interval, every reading asks."""
-    asked = followed(folder, 2.0, poll_interval_s=0.5, back_off=False)
-    assert asked.at_s == [0.0, 0.5, 1.0, 1.5, 2.0]
-
-
 def test_a_line_is_given_before_the_next_question(folder: Path) -> None:
     """What a job writes between two questions is given within a second."""
     job = _GrowingJob(folder / "logs" / "job.log", [b"a", b"b", b"c"])
@@ -274,32 +253,88 @@ def test_the_log_of_a_task_is_read(folder: Path) -> None:
     assert b"".join(read_log(logs, LogName(folder=folder, task=7, rank=1), "46")) == b"one"
 
 
-@pytest.mark.parametrize("rank", [None, 0])
-def test_an_array_as_a_whole_has_no_log(folder: Path, rank: int | None) -> None:
-    """Without a task the answer for an array names one and the tasks that have a log."""
-    for task in (3, 4, 9):
-        (folder / "logs" / f"job-{task}.log").touch()
-    with pytest.raises(HpckitError, match="each of its tasks has its own log") as raised:
-        read_log(FileJobLogs(), LogName(folder=folder, rank=rank), "46")
-    assert raised.value.hint == "hpckit logs 46_3; tasks with a log: 3-9"
+LOGS = FileJobLogs()
 
 
-def test_a_task_without_a_log_names_those_that_have_one(folder: Path) -> None:
-    """The log of a task that has none is refused, and the others are named."""
-    with pytest.raises(HpckitError, match="task 7 has written no log yet") as raised:
-        read_log(FileJobLogs(), LogName(folder=folder, task=7), "46")
-    assert raised.value.hint is None
-    (folder / "logs" / "job-3.log").touch()
-    with pytest.raises(HpckitError, match="task 7 has written no log yet") as raised:
-        read_log(FileJobLogs(), LogName(folder=folder, task=7), "46")
-    assert raised.value.hint == "tasks with a log: 3"
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """The folder of the logs of the job in `tmp_path`."""
+    (tmp_path / "logs").mkdir()
+    return tmp_path / "logs"
 
 
-def test_a_missing_rank_of_a_task_names_the_tasks_ranks(folder: Path) -> None:
-    """Ranks that are named are those of the same task."""
-    (folder / "logs" / "rank-5.log").touch()
-    (folder / "logs" / "array-7").mkdir()
-    (folder / "logs" / "array-7" / "rank-1.log").touch()
-    with pytest.raises(HpckitError, match="no log of rank 5") as raised:
-        read_log(FileJobLogs(), LogName(folder=folder, task=7, rank=5), "46")
-    assert raised.value.hint == "only rank 1 has one"
+def test_ranks_are_numbers_in_order(tmp_path: Path, logs: Path) -> None:
+    """Ranks come in the order of their numbers, and other files are not ranks."""
+    for name in ("rank-10.log", "rank-9.log", "rank-x.log", "rank-1.log.gz", "rank-٣.log"):
+        (logs / name).touch()
+    assert LOGS.ranks(tmp_path) == [9, 10]
+    assert LOGS.ranks(tmp_path / "gone") == []
+
+
+def test_a_log_exists_or_not(tmp_path: Path, logs: Path) -> None:
+    """The merged log and that of a rank are told apart, and a folder is no log."""
+    (logs / "job.log").touch()
+    (logs / "rank-1.log").mkdir()
+    assert LOGS.size_bytes(LogName(folder=tmp_path)) is not None
+    assert LOGS.size_bytes(LogName(folder=tmp_path, rank=0)) is None
+    assert LOGS.size_bytes(LogName(folder=tmp_path, rank=1)) is None
+
+
+def test_a_log_is_read_from_an_offset(tmp_path: Path, logs: Path) -> None:
+    """Reading begins at the offset, gives large logs in chunks, and nothing beyond the end."""
+    data = bytes(range(256)) * 1000
+    (logs / "job.log").write_bytes(data)
+    chunks = list(LOGS.read(LogName(folder=tmp_path), 5))
+    assert len(chunks) > 1
+    assert b"".join(chunks) == data[5:]
+    assert list(LOGS.read(LogName(folder=tmp_path), len(data) + 9)) == []
+
+
+def test_a_log_that_cannot_be_opened_is_not_one_that_is_not_there(
+    tmp_path: Path, logs: Path
+) -> None:
+    """Whatever is wrong but its absence is a StorageFailed with the system's words."""
+    (logs / "job.log").symlink_to("job.log")
+    with pytest.raises(StorageFailed, match=r"job\.log cannot be read: Too many levels"):
+        LOGS.size_bytes(LogName(folder=tmp_path))
+
+
+def test_a_tail_is_the_last_lines_that_say_something(tmp_path: Path, logs: Path) -> None:
+    """Blank lines are passed over, bytes that are no text are shown, and no log is no line."""
+    (logs / "job.log").write_bytes(b"x" * 9000 + b"\none\n\n \ntw\xffo\n\n")
+    assert LOGS.tail(LogName(folder=tmp_path), 2) == ["one", "tw�o"]
+    assert LOGS.tail(LogName(folder=tmp_path, rank=7), 2) == ()
+
+
+def test_tasks_are_numbers_in_order(tmp_path: Path, logs: Path) -> None:
+    """The tasks of a job array are those with a merged log; the job's own log is no task's."""
+    for name in ("job.log", "job-10.log", "job-9.log", "job-x.log", "rank-3.log"):
+        (logs / name).touch()
+    (logs / "array-4").mkdir()
+    assert LOGS.tasks(tmp_path) == [9, 10]
+    assert LOGS.tasks(tmp_path / "gone") == []
+
+
+def test_a_task_of_a_part_goes_by_its_number_in_the_whole(tmp_path: Path, logs: Path) -> None:
+    """The merged log of a task lies under the offset of its part, and is found by the sum."""
+    for offset in ("", "-101", "-202"):
+        (tmp_path / f"submission-{'a' * 32}{offset}.sbatch").touch()
+    for name in ("job-7.log", "job-101+49.log", "job-202+0.log"):
+        (logs / name).write_text(name)
+    assert LOGS.tasks(tmp_path) == [7, 150, 202]
+    for task in (7, 150, 202):
+        assert LOGS.size_bytes(LogName(folder=tmp_path, task=task)) is not None
+    assert LOGS.path(LogName(folder=tmp_path, task=201)) == logs / "job-101+100.log"
+
+
+def test_each_task_has_its_own_ranks(tmp_path: Path, logs: Path) -> None:
+    """The ranks of a task lie in its own folder, and are not those of the job or another task."""
+    (logs / "rank-0.log").touch()
+    for task, rank in ((7, 1), (7, 2), (8, 3)):
+        (logs / f"array-{task}").mkdir(exist_ok=True)
+        (logs / f"array-{task}" / f"rank-{rank}.log").write_text(f"{task}.{rank}\n")
+    assert LOGS.ranks(tmp_path, 7) == [1, 2]
+    assert LOGS.ranks(tmp_path, 9) == []
+    assert LOGS.ranks(tmp_path) == [0]
+    assert LOGS.tail(LogName(folder=tmp_path, rank=3, task=8), 1) == ["8.3"]
+    assert LOGS.size_bytes(LogName(folder=tmp_path, rank=3, task=7)) is None

@@ -65,11 +65,6 @@ def test_the_plan_is_mesh_and_network() -> None:
     assert found.source == "topology.conf"
 
 
-def test_without_a_mesh_all_ranks_are_one_ring() -> None:
-    """Data parallelism over all."""
-    assert [(axis.name, axis.size) for axis in planned().mesh.axes] == [("data", 8)]
-
-
 @pytest.mark.parametrize(
     "text",
     [

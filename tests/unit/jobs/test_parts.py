@@ -13,7 +13,6 @@ import pytest
 
 from hpckit.core.errors import (
     AdapterError,
-    HpckitError,
     PlanError,
     SchedulerRefused,
     SchedulerUnreachable,
@@ -33,7 +32,7 @@ from hpckit.slurm.values import (
     SubmitRequest,
 )
 from tests.fakes.cluster_probe import FakeClusterProbe
-from tests.fakes.job_index import MemoryJobIndex
+from tests.fakes.job_index import TemporaryJobIndex
 from tests.fakes.submitter import FakeSubmitter
 from tests.fakes.tracked import UNSEEN, ToldSubmitter
 from tests.fakes.world import World, caller_in, entry_of, tracking
@@ -172,16 +171,6 @@ def test_a_refused_part_takes_back_the_others(tmp_path: Path) -> None:
     assert list((tmp_path / ".local/state/hpckit/jobs").iterdir()) == []
 
 
-def test_parts_that_have_ended_meanwhile_keep_their_record(tmp_path: Path) -> None:
-    """Parts that turn out to have ended when they are to be cancelled ran: that stays on record."""
-    slurm = Slurm(SchedulerRefused("no"), at=10, cancelling=HpckitError("has already ended"))
-    world = ten_a_job(slurm)
-    with pytest.raises(SchedulerRefused) as caught:
-        submitted(world, tmp_path)
-    assert caught.value.hint == "tasks had begun or ended: hpckit status 4242"
-    assert len(world.index.latest(None)) == 1
-
-
 def test_parts_that_cannot_be_cancelled_stay_on_record(tmp_path: Path) -> None:
     """When Slurm cannot be told to cancel the parts before, the error says how to, and of what."""
     slurm = Slurm(SchedulerRefused("no"), at=10, cancelling=AdapterError("no answer"))
@@ -211,7 +200,7 @@ def test_a_rebuild_knows_every_part(tmp_path: Path) -> None:
     with pytest.raises(SubmissionUnconfirmed):
         submitted(world, tmp_path)
     (known,) = world.index.latest(None)
-    index = MemoryJobIndex()
+    index = TemporaryJobIndex()
     rebuild(tracking(ToldSubmitter(UNSEEN), index), [Path(known.folder).parent])
     (entry,) = index.latest(None)
     assert entry.parts == (

@@ -12,13 +12,13 @@ import pytest
 from hpckit.jobs.track import rebuild
 from hpckit.slurm.values import JobEntry, JobId, JobState
 from hpckit.spec.job_folder import RESULT_FILE, RESULT_SCHEMA
-from tests.fakes.job_index import MemoryJobIndex
+from tests.fakes.job_index import TemporaryJobIndex
 from tests.fakes.submitter import FakeSubmitter
 from tests.fakes.tracked import RUNS, UNSEEN, ToldSubmitter, intended, running
 from tests.fakes.world import entry_of, tracking
 
 
-class _DamagedIndex(MemoryJobIndex):
+class _DamagedIndex(TemporaryJobIndex):
     """An index that cannot be listed."""
 
     def readable(self) -> tuple[list[JobEntry], str | None]:
@@ -28,7 +28,7 @@ class _DamagedIndex(MemoryJobIndex):
 
 def test_a_rebuilt_index_keeps_finds_and_forgets(tmp_path: Path) -> None:
     """Rebuilding finds folders, forgets jobs without one, and keeps jobs under other roots."""
-    index, submitter = MemoryJobIndex(), FakeSubmitter()
+    index, submitter = TemporaryJobIndex(), FakeSubmitter()
     running(submitter, tmp_path / "root" / "a")
     submitter.end(tmp_path / "root" / "a", 4)
     elsewhere = running(submitter, tmp_path / "other" / "b", "Lbb")
@@ -47,7 +47,7 @@ def test_a_rebuild_knows_the_schedulers_id(tmp_path: Path) -> None:
     entry = entry_of("U0000cafe", tmp_path / "a")
     intended(entry)
     (tmp_path / "a" / "submitted.json").write_text('{"job_id": "4242", "cluster": "west"}')
-    index = MemoryJobIndex()
+    index = TemporaryJobIndex()
     rebuild(tracking(ToldSubmitter(replace(RUNS, cluster="west")), index), [tmp_path])
     assert index.latest(None) == [
         replace(entry, job_id=JobId("4242"), cluster="west", state=JobState.RUNNING)
@@ -63,18 +63,9 @@ def test_a_job_without_a_confirmed_id_is_rebuilt_as_such(
     intended(entry)
     if submitted is not None:
         (tmp_path / "a" / "submitted.json").write_text(submitted)
-    index = MemoryJobIndex()
+    index = TemporaryJobIndex()
     rebuild(tracking(ToldSubmitter(replace(UNSEEN, job_id=entry.job_id)), index), [tmp_path])
     assert index.latest(None) == [entry]
-
-
-def test_a_rebuild_puts_an_old_line_in_order(tmp_path: Path) -> None:
-    """A line of an index of version 1, whose key was its id, is replaced and not doubled."""
-    index, submitter = MemoryJobIndex(), FakeSubmitter()
-    entry = running(submitter, tmp_path / "a")
-    index.add(replace(entry, submission="Laa"))
-    rebuild(tracking(submitter, index), [tmp_path])
-    assert index.latest(None) == [replace(entry, state=JobState.RUNNING)]
 
 
 KEYS = {"uuid": "a" * 32, "job_id": "L1", "name": "n", "site": "s", "created_s": 1}
@@ -87,11 +78,6 @@ KEYS = {"uuid": "a" * 32, "job_id": "L1", "name": "n", "site": "s", "created_s":
         "[]",
         "{}",
         json.dumps({**KEYS, "created_s": "soon"}),
-        json.dumps({**KEYS, "created_s": 1e300}),
-        json.dumps({**KEYS, "job_id": "../x"}),
-        json.dumps({**KEYS, "uuid": "L1"}),
-        json.dumps({**KEYS, "parts": [{"offset": -1}]}),
-        json.dumps({**KEYS, "parts": [{"offset": 10**9}]}),
         "[" * 100_000,
     ],
 )
@@ -131,7 +117,7 @@ def test_a_folder_whose_name_is_no_text_is_left_out(tmp_path: Path) -> None:
 def test_an_unknown_state_is_not_taken_for_news(tmp_path: Path) -> None:
     """A job of which nobody knows more than its folder is rebuilt as pending."""
     entry = running(FakeSubmitter(), tmp_path / "a", "4242")
-    index = MemoryJobIndex()
+    index = TemporaryJobIndex()
     rebuild(tracking(ToldSubmitter(UNSEEN), index), [tmp_path])
     assert index.latest(None) == [entry]
     assert entry.state is JobState.PENDING
@@ -148,7 +134,7 @@ def test_a_rebuild_keeps_what_is_known_of_an_end(tmp_path: Path) -> None:
     """What the index knows of an ended job stays, and nobody is asked: Slurm may have forgotten."""
     entry = entry_of("4242", tmp_path / "a", JobState.CANCELLED, exit_code=143)
     intended(entry)
-    index, submitter = MemoryJobIndex(), ToldSubmitter(UNSEEN)
+    index, submitter = TemporaryJobIndex(), ToldSubmitter(UNSEEN)
     index.add(entry)
     rebuild(tracking(submitter, index), [tmp_path])
     assert [(one.state, one.exit_code) for one in index.latest(None)] == [(JobState.CANCELLED, 143)]
@@ -157,7 +143,7 @@ def test_a_rebuild_keeps_what_is_known_of_an_end(tmp_path: Path) -> None:
 
 def test_a_living_slurm_job_without_a_folder_is_kept(tmp_path: Path) -> None:
     """A job on Slurm that has not ended stays in the index, so that it can be cancelled."""
-    index = MemoryJobIndex()
+    index = TemporaryJobIndex()
     index.add(entry_of("4242", tmp_path / "gone", JobState.RUNNING))
     rebuild(tracking(ToldSubmitter(RUNS), index), [tmp_path])
     assert [entry.job_id for entry in index.latest(None)] == ["4242"]
@@ -165,7 +151,7 @@ def test_a_living_slurm_job_without_a_folder_is_kept(tmp_path: Path) -> None:
 
 def test_a_rebuild_takes_the_code_of_an_end_from_the_folder(tmp_path: Path) -> None:
     """Of a job that the index knows to have ended, without its code, the folder gives the code."""
-    index, submitter = MemoryJobIndex(), FakeSubmitter()
+    index, submitter = TemporaryJobIndex(), FakeSubmitter()
     entry = running(submitter, tmp_path / "a")
     index.add(replace(entry, state=JobState.FAILED))
     end = {"schema": RESULT_SCHEMA, "job_id": entry.job_id, "state": "FAILED", "exit_code": 4}

@@ -88,8 +88,3 @@ def test_no_answer_is_not_told(answer: Answer) -> None:
     runner = ScriptedRunner(sacct=[answer])
     assert detail_of(runner) is None
     assert runner.programs == ["sacct"]
-
-
-def test_no_sacct_is_not_told() -> None:
-    """A host without sacct has no detail."""
-    assert detail_of(ScriptedRunner()) is None

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -18,7 +19,7 @@ from hpckit.jobs.status import CONFIRM_S, FAR_CONFIRM_S
 from hpckit.slurm.ask import SlurmCli
 from hpckit.slurm.values import JobEntry, JobId, JobState, JobStatus, submission_file
 from tests.fakes.clock import FakeClock
-from tests.fakes.scripted import ScriptedRunner, row, said
+from tests.fakes.scripted import Answer, ScriptedRunner, row, said
 
 EMPTY = said()
 UNREACHED = said(
@@ -126,27 +127,62 @@ def test_without_accounts_the_controller_knows_the_code(tmp_path: Path) -> None:
     assert runner.programs == ["squeue", "sacct", "scontrol"]
 
 
-def test_without_the_controller_the_accounts_answer(tmp_path: Path) -> None:
-    """While slurmctld is down, a job's end is known from sacct."""
-    runner = ScriptedRunner(squeue=[UNREACHED], sacct=[said(in_accounts(1, "COMPLETED"))])
-    (status,) = asked(runner, [an_entry(tmp_path)])
-    assert (status.state, status.exit_code) == (JobState.COMPLETED, 0)
+COMPLETED, RUNNING = said(in_accounts(1, "COMPLETED")), said(in_accounts(1, "RUNNING"))
+USED_AGAIN = said(in_accounts(1, "FAILED", "9:0", uuid=uuid_of(5)) + in_accounts(1, "COMPLETED"))
+A_PLAIN_JOB = said(
+    row("1", "FAILED", "9:0", *("2026-11-21T06:00:00",) * 2, "c1", "None", "sbatch x.sh")
+)
+CUT: dict[str, Any] = {"confirmed": False}
+OLD: dict[str, Any] = {"age_s": 1e6}
 
 
-@pytest.mark.parametrize("confirmed", [True, False])
-def test_while_nothing_answers_nothing_is_decided(tmp_path: Path, *, confirmed: bool) -> None:
-    """While neither answers, a job of any age is UNKNOWN for now, with the reason."""
-    entry = an_entry(tmp_path, confirmed=confirmed, age_s=1e6)
-    (status,) = asked(ScriptedRunner(squeue=[UNREACHED], sacct=[NO_DBD]), [entry])
-    assert (status.state, status.is_lost) == (JobState.UNKNOWN, False)
-    assert "squeue did not reach Slurm" in str(status.reason)
-
-
-def test_without_the_accounts_a_cut_submission_is_not_decided(tmp_path: Path) -> None:
-    """What squeue does not list may have run and ended: only sacct makes it certain."""
-    entry = an_entry(tmp_path, confirmed=False, age_s=1e6)
-    (status,) = asked(ScriptedRunner(squeue=[EMPTY], sacct=[NO_DBD]), [entry])
-    assert (status.state, status.is_lost) == (JobState.UNKNOWN, False)
+@pytest.mark.parametrize(
+    ("entry", "squeue", "sacct", "state", "says"),
+    [
+        ({}, UNREACHED, COMPLETED, "COMPLETED", ""),
+        ({}, said("?!\n"), COMPLETED, "COMPLETED", ""),
+        ({}, EMPTY, USED_AGAIN, "COMPLETED", ""),
+        ({}, None, None, "UNKNOWN", "squeue was not found"),
+        (OLD, UNREACHED, NO_DBD, "UNKNOWN", "squeue did not reach Slurm"),
+        (OLD | CUT, UNREACHED, NO_DBD, "UNKNOWN", "squeue did not reach Slurm"),
+        (OLD | CUT, EMPTY, NO_DBD, "UNKNOWN", ""),
+        (OLD, UNREACHED, RUNNING, "RUNNING", "as the accounts have it; squeue did not reach"),
+        ({"age_s": 1}, EMPTY, RUNNING, "RUNNING", ""),
+        ({"age_s": CONFIRM_S + 1}, EMPTY, RUNNING, "lost", "slurmctld does not know it any more"),
+        (OLD | {"ran": True}, EMPTY, EMPTY, "lost", "it ran, and its end is not on record"),
+        (OLD | {"ran": True}, EMPTY, A_PLAIN_JOB, "lost", "it ran"),
+        (CUT | {"age_s": 1}, EMPTY, EMPTY, "UNKNOWN", "do not submit it again before"),
+        (CUT | {"age_s": FAR_CONFIRM_S - 1}, EMPTY, EMPTY, "UNKNOWN", "its submission was cut"),
+        (
+            CUT | {"age_s": FAR_CONFIRM_S},
+            EMPTY,
+            EMPTY,
+            "NOT_SUBMITTED",
+            "before Slurm took the job",
+        ),
+        (CUT | OLD | {"ran": True}, EMPTY, EMPTY, "lost", "it ran"),
+        ({"age_s": 1}, EMPTY, EMPTY, "UNKNOWN", "Slurm does not list it yet"),
+        (OLD, EMPTY, NO_ACCOUNTS, "lost", "on record: squeue does not list it"),
+    ],
+)
+def test_what_is_known_of_a_job(
+    tmp_path: Path,
+    entry: dict[str, Any],
+    squeue: Answer | None,
+    sacct: Answer | None,
+    *,
+    state: str,
+    says: str,
+) -> None:
+    """It follows from who answers, what is listed, and the age of the submission, of elsewhere."""
+    answers = {"squeue": squeue, "sacct": sacct}
+    runner = ScriptedRunner(
+        lambda _: None, **{name: [one] for name, one in answers.items() if one is not None}
+    )
+    (status,) = asked(runner, [an_entry(tmp_path, **entry)])
+    assert status.state is (JobState.UNKNOWN if state == "lost" else JobState(state))
+    assert status.is_lost == (state == "lost")
+    assert says in str(status.reason)
 
 
 @pytest.mark.parametrize("source", ["squeue", "sacct"])
@@ -158,19 +194,6 @@ def test_a_cut_submission_is_found_by_its_uuid(tmp_path: Path, source: str) -> N
     (status,) = asked(runner, [entry])
     assert status.job_id == "9"
     assert status.state is (JobState.RUNNING if source == "squeue" else JobState.COMPLETED)
-
-
-@pytest.mark.parametrize(
-    ("age_s", "state"),
-    [(1, JobState.UNKNOWN), (FAR_CONFIRM_S - 1, JobState.UNKNOWN), (FAR_CONFIRM_S, None)],
-)
-def test_a_cut_submission_is_unknown_while_young(
-    tmp_path: Path, age_s: float, state: JobState | None
-) -> None:
-    """A submission from elsewhere may still become a job; old enough, it is NOT_SUBMITTED."""
-    entry = an_entry(tmp_path, confirmed=False, age_s=age_s)
-    (status,) = asked(ScriptedRunner(squeue=[EMPTY], sacct=[EMPTY]), [entry])
-    assert status.state is (state or JobState.NOT_SUBMITTED)
 
 
 def test_here_a_dead_submitter_is_seen(tmp_path: Path) -> None:
@@ -189,21 +212,6 @@ def test_here_a_living_submitter_is_seen(tmp_path: Path) -> None:
     assert (status.state, status.reason) == (JobState.UNKNOWN, "it is being submitted")
 
 
-def test_a_job_that_slurm_forgot_is_lost(tmp_path: Path) -> None:
-    """A job that ran and that neither squeue nor sacct lists is UNKNOWN for good."""
-    entry = an_entry(tmp_path, age_s=1e6, ran=True)
-    (status,) = asked(ScriptedRunner(squeue=[EMPTY], sacct=[EMPTY]), [entry])
-    assert (status.state, status.is_lost) == (JobState.UNKNOWN, True)
-    assert "it ran" in str(status.reason)
-
-
-def test_an_id_that_was_used_again_is_another_job(tmp_path: Path) -> None:
-    """A record of this id that names another submission is not this job's."""
-    accounts = in_accounts(1, "FAILED", "9:0", uuid=uuid_of(5)) + in_accounts(1, "COMPLETED")
-    (status,) = asked(ScriptedRunner(squeue=[EMPTY], sacct=[said(accounts)]), [an_entry(tmp_path)])
-    assert status.state is JobState.COMPLETED
-
-
 def test_each_cluster_is_asked_for_its_own(tmp_path: Path) -> None:
     """Jobs of a named cluster are asked about there, those of none without a name."""
     north = replace(an_entry(tmp_path, 2), cluster="north")
@@ -212,19 +220,6 @@ def test_each_cluster_is_asked_for_its_own(tmp_path: Path) -> None:
     assert [status.cluster for status in statuses] == [None, "north"]
     assert "--clusters=north" in runner.asked[1]
     assert not any(word.startswith("--clusters") for word in runner.asked[0])
-
-
-def test_a_missing_squeue_is_a_reason(tmp_path: Path) -> None:
-    """Away from Slurm, a job is UNKNOWN because squeue is not there, and no bug."""
-    (status,) = asked(ScriptedRunner(), [an_entry(tmp_path)])
-    assert (status.state, status.reason) == (JobState.UNKNOWN, "squeue was not found")
-
-
-def test_unreadable_text_is_a_reason(tmp_path: Path) -> None:
-    """What squeue says and nobody understands is the reason, and sacct still answers."""
-    runner = ScriptedRunner(squeue=[said("?!\n")], sacct=[said(in_accounts(1, "COMPLETED"))])
-    (status,) = asked(runner, [an_entry(tmp_path)])
-    assert status.state is JobState.COMPLETED
 
 
 def test_thousands_of_ids_are_several_questions(tmp_path: Path) -> None:
@@ -236,14 +231,6 @@ def test_thousands_of_ids_are_several_questions(tmp_path: Path) -> None:
     assert found is not None
     assert [record.job_id for record in found] == ["1"]
     assert runner.programs == ["sacct"] * 3
-
-
-def test_a_record_that_names_no_submission_is_another_job(tmp_path: Path) -> None:
-    """Somebody's plain job of the same id, as an id that came round again has, is not this one."""
-    entry = an_entry(tmp_path, age_s=1e6, ran=True)
-    line = row("1", "FAILED", "9:0", *("2026-11-21T06:00:00",) * 2, "c1", "None", "sbatch x.sh")
-    (status,) = asked(ScriptedRunner(squeue=[EMPTY], sacct=[said(line)]), [entry])
-    assert (status.state, status.is_lost) == (JobState.UNKNOWN, True)
 
 
 def test_a_script_that_was_submitted_again_is_another_job(tmp_path: Path) -> None:
@@ -292,25 +279,6 @@ def test_a_task_that_ended_is_missed_while_others_run(tmp_path: Path) -> None:
     (status,) = asked(ScriptedRunner(squeue=[queue], sacct=[EMPTY]), [entry])
     assert status.state is JobState.RUNNING
     assert status.reason == "tasks: 1 RUNNING; not listed: 0-1"
-
-
-@pytest.mark.parametrize(("age_s", "state"), [(1, "RUNNING"), (CONFIRM_S + 1, "UNKNOWN")])
-def test_a_job_that_only_the_accounts_believe_in_is_lost(
-    tmp_path: Path, age_s: float, state: str
-) -> None:
-    """A runaway job, which slurmctld answers not to know, is not waited for."""
-    entry = an_entry(tmp_path, age_s=age_s)
-    runner = ScriptedRunner(squeue=[EMPTY], sacct=[said(in_accounts(1, "RUNNING"))])
-    (status,) = asked(runner, [entry])
-    assert (status.state, status.is_lost) == (JobState(state), state == "UNKNOWN")
-
-
-def test_while_slurmctld_is_down_the_accounts_say_so(tmp_path: Path) -> None:
-    """A living job's status from the accounts alone names who did not answer."""
-    runner = ScriptedRunner(squeue=[UNREACHED], sacct=[said(in_accounts(1, "RUNNING"))])
-    (status,) = asked(runner, [an_entry(tmp_path, age_s=1e6)])
-    assert status.state is JobState.RUNNING
-    assert "as the accounts have it; squeue did not reach" in str(status.reason)
 
 
 def test_one_question_that_fails_does_not_hide_the_other(tmp_path: Path) -> None:

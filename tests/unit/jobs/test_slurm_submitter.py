@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import resource
 from dataclasses import replace
 from pathlib import Path
 
@@ -142,28 +140,6 @@ def test_a_trial_without_an_answer_is_no_refusal(tmp_path: Path, answer: Answer)
     clock, runner = FakeClock(), ScriptedRunner(sbatch=[answer])
     with pytest.raises(SchedulerUnreachable, match="did not answer"):
         SlurmSubmitter(runner, clock).test(a_request(tmp_path, clock), "#!/bin/bash\n")
-
-
-def test_a_full_temporary_folder_is_said(tmp_path: Path) -> None:
-    """A script that --test-only cannot write down is StorageFailed, and nothing is asked."""
-    clock, runner = FakeClock(), ScriptedRunner(sbatch=[said("")])
-    request = a_request(tmp_path, clock)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
-    try:
-        with pytest.raises(StorageFailed, match="cannot be written to a temporary file"):
-            SlurmSubmitter(runner, clock).test(request, "#!/bin/bash\ntrue\n")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert runner.asked == []
-
-
-def test_os_environ_is_left_alone(tmp_path: Path) -> None:
-    """A submission changes no variable of this process."""
-    before = dict(os.environ)
-    clock = FakeClock()
-    SlurmSubmitter(ScriptedRunner(sbatch=[said("1\n")]), clock).submit(a_request(tmp_path, clock))
-    assert dict(os.environ) == before
 
 
 def test_the_log_of_an_array_has_a_name_a_task(tmp_path: Path) -> None:
@@ -309,23 +285,6 @@ def test_a_job_that_waits_gets_no_signal(tmp_path: Path) -> None:
         cancelled(runner, tmp_path, "USR1", None)
     cancelled(runner, tmp_path / "2", "KILL", None)
     assert runner.asked[-1][0] == "scancel"
-
-
-def test_an_unknown_signal_is_refused(tmp_path: Path) -> None:
-    """A name that is no signal is refused with those that are."""
-    runner = ScriptedRunner(squeue=[said(queued(state="RUNNING"))])
-    with pytest.raises(HpckitError, match="cannot be sent NOPE") as raised:
-        cancelled(runner, tmp_path, "NOPE", None)
-    assert "USR1" in str(raised.value.hint)
-
-
-def test_an_sbatch_that_hangs_is_quoted(tmp_path: Path) -> None:
-    """What sbatch said before it was ended is in the error: a full queue, for one."""
-    clock = FakeClock()
-    full = "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n"
-    runner = ScriptedRunner(sbatch=[ToolTimeout(["sbatch"], 60, full)], squeue=[EMPTY])
-    with pytest.raises(SubmissionUnconfirmed, match="it said: Slurm temporarily unable"):
-        SlurmSubmitter(runner, clock).submit(a_request(tmp_path, clock))
 
 
 @pytest.mark.parametrize("answer", [said(code=137), said("4242\n", code=1, stderr="hook: no\n")])

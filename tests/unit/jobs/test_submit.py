@@ -24,7 +24,7 @@ from hpckit.jobs.submit import Submission, expand_job_root, submit
 from hpckit.slurm.values import JobId, JobState, StartedJob, SubmitRequest
 from tests.fakes.prepared import prepared
 from tests.fakes.submitter import FakeSubmitter
-from tests.fakes.world import World, caller_in, entry_of, everything_in
+from tests.fakes.world import PACKED, World, caller_in, entry_of, everything_in
 
 UUID = "0123abcd" + "0" * 24
 JOBS = Path(".local/state/hpckit/jobs")
@@ -219,13 +219,6 @@ def test_a_slurm_job_is_not_told_an_id_before_it_has_one(tmp_path: Path) -> None
     assert not request.is_array
 
 
-def test_a_job_array_is_said_to_be_one(tmp_path: Path) -> None:
-    """The request of a job array says so: its tasks' logs have other names."""
-    world = World(submitter=_Slurm())
-    submitted(world, tmp_path, a_slurm_job({"slurm.array": "0-3"}))
-    assert world.submitter.requests[0].is_array
-
-
 def test_sbatch_reads_what_the_script_leaves_open(tmp_path: Path) -> None:
     """A site's default for sbatch is kept, but not for the partition that the script states."""
     environment = {"SBATCH_ACCOUNT": "physics", "SBATCH_PARTITION": "gpu"}
@@ -235,13 +228,6 @@ def test_sbatch_reads_what_the_script_leaves_open(tmp_path: Path) -> None:
     assert submission.environment.sbatch_defaults == ("SBATCH_ACCOUNT",)
     assert submission.environment.held_back == ("SBATCH_PARTITION",)
     assert world.submitter.requests[0].environment["SBATCH_ACCOUNT"] == "physics"
-
-
-def test_a_local_job_has_no_use_for_sbatchs_defaults(tmp_path: Path) -> None:
-    """Without sbatch its variables are held back."""
-    caller = caller_in(tmp_path, environment={"SBATCH_ACCOUNT": "physics"})
-    submission = submit(a_job(), caller, World().tools())
-    assert submission.environment.held_back == ("SBATCH_ACCOUNT",)
 
 
 def test_an_interrupt_while_writing_leaves_nothing(tmp_path: Path) -> None:
@@ -275,7 +261,7 @@ def test_an_interrupt_after_the_start_leaves_the_job_whole(tmp_path: Path) -> No
 
 def test_a_full_disk_after_the_start_names_the_job(tmp_path: Path) -> None:
     """A start that cannot be recorded names job, folder and cause, and the job stays known."""
-    world = World(folders=_FullAfterStart())
+    world = World(folders=_FullAfterStart(PACKED))
     with pytest.raises(StorageFailed, match=r"L0123abcd was started from /.*but .*No space left"):
         submitted(world, tmp_path)
     (entry,) = world.index.latest(None)

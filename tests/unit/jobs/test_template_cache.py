@@ -64,26 +64,3 @@ def test_a_damaged_entry_is_compiled_again(tmp_path: Path, damage: bytes) -> Non
     kept.write_bytes(damage)
     assert rendered(tmp_path) == "2"
     assert kept.read_bytes() == whole
-
-
-@pytest.mark.parametrize("length", range(1, 120, 7))
-def test_an_entry_cut_off_anywhere_is_compiled_again(tmp_path: Path, length: int) -> None:
-    """However much of an entry was written, what is missing is noticed."""
-    rendered(tmp_path)
-    (kept,) = tmp_path.glob("*.cache")
-    whole = kept.read_bytes()
-    kept.write_bytes(whole[:length])
-    assert rendered(tmp_path) == "2"
-    assert kept.read_bytes() == whole
-
-
-def test_a_folder_that_goes_away_costs_only_time(tmp_path: Path) -> None:
-    """When the folder is removed meanwhile, nothing is kept and nothing fails."""
-    folder = tmp_path / "templates"
-    cache = TemplateCache(folder)
-    folder.rmdir()
-    loader = jinja2.DictLoader({"t": "a", "u": "b"})
-    environment = jinja2.Environment(loader=loader, bytecode_cache=cache, autoescape=True)
-    assert environment.get_template("t").render() == "a"
-    assert environment.get_template("u").render() == "b"
-    assert not folder.exists()

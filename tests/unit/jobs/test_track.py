@@ -1,4 +1,4 @@
-"""Submitted jobs are found, asked about and listed."""
+"""Submitted jobs are found, asked about, listed and cancelled, and how they ended is kept."""
 
 from __future__ import annotations
 
@@ -8,9 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.core.errors import HpckitError, StorageFailed
+from hpckit.core.errors import HpckitError
 from hpckit.jobs.parts import Submitter
-from hpckit.jobs.track import find_job, find_task, job_detail, job_status, job_statuses, list_jobs
+from hpckit.jobs.track import (
+    cancel_targets,
+    find_job,
+    find_task,
+    job_detail,
+    job_status,
+    job_statuses,
+    list_jobs,
+    recalled_end,
+    record_end,
+)
 from hpckit.slurm.values import (
     JobDetail,
     JobEntry,
@@ -20,15 +30,16 @@ from hpckit.slurm.values import (
     JobStatus,
     StepRecord,
 )
-from tests.fakes.job_index import MemoryJobIndex
+from hpckit.spec.store import FileJobFolders
+from tests.fakes.job_index import TemporaryJobIndex
 from tests.fakes.submitter import FakeSubmitter
-from tests.fakes.tracked import RUNS, UNSEEN, ToldSubmitter, intended, running
+from tests.fakes.tracked import RUNS, ToldSubmitter, intended, running
 from tests.fakes.world import entry_of, tracking
 
 
-def index_with(*ids: str) -> MemoryJobIndex:
+def index_with(*ids: str) -> TemporaryJobIndex:
     """An index of jobs of which no folder exists, each a second younger than the one before."""
-    index = MemoryJobIndex()
+    index = TemporaryJobIndex()
     for at, job_id in enumerate(ids):
         index.add(entry_of(job_id, Path("/gone") / job_id, created_s=float(at)))
     return index
@@ -78,7 +89,7 @@ def test_many_candidates_are_counted() -> None:
 
 def test_an_id_that_its_cluster_used_again_is_the_newest() -> None:
     """Of several jobs of one id and one cluster the newest is meant."""
-    index = MemoryJobIndex()
+    index = TemporaryJobIndex()
     index.add(entry_of("4242", Path("/old"), created_s=1.0, submission="a" * 32))
     index.add(entry_of("4242", Path("/new"), created_s=2.0, submission="b" * 32))
     assert find_job(index, "4242").folder == "/new"
@@ -86,7 +97,7 @@ def test_an_id_that_its_cluster_used_again_is_the_newest() -> None:
 
 def test_one_id_on_two_clusters_must_be_told_apart() -> None:
     """An id of two clusters is refused, and ID;CLUSTER names one of them."""
-    index = MemoryJobIndex()
+    index = TemporaryJobIndex()
     for name in ("north", "south"):
         line = entry_of("4242", Path("/jobs") / name, submission=name[0] * 32)
         index.add(replace(line, cluster=name))
@@ -97,7 +108,7 @@ def test_one_id_on_two_clusters_must_be_told_apart() -> None:
 
 def test_a_submission_keeps_the_name_that_it_had() -> None:
     """A job that Slurm has confirmed since is still found as U and its uuid's beginning."""
-    index = MemoryJobIndex()
+    index = TemporaryJobIndex()
     index.add(entry_of("4242", Path("/a"), submission="0123abcd" + "0" * 24))
     assert find_job(index, "U0123abcd").job_id == "4242"
 
@@ -111,16 +122,9 @@ def test_a_task_is_named_as_slurm_does(wanted: str | None, task: int | None) -> 
     assert (entry.job_id, found) == ("4242", task)
 
 
-@pytest.mark.parametrize("wanted", ["4242_x", "4242_", "_7", "4242_٣"])
-def test_what_is_no_task_is_no_job(wanted: str) -> None:
-    """An underscore without a number behind it or an id before it is looked up as it stands."""
-    with pytest.raises(HpckitError, match="hpckit has submitted no job"):
-        find_task(index_with("4242"), wanted)
-
-
 def test_a_changed_state_is_remembered(tmp_path: Path) -> None:
     """Asking for a status writes a new state to the index, and none when nobody knows."""
-    index, submitter = MemoryJobIndex(), FakeSubmitter()
+    index, submitter = TemporaryJobIndex(), FakeSubmitter()
     tools = tracking(submitter, index)
     entry = running(submitter, tmp_path / "a")
     index.add(entry)
@@ -137,7 +141,7 @@ def test_a_confirmed_id_is_remembered(tmp_path: Path) -> None:
     """An answer that says under which id Slurm has the job is kept in index and submitted.json."""
     entry = entry_of("U0000cafe", tmp_path / "a", JobState.UNKNOWN)
     intended(entry)
-    index = MemoryJobIndex()
+    index = TemporaryJobIndex()
     index.add(entry)
     status = job_status(entry, tracking(ToldSubmitter(replace(RUNS, cluster="west")), index))
     assert status.job_id == "4242"
@@ -146,16 +150,6 @@ def test_a_confirmed_id_is_remembered(tmp_path: Path) -> None:
     ]
     record = json.loads((tmp_path / "a" / "submitted.json").read_text())
     assert (record["job_id"], record["cluster"]) == ("4242", "west")
-
-
-def test_an_id_is_remembered_without_a_state(tmp_path: Path) -> None:
-    """When an id is confirmed and nothing else is known, the state stays as it was."""
-    entry = entry_of("U0000cafe", tmp_path / "a", JobState.PENDING)
-    intended(entry)
-    index = MemoryJobIndex()
-    index.add(entry)
-    job_status(entry, tracking(ToldSubmitter(UNSEEN), index))
-    assert index.latest(None) == [replace(entry, job_id=JobId("4242"))]
 
 
 def test_jobs_of_one_submitter_are_one_question(tmp_path: Path) -> None:
@@ -177,7 +171,7 @@ def test_jobs_of_one_submitter_are_one_question(tmp_path: Path) -> None:
 
 def test_a_list_asks_about_living_jobs_alone(tmp_path: Path) -> None:
     """A job whose end is in the index is listed from there; the others are asked about."""
-    index, submitter = MemoryJobIndex(), FakeSubmitter()
+    index, submitter = TemporaryJobIndex(), FakeSubmitter()
     index.add(entry_of("Ldone", tmp_path / "gone", JobState.FAILED, exit_code=9))
     index.add(running(submitter, tmp_path / "a"))
     rows = list_jobs(tracking(submitter, index), None)
@@ -189,74 +183,9 @@ def test_a_list_asks_about_living_jobs_alone(tmp_path: Path) -> None:
     assert len(list_jobs(tracking(submitter, index), 1)) == 1
 
 
-def test_a_list_shows_the_id_that_was_just_confirmed(tmp_path: Path) -> None:
-    """A job whose id is confirmed by the listing is listed under that id."""
-    index = MemoryJobIndex()
-    entry = entry_of("U0000cafe", tmp_path / "a")
-    intended(entry)
-    index.add(entry)
-    ((listed, status),) = list_jobs(tracking(ToldSubmitter(RUNS), index), None)
-    assert (listed.job_id, listed.state, status) == ("4242", JobState.RUNNING, RUNS)
-
-
-def test_a_job_whose_folder_is_gone_hides_no_other(tmp_path: Path) -> None:
-    """A job whose folder does not say who started it is UNKNOWN with the cause; others are told."""
-    index, submitter = MemoryJobIndex(), FakeSubmitter()
-    index.add(running(submitter, tmp_path / "a"))
-    index.add(entry_of("Lgone", tmp_path / "gone", JobState.RUNNING))
-
-    def submitter_of(entry: JobEntry) -> Submitter:
-        if not Path(entry.folder).exists():
-            raise StorageFailed("the folder of Lgone is gone")
-        return submitter
-
-    tools = replace(tracking(submitter, index), submitter_of=submitter_of)
-    rows = {entry.job_id: status for entry, status in list_jobs(tools, None)}
-    assert rows[JobId("Laa")].state is JobState.RUNNING
-    assert rows[JobId("Lgone")] == JobStatus(
-        job_id=JobId("Lgone"),
-        state=JobState.UNKNOWN,
-        is_lost=True,
-        reason="the folder of Lgone is gone",
-    )
-
-
 DETAIL = JobDetail(
     record=JobRecord(job_id=JobId("4242"), task_index=None, state=JobState.FAILED, raw="FAILED")
 )
-
-
-def detailed(tmp_path: Path, status: JobStatus) -> tuple[JobDetail | None, int]:
-    """What is told of a job of that status, and how many questions it cost."""
-    submitter = FakeSubmitter()
-    submitter.detailed = DETAIL
-    entry = running(submitter, tmp_path / "a")
-    tools = tracking(submitter, MemoryJobIndex())
-    return job_detail(entry, status, tools), len(submitter.asked)
-
-
-@pytest.mark.parametrize("state", [JobState.FAILED, JobState.TIMEOUT, JobState.NODE_FAIL])
-def test_a_job_that_ended_badly_is_told_in_detail(tmp_path: Path, state: JobState) -> None:
-    """The detail of one such job is one question."""
-    ended = JobStatus(job_id=JobId("4242"), state=state, started_s=1.0)
-    assert detailed(tmp_path, ended) == (DETAIL, 1)
-
-
-@pytest.mark.parametrize(
-    "status",
-    [
-        JobStatus(job_id=JobId("4242"), state=JobState.RUNNING, started_s=1.0),
-        JobStatus(job_id=JobId("4242"), state=JobState.COMPLETED, started_s=1.0),
-        JobStatus(job_id=JobId("4242"), state=JobState.CANCELLED, started_s=1.0),
-        JobStatus(job_id=JobId("4242"), state=JobState.FAILED),
-        JobStatus(
-            job_id=JobId("4242"), state=JobState.FAILED, started_s=1.0, tasks=(DETAIL.record,)
-        ),
-    ],
-)
-def test_other_jobs_are_not_asked_about_in_detail(tmp_path: Path, status: JobStatus) -> None:
-    """One that lives, ended as it should, never began or has tasks costs no question."""
-    assert detailed(tmp_path, status) == (None, 0)
 
 
 def test_the_samplers_step_is_none_of_the_jobs(tmp_path: Path) -> None:
@@ -269,17 +198,150 @@ def test_the_samplers_step_is_none_of_the_jobs(tmp_path: Path) -> None:
     submitter.detailed = replace(DETAIL, steps=steps)
     entry = running(submitter, tmp_path / "a")
     ended = JobStatus(job_id=JobId("4242"), state=JobState.FAILED, started_s=1.0)
-    detail = job_detail(entry, ended, tracking(submitter, MemoryJobIndex()))
+    detail = job_detail(entry, ended, tracking(submitter, TemporaryJobIndex()))
     assert detail is not None
     assert [step.name for step in detail.steps] == ["python"]
 
 
-def test_a_job_whose_folder_is_gone_has_no_detail(tmp_path: Path) -> None:
-    """Where it cannot be told who started a job, there is no detail, and no error."""
+ENDED, RUNNING, WAITING = JobState.FAILED, JobState.RUNNING, JobState.PENDING
 
-    def unknown(_: JobEntry) -> Submitter:
-        raise StorageFailed("the folder is gone")
 
-    tools = replace(tracking(FakeSubmitter(), MemoryJobIndex()), submitter_of=unknown)
-    ended = JobStatus(job_id=JobId("4242"), state=JobState.FAILED, started_s=1.0)
-    assert job_detail(entry_of("4242", tmp_path / "gone"), ended, tools) is None
+def a_job(*tasks: JobState, state: JobState = RUNNING) -> JobStatus:
+    """Job 42, with tasks in these states if any."""
+    records = tuple(
+        JobRecord(job_id=JobId("42"), task_index=at, state=one, raw=str(one))
+        for at, one in enumerate(tasks)
+    )
+    return JobStatus(job_id=JobId("42"), state=state, tasks=records)
+
+
+@pytest.mark.parametrize(
+    ("status", "task", "signal", "targets"),
+    [
+        (a_job(), None, None, ("42",)),
+        (a_job(state=WAITING), None, "KILL", ("42",)),
+        (a_job(), None, "USR1", ("42",)),
+        (a_job(ENDED, RUNNING, WAITING, RUNNING), None, None, ("42",)),
+        (a_job(ENDED, RUNNING, WAITING, RUNNING), None, "USR1", ["42_1", "42_3"]),
+        (a_job(ENDED, RUNNING, WAITING), 2, None, ("42_2",)),
+        (a_job(ENDED, RUNNING, WAITING), 1, "USR1", ("42_1",)),
+    ],
+)
+def test_a_signal_goes_to_what_runs_and_an_end_to_all(
+    status: JobStatus, task: int | None, signal: str | None, targets: object
+) -> None:
+    """The end and KILL are for the whole job; another signal for its running tasks alone."""
+    assert cancel_targets(status, task, signal) == targets
+
+
+def parts(*tasks: tuple[str, int, int, JobState]) -> JobStatus:
+    """Job 42, an array in parts: id, offset, index in the whole and state of each task."""
+    records = tuple(
+        JobRecord(job_id=JobId(job_id), task_index=index, state=state, raw="", array_offset=offset)
+        for job_id, offset, index, state in tasks
+    )
+    return JobStatus(job_id=JobId("42"), state=RUNNING, tasks=records)
+
+
+SPLIT = parts(
+    ("42", 0, 7, ENDED),
+    ("43", 100, 100, RUNNING),
+    ("43", 100, 105, RUNNING),
+    ("44", 200, 250, WAITING),
+)
+
+
+@pytest.mark.parametrize(
+    ("task", "signal", "targets"),
+    [
+        (None, None, ["43", "44"]),
+        (None, "USR1", ["43_0", "43_5"]),
+        (105, None, ["43_5"]),
+        (250, "KILL", ["44_50"]),
+    ],
+)
+def test_parts_are_cancelled_as_slurm_knows_them(
+    task: int | None, signal: str | None, targets: list[str]
+) -> None:
+    """A task goes by its part's id and its index there; a part that has ended is left out."""
+    assert list(cancel_targets(SPLIT, task, signal)) == targets
+
+
+@pytest.mark.parametrize(
+    ("status", "task", "signal", "words"),
+    [
+        (a_job(state=WAITING), None, "USR1", "job 42 has not begun: PENDING"),
+        (a_job(ENDED, WAITING), None, "USR1", "no task of job 42 runs now"),
+        (a_job(ENDED, WAITING), 1, "USR1", "task 1 of job 42 has not begun: PENDING"),
+        (a_job(ENDED, WAITING), 0, None, "task 0 of job 42 has already ended: FAILED"),
+        (a_job(ENDED, WAITING), 9, None, "job 42 has no task 9 that Slurm lists"),
+        (a_job(), 9, None, "job 42 is no job array and has no task 9"),
+    ],
+)
+def test_what_cannot_be_reached_is_refused(
+    status: JobStatus, task: int | None, signal: str | None, words: str
+) -> None:
+    """A signal that nothing could receive is refused before scancel is called."""
+    with pytest.raises(HpckitError, match=words):
+        cancel_targets(status, task, signal)
+
+
+FOLDERS = FileJobFolders()
+TASK = JobRecord(job_id=JobId("7"), task_index=3, state=JobState.FAILED, raw="FAILED", exit_code=2)
+END = JobStatus(
+    job_id=JobId("7"),
+    state=JobState.FAILED,
+    exit_code=2,
+    started_s=1.5,
+    ended_s=3.0,
+    nodelist="c1",
+    raw="FAILED",
+    tasks=(TASK,),
+)
+
+
+def an_entry(folder: Path, state: JobState = JobState.FAILED) -> JobEntry:
+    """The line of a job that ended."""
+    return entry_of("7", folder, state, exit_code=2)
+
+
+def test_an_end_comes_back_as_it_was(tmp_path: Path) -> None:
+    """Every field of a final status is in the folder, tasks too."""
+    record_end(an_entry(tmp_path), END, FOLDERS)
+    assert recalled_end(an_entry(tmp_path), FOLDERS) == END
+    assert json.loads((tmp_path / "result.json").read_text())["schema"] == "hpckit.result/1"
+
+
+def test_a_job_that_the_index_knows_living_is_asked_about(tmp_path: Path) -> None:
+    """A job that was requeued since, or whose id is another, is not told from its folder."""
+    record_end(an_entry(tmp_path), END, FOLDERS)
+    assert recalled_end(an_entry(tmp_path, JobState.PENDING), FOLDERS) is None
+    assert recalled_end(replace(an_entry(tmp_path), job_id=JobId("8")), FOLDERS) is None
+
+
+@pytest.mark.parametrize("state", [JobState.RUNNING, JobState.NOT_SUBMITTED, JobState.UNKNOWN])
+def test_what_can_change_is_not_kept(tmp_path: Path, state: JobState) -> None:
+    """Only the end of a job is kept; a submission without a job can still be found."""
+    record_end(an_entry(tmp_path), replace(END, state=state), FOLDERS)
+    assert not (tmp_path / "result.json").exists()
+
+
+def test_what_ran_the_job_knows_best(tmp_path: Path) -> None:
+    """The record that a local job's supervisor wrote stays, and is read by its own reader."""
+    (tmp_path / "result.json").write_text('{"schema": "hpckit.local-result/1"}')
+    record_end(an_entry(tmp_path), END, FOLDERS)
+    assert recalled_end(an_entry(tmp_path), FOLDERS) is None
+    assert "local-result" in (tmp_path / "result.json").read_text()
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"schema": "hpckit.result/1", "state": 3}', "[1]"])
+def test_a_damaged_record_is_no_answer(tmp_path: Path, text: str) -> None:
+    """A record that cannot be read is as none, and is written anew."""
+    (tmp_path / "result.json").write_text(text)
+    assert recalled_end(an_entry(tmp_path), FOLDERS) is None
+
+
+def test_a_folder_that_is_gone_hides_nothing(tmp_path: Path) -> None:
+    """Where nothing can be written, nothing is, and that is no error."""
+    record_end(an_entry(tmp_path / "gone"), END, FOLDERS)
+    assert recalled_end(an_entry(tmp_path / "gone"), FOLDERS) is None

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.jobs.track import LOST_LIMIT_S, UNKNOWN_LIMIT_S, TrackTools, wait_for
+from hpckit.jobs.track import LOST_LIMIT_S, UNKNOWN_LIMIT_S, TrackTools, pause_s, wait_for
 from hpckit.slurm.values import JobEntry, JobState, JobStatus
 from tests.fakes.clock import FakeClock
-from tests.fakes.job_index import MemoryJobIndex
+from tests.fakes.job_index import TemporaryJobIndex
 from tests.fakes.submitter import FakeSubmitter
 from tests.fakes.tracked import LOST, RUNS, UNSEEN, ToldSubmitter, intended, running
 from tests.fakes.world import entry_of, tracking
@@ -38,7 +38,7 @@ def wait(
 
 def test_waiting_ends_with_the_job(tmp_path: Path) -> None:
     """Each poll says how long was waited, and the final status is given and remembered."""
-    index, submitter = MemoryJobIndex(), FakeSubmitter()
+    index, submitter = TemporaryJobIndex(), FakeSubmitter()
     entry = running(submitter, tmp_path / "a")
     index.add(entry)
     waited: list[float] = []
@@ -98,21 +98,6 @@ def test_a_job_is_waited_for_under_its_confirmed_id(tmp_path: Path) -> None:
     assert submitter.asked == [["U0000cafe"], ["4242"]]
 
 
-def test_waiting_ten_minutes_costs_few_questions() -> None:
-    """With back-off a wait of 600 s at an interval of 1 s asks at most 35 times."""
-    submitter, clock = ToldSubmitter(RUNS), FakeClock()
-    entry = entry_of("4242", Path("/jobs/a"))
-    wait(
-        [entry],
-        tracking(submitter, clock=clock),
-        poll_interval_s=1.0,
-        back_off=True,
-        timeout_s=600.0,
-    )
-    assert sum(clock.slept_s) == pytest.approx(600.0)
-    assert len(submitter.asked) <= 35
-
-
 @pytest.mark.parametrize(("answer", "limit_s"), [(UNSEEN, UNKNOWN_LIMIT_S), (LOST, LOST_LIMIT_S)])
 def test_waiting_gives_up_on_a_job_that_nobody_knows(answer: JobStatus, limit_s: float) -> None:
     """An hour without an answer, or a minute of a lost job, ends the waiting."""
@@ -159,25 +144,10 @@ def test_a_lost_job_is_given_up_when_the_others_have_ended(tmp_path: Path) -> No
     assert clock.now_s() - begun_s == 600.0 + LOST_LIMIT_S
 
 
-def test_waiting_ends_when_the_folder_is_removed_meanwhile(tmp_path: Path) -> None:
-    """A pending job whose folder goes away is waited for one more minute, counted from then."""
-    clock = FakeClock()
-    folder = tmp_path / "a"
-    folder.mkdir()
-    (folder / "intent.json").write_text("{}")
-    begun_s = clock.now_s()
-
-    def progress(_statuses: Sequence[JobStatus], waited_s: float) -> None:
-        if waited_s >= 600 and folder.exists():
-            (folder / "intent.json").unlink()
-            folder.rmdir()
-
-    (status,) = wait_for(
-        [entry_of("Laa", folder)],
-        tracking(FakeSubmitter(), clock=clock),
-        poll_interval_s=10.0,
-        back_off=False,
-        progress=progress,
-    )
-    assert (status.state, status.is_lost) == (JobState.UNKNOWN, True)
-    assert clock.now_s() - begun_s == 600 + LOST_LIMIT_S
+@pytest.mark.parametrize(
+    ("waited_s", "interval_s", "pause"),
+    [(0.0, 2.0, 2.0), (10.0, 2.0, 2.0), (100.0, 1.0, 20.0), (1e6, 1.0, 60.0), (1e6, 90.0, 90.0)],
+)
+def test_a_pause_grows_to_a_minute(waited_s: float, interval_s: float, pause: float) -> None:
+    """At first it is the site's interval, then a fifth of the waiting; a longer interval counts."""
+    assert pause_s(waited_s, interval_s) == pytest.approx(pause)

@@ -94,13 +94,6 @@ def test_setup_lines_leave_the_code(stage: Stage, line: str) -> None:
         assert ("bye" in ended.stdout) == ("bye" in line)
 
 
-@pytest.mark.parametrize("site", ["docker", "local"])
-def test_a_program_killed_by_a_signal(stage: Stage, site: str) -> None:
-    """A program that dies of a signal gives 128 and the signal's number."""
-    ended = stage.run(script_of(job(["bash", "-c", "kill -KILL $$"]), site=site))
-    assert ended.returncode == 128 + signal.SIGKILL
-
-
 @pytest.mark.parametrize("name", ["USR1", "USR2"])
 @pytest.mark.parametrize("site", ["docker", "local"])
 def test_a_signal_is_forwarded(stage: Stage, site: str, name: str) -> None:
@@ -182,15 +175,6 @@ def test_a_failing_environment_ends_the_job(stage: Stage, what: str, line: list[
     assert ended.words("srun") is None
 
 
-def test_the_second_of_two_modules_counts(stage: Stage) -> None:
-    """The module that failed is named, not another."""
-    stage.program("module", '#!/bin/bash\n[[ $2 == "gcc/13" ]]\n')
-    text = job(["show"], environment={"modules": ["gcc/13", "it's $HOME"]})
-    ended = stage.run(script_of(text))
-    assert ended.returncode == 1
-    assert "hpckit: module load it's $HOME failed" in ended.stderr
-
-
 def test_the_environment_is_made_in_order(stage: Stage) -> None:
     """Modules, the venv in the home of whoever runs the job, exports, then setup lines."""
     activate = stage.folder / "home" / "my env" / "bin" / "activate"
@@ -229,13 +213,6 @@ def test_failing_scontrol_leaves_the_first_node(stage: Stage) -> None:
     assert ended.returncode == 0
     assert ended.environment["MASTER_ADDR"] == "node1"
     assert "hpckit: warning: ranks are in Slurm's own order: scontrol" in ended.stderr
-
-
-@pytest.mark.parametrize(("site", "kind"), EVERY)
-def test_a_missing_command_is_127(stage: Stage, site: str, kind: str) -> None:
-    """A command that does not exist gives 127, as a shell says it."""
-    text = job(["no-such-command"], launch={"kind": kind})
-    assert stage.run(script_of(text, site=site)).returncode == 127
 
 
 @pytest.mark.parametrize(("site", "kind"), EVERY)
@@ -340,13 +317,6 @@ def test_ranks_go_on_when_they_may(stage: Stage) -> None:
     text = job(["bash", "-c", program], resources=RANKS, launch={"kill_on_bad_exit": False})
     assert stage.run(script_of(text, site="local")).returncode == 7
     assert len(list((stage.folder / "work").glob("done.*"))) == 2
-
-
-def test_a_late_rank_counts(stage: Stage) -> None:
-    """A rank that fails after others have ended well gives the code."""
-    program = "((RANK == 2)) && sleep 0.3 && exit 7; exit 0"
-    text = job(["bash", "-c", program], resources=RANKS)
-    assert stage.run(script_of(text, site="local")).returncode == 7
 
 
 ARRAY_VARIABLES = ("ID", "MIN", "MAX", "COUNT", "STEP")

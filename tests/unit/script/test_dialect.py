@@ -8,9 +8,8 @@ import pytest
 
 from hpckit.core.errors import ConfigError, JobRefused, PlanError
 from hpckit.core.files import FileResources
-from hpckit.core.findings import Level
 from hpckit.script.plan import Option
-from hpckit.script.releases import live_dialect, site_dialect, topology_kind
+from hpckit.script.releases import live_dialect, topology_kind
 from hpckit.slurm.values import SlurmConfig, SlurmVersion, TopologyKind
 from hpckit.spec.files import parse_site_file
 from hpckit.spec.site import generic_site
@@ -43,16 +42,6 @@ def said(options: list[Option], name: str) -> list[str | None]:
 GPUS = '[resources]\ngpus_per_node = 8\ngpu_type = "h100"\n'
 
 
-def test_gpus_are_asked_by_node_unless_the_site_wants_gres(tmp_path: Path) -> None:
-    """gpu_option decides the spelling, and the other one does not appear beside it."""
-    by_node = at(tmp_path, "", GPUS)
-    assert said(by_node, "gpus-per-node") == ["h100:8"]
-    assert said(by_node, "gres") == []
-    by_gres = at(tmp_path, '[slurm]\ngpu_option = "gres"', GPUS)
-    assert said(by_gres, "gres") == ["gpu:h100:8"]
-    assert said(by_gres, "gpus-per-node") == []
-
-
 def test_another_gres_joins_that_of_the_gpus(tmp_path: Path) -> None:
     """A gres of the user's own goes into the one --gres, of which Slurm takes the last alone."""
     job = GPUS + '[slurm.extra]\ngres = "nvme:1"'
@@ -80,12 +69,6 @@ def test_several_findings_are_listed(tmp_path: Path) -> None:
     assert "2 findings" in str(caught.value)
     assert str(caught.value).count("fix:") == 2
     assert caught.value.exit_code == PlanError.exit_code
-
-
-def test_a_note_does_not_keep_a_job_back() -> None:
-    """What Slurm ignores is told beside the script."""
-    made = prepared(BASE + "[slurm.srun_extra]\nhint = 'nomultithread'\ncpu-bind = 'cores'")
-    assert [note.level for note in made.notes] == [Level.NOTE]
 
 
 def test_a_segment_divides_the_nodes(tmp_path: Path) -> None:
@@ -151,13 +134,6 @@ def test_a_release_is_a_release(tmp_path: Path, version: str) -> None:
     """What is no release of Slurm is an error of the site file."""
     with pytest.raises(ConfigError, match=r"slurm\.version"):
         at(tmp_path, f'[slurm]\nversion = "{version}"', "")
-
-
-def test_a_release_on_the_command_line_comes_first() -> None:
-    """The release that somebody names wins over the site's; without any nothing is assumed."""
-    site = generic_site()
-    assert site_dialect(site).version is None
-    assert site_dialect(site, SlurmVersion(22, 5)).version == SlurmVersion(22, 5)
 
 
 @pytest.mark.parametrize(

@@ -142,13 +142,6 @@ def test_a_partition_that_is_down_is_a_note() -> None:
     assert [one[:2] for one in found("", "partition = 'cpu'")] == [(Level.NOTE, "partition")]
 
 
-def test_nothing_known_is_nothing_found() -> None:
-    """Without partitions, or without a default one, nothing is held against a job."""
-    spec = prepared('name = "x"\ncommand = ["x"]\n[resources]\nnodes = 999', site=None)
-    assert fit_findings(spec.effective.spec, ()) == ()
-    assert fit_findings(spec.effective.spec, (CPU,)) == ()
-
-
 def test_a_remedy_is_one() -> None:
     """What is too long by time-min says that key; of very many partitions some are named."""
     text = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from itertools import product
@@ -18,19 +18,14 @@ from typing import Any, Union, get_args, get_origin
 
 import pytest
 
-from hpckit.comm.communication import communication
 from hpckit.core.document import Tree, dataclass_of, field_types
 from hpckit.core.errors import ConfigError, PlanError, RenderError
 from hpckit.core.fields import file_key, to_tree
-from hpckit.script.launch import plan_launch
 from hpckit.script.launchers.registry import refuse_launch
-from hpckit.script.plan import LaunchPlan
 from hpckit.script.quoting import sh_path
-from hpckit.script.releases import Dialect
-from hpckit.spec.files import Layer, effective_job, option_layer, parse_site_file, site_layer
+from hpckit.spec.files import Layer, effective_job, option_layer, parse_site_file
 from hpckit.spec.job import JOB_SCHEMA, JobSpec
-from hpckit.spec.platform import Overlay
-from hpckit.spec.site import SITE_SCHEMA, SiteSpec, generic_site
+from hpckit.spec.site import SITE_SCHEMA, SiteSpec
 from tests.fakes.hostile import HOSTILE, is_utf8
 from tests.fakes.layers import job_layer
 from tests.fakes.prepared import prepared, toml
@@ -169,22 +164,6 @@ def refused_always(place: Place) -> bool:
 FREE = tuple(place for place in JOB_PLACES if not refused_always(place))
 
 
-def test_every_kind_of_field_is_found() -> None:
-    """The walk finds values, items, names and entries, down to the innermost table."""
-    assert len(JOB_PLACES) > 40
-    shapes = {"value", "item", "first", "name", "entry"}
-    assert {place.shape for place in JOB_PLACES} == shapes
-    assert Place(("slurm", "comment"), "value") in JOB_PLACES
-    assert Place(("job", "slurm", "comment"), "value") in SITE_PLACES
-    assert len(HOSTILE) >= 200
-
-
-@pytest.mark.parametrize("place", FREE, ids=str)
-def test_a_place_takes_ordinary_text(place: Place) -> None:
-    """Each place accepts some text, so that a refusal of hostile text says something."""
-    assert context(place)
-
-
 @pytest.mark.parametrize("place", JOB_PLACES, ids=str)
 def test_a_job_file_refuses_or_takes_it(place: Place) -> None:
     """Hostile text at any place of a job file is taken or refused with a typed error."""
@@ -208,28 +187,6 @@ def test_a_site_file_refuses_or_takes_it(place: Place) -> None:
         except REFUSALS:
             continue
         assert toml(to_tree(site)["job"]) == toml(tree.get("job", {}))
-
-
-@pytest.mark.parametrize("place", [p for p in FREE if p.path != ("command",)], ids=str)
-def test_a_default_of_a_site_means_the_same(place: Place) -> None:
-    """Text as a site's default makes the plan that it makes in a job file."""
-    here = generic_site()
-    for text in filter(is_utf8, HOSTILE[::5]):
-        tree = with_text(place, text)
-        if accepted(tree):
-            own = {name: tree[name] for name in ("name", "command")}
-            default = {name: tree[name] for name in tree if name not in own}
-            layers = [*layers_of(own), site_layer(default, "here")]
-            said = effective_job(layers_of(tree)).spec
-            by_default = effective_job(layers).spec
-            assert planned(by_default, here) == planned(said, here)
-
-
-def planned(spec: JobSpec, here: SiteSpec) -> LaunchPlan:
-    """The plan of a job whose node was not inspected, at a site with the overlays that it wants."""
-    overlay = Overlay(because="wanted", source="here", date="2026-11")
-    site = replace(here, overlays=dict.fromkeys(spec.tune.overlays, overlay))
-    return plan_launch(spec, site, Dialect(), communication(spec, site, None).env)
 
 
 def scripts(text: str) -> Iterator[tuple[Tree, str]]:

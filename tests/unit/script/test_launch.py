@@ -1,10 +1,15 @@
-"""What a job becomes: directives, a step, and the reasons."""
+"""What is decided about a launch: tasks, places, what containers let in."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from hpckit.script.plan import LaunchPlan
+from hpckit.script.launch import closed_prefix, with_container_env
+from hpckit.script.plan import LaunchPlan, Option, PlacePlan
+from hpckit.spec.platform import CommEnv, CommSetting, ContainerSite, SettingOrigin
+from hpckit.spec.site import generic_site
 from tests.fakes.prepared import prepared
 
 BASE = 'name = "x"\ncommand = ["x"]\n'
@@ -88,31 +93,6 @@ def test_a_whole_node_is_not_narrowed() -> None:
     assert "cpus-per-task" not in step(made)
 
 
-def test_gpus() -> None:
-    """GPUs are asked by the node, with their type; none are asked for zero."""
-    assert directive(plan("resources.gpus_per_node = 8"), "gpus-per-node") == "8"
-    typed = plan("resources = { gpus_per_node = 8, gpu_type = 'h100' }")
-    assert directive(typed, "gpus-per-node") == "h100:8"
-    assert "gpus-per-node" not in names(plan("resources.gpus_per_node = 0"))
-
-
-@pytest.mark.parametrize(("said", "name"), [("true", "requeue"), ("false", "no-requeue")])
-def test_requeue_is_always_stated(said: str, name: str) -> None:
-    """--requeue or --no-requeue is written, with the reason."""
-    made = plan(f"slurm.requeue = {said}")
-    (option,) = (option for option in made.directives if "requeue" in option.name)
-    assert option.name == name
-    assert option.because
-
-
-@pytest.mark.parametrize(("said", "value"), [("true", "1"), ("false", "0")])
-def test_kill_on_bad_exit_is_always_stated(said: str, value: str) -> None:
-    """Both answers are written: the cluster's KillOnBadExit would decide where none is."""
-    made = plan(f"launch = {{ kill_on_bad_exit = {said}, wait_s = 5 }}")
-    assert step(made)["kill-on-bad-exit"] == value
-    assert step(made)["wait"] == "5"
-
-
 FOUR = "resources = { nodes = 4, ntasks_per_node = 2 }\n"
 
 
@@ -144,14 +124,93 @@ def test_the_shell_stays_for_traps(line: str, keeps: bool) -> None:
     assert plan(f'environment.setup = ["{line}"]').keeps_shell == keeps
 
 
-def test_the_order_is_of_names() -> None:
-    """Directives are sorted by name, so that a diff shows what changed and nothing else."""
-    made = plan("slurm = { qos = 'a', account = 'b', extra = { nice = 1, bb = 'x' } }", "docker")
-    assert names(made) == sorted(names(made))
-    assert {"bb", "nice", "account", "qos", "partition"} <= set(names(made))
+TWO_EACH = "[resources]\nnodes = 4\nntasks_per_node = 2\n"
 
 
-def test_time_in_slurms_spelling() -> None:
-    """A time limit is written as squeue would show it."""
-    assert directive(plan("resources.time_limit = '90'"), "time") == "01:30:00"
-    assert directive(plan("resources.time_limit = '2-12'"), "time") == "2-12:00:00"
+def placed(text: str, site: str | None = None) -> PlacePlan:
+    """The plan of a job that has one."""
+    found = plan(text, site).place
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "order", "bind"),
+    [
+        (TWO_EACH, True, True),
+        ("[resources]\nnodes = 4\n", True, False),
+        ("[resources]\nntasks_per_node = 2\n", False, True),
+        (f"{TWO_EACH}[place]\norder = false\n", False, True),
+        (f"{TWO_EACH}[place]\nbind = false\n", True, False),
+        (f"{TWO_EACH}[slurm.srun_extra]\ncpu-bind = 'cores'\n", True, False),
+        (f"{TWO_EACH}[slurm.srun_extra]\ncpu-bind = 'none'\n", True, True),
+        (f"{TWO_EACH}[slurm.srun_extra]\nexclude = 'c1'\n", False, True),
+        (f"{TWO_EACH}[launch]\ndistribution = 'cyclic'\n", False, True),
+        (f"{TWO_EACH}[launch]\ndistribution = 'plane=2'\n", False, True),
+        (f"{TWO_EACH}[launch]\ndistribution = '*:cyclic'\n", True, True),
+        (f"{TWO_EACH}[launch]\ndistribution = 'block:cyclic,Pack'\n", True, True),
+    ],
+)
+def test_what_is_done(text: str, order: bool, bind: bool) -> None:
+    """Several nodes are ordered and several ranks of one bound, unless the job decides itself."""
+    found = placed(text)
+    assert (found.order, found.bind) == (order, bind)
+
+
+IMAGE = Option(name="container-image", value="nvcr.io#nvidia/pytorch")
+SITE = generic_site()
+COMM = CommEnv(
+    settings=(
+        CommSetting(
+            name="NCCL_NET", value="x", because="y", source="z", origin=SettingOrigin.RULE, rule="r"
+        ),
+    )
+)
+
+
+def let_in(*options: Option, comm: CommEnv = COMM) -> str | None:
+    """The value of --container-env that the step has, None without."""
+    made = with_container_env(options, comm, SITE)
+    return next((one.value for one in made if one.name == "container-env"), None)
+
+
+def test_a_step_without_a_container_is_as_it_was() -> None:
+    """Nothing is added to a step that runs no container."""
+    assert with_container_env((Option(name="label"),), COMM, SITE) == (Option(name="label"),)
+
+
+def test_what_the_script_exports_is_let_in() -> None:
+    """An image that sets the same variable does not win."""
+    assert let_in(IMAGE) == "NCCL_NET"
+
+
+def test_the_user_s_own_list_stays() -> None:
+    """The user's names come first, and none twice."""
+    own = Option(name="container-env", value="MY_TOKEN,NCCL_NET")
+    assert let_in(IMAGE, own) == "MY_TOKEN,NCCL_NET"
+
+
+def test_a_site_may_name_more() -> None:
+    """What the site's containers need besides is let in too."""
+    site = replace(SITE, container=ContainerSite(variables=("LD_LIBRARY_PATH",)))
+    (_, option) = with_container_env((IMAGE,), COMM, site)
+    assert option.value == "NCCL_NET,LD_LIBRARY_PATH"
+
+
+@pytest.mark.parametrize(
+    ("command", "prefix"),
+    [
+        (("apptainer", "exec", "--cleanenv", "a.sif", "x"), "APPTAINERENV_"),
+        (("/usr/bin/singularity", "run", "-C", "a.sif"), "SINGULARITYENV_"),
+        (("apptainer", "exec", "-e", "docker://a", "x"), "APPTAINERENV_"),
+        (("apptainer", "exec", "--nv", "a.sif", "x"), None),
+        (("apptainer", "exec", "a.sif", "x", "-e"), None),
+        (("apptainer", "pull", "-e", "a.sif"), None),
+        (("python", "-e"), None),
+    ],
+)
+def test_a_closed_container_needs_names_of_its_own(
+    command: tuple[str, ...], prefix: str | None
+) -> None:
+    """Apptainer's closed containers let in what has its prefix; open ones take everything."""
+    assert closed_prefix(command) == prefix

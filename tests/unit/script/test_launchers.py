@@ -9,8 +9,9 @@ import pytest
 from hpckit.core.errors import ConfigError
 from hpckit.core.identity import identify
 from hpckit.script.launchers.launcher import Launcher, SplitCommand
-from hpckit.script.launchers.registry import LAUNCHERS, launchers_of
+from hpckit.script.launchers.registry import LAUNCHERS, job_name_of, launchers_of, read_launchers
 from hpckit.script.launchers.torchrun import Torchrun
+from hpckit.spec.files import option_layer
 from hpckit.spec.job import JobSpec
 from tests.fakes.prepared import prepared
 
@@ -133,3 +134,29 @@ def test_a_kind_is_added_by_its_module_alone() -> None:
     assert (found.rank, found.world_size, found.local_rank, found.node_rank) == (5, 8, 1, None)
     with pytest.raises(ConfigError, match=r"expected one of: plain, mpi, torchrun$"):
         prepared(command=words[1:], options={"launch.kind": "horovod"})
+
+
+@pytest.mark.parametrize("program", ["srun", "mpirun", "mpiexec", "sbatch", "/usr/bin/srun"])
+def test_another_launcher_in_front(program: str) -> None:
+    """Srun, mpirun and the like in front are refused: hpckit writes them itself."""
+    layer = option_layer({"command": ([program, "-n", "4", "train"], "--")})
+    with pytest.raises(ConfigError, match="begins with") as caught:
+        read_launchers([layer])
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ([], "job"),
+        (["python", "train.py", "--x"], "train"),
+        (["python", "-u", "/a/b/run.sh"], "run"),
+        (["./a.out"], "a.out"),
+        (["/"], "job"),
+        (["bash", "-c", "x"], "bash"),
+        (["x", ".py"], "x"),
+    ],
+)
+def test_the_name_of_a_command(words: list[str], name: str) -> None:
+    """A job without a name is called after its script, else its program."""
+    assert job_name_of(words) == name

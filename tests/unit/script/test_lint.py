@@ -1,22 +1,20 @@
-"""Options against the facts about Slurm's releases."""
+"""Options against the facts about Slurm's releases, and those that hpckit writes itself."""
 
 from __future__ import annotations
 
 import pytest
 
+from hpckit.core.errors import ConfigError
 from hpckit.core.findings import Level
+from hpckit.script.launch import OWNED_BY_SBATCH, OWNED_BY_SRUN, extra_options
 from hpckit.script.plan import Option
 from hpckit.script.releases import (
-    BOTH,
-    OPTION_FACTS,
-    PAIR_FACTS,
     Program,
-    excludes,
     is_said,
     lint,
-    takes,
 )
 from hpckit.slurm.values import SlurmVersion, TopologyKind
+from tests.fakes.prepared import prepared
 
 OLD, MIDDLE, NEW = (SlurmVersion.of(text) for text in ("22.05.8", "24.11.5", "26.05.5"))
 
@@ -36,12 +34,6 @@ def subjects(
     """What is found about these options, and how much it matters."""
     findings = lint([option(text) for text in texts], program, version, topology)
     return {finding.subject: finding.level for finding in findings}
-
-
-@pytest.mark.parametrize("version", [OLD, MIDDLE])
-def test_gres_beside_gpus_per_node_passes_before_26(version: SlurmVersion) -> None:
-    """Until 26.05 the two together are taken."""
-    assert subjects("gres=gpu:h100:8", "gpus-per-node=8", version=version) == {}
 
 
 @pytest.mark.parametrize("version", [NEW, None])
@@ -81,14 +73,6 @@ def test_an_option_comes_with_a_release(
     assert subjects(text, program=program, version=None) == {}
 
 
-def test_a_micro_release_counts() -> None:
-    """allow-task-sharing came with 23.11.4, not with 23.11.3."""
-    text = "gres-flags=allow-task-sharing"
-    for version, count in (("23.11.3", 1), ("23.11.4", 0)):
-        found = subjects(text, program=Program.SRUN, version=SlurmVersion.of(version))
-        assert len(found) == count
-
-
 def test_what_slurm_ignores_is_a_note() -> None:
     """--cpu-bind=rank from 24.11 on, and --hint beside --cpu-bind, keep no job from running."""
     for texts in (("cpu-bind=rank",), ("hint=nomultithread", "cpu-bind=cores")):
@@ -115,23 +99,59 @@ def test_a_value_is_not_another_value() -> None:
     assert not is_said("gres=gpu", option("gpus=gpu"))
 
 
-def test_facts_are_whole() -> None:
-    """Every fact has a source, a remedy and releases that can be compared."""
-    for option_fact in OPTION_FACTS:
-        assert option_fact.source and option_fact.instead and option_fact.programs
-        assert option_fact.since or option_fact.until or option_fact.topologies
-        assert any(takes(option_fact, version) for version in (SlurmVersion(21, 8), NEW))
-    for pair in PAIR_FACTS:
-        assert pair.source and pair.instead and set(pair.programs) <= set(BOTH)
-        assert excludes(pair, None) and excludes(pair, NEW)
+@pytest.mark.parametrize("name", sorted(OWNED_BY_SBATCH))
+def test_an_option_of_sbatch_that_has_a_key(name: str) -> None:
+    """An option that a key says is refused under slurm.extra, and the key is named."""
+    with pytest.raises(ConfigError) as caught:
+        extra_options({name: "x"}, OWNED_BY_SBATCH, "slurm.extra")
+    assert caught.value.key == f"slurm.extra.{name}"
+    assert OWNED_BY_SBATCH[name] in str(caught.value.hint)
 
 
-@pytest.mark.parametrize("pair", PAIR_FACTS, ids=lambda pair: f"{pair.first}+{pair.second}")
-def test_each_pair_is_found(pair: object) -> None:
-    """The linter finds each pair of the table when a program of it is given both."""
-    fact = next(one for one in PAIR_FACTS if one is pair)
-    found = subjects(fact.first, fact.second, program=fact.programs[0], version=NEW)
-    assert f"--{fact.first} --{fact.second}" in found
-    assert subjects(fact.first, program=fact.programs[0], version=MIDDLE).keys() <= {
-        f"--{one.option}" for one in OPTION_FACTS
+@pytest.mark.parametrize("name", sorted(OWNED_BY_SRUN))
+def test_an_option_of_srun_that_has_a_key(name: str) -> None:
+    """The same for slurm.srun_extra."""
+    with pytest.raises(ConfigError) as caught:
+        extra_options({name: True}, OWNED_BY_SRUN, "slurm.srun_extra")
+    assert caught.value.key == f"slurm.srun_extra.{name}"
+
+
+@pytest.mark.parametrize("value", ["gpu:8", "gpu", "gpu:h100:8"])
+def test_gpus_are_not_asked_twice(value: str) -> None:
+    """--gres=gpu is refused beside --gpus-per-node."""
+    with pytest.raises(ConfigError, match="gres=gpu"):
+        extra_options({"gres": value}, OWNED_BY_SBATCH, "slurm.extra")
+
+
+def test_other_options_are_free() -> None:
+    """Any other option is written: true bare, false not at all, a number as text."""
+    given: dict[str, str | int | bool] = {
+        "gres": "nvme:1",
+        "contiguous": True,
+        "spread-job": False,
+        "nice": 0,
+        "x": "",
     }
+    assert extra_options(given, OWNED_BY_SBATCH, "slurm.extra") == (
+        Option(name="gres", value="nvme:1"),
+        Option(name="contiguous"),
+        Option(name="nice", value="0"),
+        Option(name="x", value=""),
+    )
+
+
+def test_what_is_written_is_owned() -> None:
+    """Every option that a full job writes is owned, so that none can be written twice."""
+    text = """
+        name = "x"
+        command = ["x"]
+        resources = { nodes = 2, ntasks_per_node = 2, cpus_per_task = 3, gpus_per_node = 4, \
+mem = "1G", time_limit = "1", exclusive = true }
+        launch = { kind = "mpi", mpi = "pmix" }
+        slurm = { account = "a", partition = "b", qos = "c", constraint = "d", reservation = "e", \
+nodelist = "f", exclude = "g", dependency = "h", licenses = "i", array = "1", begin = "now", \
+signal = "USR2", requeue = true, comment = "j", mail_user = "k", mail_type = ["END"] }
+    """
+    plan = prepared(text).plan
+    assert {option.name for option in plan.directives} <= set(OWNED_BY_SBATCH)
+    assert {option.name for option in plan.srun} <= set(OWNED_BY_SRUN)

@@ -63,13 +63,6 @@ def test_a_name_is_not_a_beginning() -> None:
     assert "NCCL_DEBUG" not in split.variables
 
 
-def test_values_are_never_held() -> None:
-    """What is held back is named; its values are kept nowhere."""
-    split = submission_environment({"NCCL_SECRET": "value"}, EnvInherit.ALL, ())
-    assert split.held_back == ("NCCL_SECRET",)
-    assert "value" not in repr(split)
-
-
 SITES = {
     "HOME": "/h",
     "SBATCH_ACCOUNT": "physics",
@@ -110,19 +103,6 @@ def test_a_default_within_a_job_is_that_jobs() -> None:
     assert split.variables == {"HOME": "/h"}
 
 
-def test_an_empty_default_says_nothing() -> None:
-    """A variable that is set to nothing is no default."""
-    split = for_sbatch({"SBATCH_ACCOUNT": ""})
-    assert (split.sbatch_defaults, split.held_back) == ((), ("SBATCH_ACCOUNT",))
-
-
-def test_without_sbatch_there_are_no_defaults() -> None:
-    """A job that no sbatch starts is not given sbatch's variables."""
-    split = submission_environment(SITES, EnvInherit.ALL, ())
-    assert split.sbatch_defaults == ()
-    assert split.variables == {"HOME": "/h"}
-
-
 def test_a_passed_name_wins_over_the_script() -> None:
     """What is passed by name is kept whatever the script states, and within a job."""
     split = for_sbatch(
@@ -131,10 +111,3 @@ def test_a_passed_name_wins_over_the_script() -> None:
     assert split.sbatch_defaults == ()
     assert split.variables == {"HOME": "/h", "SBATCH_ACCOUNT": "physics", "SBATCH_EXPORT": "NONE"}
     assert split.held_back == ("SBATCH_PARTITION", "SLURM_CLUSTERS", "SLURM_JOB_ID")
-
-
-@pytest.mark.parametrize("inherit", list(EnvInherit))
-def test_a_default_does_not_depend_on_what_is_inherited(inherit: EnvInherit) -> None:
-    """A site's default for sbatch is kept also for a job that inherits nothing else."""
-    split = submission_environment(SITES, inherit, (), stated=())
-    assert "SBATCH_ACCOUNT" in split.variables

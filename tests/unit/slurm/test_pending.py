@@ -188,51 +188,6 @@ def test_waiting_helps_against_limits_on_several_jobs_only(reason: str) -> None:
     assert it.hopeless is ("waiting does not help" in (it.help or "")) or reason == "MaxMemPerLimit"
 
 
-@pytest.mark.parametrize(
-    "reason", ["QOSMaxGRESPerUser", "AssocGrpCpuLimit", "QOSGrpNodeRunMinutes"]
-)
-def test_a_job_larger_than_the_limit(reason: str) -> None:
-    """The reason does not tell whether the job alone is over the limit, and the help says so."""
-    assert "if this job alone asks for more than the limit, it never starts" in (
-        explain_pending(reason).help or ""
-    )
-
-
-def test_who_limits() -> None:
-    """A QOS may be the partition's; an association may be that of an account above."""
-    assert "the job's, or its partition's" in explain_pending("QOSGrpGRES").meaning
-    assert "one above" in explain_pending("AssocGrpGRES").meaning
-    assert "you with this account" in explain_pending("AssocMaxGRESPerJob").meaning
-
-
-def test_another_qos_is_advised_for_a_qos_only() -> None:
-    """Another QOS helps against a QOS's limit, not against an association's."""
-    assert "another QOS" in (explain_pending("QOSMaxGRESPerJob").help or "")
-    assert "another QOS" not in (explain_pending("AssocMaxGRESPerJob").help or "")
-
-
-@pytest.mark.parametrize(
-    ("reason", "hopeless"),
-    [
-        ("DependencyNeverSatisfied", True), ("PartitionTimeLimit", True), ("BadConstraints", True),
-        ("InvalidAccount", True), ("QOSNotAllowed", True), ("MaxMemPerLimit", True),
-        ("PartitionNodeLimit", False), ("PartitionConfig", False), ("JobHeldUser", False),
-        ("JobHeldAdmin", False), ("Dependency", False), ("Constraints", False),
-    ],
-)  # fmt: skip
-def test_what_never_starts(reason: str, hopeless: bool) -> None:
-    """A reason that may pass, or that one release ends, is not hopeless."""
-    assert explain_pending(reason).hopeless is hopeless
-
-
-def test_who_may_release_a_held_job() -> None:
-    """Users release what they held and what lost its reservation (job_mgr.c, _update_job)."""
-    for reason in ("JobHeldUser", "ReservationDeleted", "job requeued in held state"):
-        assert "scontrol release ID" in (explain_pending(reason).help or "")
-    for reason in ("JobHeldAdmin", "JobHoldMaxRequeue", "BurstBufferOperation"):
-        assert "scontrol release" not in (explain_pending(reason).help or "")
-
-
 def test_the_reasons_of_an_array() -> None:
     """Reasons that squeue joined for an array's tasks are each explained."""
     it = explain_pending("ReqNodeNotAvail, UnavailableNodes:c[1,3],Priority,JobArrayTaskLimit")

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from hpckit.core.errors import ParseError
-from hpckit.slurm.sbatch import SbatchFailure, parse_sbatch, refusal_words, sbatch_failure
+from hpckit.slurm.sbatch import (
+    SbatchFailure,
+    explain_refusal,
+    parse_sbatch,
+    refusal_words,
+    sbatch_failure,
+)
 from tests.fakes.slurm_records import record_text
 
 FAILED = "sbatch: error: Batch job submission failed: "
@@ -188,3 +194,38 @@ def test_words_are_not_repeated() -> None:
         "Batch job submission failed: Unspecified error",
         "Job violates accounting/QOS policy",
     ]
+
+
+REFUSED = "Batch job submission failed: "
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            "invalid partition specified: nope\n" + REFUSED + "Invalid partition name specified",
+            "sinfo",
+        ),
+        (REFUSED + "Invalid account or account/partition combination specified", "sacctmgr"),
+        (REFUSED + "Invalid qos specification", "sacctmgr"),
+        (REFUSED + "Requested node configuration is not available", "sinfo"),
+        (REFUSED + "Requested reservation is invalid", "scontrol show reservation"),
+        (REFUSED + "Job dependency problem", "afterok"),
+        (REFUSED + "Invalid job array specification", "MaxArraySize"),
+    ],
+)
+def test_a_refusal_says_where_to_look(words: str, told: str) -> None:
+    """Slurm's commonest refusals come with the command that shows what there is."""
+    assert told in str(explain_refusal(words))
+
+
+def test_a_limit_is_explained() -> None:
+    """A limit that Slurm names by its word is explained."""
+    words = "QOSMaxGRESPerUser\n" + REFUSED + "Job violates accounting/QOS policy"
+    assert str(explain_refusal(words)).startswith("ask for less, or another QOS or account: ")
+
+
+@pytest.mark.parametrize("words", ["", REFUSED + "Unspecified error", "welcome"])
+def test_other_words_speak_for_themselves(words: str) -> None:
+    """Where only Slurm's words tell, nothing is added."""
+    assert explain_refusal(words) is None

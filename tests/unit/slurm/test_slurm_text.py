@@ -17,7 +17,6 @@ from hpckit.slurm.text import (
     job_state,
     slurm_version,
     time_s,
-    value,
 )
 from hpckit.slurm.values import JobState, SlurmVersion
 from tests.fakes.slurm_records import record_text
@@ -35,11 +34,6 @@ def test_each_state_is_known_by_its_word(state: JobState) -> None:
 def test_a_word_that_slurm_does_not_use_is_unknown(word: str) -> None:
     """A word of no version is UNKNOWN, hpckit's own two words included."""
     assert job_state(word) is JobState.UNKNOWN
-
-
-def test_who_cancelled_is_no_part_of_the_state() -> None:
-    """Sacct's "CANCELLED by 1001" is CANCELLED."""
-    assert job_state("CANCELLED by 1001") is JobState.CANCELLED
 
 
 @pytest.mark.parametrize(
@@ -114,11 +108,6 @@ def test_an_array_list(expression: str, expected: tuple[int, ...] | None) -> Non
     assert array_tasks(expression) == expected
 
 
-def test_words_for_nothing() -> None:
-    """Slurm's words for an empty field are None, any other text is kept."""
-    assert [value(t) for t in ("(null)", "None assigned", "", " n1 ")] == [None, None, None, "n1"]
-
-
 def test_an_error_shows_the_line_without_control_characters() -> None:
     """Separators and escape sequences are not sent to a terminal."""
     error = HERE.refuse("is wrong", "something else")
@@ -175,15 +164,3 @@ def test_a_version_by_any_of_its_spellings(text: str, version: SlurmVersion, wri
     """A version is the same with a package's name before it or a build's after it."""
     assert slurm_version(text, Place("scontrol", 1, text)) == version
     assert str(version) == written
-
-
-def test_versions_have_an_order() -> None:
-    """A month is a number, not a text."""
-    assert SlurmVersion(22, 5, 8) < SlurmVersion(22, 5, 10) < SlurmVersion(23, 2)
-
-
-@pytest.mark.parametrize("text", ["", "slurm", "24", "24.5.1", "2.6.9", "v24.11.5", "24.11.5 x"])
-def test_no_version(text: str) -> None:
-    """Any other text is an error."""
-    with pytest.raises(ParseError):
-        slurm_version(text, Place("scontrol", 1, text))

@@ -10,6 +10,17 @@ import pytest
 
 from hpckit.core.errors import StorageFailed
 from hpckit.jobs.draft import PackedJobFolders
+from hpckit.spec.folder import (
+    account_folder,
+    array_task_of,
+    ledger_file,
+    node_of,
+    node_of_topology,
+    rank_of,
+    restart_of,
+    samples_file,
+    topology_file,
+)
 
 FOLDERS = PackedJobFolders()
 
@@ -64,11 +75,6 @@ def test_what_finds_a_job_again_is_on_disk_before_it_has_its_name(
     assert calls_of_a_write(tmp_path, name) == ["fsync", "replace"]
 
 
-def test_other_files_are_not_waited_for(tmp_path: Path) -> None:
-    """What can be written again is left to the file system's own pace."""
-    assert calls_of_a_write(tmp_path, "plan.json") == ["replace"]
-
-
 def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     """A write onto a folder is refused, and the temporary file is gone."""
     (tmp_path / "a" / "b").mkdir(parents=True)
@@ -110,13 +116,6 @@ def test_a_probe_leaves_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.name != "home"] == []
 
 
-def test_a_probe_below_a_file_is_refused(tmp_path: Path) -> None:
-    """Below a file no folder can be made, and the probe says so."""
-    (tmp_path / "file").touch()
-    with pytest.raises(StorageFailed, match=r"no job folder can be made"):
-        FOLDERS.probe(tmp_path / "file" / "jobs")
-
-
 def test_a_root_that_is_a_dead_link_is_named(tmp_path: Path) -> None:
     """Neither a probe nor a new folder says that there is a file."""
     (tmp_path / "jobs").symlink_to(tmp_path / "scratch")
@@ -124,30 +123,6 @@ def test_a_root_that_is_a_dead_link_is_named(tmp_path: Path) -> None:
         PackedJobFolders().probe(tmp_path / "jobs")
     with pytest.raises(StorageFailed, match=r"is a link to .*scratch, which is not there"):
         PackedJobFolders().create(tmp_path / "jobs", "one")
-
-
-def test_a_root_whose_name_cannot_be_is_refused(tmp_path: Path) -> None:
-    """What keeps it from being looked at keeps a folder from being made there."""
-    with pytest.raises(StorageFailed, match=r"no job folder can be made in .*: File name too long"):
-        PackedJobFolders().probe(tmp_path / ("x" * 300) / "jobs")
-
-
-def test_what_is_a_folder(tmp_path: Path) -> None:
-    """A folder is one; a file, nothing, a name that is too long and a dead link are not."""
-    (tmp_path / "file").touch()
-    (tmp_path / "link").symlink_to(tmp_path / "gone")
-    assert FOLDERS.is_folder(tmp_path)
-    for name in ("file", "gone", "link", "n" * 5000, "file/below"):
-        assert not FOLDERS.is_folder(tmp_path / name)
-
-
-def test_removing_takes_all_and_minds_nothing(tmp_path: Path) -> None:
-    """A folder goes with all that is in it; one that is not there is no error."""
-    folder = FOLDERS.create(tmp_path, "job")
-    FOLDERS.write(folder, "a", "text")
-    FOLDERS.remove(folder)
-    FOLDERS.remove(folder)
-    assert not folder.exists()
 
 
 def test_a_scan_passes_over_what_is_not_this_users(tmp_path: Path) -> None:
@@ -177,3 +152,28 @@ def test_a_root_that_is_a_file_cannot_be_searched(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StorageFailed, match="file cannot be searched"):
         FOLDERS.scan(tmp_path / "file")
+
+
+@pytest.mark.parametrize("odd", ["", "x", "-1", "٣", "1/.."])
+def test_what_is_no_number_counts_as_absent(odd: str) -> None:
+    """No variable of the environment leads out of the job folder."""
+    assert account_folder(odd, odd) == "account/restart-0"
+
+
+def test_names_are_read_back() -> None:
+    """Every name gives back what it was made of."""
+    found = (rank_of(ledger_file(12)), node_of(samples_file("n-1.a_b")))
+    assert found == (12, "n-1.a_b")
+    assert (restart_of("restart-3"), array_task_of("array-4")) == (3, 4)
+
+
+def test_a_topology_is_called_after_its_node() -> None:
+    """The name gives back the node; samples and topology are not taken for each other."""
+    assert node_of_topology(topology_file("n-1.a_b")) == "n-1.a_b"
+    assert node_of_topology(samples_file("n1")) is None
+    assert node_of(topology_file("n1")) is None
+
+
+def test_a_nodes_name_becomes_a_file_name() -> None:
+    """What a file name should not have becomes an underscore."""
+    assert samples_file("a/b é") == "node-a_b__.samples"

@@ -176,14 +176,6 @@ def test_bytes_that_are_no_text_in_the_place_of_something_else(key: str) -> None
     assert caught.value.key == key
 
 
-def test_a_value_over_a_table() -> None:
-    """A layer that gives a table where another gives a value is refused by its own name."""
-    weak = site_layer({"name": "x"}, "here")
-    strong = job_layer('schema = "hpckit.job/1"\ncommand = ["x"]\nname = { a = 1 }', "job.toml")
-    with pytest.raises(ConfigError, match="name is not a table here"):
-        effective_job([strong, weak])
-
-
 SITE = 'schema = "hpckit.site/1"\nname = "here"\n'
 
 
@@ -257,25 +249,3 @@ def test_a_stronger_word_excludes(
     effective = effective_job(layers)
     assert to_tree(effective.spec)[left[0]][left[1]] is None
     assert ".".join(left) not in {one.key for one in effective.origins}
-
-
-@pytest.mark.parametrize(
-    "array", ["5-3", "5-3,200", "0-9999999999", "9" * 5000, "0-1:0", "1-2%0", "", "1,,2", "\u0661"]
-)
-def test_an_array_that_slurm_would_not_mean_is_refused(array: str) -> None:
-    """Ranges that run backwards and numbers beyond nine digits are errors of the key."""
-    with pytest.raises(ConfigError, match=r"slurm\.array"):
-        effective_job(
-            [
-                option_layer(
-                    {"name": ("x", "x"), "command": (["x"], "x"), "slurm.array": (array, "x")}
-                )
-            ]
-        )
-
-
-def test_a_site_without_its_schema_says_how_it_begins() -> None:
-    """A site file has the same remedy as a job file."""
-    with pytest.raises(ConfigError) as caught:
-        parse_site_file('name = "here"\n', "here.toml")
-    assert caught.value.hint == 'begin the file with: schema = "hpckit.site/1"'

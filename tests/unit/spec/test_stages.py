@@ -6,9 +6,8 @@ import tomllib
 
 import pytest
 
-from hpckit.core.document import parse_toml
 from hpckit.core.errors import ConfigError
-from hpckit.spec.files import effective_job, file_layer, file_layers, stage_names
+from hpckit.spec.files import effective_job, file_layers, stage_names
 from tests.unit.docs.test_schemas import job_validator
 
 COMMON = 'schema = "hpckit.job/1"\nname = "llama"\n'
@@ -55,23 +54,10 @@ def test_a_stage_stands_over_the_file() -> None:
     assert (other.name, other.resources.nodes, other.resources.mem) == ("llama-prepare", 2, "8G")
 
 
-def test_a_file_without_stages_is_one_layer() -> None:
-    """A plain job file gives the layer that it always gave."""
-    text = COMMON + 'command = ["true"]\n'
-    assert file_layers(text, "job.toml", None) == [
-        file_layer(parse_toml(text, "job.toml"), "job.toml")
-    ]
-
-
 @pytest.mark.parametrize("stage", [None, "tain"])
 def test_a_stage_must_be_one_of_the_files(stage: str | None) -> None:
     """Without a stage, or with one that is not there, the error names those that are."""
     assert refused(CHAIN, stage).hint == "--stage is one of: prepare, train"
-
-
-def test_a_plain_file_has_no_stage() -> None:
-    """A stage of a file without stages is an error."""
-    assert "has no stage 'train'" in str(refused(COMMON + 'command = ["x"]', "train"))
 
 
 STAGE = '[[stages]]\nname = "a"\ncommand = ["x"]\n'
