@@ -95,6 +95,7 @@ _STORED: Final = frozenset(
         "hpckit.injob.supervise",
         "hpckit.sampler",
         "hpckit.sampler.amd_energy",
+        "hpckit.sampler.gpus",
         "hpckit.sampler.nvml_calls",
         "hpckit.spec",
         "hpckit.spec.folder",

@@ -7,13 +7,12 @@ import time
 
 from hpckit.account.sample_format import MISSING, HostColumn
 from hpckit.sampler.cgroups_and_node import (
-    CPU_COLUMNS,
-    MEMORY_COLUMNS,
-    PRESSURE_COLUMNS,
-    CpuTimes,
+    JOB_CPU,
+    JOB_MEMORY,
     Hierarchies,
-    Memory,
-    Pressure,
+    of_group,
+    pressure,
+    pressure_columns,
 )
 from hpckit.sampler.job_processes import stat_of
 
@@ -23,12 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Protocol
 
+    from hpckit.sampler.cgroups_and_node import Source
     from hpckit.sampler.job_processes import JobProcess, JobProcesses
 
 
 SCAN_S = 5.0
 _TICK_US = 10_000
-_PROCESS_COLUMNS = (HostColumn("job_rss_bytes", "gauge"), HostColumn("job_processes", "gauge"))
+_PRESSURES = 6
 _NOT_CONFINED = "Slurm does not confine this job in it"
 _NO_VERSION_2 = "the job has no control group of version 2"
 
@@ -36,7 +36,14 @@ _NO_VERSION_2 = "the job has no control group of version 2"
 class JobCounters:
     """The columns of the job; the control groups are looked for until another step was seen."""
 
-    columns = (*CPU_COLUMNS, *_PROCESS_COLUMNS, *MEMORY_COLUMNS, *PRESSURE_COLUMNS)
+    columns = (
+        *(HostColumn(name, kind) for name, kind, *_ in JOB_CPU),
+        HostColumn("job_rss_bytes", "gauge"),
+        HostColumn("job_processes", "gauge"),
+        HostColumn("job_memory_bytes", "gauge"),
+        *(HostColumn(name, kind) for name, kind, *_ in JOB_MEMORY if name),
+        *pressure_columns("job"),
+    )
 
     def __init__(
         self,
@@ -50,9 +57,9 @@ class JobCounters:
         self._hierarchies = hierarchies
         self._now_s = now_s
         self._scan_at = 0.0
-        self._cpu: CpuTimes | ProcessTimes | None = None
-        self._memory: Memory | None = None
-        self._pressure: Pressure | None = None
+        self._cpu: Source | ProcessTimes | None = None
+        self._memory: Source | None = None
+        self._pressure: Source | None = None
         self._by_process = ProcessTimes(proc)
         self._is_known = False
         self._is_news = False
@@ -68,12 +75,17 @@ class JobCounters:
         self._scan_when_due()
         by_process = self._by_process
         is_counted = self._cpu is by_process
+        memory = self._memory.read() if self._memory else [None] * len(JOB_MEMORY)
+        current, *more, idle, busy = memory
+        held = None
+        if current is not None and idle is not None and busy is not None:
+            held = max(current - idle - busy, 0)
         return [
-            *(self._cpu.read() if self._cpu else [None] * len(CPU_COLUMNS)),
+            *(self._cpu.read() if self._cpu else [None] * len(JOB_CPU)),
             by_process.rss_bytes if is_counted else None,
             by_process.count if is_counted else None,
-            *(self._memory.read() if self._memory else [None] * len(MEMORY_COLUMNS)),
-            *(self._pressure.read() if self._pressure else [None] * len(PRESSURE_COLUMNS)),
+            *(held, current, *more),
+            *(self._pressure.read() if self._pressure else [None] * _PRESSURES),
         ]
 
     def _scan_when_due(self) -> None:
@@ -91,20 +103,19 @@ class JobCounters:
         self._is_known = self._is_news = True
         self.refused = {}
         others = [self._hierarchies.of(process.pid) for process in found]
-        cpu = self._hierarchies.group("cpuacct", others)
-        memory = self._hierarchies.group("memory", others)
-        pressure = self._hierarchies.group("", others)
-        self._cpu = CpuTimes(cpu) if cpu else None
-        if self._cpu is None or self._cpu.lacks:
+        cpu, memory, unified = (
+            self._hierarchies.group(controller, others) for controller in ("cpuacct", "memory", "")
+        )
+        times = of_group(JOB_CPU, "", cpu) if cpu else None
+        self._cpu = times
+        if times is None or times.refused:
             self._cpu = self._by_process
             self.refused["job_cgroup_cpu"] = f"{_NOT_CONFINED}: counted by process"
-        self._memory = Memory(memory) if memory else None
-        self._pressure = Pressure(pressure.job) if pressure else None
-        lacks = {
-            "job_cgroup_memory": self._memory.lacks if self._memory else _NOT_CONFINED,
-            "job_psi": self._pressure.lacks if self._pressure else _NO_VERSION_2,
-        }
-        self.refused.update({name: why for name, why in lacks.items() if why})
+        name = "job_cgroup_memory"
+        self._memory = of_group(JOB_MEMORY, name, memory) if memory else None
+        self.refused |= self._memory.refused if self._memory else {name: _NOT_CONFINED}
+        self._pressure = pressure("job", unified.job, ".pressure") if unified else None
+        self.refused |= self._pressure.refused if self._pressure else {"job_psi": _NO_VERSION_2}
 
 
 class ProcessTimes:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import NoReturn
 
-    from hpckit.sampler.guard import SignalClock
-    from hpckit.sampler.loop import JobWatch, SampleLoop
+    from hpckit.sampler.guard import JobEnd, SignalClock
+    from hpckit.sampler.loop import SampleLoop
     from hpckit.sampler.parts import Node
     from hpckit.sampler.spool import SampleSpool
 
@@ -357,7 +357,7 @@ class _Run:
         words = ["topology", self._wish.out, target, str(os.getpid())]
         return TopologyProcess([*self._command()[:-1], *words], self._env)
 
-    def _watch(self, node: Node) -> JobWatch:
+    def _watch(self, node: Node) -> JobEnd:
         from hpckit.sampler.guard import JobEnd
 
         end = self._env.get("SLURM_JOB_END_TIME", "")

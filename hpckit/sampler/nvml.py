@@ -12,7 +12,8 @@ import time
 from itertools import islice
 
 from hpckit.account.sample_format import MISSING
-from hpckit.sampler.nvml_calls import LOST, NvmlRefused, reason_of
+from hpckit.sampler.gpus import NvmlRefused
+from hpckit.sampler.nvml_calls import LOST, reason_of
 
 TYPE_CHECKING = False
 

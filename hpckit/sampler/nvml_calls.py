@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ctypes
 
+from hpckit.sampler.gpus import NvmlRefused
+
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
@@ -44,14 +46,6 @@ LOST = frozenset({"GpuIsLost", "GpuNotFound", "ResetRequired"})
 """Reasons for which a GPU will not answer any more."""
 
 
-class NvmlRefused(Exception):
-    """Why NVML does not answer: `reason` is nvml.h's error in pynvml's spelling."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
 class NvmlCalls:
     """NVML, initialized. The calls of one instance are for one thread at a time."""
 
@@ -73,6 +67,12 @@ class NvmlCalls:
     def call(self, name: str, *arguments: object) -> None:
         """Call a function. Raises NvmlRefused."""
         check(self.function(name)(*arguments))
+
+    def driver_version(self) -> str:
+        """Such as 570.86.15. Raises NvmlRefused."""
+        buffer = ctypes.create_string_buffer(80)
+        self.call("nvmlSystemGetDriverVersion", buffer, ctypes.c_uint(80))
+        return buffer.value.decode("ascii", "replace")
 
     def count(self) -> int:
         """How many GPUs this process may see. Raises NvmlRefused."""

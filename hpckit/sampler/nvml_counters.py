@@ -12,8 +12,9 @@ import struct
 import time
 
 from hpckit.account.sample_format import GPU_RECORD, MISSING
+from hpckit.sampler.gpus import NvmlRefused
 from hpckit.sampler.nvml import THERMAL, Direct, NvmlSlow, direct
-from hpckit.sampler.nvml_calls import LOST, NvmlRefused, check, reason_of
+from hpckit.sampler.nvml_calls import LOST, check, reason_of
 
 TYPE_CHECKING = False
 

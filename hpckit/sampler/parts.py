@@ -10,18 +10,17 @@ from hpckit.binding.plan_in_job import job_cpus, job_memory_bytes
 from hpckit.sampler.amd_energy import amd_devices, may_open, uuid_of
 from hpckit.sampler.cgroups_and_node import (
     Hierarchies,
-    NodePressure,
-    NodeUse,
     energy,
     network,
+    node_use,
+    pressure,
     value_of,
 )
-from hpckit.sampler.gpus import ShownGpu, sampled_gpus
+from hpckit.sampler.gpus import NvmlRefused, ShownGpu, parent_in, sampled_gpus, shown_gpus
 from hpckit.sampler.job_counters import HostSources, JobCounters
 from hpckit.sampler.job_processes import JobProcesses, read_bytes
-from hpckit.sampler.nvml_calls import NvmlCalls, NvmlRefused
+from hpckit.sampler.nvml_calls import NvmlCalls
 from hpckit.sampler.nvml_counters import NvmlCounters
-from hpckit.sampler.nvml_devices import driver_version, parent_of, shown_gpus
 
 TYPE_CHECKING = False
 
@@ -68,20 +67,19 @@ class Node:
         self._beat.gpu = DRIVER
         try:
             nvml = NvmlCalls()
-            self.is_synthetic = "synthetic" in driver_version(nvml)
+            self.is_synthetic = "synthetic" in nvml.driver_version()
             shown = shown_gpus(nvml)
         except NvmlRefused as refused:
             self.refused["nvidia"] = refused.reason
             # What hangs from here on is nothing of the driver's.
             self._beat.gpu = None
             return []
-        chosen = sampled_gpus(self._env, shown, lambda mig: parent_of(nvml, mig))
+        chosen, because = sampled_gpus(self._env, shown, parent_in(nvml))
         hung = {gpu.place for gpu in shown if gpu.uuid in self._without}
-        if not chosen.indices:
-            self.refused["nvidia"] = chosen.because
-        counters = NvmlCounters(
-            nvml, [index for index in chosen.indices if index not in hung], self._hz, self._beat
-        )
+        if not chosen:
+            self.refused["nvidia"] = because
+        answering = [index for index in chosen if index not in hung]
+        counters = NvmlCounters(nvml, answering, self._hz, self._beat)
         for index in sorted(hung):
             counters.say_lost(shown[index].uuid, "its driver's call did not return")
         self._beat.gpu = None
@@ -94,14 +92,14 @@ class Node:
         from hpckit.sampler.amd import AmdCounters
 
         shown = [
-            ShownGpu(index, uuid_of(device), index, may_open(device))
+            ShownGpu(index, uuid_of(device), index, opens=may_open(device))
             for index, device in enumerate(devices)
         ]
-        chosen = sampled_gpus(self._env, shown, lambda _: None, "ROCR_VISIBLE_DEVICES")
-        if not chosen.indices:
-            self.refused["amd"] = chosen.because
+        chosen, because = sampled_gpus(self._env, shown, lambda _: None, "ROCR_VISIBLE_DEVICES")
+        if not chosen:
+            self.refused["amd"] = because
             return []
-        return [AmdCounters([(index, devices[index]) for index in chosen.indices], place)]
+        return [AmdCounters([(index, devices[index]) for index in chosen], place)]
 
     def _sources(self) -> list[HostSource]:
         sources: list[HostSource] = []
@@ -110,8 +108,8 @@ class Node:
         else:
             sources.append(JobCounters(self.processes, Hierarchies()))
         if self._exclusive is not False:
-            sources.append(NodeUse())
-        return [*sources, NodePressure(), network("", self._why_not), energy()]
+            sources.append(node_use())
+        return [*sources, pressure("node", "/proc/pressure"), network("", self._why_not), energy()]
 
     def _alone(self) -> tuple[bool | None, str | None]:
         """Whether this node is the job's alone, and why counters of the node are not taken.

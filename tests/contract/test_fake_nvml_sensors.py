@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.sampler.nvml_calls import NvmlCalls, NvmlRefused
+from hpckit.sampler.gpus import NvmlRefused
+from hpckit.sampler.nvml_calls import NvmlCalls
 from hpckit.sampler.nvml_counters import ALL_LINKS, NvmlFields
 from tests.fakes.nvml_library import HEAD, PROFILES, build_fake_nvml
 from tests.fakes.virtual_nvml import EPOCH_S, NS_PER_S, VirtualNvml, open_virtual

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hpckit.core.identity import Identity
-from hpckit.injob.counter import START_LIMIT_S, GpuWatch, Refused, read
+from hpckit.injob.counter import START_LIMIT_S, GpuWatch, read
+from hpckit.sampler.gpus import NvmlRefused
 
 if TYPE_CHECKING:
     from hpckit.injob.counter import Find, Gpu
+    from hpckit.sampler.gpus import ParentOf
 
 ONLY = Identity(0, 1, 0, 1, 0)
 
@@ -38,9 +40,13 @@ class ScriptedGpu:
         return value
 
 
+def no_slices(_uuid: str) -> None:
+    """No GPU is split."""
+
+
 def watching(*gpus: Gpu) -> GpuWatch:
     """A rank that watches these."""
-    return GpuWatch(lambda visible: (list(gpus), visible), {}, ONLY)
+    return GpuWatch(lambda: (list(gpus), no_slices), {}, ONLY)
 
 
 def values(readings: object, field: str = "energy_mj") -> list[Any]:
@@ -82,8 +88,8 @@ def test_a_counter_that_stands_still_after_the_end_is_noted_so() -> None:
 def test_a_driver_that_refuses_is_quoted() -> None:
     """The error stands in the first line, and there is no GPU to read at the end."""
 
-    def refuse(_visible: str | None) -> tuple[list[Gpu], str | None]:
-        raise Refused("DriverNotLoaded")
+    def refuse() -> tuple[list[Gpu], ParentOf]:
+        raise NvmlRefused("DriverNotLoaded")
 
     watch = GpuWatch(refuse, {}, ONLY)
     assert watch.first() == {
@@ -97,11 +103,11 @@ def test_a_driver_that_refuses_is_quoted() -> None:
 
 def test_a_job_without_gpus_does_not_ask_the_driver() -> None:
     """A rank that Slurm gave no GPU loads no driver, and claims nothing that it may open."""
-    asked: list[str | None] = []
+    asked: list[bool] = []
 
-    def find(visible: str | None) -> tuple[list[Gpu], str | None]:
-        asked.append(visible)
-        return [ScriptedGpu([5])], visible
+    def find() -> tuple[list[Gpu], ParentOf]:
+        asked.append(True)
+        return [ScriptedGpu([5])], no_slices
 
     watch = GpuWatch(find, {"SLURM_JOB_ID": "7"}, ONLY)
     first = watch.first()
@@ -112,7 +118,7 @@ def test_a_job_without_gpus_does_not_ask_the_driver() -> None:
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (Refused("NotSupported"), "NotSupported"),
+        (NvmlRefused("NotSupported"), "NotSupported"),
         (OSError(19, "No such device"), "No such device"),
         (ValueError("no number"), "no number"),
     ],
@@ -126,9 +132,9 @@ def test_a_counter_that_cannot_be_read_says_why(error: Exception, reason: str) -
 def held(gate: threading.Event) -> Find:
     """A driver that answers when the gate opens."""
 
-    def find(visible: str | None) -> tuple[list[Gpu], str | None]:
+    def find() -> tuple[list[Gpu], ParentOf]:
         gate.wait(30)
-        return [ScriptedGpu([7])], visible
+        return [ScriptedGpu([7])], no_slices
 
     return find
 

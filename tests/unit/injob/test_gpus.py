@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hpckit.injob.counter import Refused, read
+from hpckit.injob.counter import read
 from hpckit.injob.ledger import find_gpus
+from hpckit.sampler.gpus import NvmlRefused
 from tests.fakes.nvml_library import build_fake_nvml
 from tests.fakes.virtual_nvml import VirtualNvml, open_virtual
 
@@ -42,7 +43,7 @@ def found(library: Path, tmp_path: Path, dev: Path) -> Iterator[Found]:
         node = open_virtual(library, tmp_path, f"{head}gpus = 3\n{THREE}{text}")
         opened.append(node)
         node.set_s(100)
-        return find_gpus(None, str(library / "libfake-nvml.so"), dev=str(dev))[0]
+        return find_gpus(str(library / "libfake-nvml.so"), dev=str(dev))[0]
 
     yield find
     for node in opened:
@@ -79,5 +80,5 @@ def test_a_lost_gpu_is_ours_if_its_file_opens(
 
 def test_a_driver_that_counts_no_gpus_is_quoted(found: Found) -> None:
     """What holds for the whole driver is raised."""
-    with pytest.raises(Refused, match="Unknown"):
+    with pytest.raises(NvmlRefused, match="Unknown"):
         found("", 'error.nvmlDeviceGetCount = "Unknown"\n')

@@ -15,7 +15,7 @@ from hpckit.sampler.cgroups_and_node import (
     number_of,
     parse_memberships,
     parse_mounts,
-    parse_psi,
+    pressure_of,
     value_of,
 )
 
@@ -108,8 +108,9 @@ def test_numbers() -> None:
 
 def test_pressure_totals() -> None:
     """In µs; cpu.pressure of kernels before 5.13 has no `full`."""
-    assert parse_psi(PRESSURE) == (57505629, 12)
-    assert parse_psi(PRESSURE.partition(b"full")[0]) == (57505629, None)
+    some, full = pressure_of(b"some"), pressure_of(b"full")
+    assert (some(PRESSURE), full(PRESSURE)) == (57505629, 12)
+    assert full(PRESSURE.partition(b"full")[0]) is None
 
 
 def test_busy_time_leaves_waiting_out() -> None:

@@ -14,11 +14,11 @@ import pynvml
 import pytest
 
 from hpckit.account.sample_format import GPU_COLUMNS, GPU_RECORD, MISSING
+from hpckit.sampler.gpus import parent_in, shown_gpus, visible_places
 from hpckit.sampler.guard import Beat
 from hpckit.sampler.nvml import GET_BYTES
 from hpckit.sampler.nvml_calls import NvmlCalls
 from hpckit.sampler.nvml_counters import NvmlCounters, Unwrapped
-from hpckit.sampler.nvml_devices import driver_version, parent_of, shown_gpus
 from tests.fakes.nvml_library import build_fake_nvml
 from tests.fakes.virtual_nvml import VirtualNvml, open_virtual
 
@@ -343,7 +343,7 @@ def test_slow_figures_are_asked_ten_times_a_second_at_most(machine: Machine) -> 
 def test_shown_gpus_have_names_and_minors(machine: Machine, tmp_path: Path) -> None:
     """Device files that are not there hide nothing; the fake can be taken for no driver."""
     nvml = machine(BUSY).nvml
-    assert "synthetic" in driver_version(nvml)
+    assert "synthetic" in nvml.driver_version()
     shown = shown_gpus(nvml, dev=str(tmp_path))
     assert [(gpu.place, gpu.minor, gpu.opens) for gpu in shown] == [(0, 0, True), (1, 1, True)]
 
@@ -371,9 +371,10 @@ def test_mig_device_has_a_gpu(machine: Machine) -> None:
     """A MIG device's uuid leads to that of its GPU, the old form without asking."""
     text = BUSY + '[gpu.1]\nmig = true\nmig_devices = "3g.40gb 1g.10gb"\nuuid = "GPU-split"\n'
     nvml = machine(text).nvml
-    assert parent_of(nvml, "MIG-GPU-abc/3/0") == "GPU-abc"
+    parent_of = parent_in(nvml)
+    assert visible_places("MIG-GPU-abc/3/0", ["GPU-abc"], parent_of) == [0]
     # The environment may have a byte that is no UTF-8.
-    assert parent_of(nvml, "MIG-no-such") is parent_of(nvml, "MIG-\udcff") is None
+    assert parent_of("MIG-no-such") is parent_of("MIG-\udcff") is None
     assert counters_of(nvml).describe()[1]["mig"] is True
 
 
