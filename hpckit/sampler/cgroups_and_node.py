@@ -18,7 +18,7 @@ from hpckit.sampler.job_processes import read_bytes
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hpckit.core.files_in_job import HeldFile
 
@@ -51,38 +51,17 @@ def parse_memberships(data: bytes) -> dict[str, str]:
 def parse_mounts(data: bytes) -> dict[str, tuple[str, str]]:
     """/proc/self/mountinfo: controller -> (root within the hierarchy, mount point)."""
     found: dict[str, tuple[str, str]] = {}
-    for kind, root, point, options in _mounts(data):
-        if kind == "cgroup2":
-            found.setdefault(UNIFIED, (root, point))
-        elif kind == "cgroup":
-            for option in options.split(","):
-                found.setdefault(option, (root, point))
-    return found
-
-
-def file_system_of(mountinfo: bytes, path: str) -> str | None:
-    """The type of the file system that is mounted nearest above an absolute path.
-
-    Nothing but the text is looked at, so a file system that hangs is told as any other; what a
-    symbolic link leads to is not seen.
-    """
-    nearest, found = "", None
-    for kind, _, point, _ in _mounts(mountinfo):
-        is_above = f"{path}/".startswith(point.rstrip("/") + "/")
-        # What was mounted last on the same folder hides what was there.
-        if is_above and len(point) >= len(nearest):
-            nearest, found = point, kind
-    return found
-
-
-def _mounts(data: bytes) -> Iterator[tuple[str, str, str, str]]:
-    """Yield each mount's type, root, mount point and options of its file system: proc(5)."""
     for line in data.decode("utf-8", "surrogateescape").splitlines():
+        # Source: proc(5); behind the dash are the type, the source and the hierarchy's options.
         before, _, after = line.partition(" - ")
         parts, rest = before.split(), after.split()
-        if len(parts) > _MOUNT_POINT and rest:
-            root, point = map(unescaped, parts[_MOUNT_POINT - 1 : _MOUNT_POINT + 1])
-            yield rest[0], root, point, rest[-1]
+        if len(parts) <= _MOUNT_POINT or not rest:
+            continue
+        where = (unescaped(parts[_MOUNT_POINT - 1]), unescaped(parts[_MOUNT_POINT]))
+        names = {"cgroup2": [UNIFIED], "cgroup": rest[-1].split(",")}.get(rest[0], [])
+        for name in names:
+            found.setdefault(name, where)
+    return found
 
 
 def folder_of(path: str, mount: tuple[str, str]) -> str | None:
@@ -474,17 +453,3 @@ def _label(path: str) -> str:
 
 def _plain(text: str) -> str:
     return _UNNAMED.sub("_", text.lower()).strip("_")
-
-
-NETWORK = frozenset(
-    (
-        *("9p", "afs", "beegfs", "ceph", "cifs", "davfs", "dvs", "fhgfs", "fuse.ceph"),
-        *("fuse.glusterfs", "fuse.gpfs", "fuse.juicefs", "fuse.sshfs", "glusterfs", "gpfs"),
-        *("lustre", "mmfs", "ncpfs", "nfs", "nfs4", "orangefs", "panfs", "pvfs2", "smb3"),
-        *("smbfs", "virtiofs", "wekafs"),
-    )
-)
-"""File systems that another machine serves, by the names that they have there.
-
-`dvs` is Cray's Data Virtualization Service, `fhgfs` what BeeGFS was called before 2014.
-"""

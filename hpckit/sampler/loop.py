@@ -128,8 +128,6 @@ class SampleLoop:
         self._buffer = _GpuBuffer(plan, tools)
         self._host = _HostBuffer(tools)
         self._events: list[str] = []
-        self.is_writing = False
-        """Whether what is under way is a write on this node."""
         self.ticks = 0
         """Those that were taken."""
 
@@ -198,7 +196,7 @@ class SampleLoop:
         self._flush(self._tools.clock.now())
 
     def end_hung(self) -> None:
-        """Say that it ends as something hangs, and write what there is; no write may be it."""
+        """Say that it ends as something hangs, and write what there is."""
         self._event(self._tools.clock.monotonic_ns(), "end", reason="hung")
         self.keep_written()
 
@@ -231,7 +229,6 @@ class SampleLoop:
 
     def _flush(self, moment: Moment) -> None:
         sink = self._tools.sink
-        self.is_writing = True
         if sink.wants_meta():
             self._say_meta(moment)
         self._buffer.flush(sink)
@@ -240,7 +237,6 @@ class SampleLoop:
             sink.put(EVENTS, 1, moment, "".join(f"{line}\n" for line in self._events).encode())
             self._events.clear()
         sink.flush()
-        self.is_writing = False
 
 
 class _GpuBuffer:

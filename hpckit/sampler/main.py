@@ -442,20 +442,18 @@ class _Run:
             os._exit(self._code(is_over=is_over and not self._is_unsaid))
 
     def _why_it_hangs(self) -> str:
-        gpu, loop = self._beat.gpu, self._loop
+        gpu = self._beat.gpu
         if gpu is not None:
             return f"the driver does not answer for {gpu}; it is left out from here on"
-        is_writing = loop is not None and loop.is_writing
-        what = "a write on this node" if is_writing else "a call of the system"
         late_s = (time.monotonic_ns() - self._beat.begun_ns) / 1e9
-        return f"{what} did not return for {late_s:.0f} s; sampling ends here"
+        return f"a call of the system did not return for {late_s:.0f} s; sampling ends here"
 
     def _keep_what_there_is(self, is_end: bool) -> list[str]:
         """Write it, and end the copy; what is to be said then."""
         loop, spool = self._loop, self._spool
         if self._is_closed or spool is None:
             return []
-        if loop is not None and not loop.is_writing:
+        if loop is not None:
             (loop.end_hung if is_end else loop.keep_written)()
         return self._close(spool, _LAST_COPY_S)
 

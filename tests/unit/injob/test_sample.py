@@ -378,33 +378,6 @@ def test_term_is_heard_while_a_call_hangs(job: Job, gpus: Callable[[str], dict[s
     assert time.monotonic() - begun < 30
 
 
-DEAD_LOCAL_FOLDER = """
-import os, time
-write = os.pwrite
-def pwrite(fd, data, at):
-    while os.path.exists(os.environ["DEAD"]):
-        time.sleep(0.1)
-    return write(fd, data, at)
-os.pwrite = pwrite
-"""
-
-
-def test_dead_local_folder_delays_no_end(job: Job, tmp_path: Path) -> None:
-    """Where the write on this node hangs, TERM ends the sampler all the same."""
-    dead = tmp_path / "dead"
-    with job.hanging(DEAD_LOCAL_FOLDER, env={"DEAD": str(dead)}) as process:
-        try:
-            job.wait_for_samples(process)
-            dead.touch()
-            process.terminate()
-            code, err = ended(process)
-        finally:
-            process.kill()
-    assert code == 0
-    assert "a write on this node did not return" in err
-    assert "driver" not in err
-
-
 DEAD_SYSTEM = """
 import os, time
 from hpckit.sampler import job_counters

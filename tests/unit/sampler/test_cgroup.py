@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hpckit.sampler.cgroups_and_node import (
-    NETWORK,
     UNIFIED,
     busy_us,
     count_of,
-    file_system_of,
     folder_of,
     job_path,
     number_of,
@@ -117,35 +115,3 @@ def test_busy_time_leaves_waiting_out() -> None:
     """Neither idle nor iowait is CPU time; guest time is in that of the user already."""
     assert busy_us(b"cpu  10 1 5 1000 90 2 3 4 8 0\ncpu0 1 1\n") == 25 * 10_000
     assert busy_us(b"") is None
-
-
-MOUNTS = rb"""22 27 0:21 / /proc rw,relatime - proc proc rw
-27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
-30 27 0:51 / /scratch rw - lustre 10.0.0.1@o2ib:/fs rw
-31 30 0:52 / /scratch/local\040disk rw - xfs /dev/nvme0n1 rw
-32 27 0:53 / /home rw - autofs auto.home rw
-33 32 0:54 / /home rw - nfs4 server:/home rw
-a line cut sh"""
-
-
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [
-        ("/tmp", "ext4"),
-        ("/scratch", "lustre"),
-        ("/scratch/ana/tmp", "lustre"),
-        ("/scratching", "ext4"),
-        ("/scratch/local disk/1", "xfs"),
-        ("/home/ana", "nfs4"),
-    ],
-)
-def test_nearest_mount_tells_the_file_system(path: str, kind: str) -> None:
-    """The mount point that is nearest above counts, and of two on a folder the later."""
-    assert file_system_of(MOUNTS, path) == kind
-    assert file_system_of(b"", path) is None
-
-
-def test_file_systems_of_a_network() -> None:
-    """A parallel one and what forwards one, by an old name too; none of a node's own is."""
-    assert {"dvs", "fhgfs", "beegfs", "lustre"} <= NETWORK
-    assert not {"ext4", "xfs", "tmpfs", "btrfs", "overlay", "zfs", "f2fs"} & NETWORK
