@@ -13,6 +13,7 @@ import time
 
 from hpckit.core.talk import json_text, reason, say
 from hpckit.injob.counter import GpuWatch, visible_devices
+from hpckit.injob.entry import make_folder
 from hpckit.sampler.gpus import NvmlRefused, openable, parent_in, shown_gpus
 from hpckit.spec.folder import LEDGER_SCHEMA, account_folder, ledger_file
 
@@ -130,7 +131,7 @@ class Ledger:
             # The first rank of an incarnation makes its folder; one that another has made will do.
             for part in self._path.split("/")[:-1]:
                 job_folder = os.path.join(job_folder, part)
-                _make_folder(job_folder)
+                make_folder(job_folder)
             return os.open(path, flags, 0o600)
 
     def _first_line(self, found: dict[str, object]) -> bytes:
@@ -172,13 +173,6 @@ class Ledger:
                 "write_bytes": self._io.get("write_bytes"),
             }
         )
-
-
-def _make_folder(path: str) -> None:
-    try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        return
 
 
 def _write(fd: int, line: bytes) -> None:

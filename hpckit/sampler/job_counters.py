@@ -20,7 +20,6 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Protocol
 
     from hpckit.sampler.cgroups_and_node import Source
     from hpckit.sampler.job_processes import JobProcess, JobProcesses
@@ -147,30 +146,13 @@ class ProcessTimes:
         return [all_us, None, None, None, time.process_time_ns() // 1000]
 
 
-if TYPE_CHECKING:
-
-    class HostSource(Protocol):
-        """Some columns and why others are not there."""
-
-        @property
-        def columns(self) -> Sequence[HostColumn]:
-            """What `read` gives."""
-
-        @property
-        def refused(self) -> Mapping[str, str]:
-            """Why a source is not there, by its name."""
-
-        def read(self) -> Sequence[int | None]:
-            """A number for each column, None is not measured."""
-
-
 _NOT_MEASURED = MISSING[8]
 
 
 class HostSources:
     """The columns of several sources side by side."""
 
-    def __init__(self, sources: Sequence[HostSource], refused: Mapping[str, str]) -> None:
+    def __init__(self, sources: Sequence[Source | JobCounters], refused: Mapping[str, str]) -> None:
         self._sources = sources
         self._refused = refused
 

@@ -80,15 +80,9 @@ def word(path: str) -> str:
 
     if path.isprintable():
         return quote(path)
-    return f"$'{''.join(map(_escaped, path))}'"
-
-
-def _escaped(char: str) -> str:
-    if "\udc80" <= char <= "\udcff":  # a byte that is no UTF-8, as Python keeps it
-        return f"\\x{ord(char) - 0xDC00:02x}"
-    if char in "\\'":
-        return f"\\{char}"
-    return char if char.isprintable() else f"\\U{ord(char):08x}"
+    # With a double quote in it Python puts single ones around its bytes, as bash wants them.
+    escaped = repr(os.fsencode(path) + b'"').removesuffix("\"'")
+    return f"${escaped.removeprefix('b')}'"
 
 
 _QUIET = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL})

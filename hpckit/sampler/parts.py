@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
 
 from hpckit import __version__
 from hpckit.binding.plan_in_job import job_cpus, job_memory_bytes
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hpckit.sampler.amd import AmdCounters
+    from hpckit.sampler.cgroups_and_node import Source
     from hpckit.sampler.guard import Beat
-    from hpckit.sampler.job_counters import HostSource
     from hpckit.sampler.loop import GpuCounters
 
 
@@ -101,8 +100,8 @@ class Node:
             return []
         return [AmdCounters([(index, devices[index]) for index in chosen], place)]
 
-    def _sources(self) -> list[HostSource]:
-        sources: list[HostSource] = []
+    def _sources(self) -> list[Source | JobCounters]:
+        sources: list[Source | JobCounters] = []
         if self.processes is None:
             self.refused["job_cgroup"] = "no Slurm job"
         else:
@@ -118,12 +117,9 @@ class Node:
         """
         if "SLURM_JOB_ID" not in self._env:
             return None, None
-        seen = SeenCpus(
-            online=os.cpu_count() or 0,
-            has_smt=read_bytes("/sys/devices/system/cpu/smt/active", 16).startswith(b"1"),
-            allowed=Hierarchies().allowed_cpus(),
-        )
-        return has_node_alone(self._cpus, seen)
+        has_smt = read_bytes("/sys/devices/system/cpu/smt/active", 16).startswith(b"1")
+        allowed = Hierarchies().allowed_cpus()
+        return has_node_alone(self._cpus, os.cpu_count() or 0, allowed, has_smt=has_smt)
 
     def meta(self, name: str) -> dict[str, Any]:
         """What META says beside GPUs and columns."""
@@ -144,34 +140,29 @@ class Node:
         }
 
 
-class SeenCpus(NamedTuple):
-    """CPUs of this node, and what the sampler's control groups allow, from its own up."""
-
-    online: int
-    has_smt: bool
-    allowed: tuple[int, ...]
-
-
-def has_node_alone(cpus: int | None, seen: SeenCpus) -> tuple[bool | None, str | None]:
+def has_node_alone(
+    cpus: int | None, online: int, allowed: tuple[int, ...], *, has_smt: bool
+) -> tuple[bool | None, str | None]:
     """Whether a job with so many CPUs, as Slurm counts them, has the node alone; and why not.
 
+    `online` are the node's, and `allowed` what the sampler's control groups allow, from its own up.
     Slurm counts hardware threads or cores, as the node's CPUs= in slurm.conf has it. Half of the
     threads are all of the cores, or half of the node: the job's control group tells which. It is
     the first that is wider than the sampler's step, which has one core (srun -c 1).
     """
     if cpus is None:
         return None, "SLURM_JOB_CPUS_PER_NODE does not say how many CPUs the job has here"
-    if cpus == seen.online:
+    if cpus == online:
         return True, None
-    step = seen.allowed[0] if seen.allowed else 0
-    job = next((count for count in seen.allowed if count > step), step)
-    is_half = seen.has_smt and cpus == seen.online // 2
-    if is_half and job == seen.online and (step < cpus or step == job):
+    step = allowed[0] if allowed else 0
+    job = next((count for count in allowed if count > step), step)
+    is_half = has_smt and cpus == online // 2
+    if is_half and job == online and (step < cpus or step == job):
         return True, None
     if is_half and not step < job == cpus:
         words = "may be all cores or half of the node, and no control group tells which"
-        return None, f"the job's {cpus} CPUs of {seen.online} hardware threads {words}"
-    return False, f"the job has {cpus} of {seen.online} CPUs: others may use this node too"
+        return None, f"the job's {cpus} CPUs of {online} hardware threads {words}"
+    return False, f"the job has {cpus} of {online} CPUs: others may use this node too"
 
 
 def _number(text: str | None) -> int | None:

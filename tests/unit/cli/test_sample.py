@@ -125,7 +125,7 @@ def test_folder_that_cannot_be_made(tmp_path: Path) -> None:
     ("name", "shown"),
     [
         ("a b", "'a b'"),
-        ("a\x1b[31m\nb'\\é", "$'a\\U0000001b[31m\\U0000000ab\\'\\\\é'"),
+        ("a\x1b[31m\nb'\\é", "$'a\\x1b[31m\\nb\\'\\\\\\xc3\\xa9'"),
     ],
 )
 def test_the_next_command_can_be_pasted(tmp_path: Path, name: str, shown: str) -> None:
