@@ -335,28 +335,17 @@ class Lives:
         return (least_ns + most_ns) / 2 if is_clear else 0.0
 
 
-class Kept:
+def kept(changes: list[Change], also: list[Change]) -> list[Change]:
     """The changes that a ledger has: the first and the last that were seen in time, or nearly."""
-
-    def __init__(self) -> None:
-        self._tight: list[Change] = []
-        self._loose: list[Change] = []
-
-    def add(self, change: Change) -> None:
-        """Keep it if it tells anything."""
-        width_ns = width(change)
-        if width_ns <= _SEEN_WITHIN_NS:
-            self._tight.append(change)
-            del self._tight[_KEPT:-_KEPT]
-        elif width_ns <= _NEARLY_WITHIN_NS:
-            self._loose.append(change)
-            del self._loose[_KEPT_LOOSE:-_KEPT_LOOSE]
-
-    def with_also(self, more: list[Change]) -> list[Change]:
-        """These and others, in order of time."""
-        kept = [*self._tight, *self._loose]
-        kept += [change for change in more if change not in kept]
-        return sorted(kept, key=lambda change: change[1]["monotonic_ns"])
+    found = list(also)
+    for least_ns, most_ns, count in (
+        (-1, _SEEN_WITHIN_NS, _KEPT),
+        (_SEEN_WITHIN_NS, _NEARLY_WITHIN_NS, _KEPT_LOOSE),
+    ):
+        alike = [change for change in changes if least_ns < width(change) <= most_ns]
+        ends = alike[:count] + alike[count:][-count:]
+        found += [change for change in ends if change not in also]
+    return sorted(found, key=lambda change: change[1]["monotonic_ns"])
 
 
 class CounterTrack:
@@ -372,7 +361,8 @@ class CounterTrack:
         self._ask = ask
         self._begun_ns = first["monotonic_ns"]
         self._last = first
-        self._lives, self._kept = Lives(), Kept()
+        self._lives = Lives()
+        self._changes: list[Change] = []
         self._noted_ns = 0
         self._period_ns = 0.0
         self._base_ns = 0
@@ -388,7 +378,7 @@ class CounterTrack:
 
     def changes(self) -> list[Change]:
         """The first ones, the last ones, and those that tell the period."""
-        return self._kept.with_also(self._lives.best)
+        return kept(self._changes, self._lives.best)
 
     def poll(self) -> None:
         """Read, and decide when to read next."""
@@ -413,7 +403,7 @@ class CounterTrack:
         is_changed = now["energy_mj"] != before["energy_mj"]
         if is_changed:
             self._lives.add((before, now))
-            self._kept.add((before, now))
+            self._changes.append((before, now))
             if not self._is_fine:
                 self._until_ns = min(now_ns + _LOOK_NS, self._begun_ns + WATCHED_NS)
         if is_changed and now_ns - before["monotonic_ns"] <= _SEEN_WITHIN_NS:

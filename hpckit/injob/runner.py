@@ -95,16 +95,18 @@ def read_options(words: Sequence[str]) -> tuple[RunOptions, list[str]] | None:
 
 def place_folder(env: Mapping[str, str]) -> str:
     """Return where what is decided and seen about places lies, for this start of the job alone."""
-    task = env.get("SLURM_ARRAY_TASK_ID", "")
-    restart = f"restart-{env.get('SLURM_RESTART_COUNT', '') or 0}"
-    return os.path.join(env["HPCKIT_JOB_FOLDER"], "place", f"array-{task}" if task else "", restart)
+    return _of_start(env, "place", "restart")
 
 
 def failure_file(env: Mapping[str, str]) -> str:
-    """Return the file in which the first rank that failed leaves its code (injob.rank_log)."""
-    task = env.get("SLURM_ARRAY_TASK_ID", "")
-    failed = f"failed-{env.get('SLURM_RESTART_COUNT', '') or 0}"
-    return os.path.join(env["HPCKIT_JOB_FOLDER"], "logs", f"array-{task}" if task else "", failed)
+    """Return the file in which the first rank that failed leaves its code (injob.entry)."""
+    return _of_start(env, "logs", "failed")
+
+
+def _of_start(env: Mapping[str, str], folder: str, name: str) -> str:
+    task, count = env.get("SLURM_ARRAY_TASK_ID", ""), env.get("SLURM_RESTART_COUNT", "") or 0
+    array = f"array-{task}" if task else ""
+    return os.path.join(env["HPCKIT_JOB_FOLDER"], folder, array, f"{name}-{count}")
 
 
 def option_of(command: Sequence[str], name: str) -> str | None:

@@ -82,7 +82,6 @@ class JobProcesses:
         self._known: dict[int, JobProcess | None] = {}
         self._scans = 0
         self._left_out = set(self._ancestors(pid or os.getpid()))
-        self._rank: tuple[int, ProcessStat] | None = None
 
     def scan(self) -> list[JobProcess]:
         """Those that are there now."""
@@ -101,27 +100,11 @@ class JobProcesses:
         return [process for process in self._known.values() if process is not None]
 
     def has_ranks(self) -> bool:
-        """Whether any of them looks like a rank: it is of a step, or no part of a script.
-
-        All are looked at again only once the rank that was found last is gone.
-        """
-        if self._rank is not None and self._is_still_there(*self._rank):
-            return True
+        """Whether any of them looks like a rank: it is of a step, or no part of a script."""
         self._known.clear()
-        self._rank = None
-        for process in self.scan():
-            if process.step is not None or process.comm not in _NOT_RANKS:
-                stat = stat_of(process.pid, self._proc)
-                self._rank = None if stat is None else (process.pid, stat)
-                return True
-        return False
-
-    def _is_still_there(self, pid: int, before: ProcessStat) -> bool:
-        """Whether it is the same process, has not executed another program, and is no zombie."""
-        stat = stat_of(pid, self._proc)
-        if stat is None or stat.is_zombie:
-            return False
-        return (stat.start_ticks, stat.comm) == (before.start_ticks, before.comm)
+        return any(
+            process.step is not None or process.comm not in _NOT_RANKS for process in self.scan()
+        )
 
     def _look(self, pid: int) -> JobProcess | None:
         folder = f"{self._proc}/{pid}"

@@ -165,17 +165,6 @@ class Wish(NamedTuple):
     without: tuple[str, ...]
     by_hand: bool
 
-    def words(self) -> list[str]:
-        """The command line that asks for it."""
-        words = ["--out", self.out, "--hz", repr(self.hz)]
-        if self.duration_s is not None:
-            words += ["--duration", repr(self.duration_s)]
-        if self.parent is not None:
-            words += ["--parent", str(self.parent)]
-        if self.without:
-            words += ["--without", ",".join(self.without)]
-        return [*words, *([_BY_HAND] if self.by_hand else [])]
-
 
 def sample(words: list[str], env: dict[str, str]) -> int | None:
     """Sample until the job ends; None for a wrong command line, else 0 whatever happens in a job.
@@ -201,11 +190,11 @@ def sample(words: list[str], env: dict[str, str]) -> int | None:
 
 
 def wish_of(words: list[str]) -> Wish | None:
-    """The options, None where they are no command line of the sampler."""
+    """The options, of one that is there twice the last; None for no command line."""
     by_hand = _BY_HAND in words
     words = [word for word in words if word != _BY_HAND]
     given = dict(zip(words[::2], words[1::2], strict=False))
-    if len(words) != 2 * len(given) or not given.keys() <= _OPTIONS.keys():
+    if len(words) % 2 or not given.keys() <= _OPTIONS.keys():
         return None
     options = {**_OPTIONS, **given}
     try:
@@ -425,9 +414,10 @@ class _Run:
             # Standard error may lie where nothing answers, or be a terminal that was stopped.
             _in_time(lambda: list(map(self._say, sentences)))
             if not is_end and gpu is not None:
-                again = wish._replace(duration_s=left_s, without=(*wish.without, gpu))
+                again = ["--without", ",".join((*wish.without, gpu))]
+                again += [] if left_s is None else ["--duration", repr(left_s)]
                 try:
-                    os.execv(sys.executable, [*self._command(), *again.words()])
+                    os.execv(sys.executable, [*self._command(), *self._words, *again])
                 except OSError as error:
                     why = f"{sys.executable}: {reason(error)}; sampling ends here"
                     _in_time(lambda: self._say(why))

@@ -16,7 +16,7 @@ from typing import IO, Any
 import pytest
 
 from hpckit.account.sample_format import EVENTS, GPU, HOST, META, Block, Damage, read_blocks
-from hpckit.sampler.main import wish_of
+from hpckit.sampler.main import Wish, wish_of
 from tests.fakes.nvml_library import HEAD, build_fake_nvml
 from tests.sizes import size
 
@@ -452,7 +452,6 @@ def test_killed_sampler_loses_one_period_at_most(job: Job) -> None:
         ["--out", "d", "--hz", "fast"],
         ["--out", "d", "--hz", "101"],
         ["--out", "d", "--hz", "0.001"],
-        ["--out", "d", "--out", "e"],
         ["--out", "d", "--surprise", "1"],
         ["--out", "d", "--duration", "inf"],
         ["--out", "d", "--duration", "0"],
@@ -464,9 +463,8 @@ def test_wrong_command_lines(words: list[str]) -> None:
     assert wish_of(words) is None
 
 
-def test_command_line_can_be_said_again() -> None:
-    """A sampler that begins again asks for what it was asked."""
-    words = ["--out", "d", "--hz", "2.5", "--duration", "60.0", "--parent", "17"]
-    wish = wish_of([*words, "--without", "GPU-1,GPU-2", "--by-hand"])
-    assert wish is not None
-    assert wish_of(wish.words()) == wish
+def test_the_last_word_counts() -> None:
+    """A sampler that begins again asks for what it was asked, and for other GPUs and less time."""
+    words = ["--out", "d", "--hz", "2.5", "--duration", "60.0", "--parent", "17", "--by-hand"]
+    again = ["--without", "GPU-1,GPU-2", "--duration", "9.5"]
+    assert wish_of([*words, *again]) == Wish("d", 2.5, 9.5, 17, ("GPU-1", "GPU-2"), by_hand=True)
