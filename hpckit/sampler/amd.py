@@ -12,10 +12,9 @@ import struct
 import time
 
 from hpckit.account.sample_format import GPU_COLUMNS, GPU_RECORD, MISSING
-from hpckit.core.files_in_job import HeldFile, hold
+from hpckit.core.files_in_job import HeldFile, hold, read_bytes
 from hpckit.sampler.amd_energy import uuid_of
 from hpckit.sampler.cgroups_and_node import number_of
-from hpckit.sampler.job_processes import read_bytes
 
 TYPE_CHECKING = False
 

@@ -11,9 +11,8 @@ import re
 from typing import NamedTuple
 
 from hpckit.account.sample_format import HostColumn
-from hpckit.core.files_in_job import hold
+from hpckit.core.files_in_job import hold, read_bytes
 from hpckit.core.index_list import count_indices
-from hpckit.sampler.job_processes import read_bytes
 
 TYPE_CHECKING = False
 

@@ -6,6 +6,7 @@ import os
 
 from hpckit import __version__
 from hpckit.binding.plan_in_job import job_cpus, job_memory_bytes
+from hpckit.core.files_in_job import read_bytes
 from hpckit.sampler.amd_energy import amd_devices, may_open, uuid_of
 from hpckit.sampler.cgroups_and_node import (
     Hierarchies,
@@ -16,8 +17,7 @@ from hpckit.sampler.cgroups_and_node import (
     value_of,
 )
 from hpckit.sampler.gpus import NvmlRefused, ShownGpu, parent_in, sampled_gpus, shown_gpus
-from hpckit.sampler.job_counters import HostSources, JobCounters
-from hpckit.sampler.job_processes import JobProcesses, read_bytes
+from hpckit.sampler.job_counters import HostSources, JobCounters, JobProcesses
 from hpckit.sampler.nvml_calls import NvmlCalls
 from hpckit.sampler.nvml_counters import NvmlCounters
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpckit.sampler.cgroups_and_node import Hierarchies
-from hpckit.sampler.job_counters import SCAN_S, JobCounters
-from hpckit.sampler.job_processes import JobProcesses
+from hpckit.sampler.job_counters import SCAN_S, JobCounters, JobProcesses
 from tests.fakes.cgroup_tree import CPU_STAT, PSI, CgroupTree, memory_files
 
 SCOPE = "/system.slice/slurmstepd.scope"

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.sampler.job_processes import JobProcesses, parse_process_stat, read_bytes, variable_of
+from hpckit.core.files_in_job import read_bytes
+from hpckit.sampler.job_counters import JobProcesses, parse_process_stat, variable_of
 from tests.fakes.cgroup_tree import CgroupTree
 
 STAT = (
