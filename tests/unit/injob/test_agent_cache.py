@@ -43,13 +43,6 @@ def test_what_is_damaged_is_not_taken(folder: Path, damage: bytes) -> None:
     assert AgentCache(folder, "a").read() is None
 
 
-def test_a_file_of_another_key_is_not_taken(folder: Path) -> None:
-    """An older archive under a newer one's name is noticed: the digest is of the key too."""
-    kept = kept_file(folder)
-    kept.rename(kept.with_name("injob-b.pyz"))
-    assert AgentCache(folder, "b").read() is None
-
-
 def test_links_and_fifos_are_not_taken(folder: Path) -> None:
     """Neither is followed or waited for."""
     kept = kept_file(folder)

@@ -14,12 +14,11 @@ import pynvml
 import pytest
 
 from hpckit.account.sample_format import GPU_COLUMNS, GPU_RECORD, MISSING
-from hpckit.sampler.gpus import parent_in, shown_gpus, visible_places
+from hpckit.sampler.gpus import openable, parent_in, shown_gpus, visible_places
 from hpckit.sampler.guard import Beat
 from hpckit.sampler.nvml import GET_BYTES
 from hpckit.sampler.nvml_calls import NvmlCalls
 from hpckit.sampler.nvml_counters import NvmlCounters, Unwrapped
-from tests.fakes.nvml_library import build_fake_nvml
 from tests.fakes.virtual_nvml import VirtualNvml, open_virtual
 
 Row = dict[str, int | None]
@@ -57,12 +56,6 @@ processes = 2
 """
 NO_FIELDS = BUSY + 'error.nvmlDeviceGetFieldValues = "NotSupported"\n'
 LOST = BUSY + '[gpu.0]\nlost_s = "0-"\n'
-
-
-@pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The fake library, built once."""
-    return build_fake_nvml(tmp_path_factory.mktemp("fake-nvml"))
 
 
 @pytest.fixture
@@ -200,14 +193,6 @@ def test_a_gpu_without_any_field_has_a_record(machine: Machine) -> None:
     assert difference(node, counters, "energy_mj", 10) == pytest.approx(5_000_000, abs=1)
 
 
-def test_a_library_without_the_fields_call_has_records(machine: Machine, library: Path) -> None:
-    """As of drivers that are older than it."""
-    machine(BUSY)
-    row = rows_of(counters_of(older(library, "nvmlDeviceGetFieldValues")))[0]
-    assert (row["power_mw"], row["util_pct"]) == (500_000, 80)
-    assert row["energy_mj"] is not None
-
-
 NO_CAUSES = BUSY.replace("sw_thermal = 0", "sw_thermal = 0.125") + (
     'error.field269 = "NotSupported"\nerror.field270 = "NotSupported"\n'
 )
@@ -331,31 +316,25 @@ def test_slow_figures_are_asked_ten_times_a_second_at_most(machine: Machine) -> 
     assert second["energy_mj"] != first["energy_mj"]
 
 
-def test_shown_gpus_have_names_and_minors(machine: Machine, tmp_path: Path) -> None:
-    """Device files that are not there hide nothing; the fake can be taken for no driver."""
-    nvml = machine(BUSY).nvml
-    assert "synthetic" in nvml.driver_version()
-    shown = shown_gpus(nvml, dev=str(tmp_path))
-    assert [(gpu.place, gpu.minor, gpu.opens) for gpu in shown] == [(0, 0, True), (1, 1, True)]
-
-
 def test_a_lost_gpu_is_shown_at_its_place(machine: Machine, tmp_path: Path) -> None:
     """It has no name, and counts among those that open.
 
     Where all files are those of GPUs that answer, the control group hides it: it is another job's.
     """
     nvml = machine(LOST).nvml
+    assert "synthetic" in nvml.driver_version()
     for is_ours in (True, False):
         shown = shown_gpus(nvml, dev=str(tmp_path))
         assert [(gpu.uuid == "", gpu.opens) for gpu in shown] == [(True, is_ours), (False, True)]
         (tmp_path / "nvidia1").touch()
+    assert [gpu["index"] for gpu in counters_of(nvml).describe()] == [1]
 
 
-def test_a_gpu_that_was_lost_before_is_told(machine: Machine) -> None:
-    """It has no place among the sampled, and an event says why, by the driver's index."""
-    counters = counters_of(machine(LOST).nvml)
-    assert [gpu["index"] for gpu in counters.describe()] == [1]
-    assert {"event": "gpu-lost", "index": 0, "why": "GpuIsLost"} in counters.events()
+def test_a_gpu_of_another_job_is_not_counted(machine: Machine, tmp_path: Path) -> None:
+    """What may not be opened has no place: CUDA counts without it."""
+    text = BUSY + '[gpu.0]\nerror.nvmlDeviceGetHandleByIndex = "NoPermission"\n'
+    shown = shown_gpus(machine(text).nvml, dev=str(tmp_path))
+    assert [(gpu.place, gpu.minor) for gpu in openable(shown)] == [(1, 1)]
 
 
 def test_mig_device_has_a_gpu(machine: Machine) -> None:
@@ -367,30 +346,6 @@ def test_mig_device_has_a_gpu(machine: Machine) -> None:
     # The environment may have a byte that is no UTF-8.
     assert parent_of("MIG-no-such") is parent_of("MIG-\udcff") is None
     assert counters_of(nvml).describe()[1]["mig"] is True
-
-
-class Nonsense(NvmlCalls):
-    """A library that tells numbers which no column has room for."""
-
-    def function(self, *names: str) -> Any:
-        """The function, or one that gives ones only."""
-        if names[0] not in ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetMemoryInfo_v2"):
-            return super().function(*names)
-
-        def answer(_: object, out: Any) -> int:
-            ctypes.memset(out, 0xFF, ctypes.sizeof(out._obj))
-            return 0
-
-        return answer
-
-
-def test_number_that_cannot_be_is_not_measured(machine: Machine, library: Path) -> None:
-    """Neither a utilization nor memory of ones only ends the sampling of a job."""
-    machine(BUSY)
-    nvml = Nonsense(str(library / "libfake-nvml.so"))
-    nvml.call("nvmlShutdown")  # the machine has it open
-    row = rows_of(counters_of(nvml))[0]
-    assert (row["util_pct"], row["mem_util_pct"], row["mem_used_mib"]) == (None, None, None)
 
 
 def test_counter_of_32_bits_goes_on() -> None:

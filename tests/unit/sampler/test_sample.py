@@ -249,20 +249,6 @@ def test_request_is_heard_between_slow_ticks(bench: Bench) -> None:
     assert bench.clock.monotonic == BEGIN_NS + int(2.5 * NS)
 
 
-def test_what_was_sampled_is_written_on_request(bench: Bench) -> None:
-    """TERM flushes before ranks are waited for."""
-    written: list[int] = []
-
-    def look() -> bool:
-        written.append(len(bench.sink.gpu_times_ns()))
-        return False
-
-    bench.watch.ranks = look
-    bench.clock.ask_at(3.5)
-    bench.run(1.0, None)
-    assert written == [4]
-
-
 def test_job_that_is_over_ends_it(bench: Bench) -> None:
     """The watch is asked about once a second, and its word is the reason."""
     bench.at_tick(4, lambda: setattr(bench.watch, "why", "parent gone"))

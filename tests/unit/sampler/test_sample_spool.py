@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 import subprocess
@@ -316,20 +315,3 @@ os._exit(0)
 """
     assert place.script(code) == [f"None {place.target} True"]
     assert place.sequences() == [0]
-
-
-@pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO])
-def test_file_that_cannot_be_asked_at_the_end_is_not_whole(place: Place, number: int) -> None:
-    """A server that came back may have it all the same: of no file more is said than is so."""
-    code = """
-path = f"{sys.argv[1]}/{sys.argv[2]}"
-write()
-while not os.path.exists(path) or not os.path.getsize(path):
-    time.sleep(0.005)
-def fstat(fd):
-    raise OSError(int(sys.argv[3]), os.strerror(int(sys.argv[3])))
-os.fstat = fstat
-print(spool.close(120), spool.copier.reached, spool.is_lost)
-"""
-    said = f"{place.target}: {os.strerror(number)}; the last samples may be lost"
-    assert place.script(code, str(number)) == [said, f"None {place.target} True"]
