@@ -155,7 +155,9 @@ def _place(word: str, uuids: Sequence[str], parent_of: ParentOf) -> int | None:
     if word.isascii() and word.isdigit():
         return int(word) if int(word) < len(uuids) else None
     wanted: str | None = word
-    if word.startswith("MIG-GPU-") and "/" in word:  # drivers before 470: MIG-GPU-<uuid>/<instance>/<instance>
+    if (
+        word.startswith("MIG-GPU-") and "/" in word
+    ):  # drivers before 470: MIG-GPU-<uuid>/<instance>/<instance>
         wanted = word.removeprefix("MIG-").partition("/")[0]
     elif word.startswith("MIG-"):
         wanted = parent_of(word)

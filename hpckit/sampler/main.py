@@ -426,6 +426,8 @@ class _Run:
         if gpu is not None:
             return f"the driver does not answer for {gpu}; it is left out from here on"
         late_s = (time.monotonic_ns() - self._beat.begun_ns) / 1e9
+        if self._loop is None:
+            return f"sampling had not begun after {late_s:.0f} s, and ends here"
         return f"a call of the system did not return for {late_s:.0f} s; sampling ends here"
 
     def _keep_what_there_is(self, is_end: bool) -> list[str]:
