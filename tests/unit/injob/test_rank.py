@@ -19,9 +19,8 @@ from typing import Any
 import pytest
 
 from hpckit.injob.supervise import slurmstepd_signals_all
+from tests.unit.injob.conftest import Run, Start
 
-Start = Callable[..., "subprocess.Popen[bytes]"]
-Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
 SLURM = ("rank", "--from", "slurm", "--")
 
 
@@ -46,10 +45,7 @@ def rank_log(job_folder: Path) -> Path:
 @pytest.mark.parametrize(
     "words",
     [
-        (),
         ("dance",),
-        ("rank",),
-        ("rank", "--from", "slurm"),
         ("rank", "--from", "slurm", "--"),
         ("rank", "--from", "moon", "--", "true"),
         ("rank", "--from", "slurm", "true"),

@@ -19,8 +19,7 @@ from hpckit.account.sample_format import EVENTS, GPU, HOST, META, Block, Damage,
 from hpckit.sampler.main import Wish, wish_of
 from tests.fakes.nvml_library import HEAD
 from tests.sizes import size
-
-Start = Callable[..., "subprocess.Popen[bytes]"]
+from tests.unit.injob.conftest import Start
 
 GPUS = 'gpus = 2\n[gpu]\nname = "NVIDIA H100 80GB HBM3"\npower_w = 500\n'
 LIMIT_S = 60.0

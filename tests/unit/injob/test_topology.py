@@ -18,8 +18,8 @@ from hpckit.node.node_file import NodeSettings
 from hpckit.sampler.main import TopologyProcess
 from hpckit.sampler.topology import write_topology
 from tests.fakes.nvml_library import HEAD
+from tests.unit.injob.conftest import Start
 
-Start = Callable[..., "subprocess.Popen[bytes]"]
 LIMIT_S: Final = 60.0
 TARGET: Final = "account/restart-0/node-n1.topology.json"
 

@@ -7,18 +7,12 @@ import pytest
 from hpckit.sampler.cgroups_and_node import (
     UNIFIED,
     busy_us,
-    count_of,
     folder_of,
     job_path,
-    number_of,
-    parse_memberships,
     parse_mounts,
     pressure_of,
-    value_of,
 )
 
-# Read on a machine with both versions: Debian 12, kernel 6.18.
-HYBRID = b"9:name=systemd:/\n4:memory:/process_api/141b\n2:cpuacct:/\n1:cpu:/\n0::/\n"
 PRESSURE = (
     b"some avg10=3.83 avg60=7.51 avg300=6.87 total=57505629\n"
     b"full avg10=0.00 avg60=0.00 avg300=0.00 total=12\n"
@@ -27,21 +21,6 @@ SCOPE = "/system.slice/slurmstepd.scope"
 SLURMD = "/system.slice/slurmd.service"
 OWN = f"{SCOPE}/job_42/step_1/user/task_0"
 V1 = "/slurm_n1/uid_1000/job_42"
-
-
-@pytest.mark.parametrize(
-    ("data", "found"),
-    [
-        (HYBRID, {"memory": "/process_api/141b", UNIFIED: "/"}),
-        (b"4:cpu,cpuacct:/uid_1/job_2\n", {"cpu": "/uid_1/job_2", "cpuacct": "/uid_1/job_2"}),
-        (b"0::/a/b (deleted)\n", {UNIFIED: "/a/b"}),
-    ],
-    ids=["both versions", "joined controllers", "a group that was removed"],
-)
-def test_each_controller_has_its_path(data: bytes, found: dict[str, str]) -> None:
-    """Also that of version 2."""
-    memberships = parse_memberships(data)
-    assert memberships | found == memberships
 
 
 def test_mounts_of_both_versions() -> None:
@@ -88,20 +67,6 @@ def test_folder_of_a_group(path: str, mount: tuple[str, str], folder: str | None
 def test_job_is_what_its_steps_share(own: str, others: list[str], job: str | None) -> None:
     """Whatever Slurm calls it; a step in the very group, or the root alone, confines no job."""
     assert job_path(own, others) == job
-
-
-def test_value_is_found_by_its_whole_key() -> None:
-    """`user_usec` is not taken for `usage_usec`, nor `file` for `inactive_file`."""
-    data = b"usage_usec 12\nuser_usec 7\ninactive_file 5\nfile 9\n"
-    keys = (b"usage_usec", b"user_usec", b"file", b"absent")
-    assert [value_of(data, key) for key in keys] == [12, 7, 9, None]
-
-
-def test_numbers() -> None:
-    """`max` is no number, and a list of the kernel is counted."""
-    assert [number_of(data) for data in (b"17\n", b"max\n", b"")] == [17, None, None]
-    lists = (b"0-31,64", b"7\n", b"\n", b"all")
-    assert [count_of(data) for data in lists] == [33, 1, None, None]
 
 
 def test_pressure_totals() -> None:
