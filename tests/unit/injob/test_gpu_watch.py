@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,10 +21,19 @@ ONLY = Identity(0, 1, 0, 1, 0)
 
 
 class ScriptedGpu:
-    """A GPU whose counter goes through `values` and stays at the last; an exception is raised."""
+    """A GPU whose counter goes through `values` and stays at the last; an exception is raised.
 
-    def __init__(self, values: Sequence[int | Exception], uuid: str = "GPU-a") -> None:
+    `before` is called as often as it was asked, with that number.
+    """
+
+    def __init__(
+        self,
+        values: Sequence[int | Exception],
+        uuid: str = "GPU-a",
+        before: Callable[[int], object] = lambda _: None,
+    ) -> None:
         self.uuid = uuid
+        self._before, self._asked = before, 0
         self._values = list(values)
 
     @property
@@ -34,6 +43,8 @@ class ScriptedGpu:
 
     def energy_mj(self) -> int:
         """The next value."""
+        self._before(self._asked)
+        self._asked += 1
         value = self._values[0] if len(self._values) == 1 else self._values.pop(0)
         if isinstance(value, Exception):
             raise value
@@ -155,26 +166,11 @@ def test_a_late_answer_is_a_reading_and_no_update() -> None:
     assert last["updates"] == []
 
 
-class HangingGpu(ScriptedGpu):
-    """A GPU that answers once, and then not before the gate opens."""
-
-    def __init__(self, gate: threading.Event) -> None:
-        super().__init__([3])
-        self._gate = gate
-        self._asked = False
-
-    def energy_mj(self) -> int:
-        """The same value, at once the first time."""
-        if self._asked:
-            self._gate.wait(30)
-        self._asked = True
-        return super().energy_mj()
-
-
 def test_what_was_read_before_a_driver_hangs_is_kept() -> None:
     """The end waits for a second: of two GPUs of which one hangs, the first has its counter."""
     gate = threading.Event()
-    watch = watching(ScriptedGpu([5], "GPU-b"), HangingGpu(gate))
+    hanging = ScriptedGpu([3], before=lambda asked: asked and gate.wait(30))
+    watch = watching(ScriptedGpu([5], "GPU-b"), hanging)
     assert values(watch.first()["gpus"]) == [5, 3]
     begun_s = time.monotonic()
     last = watch.last()
@@ -185,24 +181,15 @@ def test_what_was_read_before_a_driver_hangs_is_kept() -> None:
     assert values(last["gpus"], "refused") == [None, "late"]
 
 
-class SlowGpu(ScriptedGpu):
-    """A GPU that answers after 60 ms, and notes when it was asked."""
-
-    def __init__(self, asked_s: list[float]) -> None:
-        super().__init__([3])
-        self._asked_s = asked_s
-
-    def energy_mj(self) -> int:
-        """The same value, late."""
-        self._asked_s.append(time.monotonic())
-        time.sleep(0.06)
-        return super().energy_mj()
-
-
 def test_the_end_waits_for_few_answers_of_a_slow_driver() -> None:
     """One for each GPU, one that may be under way, and one more: not one more for each."""
     asked_s: list[float] = []
-    watch = watching(*(SlowGpu(asked_s) for _ in range(4)))
+
+    def slowly(_asked: int) -> None:
+        asked_s.append(time.monotonic())
+        time.sleep(0.06)
+
+    watch = watching(*(ScriptedGpu([3], before=slowly) for _ in range(4)))
     watch.first()
     time.sleep(0.1)
     ended_s = time.monotonic()

@@ -50,6 +50,7 @@ def rank_log(job_folder: Path) -> Path:
         ("rank", "--from", "moon", "--", "true"),
         ("rank", "--from", "slurm", "true"),
         ("--version", "please"),
+        ("topology", "folder", "file", "-1"),
     ],
 )
 def test_a_wrong_command_line_shows_the_usage(run: Run, words: tuple[str, ...]) -> None:

@@ -106,14 +106,6 @@ def test_a_job_folder_that_was_removed_stays_so(tmp_path: Path, start: Start) ->
     assert not gone.exists()
 
 
-@pytest.mark.parametrize("words", [(), ("a", "b"), ("a", "b", "c"), ("a", "b", "-1")])
-def test_other_words_are_a_wrong_command_line(start: Start, words: tuple[str, ...]) -> None:
-    """Exit code 2."""
-    process = start("topology", *words)
-    process.communicate(timeout=LIMIT_S)
-    assert process.returncode == 2
-
-
 def sleeping(tmp_path: Path, code: str) -> TopologyProcess:
     """A process that was started, and runs this until it is over."""
     code = f"{code}; open({str(tmp_path / 'on')!r}, 'w'); import time; time.sleep(300)"

@@ -216,19 +216,16 @@ OLD_LISTS = ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRun
 def test_older_drivers_list_processes(
     machine: Machine, library: Path, lacks: tuple[str, ...]
 ) -> None:
-    """With the second version of the call, or its first, whose entries are shorter."""
+    """With the second version of the call, or its first, whose entries are shorter.
+
+    In the first version's memory in use is what the driver reserves.
+    """
     machine(BUSY.replace("processes = 2", 'process_pids = "100 101 102"'))
-    counters = counters_of(older(library, *lacks))
-    assert rows_of(counters)[0]["processes"] == 3
-    assert counters.events()[0]["pids"] == [100, 101, 102]
-
-
-def test_older_drivers_tell_memory(machine: Machine, library: Path) -> None:
-    """The first version's memory in use has what the driver reserves in it."""
-    machine(BUSY)
-    counters = counters_of(older(library, "nvmlDeviceGetMemoryInfo_v2"))
-    assert rows_of(counters)[0]["mem_used_mib"] == 3
+    counters = counters_of(older(library, *lacks, "nvmlDeviceGetMemoryInfo_v2"))
+    row = rows_of(counters)[0]
+    assert (row["processes"], row["mem_used_mib"]) == (3, 3)
     assert counters.describe()[0]["memory_bytes"] == 85899345920
+    assert counters.events()[0]["pids"] == [100, 101, 102]
 
 
 def test_meta_of_a_gpu(machine: Machine) -> None:

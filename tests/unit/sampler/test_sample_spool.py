@@ -116,16 +116,6 @@ def test_torn_tail_is_left_and_resynchronized(place: Place, cut: int) -> None:
     assert sum(isinstance(one, Damage) for one in place.found()) == 1
 
 
-def test_file_without_any_block_begins_at_0(place: Place) -> None:
-    """Bytes that are no samples are left where they are."""
-    place.target.parent.mkdir(parents=True)
-    place.target.write_bytes(b"HKS1 is not all it takes")
-    spool = place.spool()
-    write(spool, "a")
-    spool.close(SLOW_DISK_S)
-    assert place.sequences() == [0]
-
-
 @pytest.fixture
 def hanging(place: Place) -> Iterator[Place]:
     """A job folder whose file can be opened by nobody: opening a FIFO waits for a reader."""
@@ -164,28 +154,22 @@ def test_what_waits_does_not_grow_without_limit(hanging: Place) -> None:
     assert len([line for line in hanging.said if "lost" in line]) == 1
 
 
-def test_removed_job_folder_is_not_made_again(place: Place) -> None:
-    """It is said once that the folder is gone, and the samples stay on the node."""
-    spool = place.spool()
-    place.job.rename(place.job.with_name("moved"))
-    write(spool, "a", "b", "c")
-    kept = spool.close(SLOW_DISK_S)
-    assert kept is not None
-    assert len([line for line in place.said if "stay on this node" in line]) == 1
-    assert not place.job.exists()
-
-
-def test_folder_that_comes_back_gets_all(place: Place) -> None:
-    """What waited on the node is copied as soon as the folder takes it."""
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_removed_job_folder_is_not_made_again(place: Place, *, comes_back: bool) -> None:
+    """That it is gone is said once; what waits is copied when it is back, or kept on the node."""
     spool = place.spool()
     away = place.job.with_name("moved")
     place.job.rename(away)
     write(spool, "a", "b")
     until(lambda: bool(place.said))
-    away.rename(place.job)
+    if comes_back:
+        away.rename(place.job)
     write(spool, "c")
-    assert spool.close(SLOW_DISK_S) is None
-    assert place.sequences() == [0, 1, 2]
+    kept = spool.close(SLOW_DISK_S)
+    assert (kept is None) is comes_back
+    assert len([line for line in place.said if "stay on this node" in line]) == 1
+    assert place.job.exists() is comes_back
+    assert not comes_back or place.sequences() == [0, 1, 2]
 
 
 def test_file_of_the_job_folder_stays_open(place: Place) -> None:
