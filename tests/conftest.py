@@ -20,6 +20,7 @@ from hypothesis import settings
 
 from hpckit.cli.main import main
 from hpckit.injob.archive import pack_injob
+from tests.fakes.nvml_library import build_fake_nvml
 from tests.sizes import IS_WHOLE, PROFILE
 
 settings.load_profile(PROFILE)
@@ -86,6 +87,12 @@ def injob_archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("archive")
     pack_injob(folder / "hpckit-injob.pyz", folder / "cache")
     return folder / "hpckit-injob.pyz"
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the fake NVML, built once a worker."""
+    return build_fake_nvml(tmp_path_factory.mktemp("fake-nvml"))
 
 
 @pytest.fixture(autouse=True)

@@ -366,7 +366,7 @@ def become_sampler(folder: str, words: Sequence[str]) -> NoReturn:
     except OSError as error:
         why, hint = dead_link(Path(folder)) or (f"{folder}: {error.strerror}", None)
         raise StorageFailed(why, hint=hint) from error
-    root = str(Path(__file__).resolve().parents[1])
+    root = str(Path(__file__).resolve().parents[2])
     code = f"import sys; sys.path.insert(0, {root!r}); from hpckit.injob.main import main; "
     code += "sys.exit(main(sys.argv[1:]))"
     argv = [sys.executable, "-I", "-c", code, "sample", "--by-hand", *words]

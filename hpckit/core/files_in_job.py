@@ -45,6 +45,23 @@ def hold(path: str) -> HeldFile | None:
         return None
 
 
+def read_bytes(path: str, most: int) -> bytes:
+    """The beginning of a file, also of one that gives a page at a time; empty for none."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return b""
+    data = b""
+    try:
+        while len(data) < most and (more := os.read(fd, most - len(data))):
+            data += more
+    except OSError:
+        return data
+    finally:
+        os.close(fd)
+    return data
+
+
 MOST_BYTES = 64 * 1024**2
 """More than any file that hpckit writes."""
 

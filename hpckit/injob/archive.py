@@ -77,28 +77,11 @@ def _is_ours(found: os.stat_result) -> bool:
 
 
 _ROOTS: Final = ("hpckit.injob.main", "pynvml")
-_STORED: Final = frozenset(
-    {
-        "__main__",
-        "hpckit",
-        "hpckit.binding",
-        "hpckit.binding.affinity",
-        "hpckit.binding.in_job",
-        "hpckit.core",
-        "hpckit.core.identity",
-        "hpckit.core.talk",
-        "hpckit.injob",
-        "hpckit.injob.counter",
-        "hpckit.injob.entry",
-        "hpckit.injob.ledger",
-        "hpckit.injob.main",
-        "hpckit.injob.supervise",
-        "hpckit.sampler",
-        "hpckit.sampler.amd_energy",
-        "hpckit.sampler.nvml_calls",
-        "hpckit.spec",
-        "hpckit.spec.folder",
-    }
+_STORED: Final = (
+    *("__main__", "hpckit/__init__", "hpckit/core/", "hpckit/injob/", "hpckit/spec/"),
+    *("hpckit/binding/__init__", "hpckit/binding/affinity", "hpckit/binding/in_job"),
+    *("hpckit/sampler/__init__", "hpckit/sampler/gpus", "hpckit/sampler/nvml_calls"),
+    "hpckit/sampler/amd_energy",
 )
 """Their byte code is stored, as every rank loads them: they are not worth loading zlib."""
 # This one file is read by whatever Python the node has, so it keeps to the syntax of Python 3.6,
@@ -193,14 +176,13 @@ def _archive(sources: Mapping[str, bytes]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for path, tree in sorted(_reached(sources).items()):
-            module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
             code = importlib.util.MAGIC_NUMBER + _UNCHECKED_HASH
             code += importlib.util.source_hash(sources[path]) + _byte_code(path, tree)
             for name, data in ((path, sources[path]), (f"{path}c", code)):
                 info = zipfile.ZipInfo(name, date_time=_EPOCH)
                 info.create_system = 3
                 info.external_attr = 0o600 << 16
-                is_stored = name != path and module in _STORED
+                is_stored = name != path and path.startswith(_STORED)
                 info.compress_type = zipfile.ZIP_STORED if is_stored else zipfile.ZIP_DEFLATED
                 archive.writestr(info, data, compresslevel=9)
     return buffer.getvalue()

@@ -8,6 +8,8 @@ from __future__ import annotations
 import _thread
 import time
 
+from hpckit.sampler.gpus import NvmlRefused, visible_places
+
 TYPE_CHECKING = False
 
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Protocol, TypedDict
 
     from hpckit.core.identity import Identity
+    from hpckit.sampler.gpus import ParentOf
 
     class Reading(TypedDict):
         """A reading as the ledger has it."""
@@ -30,10 +33,14 @@ if TYPE_CHECKING:
     """A reading, and how many ns the driver took for it."""
     Change = tuple[Reading, Reading]
     """The last reading with one number, and the first with another."""
-    Find = Callable[[str | None], tuple[list["Gpu"], str | None]]
+    Find = Callable[[], tuple[list["Gpu"], ParentOf]]
+    """The GPUs that this process may open, and what tells of which a slice is one.
+
+    It may raise NvmlRefused.
+    """
 
     class Gpu(Protocol):
-        """A GPU whose counter can be read; Refused, OSError and ValueError say that it cannot."""
+        """A GPU with a counter; NvmlRefused, OSError and ValueError say that it cannot be read."""
 
         uuid: str
 
@@ -87,7 +94,6 @@ _MISSES = 6
 _KEPT = 4
 _KEPT_LOOSE = 2
 
-_NONE_VISIBLE = ("", "-1", "NoDevFiles")  # the last is what Slurm sets for a task without GPUs
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 _SLURMS = (
     "SLURM_STEP_GPUS",
@@ -100,10 +106,6 @@ _SLURMS = (
 )
 
 
-class Refused(Exception):
-    """Why the driver tells nothing: an error of nvml.h in pynvml's spelling."""
-
-
 class GpuWatch:
     """The thread that asks: once at the start, then for changes, and at the end.
 
@@ -111,12 +113,7 @@ class GpuWatch:
     """
 
     def __init__(self, find: Find, env: dict[str, str], identity: Identity) -> None:
-        """Start to ask.
-
-        `find` takes what narrows down the GPUs (`visible_devices`), and gives those that this
-        process may open and the same text with slices as the GPUs they are of. It may raise
-        Refused.
-        """
+        """Start to ask."""
         self._find = find
         self._env = env
         self._identity = identity
@@ -125,7 +122,7 @@ class GpuWatch:
         self._ended = _thread.allocate_lock()
         for lock in (self._started, self._ending, self._ended):
             lock.acquire()
-        self._claim = Claim("none", [])
+        self._claim = "none"
         self._mine: list[Gpu] = []
         self._is_late = False
         self._refused: str | None = None
@@ -149,7 +146,7 @@ class GpuWatch:
         if self._is_late:
             return {"claim": "none", "gpus": [], "nvml_init_ms": None, "nvml_refused": "late"}
         return {
-            "claim": self._claim.why,
+            "claim": self._claim,
             "gpus": self._first,
             "nvml_init_ms": self._init_ms,
             "nvml_refused": self._refused,
@@ -199,13 +196,13 @@ class GpuWatch:
 
     def _take_mine(self, begun_ns: int) -> None:
         try:
-            found, visible = self._find(visible_devices(self._env))
+            found, parent_of = self._find()
             self._init_ms = round((time.monotonic_ns() - begun_ns) / _NS_A_MS, 3)
             uuids = [gpu.uuid for gpu in found]
-            self._claim = claim(uuids, visible, self._env, self._identity)
-            self._mine = [found[place] for place in self._claim.places]
-        except Refused as error:
-            self._refused = str(error)
+            self._claim, places = claim(uuids, parent_of, self._env, self._identity)
+            self._mine = [found[place] for place in places]
+        except NvmlRefused as error:
+            self._refused = error.reason
 
     def _watch(self) -> bool:
         """Look for the counters' changes; True when the end comes before that is done."""
@@ -253,8 +250,8 @@ def _timed(gpu: Gpu) -> tuple[Reading, int]:
     energy_mj, refused = None, None
     try:
         energy_mj = gpu.energy_mj()
-    except Refused as error:
-        refused = str(error)
+    except NvmlRefused as error:
+        refused = error.reason
     except (OSError, ValueError) as error:
         refused = getattr(error, "strerror", None) or str(error)
     took_ns = time.monotonic_ns() - before_ns
@@ -263,17 +260,6 @@ def _timed(gpu: Gpu) -> tuple[Reading, int]:
 
 def _reading(uuid: str, at_ns: int, energy_mj: int | None, refused: str | None) -> Reading:
     return {"uuid": uuid, "monotonic_ns": at_ns, "energy_mj": energy_mj, "refused": refused}
-
-
-class Claim:
-    """The GPUs of a rank, by their places in the list of those it may open, and why these."""
-
-    __slots__ = ("places", "why")
-
-    def __init__(self, why: str, places: list[int]) -> None:
-        """Take the words of hpckit.account.ledger: visible, local-rank, all, none."""
-        self.why = why
-        self.places = places
 
 
 def visible_devices(env: dict[str, str]) -> str | None:
@@ -293,56 +279,30 @@ def may_have_gpus(env: dict[str, str]) -> bool:
     return any(env.get(name) for name in _SLURMS)
 
 
-def claim(uuids: list[str], visible: str | None, env: dict[str, str], identity: Identity) -> Claim:
-    """Which of the GPUs with these UUIDs, in the driver's order, are this rank's own.
+def claim(
+    uuids: list[str], parent_of: ParentOf, env: dict[str, str], identity: Identity
+) -> tuple[str, list[int]]:
+    """Which of the GPUs with these uuids, in the driver's order, are this rank's own, and why.
 
-    `visible` is as `visible_devices` gives it, or the driver with slices as the GPUs they are of.
-    A rank that sees one has that one. Slurm's list of the step's GPUs tells whether the rank sees
-    fewer than its step has, so that they are its own. Of GPUs that all ranks of the node see each
-    takes an equal share in the order of LOCAL_RANK. Otherwise they cannot be told apart.
+    The word is the ledger's: visible, local-rank, all, none. A rank that sees one has that one.
+    Slurm's list of the step's GPUs tells whether the rank sees fewer than its step has, so that
+    they are its own. Of GPUs that all ranks of the node see each takes an equal share in the order
+    of LOCAL_RANK. Otherwise they cannot be told apart.
     """
-    seen = _seen(uuids, visible)
+    visible = visible_devices(env)
+    seen = [*range(len(uuids))]
+    if visible is not None:
+        seen = visible_places(visible, uuids, parent_of)
     if not seen:
-        return Claim("none", [])
+        return "none", []
     in_step = len([word for word in env.get("SLURM_STEP_GPUS", "").split(",") if word])
     if len(seen) == 1 or len(seen) < in_step:
-        return Claim("visible", seen)
+        return "visible", seen
     ranks, local = identity.local_world_size, identity.local_rank
     if ranks and local is not None and local < ranks and len(seen) % ranks == 0:
         share = len(seen) // ranks
-        return Claim("local-rank", seen[local * share : (local + 1) * share])
-    return Claim("all", seen)
-
-
-def _seen(uuids: list[str], visible: str | None) -> list[int]:
-    """Places of the GPUs that a program sees; at the first word that names none it stops.
-
-    Source: CUDA C++ Programming Guide, CUDA Environment Variables.
-    """
-    if visible is None:
-        return list(range(len(uuids)))
-    seen: list[int] = []
-    if visible in _NONE_VISIBLE:
-        return seen
-    for word in visible.split(","):
-        place = _place(uuids, word.strip())
-        if place is None:
-            break
-        if place not in seen:
-            seen.append(place)
-    return seen
-
-
-def _place(uuids: list[str], word: str) -> int | None:
-    if word.isascii() and word.isdigit():
-        return int(word) if int(word) < len(uuids) else None
-    # MIG-GPU-<uuid>/<instance>/<instance>: a slice of that GPU, as drivers before 470 name it.
-    wanted = word.removeprefix("MIG-").partition("/")[0].lower()
-    if not wanted.startswith("gpu-"):
-        return None
-    # The beginning of a UUID will do, if it is that of one GPU alone.
-    matching = [place for place, uuid in enumerate(uuids) if uuid.lower().startswith(wanted)]
-    return matching[0] if len(matching) == 1 else None
+        return "local-rank", seen[local * share : (local + 1) * share]
+    return "all", seen
 
 
 class Lives:
@@ -375,28 +335,17 @@ class Lives:
         return (least_ns + most_ns) / 2 if is_clear else 0.0
 
 
-class Kept:
+def kept(changes: list[Change], also: list[Change]) -> list[Change]:
     """The changes that a ledger has: the first and the last that were seen in time, or nearly."""
-
-    def __init__(self) -> None:
-        self._tight: list[Change] = []
-        self._loose: list[Change] = []
-
-    def add(self, change: Change) -> None:
-        """Keep it if it tells anything."""
-        width_ns = width(change)
-        if width_ns <= _SEEN_WITHIN_NS:
-            self._tight.append(change)
-            del self._tight[_KEPT:-_KEPT]
-        elif width_ns <= _NEARLY_WITHIN_NS:
-            self._loose.append(change)
-            del self._loose[_KEPT_LOOSE:-_KEPT_LOOSE]
-
-    def with_also(self, more: list[Change]) -> list[Change]:
-        """These and others, in order of time."""
-        kept = [*self._tight, *self._loose]
-        kept += [change for change in more if change not in kept]
-        return sorted(kept, key=lambda change: change[1]["monotonic_ns"])
+    found = list(also)
+    for least_ns, most_ns, count in (
+        (-1, _SEEN_WITHIN_NS, _KEPT),
+        (_SEEN_WITHIN_NS, _NEARLY_WITHIN_NS, _KEPT_LOOSE),
+    ):
+        alike = [change for change in changes if least_ns < width(change) <= most_ns]
+        ends = alike[:count] + alike[count:][-count:]
+        found += [change for change in ends if change not in also]
+    return sorted(found, key=lambda change: change[1]["monotonic_ns"])
 
 
 class CounterTrack:
@@ -412,7 +361,8 @@ class CounterTrack:
         self._ask = ask
         self._begun_ns = first["monotonic_ns"]
         self._last = first
-        self._lives, self._kept = Lives(), Kept()
+        self._lives = Lives()
+        self._changes: list[Change] = []
         self._noted_ns = 0
         self._period_ns = 0.0
         self._base_ns = 0
@@ -428,7 +378,7 @@ class CounterTrack:
 
     def changes(self) -> list[Change]:
         """The first ones, the last ones, and those that tell the period."""
-        return self._kept.with_also(self._lives.best)
+        return kept(self._changes, self._lives.best)
 
     def poll(self) -> None:
         """Read, and decide when to read next."""
@@ -453,7 +403,7 @@ class CounterTrack:
         is_changed = now["energy_mj"] != before["energy_mj"]
         if is_changed:
             self._lives.add((before, now))
-            self._kept.add((before, now))
+            self._changes.append((before, now))
             if not self._is_fine:
                 self._until_ns = min(now_ns + _LOOK_NS, self._begun_ns + WATCHED_NS)
         if is_changed and now_ns - before["monotonic_ns"] <= _SEEN_WITHIN_NS:

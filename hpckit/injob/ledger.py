@@ -12,7 +12,9 @@ import os
 import time
 
 from hpckit.core.talk import json_text, reason, say
-from hpckit.injob.counter import GpuWatch, Refused, visible_devices
+from hpckit.injob.counter import GpuWatch, visible_devices
+from hpckit.injob.entry import make_folder
+from hpckit.sampler.gpus import NvmlRefused, openable, parent_in, shown_gpus
 from hpckit.spec.folder import LEDGER_SCHEMA, account_folder, ledger_file
 
 TYPE_CHECKING = False
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from hpckit.core.identity import Identity
     from hpckit.injob.counter import Gpu
-    from hpckit.sampler.nvml_calls import NvmlCalls, NvmlHandle
+    from hpckit.sampler.gpus import ParentOf
 
 
 WRITE_LIMIT_S = 1.0
@@ -129,7 +131,7 @@ class Ledger:
             # The first rank of an incarnation makes its folder; one that another has made will do.
             for part in self._path.split("/")[:-1]:
                 job_folder = os.path.join(job_folder, part)
-                _make_folder(job_folder)
+                make_folder(job_folder)
             return os.open(path, flags, 0o600)
 
     def _first_line(self, found: dict[str, object]) -> bytes:
@@ -171,13 +173,6 @@ class Ledger:
                 "write_bytes": self._io.get("write_bytes"),
             }
         )
-
-
-def _make_folder(path: str) -> None:
-    try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        return
 
 
 def _write(fd: int, line: bytes) -> None:
@@ -237,106 +232,30 @@ def _text(path: str) -> str:
         os.close(fd)
 
 
-class _NvidiaGpu:
-    __slots__ = ("handle", "uuid")
-
-    def __init__(self, handle: NvmlHandle) -> None:
-        self.handle = handle
-        self.uuid = handle.text("nvmlDeviceGetUUID")
-
-    def energy_mj(self) -> int:
-        from hpckit.sampler.nvml_calls import NvmlRefused
-
-        try:
-            return self.handle.energy_mj()
-        except NvmlRefused as error:
-            raise Refused(error.reason) from error
-
-
-class _LostGpu:
-    """A GPU that its driver has lost: it keeps its place, and the others keep theirs."""
-
-    __slots__ = ("_reason", "uuid")
-
-    def __init__(self, index: int, reason: str) -> None:
-        self._reason = reason
-        self.uuid = f"index-{index}"
-
-    def energy_mj(self) -> int:
-        raise Refused(self._reason)
-
-
 def find_gpus(
-    visible: str | None,
-    library: str = "libnvidia-ml.so.1",
-    drm: str = "/sys/class/drm",
-    dev: str = "/dev",
-) -> tuple[list[Gpu], str | None]:
+    library: str = "libnvidia-ml.so.1", drm: str = "/sys/class/drm", dev: str = "/dev"
+) -> tuple[list[Gpu], ParentOf]:
     """The GPUs in the driver's order, which is that of their PCI addresses.
 
-    The uuid of one that is lost is `index-` and its place. The second value is `visible` with
-    slices of GPUs (MIG) replaced by these. Raises Refused where NVML does not answer, and no GPU of
-    AMD is there either.
+    The uuid of one that is lost is `index-` and its place. Beside them is what tells of which GPU a
+    slice (MIG) is one. Raises NvmlRefused where NVML does not answer, and no GPU of AMD is there
+    either.
     """
     try:
-        from hpckit.sampler.nvml_calls import NvmlCalls, NvmlRefused
+        from hpckit.sampler.nvml_calls import NvmlCalls
     except ImportError as error:
-        raise Refused("this Python has no ctypes") from error
+        raise NvmlRefused("this Python has no ctypes") from error
     try:
         nvml = NvmlCalls(library)
-        return _openable(nvml, nvml.count(), dev), _without_slices(nvml, visible)
+        gpus = openable(shown_gpus(nvml, dev))
     except NvmlRefused as error:
         if error.reason == "LibraryNotFound":
             from hpckit.sampler.amd_energy import amd_gpus
 
-            found: list[Gpu] = [*amd_gpus(drm)]
-            if found:
-                return found, visible
-        raise Refused(error.reason) from error
-
-
-def _openable(nvml: NvmlCalls, count: int, dev: str) -> list[Gpu]:
-    # The count includes GPUs that a job without them may not open: nvml.h.
-    from hpckit.sampler.nvml_calls import NvmlRefused
-
-    gpus: list[_NvidiaGpu | _LostGpu] = []
-    for index in range(count):
-        try:
-            gpus.append(_NvidiaGpu(nvml.gpu(index)))
-        except NvmlRefused as error:
-            if error.reason != "NoPermission":
-                gpus.append(_LostGpu(index, error.reason))
-    answering = [gpu for gpu in gpus if isinstance(gpu, _NvidiaGpu)]
-    if len(answering) < len(gpus) and not _opens_others(answering, dev):
-        return [*answering]
-    return [*gpus]
-
-
-def _opens_others(answering: list[_NvidiaGpu], dev: str) -> bool:
-    from hpckit.sampler.nvml_calls import NvmlRefused
-    from hpckit.sampler.nvml_devices import opens_others
-
-    try:
-        return opens_others(
-            {gpu.handle.number("nvmlDeviceGetMinorNumber") for gpu in answering}, dev
-        )
-    except NvmlRefused:
-        return True
-
-
-def _without_slices(nvml: NvmlCalls, visible: str | None) -> str | None:
-    if visible is None:
-        return None
-    return ",".join(_whole(nvml, word) for word in visible.split(","))
-
-
-def _whole(nvml: NvmlCalls, word: str) -> str:
-    """The UUID of the GPU that a slice is of; any other word as it is."""
-    from hpckit.sampler.nvml_calls import NvmlRefused
-
-    if not word.startswith("MIG-"):
-        return word
-    try:
-        return nvml.gpu_of_slice(word).text("nvmlDeviceGetUUID")
-    except NvmlRefused:
-        return word
+            amds = amd_gpus(drm)
+            if amds:
+                return [*amds], lambda _: None
+        raise
+    for gpu in gpus:
+        gpu.uuid = gpu.uuid or f"index-{gpu.place}"
+    return [*gpus], parent_in(nvml)

@@ -26,60 +26,42 @@ def main(words: list[str]) -> int:
     """Run the verb that `words` names and return the exit code, 2 for a wrong command line."""
     # What is loaded stays: to look for garbage meanwhile takes a rank 2 ms, and there is none.
     gc.disable()
-    code = _run(words)
+    if words == ["--version"]:
+        sys.stdout.write(f"hpckit-injob {__version__}\n")
+        return 0
+    code = _run(words[0], words[1:], dict(os.environ)) if words else None
     if code is None:
         sys.stderr.write(USAGE)
         return 2
     return code
 
 
-def _run(words: list[str]) -> int | None:
+def _run(verb: str, rest: list[str], env: dict[str, str]) -> int | None:
     """Run a verb, which loads only its own modules: the start of a rank is on the job's clock."""
-    verb, rest = (words[0], words[1:]) if words else ("", [])
-    if verb == "rank":
-        from hpckit.injob.entry import rank
+    if verb in ("rank", "node"):
+        from hpckit.injob.entry import node, rank
 
-        return rank(rest, dict(os.environ))
+        return (rank if verb == "rank" else node)(rest, env)
     if verb == "run":
         from hpckit.injob.runner import run
 
-        return run(rest, dict(os.environ))
-    if verb == "node":
-        from hpckit.injob.entry import node
-
-        return node(rest, dict(os.environ))
-    return _prepare(verb, rest)
-
-
-def _prepare(verb: str, rest: list[str]) -> int | None:
-    """The verbs of what the runner does before the command."""
-    if verb == "port":
+        return run(rest, env)
+    if verb in ("port", "order"):
         from hpckit.injob.port import port
-
-        return port(rest)
-    if verb == "order":
         from hpckit.placement.in_job import order
 
-        return order(rest)
-    return _look(verb, rest)
-
-
-def _look(verb: str, rest: list[str]) -> int | None:
-    """The verbs that look at a node."""
+        return (port if verb == "port" else order)(rest)
     if verb == "probe":
         from hpckit.node.probe import probe
 
-        return probe(rest, dict(os.environ))
+        return probe(rest, env)
     if verb == "sample":
         # The collector stays off: nothing that a tick makes is part of a cycle.
         from hpckit.sampler.main import sample
 
-        return sample(rest, dict(os.environ))
+        return sample(rest, env)
     if verb == "topology":
         from hpckit.sampler.topology import topology
 
-        return topology(rest, dict(os.environ))
-    if verb == "--version" and not rest:
-        sys.stdout.write(f"hpckit-injob {__version__}\n")
-        return 0
+        return topology(rest, env)
     return None

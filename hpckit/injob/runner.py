@@ -15,7 +15,7 @@ import time
 
 from hpckit.core.talk import reason, say
 from hpckit.injob.entry import not_started, without_coerced_locale
-from hpckit.injob.supervise import spawn_quietly
+from hpckit.injob.supervise import catch_signals, exit_code_of, spawn_quietly
 from hpckit.spec.folder import BEGAN_FILE, SAMPLER_STEP, WAITING_FILE
 
 TYPE_CHECKING = False
@@ -95,16 +95,18 @@ def read_options(words: Sequence[str]) -> tuple[RunOptions, list[str]] | None:
 
 def place_folder(env: Mapping[str, str]) -> str:
     """Return where what is decided and seen about places lies, for this start of the job alone."""
-    task = env.get("SLURM_ARRAY_TASK_ID", "")
-    restart = f"restart-{env.get('SLURM_RESTART_COUNT', '') or 0}"
-    return os.path.join(env["HPCKIT_JOB_FOLDER"], "place", f"array-{task}" if task else "", restart)
+    return _of_start(env, "place", "restart")
 
 
 def failure_file(env: Mapping[str, str]) -> str:
-    """Return the file in which the first rank that failed leaves its code (injob.rank_log)."""
-    task = env.get("SLURM_ARRAY_TASK_ID", "")
-    failed = f"failed-{env.get('SLURM_RESTART_COUNT', '') or 0}"
-    return os.path.join(env["HPCKIT_JOB_FOLDER"], "logs", f"array-{task}" if task else "", failed)
+    """Return the file in which the first rank that failed leaves its code (injob.entry)."""
+    return _of_start(env, "logs", "failed")
+
+
+def _of_start(env: Mapping[str, str], folder: str, name: str) -> str:
+    task, count = env.get("SLURM_ARRAY_TASK_ID", ""), env.get("SLURM_RESTART_COUNT", "") or 0
+    array = f"array-{task}" if task else ""
+    return os.path.join(env["HPCKIT_JOB_FOLDER"], folder, array, f"{name}-{count}")
 
 
 def option_of(command: Sequence[str], name: str) -> str | None:
@@ -173,7 +175,6 @@ def _is_held_back(name: str) -> bool:
 
 _REFUSED_WITHIN_S = 60
 _REFUSALS = (1, 255)  # srun's own codes: 255 is for an option
-_SIGNAL_BASE = 128
 _ASK_S = 60
 
 
@@ -187,7 +188,8 @@ def run(words: list[str], env: dict[str, str]) -> int | None:
     if read is None:
         return None
     options, command = read
-    wake = _catch_signals(options)
+    caught = [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD]
+    wake = catch_signals([*caught, *([signal.SIGINT, signal.SIGHUP] if options.local else [])])
     env = without_coerced_locale(env)
     agent = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv) + 1]
     runner = _Runner(options, env, agent, wake)
@@ -195,18 +197,6 @@ def run(words: list[str], env: dict[str, str]) -> int | None:
     # Python takes its handlers back as it ends: a late signal would end the job in its own name.
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     return _first_failure(env) or code if code else 0
-
-
-def _catch_signals(options: RunOptions) -> int:
-    """Turn signals into bytes of a pipe, where one that comes before the command waits for it."""
-    wake_read, wake_write = os.pipe()
-    os.set_blocking(wake_read, False)
-    os.set_blocking(wake_write, False)
-    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-    more = (signal.SIGINT, signal.SIGHUP) if options.local else ()
-    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD, *more):
-        signal.signal(number, lambda _number, _frame: None)
-    return wake_read
 
 
 def _first_failure(env: dict[str, str]) -> int:
@@ -359,8 +349,7 @@ class _Runner:
                 if pid not in alive:
                     continue
                 alive.remove(pid)
-                ended = os.waitstatus_to_exitcode(status)
-                ended = ended if ended >= 0 else _SIGNAL_BASE - ended
+                ended = exit_code_of(status)
                 if ended and not code and self._options.kill_wait_s is not None:
                     kill_s = time.monotonic() + self._options.kill_wait_s
                     _send(alive, signal.SIGTERM)

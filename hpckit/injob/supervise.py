@@ -16,8 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import resource
     import signal
-    from collections.abc import Callable
-    from types import FrameType
+    from collections.abc import Callable, Iterable
     from typing import NoReturn
 
     from hpckit.injob.ledger import Ledger
@@ -58,7 +57,8 @@ def supervise(
     """
     try:
         _reserve_standard_descriptors()
-        wake = _catch_signals()
+        wake = catch_signals((*FORWARDED, signal.SIGCHLD))
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         if ledger is not None:
             ledger.begin()
         early = os.read(wake, 512) if _wait(wake, [], limit_ms=0) else b""
@@ -75,8 +75,7 @@ def supervise(
     if ledger is not None:
         ledger.watch(pid)
     status, asked_to_end = _relay(process, wake, tees, early)
-    code = os.waitstatus_to_exitcode(status)
-    code = code if code >= 0 else _SHELL_SIGNAL_BASE - code
+    code = exit_code_of(status)
     # First of all: which rank failed first is told by which file is there first.
     if status and not asked_to_end:
         failed(code)
@@ -192,20 +191,16 @@ def _forward(pid: int, number: int) -> None:
         return
 
 
-def _catch_signals() -> int:
+def catch_signals(numbers: Iterable[int]) -> int:
     """Turn signals into bytes of a pipe, where one that comes before the command waits for it."""
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_read, False)
     os.set_blocking(wake_write, False)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-    for number in (*FORWARDED, signal.SIGCHLD):
-        signal.signal(number, _noted)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in numbers:
+        # The byte in the wake-up pipe is the message.
+        signal.signal(number, lambda _number, _frame: None)
     return wake_read
-
-
-def _noted(_number: int, _frame: FrameType | None) -> None:
-    """Do nothing: the byte in the wake-up pipe is the message."""
 
 
 def _reserve_standard_descriptors() -> None:
@@ -248,6 +243,12 @@ def _spawned(command: list[str], env: dict[str, str], *actions: tuple[object, ..
         setsigdef=_resettable_signals(),
         setsigmask=(),
     )
+
+
+def exit_code_of(status: int) -> int:
+    """Give the exit code of a wait status as a shell does, 128+N after signal N."""
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else _SHELL_SIGNAL_BASE - code
 
 
 def end_as(status: int) -> int:

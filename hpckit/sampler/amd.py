@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import glob
 import os
+import struct
 import time
 
-from hpckit.account.sample_format import GPU_RECORD, MISSING
-from hpckit.core.files_in_job import HeldFile, hold
+from hpckit.account.sample_format import GPU_COLUMNS, GPU_RECORD, MISSING
+from hpckit.core.files_in_job import HeldFile, hold, read_bytes
 from hpckit.sampler.amd_energy import uuid_of
 from hpckit.sampler.cgroups_and_node import number_of
-from hpckit.sampler.job_processes import read_bytes
 
 TYPE_CHECKING = False
 
@@ -23,28 +23,26 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-_U8, _U16, _U32, _U64 = (MISSING[size] for size in (1, 2, 4, 8))
-_UW_PER_MW = _UJ_PER_MJ = _M_PER_C = 1000
-_HZ_PER_MHZ = 1_000_000
-_UW_PER_W = 1_000_000
+# Columns, what their files count for one of them, and the files, of which the first is read that
+# can be: below the device, or below its sensors.
+_FILES = {
+    "util_pct": (1, ("{device}/gpu_busy_percent",)),
+    "mem_util_pct": (1, ("{device}/mem_busy_percent",)),
+    "temp_c": (1000, ("{sensors}/temp1_input", "{sensors}/temp2_input")),
+    "power_mw": (1000, ("{sensors}/power1_average", "{sensors}/power1_input")),
+    "energy_mj": (1000, ("{sensors}/energy1_input",)),
+    "mem_used_mib": (1 << 20, ("{device}/mem_info_vram_used",)),
+    "sm_mhz": (1_000_000, ("{sensors}/freq1_input",)),
+    "mem_mhz": (1_000_000, ("{sensors}/freq2_input",)),
+}
+_MEASURED = ("gauge", "counter")
+_HOLES = {
+    column.name: MISSING[struct.calcsize(f"<{column.code}")] if column.kind in _MEASURED else 0
+    for column in GPU_COLUMNS
+}
+"""Every column of a record, "not measured" where it is a figure."""
 _NO_SUCH = "amdgpu's sysfs has no such counter"
-# Columns that sysfs never has.
-_ABSENT = (
-    "event_reasons",
-    "sw_power_cap_ms",
-    "sw_thermal_ms",
-    "hw_thermal_ms",
-    "hw_power_brake_ms",
-    "nvlink_tx_mib",
-    "nvlink_rx_mib",
-    "pcie_tx_mib",
-    "pcie_rx_mib",
-    "sm_active_pct100",
-    "tensor_active_pct100",
-    "dram_active_pct100",
-    "processes",
-)
-_NEVER = (*(_U32,) * 9, *(_U16,) * 3)
+_UW_PER_W = 1_000_000
 _NAME_BYTES = 4096
 
 
@@ -55,53 +53,35 @@ class AmdGpu:
         self._device = device
         self._index = index
         self._place = place
-        self._refused = dict.fromkeys(_ABSENT, _NO_SUCH)
+        figures = [column.name for column in GPU_COLUMNS if column.kind in _MEASURED]
+        self._refused = {name: _NO_SUCH for name in figures if name not in _FILES}
         sensors = next(iter(sorted(glob.glob(f"{device}/hwmon/hwmon*"))), f"{device}/hwmon/none")
-        self._busy = self._held("util_pct", f"{device}/gpu_busy_percent")
-        self._memory_busy = self._held("mem_util_pct", f"{device}/mem_busy_percent")
-        self._used = self._held("mem_used_mib", f"{device}/mem_info_vram_used")
-        self._temp = self._held("temp_c", f"{sensors}/temp1_input", f"{sensors}/temp2_input")
-        average, instant = f"{sensors}/power1_average", f"{sensors}/power1_input"
-        self._power = self._held("power_mw", average, instant)
-        self._energy = self._held("energy_mj", f"{sensors}/energy1_input")
-        self._sm = self._held("sm_mhz", f"{sensors}/freq1_input")
-        self._memory_clock = self._held("mem_mhz", f"{sensors}/freq2_input")
+        self._files: dict[str, HeldFile] = {}
+        for column, (_, names) in _FILES.items():
+            paths = [name.format(device=device, sensors=sensors) for name in names]
+            for held in filter(None, map(hold, paths)):
+                if number_of(held.read()) is not None:
+                    self._files.setdefault(column, held)
+            if column not in self._files:
+                self._refused[column] = f"no {os.path.basename(paths[0])} that can be read"
         self._limit = hold(f"{sensors}/power1_cap")
-
-    def _held(self, column: str, *paths: str) -> HeldFile | None:
-        for path in paths:
-            held = hold(path)
-            if held is not None and number_of(held.read()) is not None:
-                return held
-        self._refused[column] = f"no {os.path.basename(paths[0])} that can be read"
-        return None
 
     def pack(self, buffer: bytearray, at: int, begin_ns: int) -> None:
         """Read and pack one record."""
-        now_ns = time.monotonic_ns()
-        GPU_RECORD.pack_into(
-            buffer,
-            at,
-            ((now_ns - begin_ns) // 1000) & _U32,
-            self._place,
-            _asked(self._busy, 1, _U8),
-            _asked(self._memory_busy, 1, _U8),
-            _asked(self._temp, _M_PER_C, _U8),
-            _asked(self._power, _UW_PER_MW, _U32),
-            _asked(self._energy, _UJ_PER_MJ, _U64),
-            _asked(self._used, 1 << 20, _U32),
-            _asked(self._sm, _HZ_PER_MHZ, _U16),
-            _asked(self._memory_clock, _HZ_PER_MHZ, _U16),
-            *_NEVER,
-            _U8,
-            0,
-        )
+        dt_us = (time.monotonic_ns() - begin_ns) // 1000 & MISSING[4]
+        row = {**_HOLES, "dt_us": dt_us, "gpu": self._place}
+        for column, held in self._files.items():
+            count = number_of(held.read())
+            if count is not None:
+                row[column] = min(count // _FILES[column][0], row[column])
+        GPU_RECORD.pack_into(buffer, at, *row.values())
 
     def describe(self) -> dict[str, Any]:
         """What META says of this GPU."""
         power = None
-        if self._power is not None:
-            power = "average" if self._power.path.endswith("_average") else "instant"
+        if "power_mw" in self._files:
+            is_average = self._files["power_mw"].path.endswith("_average")
+            power = "average" if is_average else "instant"
         limit_uw = number_of(self._limit.read()) if self._limit else None
         pci = os.path.basename(os.path.realpath(self._device))
         name = read_bytes(f"{self._device}/product_name", _NAME_BYTES).decode("utf-8", "replace")
@@ -116,7 +96,7 @@ class AmdGpu:
                 read_bytes(f"{self._device}/mem_info_vram_total", _NAME_BYTES)
             ),
             "max_sm_mhz": None,
-            "energy": None if self._energy is None else "counter",
+            "energy": "counter" if "energy_mj" in self._files else None,
             "power": power,
             "scope": "gpu",
             "mig": False,
@@ -130,7 +110,7 @@ class AmdCounters:
     def __init__(self, devices: Sequence[tuple[int, str]], place: int = 0) -> None:
         """`devices` are indices and folders."""
         self._gpus = [
-            AmdGpu(device, index, place + at) for at, (index, device) in enumerate(devices)
+            AmdGpu(device, index, place + nth) for nth, (index, device) in enumerate(devices)
         ]
         self._described = [gpu.describe() for gpu in self._gpus]
 
@@ -148,8 +128,3 @@ class AmdCounters:
     def events(self) -> Sequence[dict[str, Any]]:
         """There are none."""
         return ()
-
-
-def _asked(held: HeldFile | None, divisor: int, missing: int) -> int:
-    number = number_of(held.read()) if held else None
-    return missing if number is None else min(number // divisor, missing)

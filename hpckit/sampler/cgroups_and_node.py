@@ -11,13 +11,18 @@ import re
 from typing import NamedTuple
 
 from hpckit.account.sample_format import HostColumn
-from hpckit.core.files_in_job import HeldFile, hold
-from hpckit.sampler.job_processes import read_bytes
+from hpckit.core.files_in_job import hold, read_bytes
+from hpckit.core.index_list import count_indices
 
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from hpckit.core.files_in_job import HeldFile
+
+    Parse = Callable[[bytes], int | None]
+    """Finds a number in what a file has; None is not measured."""
 
 
 # What the kernel says of control groups, versions 1 and 2. Sources: cgroups(7);
@@ -45,38 +50,17 @@ def parse_memberships(data: bytes) -> dict[str, str]:
 def parse_mounts(data: bytes) -> dict[str, tuple[str, str]]:
     """/proc/self/mountinfo: controller -> (root within the hierarchy, mount point)."""
     found: dict[str, tuple[str, str]] = {}
-    for kind, root, point, options in _mounts(data):
-        if kind == "cgroup2":
-            found.setdefault(UNIFIED, (root, point))
-        elif kind == "cgroup":
-            for option in options.split(","):
-                found.setdefault(option, (root, point))
-    return found
-
-
-def file_system_of(mountinfo: bytes, path: str) -> str | None:
-    """The type of the file system that is mounted nearest above an absolute path.
-
-    Nothing but the text is looked at, so a file system that hangs is told as any other; what a
-    symbolic link leads to is not seen.
-    """
-    nearest, found = "", None
-    for kind, _, point, _ in _mounts(mountinfo):
-        is_above = f"{path}/".startswith(point.rstrip("/") + "/")
-        # What was mounted last on the same folder hides what was there.
-        if is_above and len(point) >= len(nearest):
-            nearest, found = point, kind
-    return found
-
-
-def _mounts(data: bytes) -> Iterator[tuple[str, str, str, str]]:
-    """Yield each mount's type, root, mount point and options of its file system: proc(5)."""
     for line in data.decode("utf-8", "surrogateescape").splitlines():
+        # Source: proc(5); behind the dash are the type, the source and the hierarchy's options.
         before, _, after = line.partition(" - ")
         parts, rest = before.split(), after.split()
-        if len(parts) > _MOUNT_POINT and rest:
-            root, point = map(unescaped, parts[_MOUNT_POINT - 1 : _MOUNT_POINT + 1])
-            yield rest[0], root, point, rest[-1]
+        if len(parts) <= _MOUNT_POINT or not rest:
+            continue
+        where = (unescaped(parts[_MOUNT_POINT - 1]), unescaped(parts[_MOUNT_POINT]))
+        names = {"cgroup2": [UNIFIED], "cgroup": rest[-1].split(",")}.get(rest[0], [])
+        for name in names:
+            found.setdefault(name, where)
+    return found
 
 
 def folder_of(path: str, mount: tuple[str, str]) -> str | None:
@@ -121,19 +105,26 @@ def number_of(data: bytes) -> int | None:
 
 def count_of(data: bytes) -> int | None:
     """How many CPUs a list such as that of cpuset.cpus names: `0-31,64`; None for an empty one."""
-    count = 0
-    for run in data.split(b","):
-        first, _, last = run.strip().partition(b"-")
-        if not first.isdigit() or not (last.isdigit() or not last):
-            return None
-        count += int(last or first) - int(first) + 1
-    return count
+    try:
+        return count_indices(data.decode("ascii", "replace").strip()) or None
+    except ValueError:
+        return None
 
 
-def parse_psi(data: bytes) -> tuple[int | None, int | None]:
-    """The totals of a pressure file in µs: `some` and `full`, which cpu has had since 5.13."""
-    some, full = (data.partition(word)[2].partition(b"total=")[2] for word in (b"some ", b"full "))
-    return number_of(some), number_of(full)
+def pressure_of(word: bytes) -> Parse:
+    """What finds the total of `some` or `full` in a pressure file, in µs."""
+    # cpu.pressure has had `full` since Linux 5.13.
+    return lambda data: number_of(data.partition(word + b" ")[2].partition(b"total=")[2])
+
+
+def number(key: bytes = b"", times: int = 1, per: int = 1) -> Parse:
+    """What finds the number of a key, or the first of a file, and converts it."""
+
+    def parse(data: bytes) -> int | None:
+        value = value_of(data, key) if key else number_of(data)
+        return None if value is None else value * times // per
+
+    return parse
 
 
 def busy_us(data: bytes) -> int | None:
@@ -145,6 +136,12 @@ def busy_us(data: bytes) -> int | None:
     return (user + nice + system + irq + soft + stolen) * _TICK_US
 
 
+def used_bytes(data: bytes) -> int | None:
+    """The memory that /proc/meminfo does not call available."""
+    total, free = value_of(data, b"MemTotal:"), value_of(data, b"MemAvailable:")
+    return None if total is None or free is None else max(total - free, 0) * _KIB
+
+
 def unescaped(text: str) -> str:
     """A path of mountinfo, which writes space, tab, newline and backslash as octal: proc(5)."""
     for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
@@ -153,37 +150,55 @@ def unescaped(text: str) -> str:
 
 
 _NS_PER_US = 1000
+_KIB = 1024
 _MOUNTS_BYTES = 1024**2
 _MEMBERS_BYTES = 4096
 _CPUS_BYTES = 4096
-PRESSURES = ("cpu", "memory", "io")
+_SELDOM = 10
 
 
-def pressure_columns(whose: str) -> tuple[HostColumn, ...]:
-    """`<whose>_psi_<resource>_<some|full>_us`, counters."""
-    return tuple(
-        HostColumn(f"{whose}_psi_{resource}_{word}_us", "counter")
-        for resource in PRESSURES
-        for word in ("some", "full")
-    )
+class Source:
+    """Columns, each a number in a file that stays open, and why others are not there."""
 
+    def __init__(self) -> None:
+        self.columns: list[HostColumn] = []
+        self.refused: dict[str, str] = {}
+        self._files: dict[str, HeldFile | None] = {}
+        self._rows: list[tuple[str, Parse, bool]] = []
+        self._values: list[int | None] = []
+        self._turn = 0
 
-CPU_COLUMNS = (
-    HostColumn("job_cpu_us", "counter"),
-    HostColumn("job_cpu_user_us", "counter"),
-    HostColumn("job_cpu_system_us", "counter"),
-    HostColumn("job_cpu_throttled_us", "counter"),
-    HostColumn("sampler_step_cpu_us", "counter"),
-)
-MEMORY_COLUMNS = (
-    HostColumn("job_memory_bytes", "gauge"),
-    HostColumn("job_memory_current_bytes", "gauge"),
-    HostColumn("job_memory_anon_bytes", "gauge"),
-    HostColumn("job_memory_shmem_bytes", "gauge"),
-    HostColumn("job_memory_peak_bytes", "gauge"),
-    HostColumn("job_oom_kills", "counter"),
-)
-PRESSURE_COLUMNS = pressure_columns("job")
+    def add(self, column: HostColumn, path: str, parse: Parse, *, often: bool = True) -> bool:
+        """Read this too; whether there is a file. One not asked often is so every tenth time."""
+        if path not in self._files:
+            self._files[path] = hold(path)
+        self.columns.append(column)
+        self._rows.append((path, parse, often))
+        self._values.append(None)
+        return self._files[path] is not None
+
+    def offer(
+        self, column: HostColumn, path: str, parse: Parse = number_of, *, often: bool = True
+    ) -> bool:
+        """Read this too if it can be; whether it can."""
+        held = hold(path)
+        if held is None or parse(held.read()) is None:
+            return False
+        self._files[path] = held
+        return self.add(column, path, parse, often=often)
+
+    def read(self) -> list[int | None]:
+        """The columns; None is not measured."""
+        is_turn = self._turn % _SELDOM == 0
+        self._turn += 1
+        read: dict[str, bytes] = {}
+        for at, (path, parse, often) in enumerate(self._rows):
+            if often or is_turn:
+                if path not in read:
+                    held = self._files[path]
+                    read[path] = held.read() if held else b""
+                self._values[at] = parse(read[path])
+        return list(self._values)
 
 
 class Hierarchies:
@@ -247,86 +262,61 @@ class JobGroup(NamedTuple):
     is_unified: bool
 
 
-class CpuTimes:
-    """CPU_COLUMNS of a group; Slurm confines CPU time to it with jobacct_gather/cgroup."""
-
-    def __init__(self, group: JobGroup) -> None:
-        self._is_unified = group.is_unified
-        names = ("cpu.stat", "") if group.is_unified else ("cpuacct.usage", "cpuacct.stat")
-        self._usage = hold(f"{group.job}/{names[0]}")
-        self._split = hold(f"{group.job}/{names[1]}") if names[1] else None
-        self._step = hold(f"{group.step}/{names[0]}")
-        self.lacks = None if self._usage else f"{group.job}/{names[0]} cannot be read"
-
-    def read(self) -> list[int | None]:
-        """The columns; None is not measured."""
-        if not self._is_unified:
-            user, system = _first(self._split, b"user"), _first(self._split, b"system")
-            return [
-                _scaled(_number(self._usage)),
-                None if user is None else user * _TICK_US,
-                None if system is None else system * _TICK_US,
-                None,
-                _scaled(_number(self._step)),
-            ]
-        data = self._usage.read() if self._usage else b""
-        keys = (b"usage_usec", b"user_usec", b"system_usec", b"throttled_usec")
-        return [*(value_of(data, key) for key in keys), _first(self._step, b"usage_usec")]
+# Columns; the file, and the key in it, of a group of version 2, and of one of version 1.
+JOB_CPU = (
+    ("job_cpu_us", "counter", "cpu.stat usage_usec", "cpuacct.usage"),
+    ("job_cpu_user_us", "counter", "cpu.stat user_usec", "cpuacct.stat user"),
+    ("job_cpu_system_us", "counter", "cpu.stat system_usec", "cpuacct.stat system"),
+    ("job_cpu_throttled_us", "counter", "cpu.stat throttled_usec", ""),
+    ("sampler_step_cpu_us", "counter", "cpu.stat usage_usec", "cpuacct.usage"),
+)
+"""Slurm confines CPU time to a group with jobacct_gather/cgroup."""
+JOB_MEMORY = (
+    ("job_memory_current_bytes", "gauge", "memory.current", "memory.usage_in_bytes"),
+    # In version 1 those of the group alone would leave out the groups of its steps.
+    ("job_memory_anon_bytes", "gauge", "memory.stat anon", "memory.stat total_rss"),
+    ("job_memory_shmem_bytes", "gauge", "memory.stat shmem", "memory.stat total_shmem"),
+    ("job_memory_peak_bytes", "gauge", "memory.peak", "memory.max_usage_in_bytes"),
+    ("job_oom_kills", "counter", "memory.events oom_kill", "memory.oom_control oom_kill"),
+    ("", "", "memory.stat inactive_file", "memory.stat total_inactive_file"),
+    ("", "", "memory.stat active_file", "memory.stat total_active_file"),
+)
+"""The last two are what the kernel would drop first, and no columns of their own."""
+_US_OF = {"cpuacct.usage": (1, _NS_PER_US), "cpuacct.stat": (_TICK_US, 1)}
 
 
-class Memory:
-    """MEMORY_COLUMNS of a group; the first is current less what the kernel would drop."""
-
-    def __init__(self, group: JobGroup) -> None:
-        self._is_unified = group.is_unified
-        if group.is_unified:
-            names = ("memory.current", "memory.peak", "memory.events")
-            keys = (b"inactive_file", b"active_file", b"anon", b"shmem")
-        else:
-            names = ("memory.usage_in_bytes", "memory.max_usage_in_bytes", "memory.oom_control")
-            # Those of the group alone would leave out the groups of its steps.
-            keys = (b"total_inactive_file", b"total_active_file", b"total_rss", b"total_shmem")
-        self._keys = keys
-        self._current, self._peak, self._events = (hold(f"{group.job}/{name}") for name in names)
-        self._stat = hold(f"{group.job}/memory.stat")
-        self.lacks = None if self._current else f"{group.job}/{names[0]} cannot be read"
-
-    def read(self) -> list[int | None]:
-        """The columns; None is not measured."""
-        data = self._stat.read() if self._stat else b""
-        current = _number(self._current)
-        idle, busy, anon, shmem = (value_of(data, key) for key in self._keys)
-        held = None
-        if current is not None and idle is not None and busy is not None:
-            held = max(current - idle - busy, 0)
-        return [held, current, anon, shmem, _number(self._peak), _first(self._events, b"oom_kill")]
+def of_group(table: Sequence[tuple[str, str, str, str]], name: str, group: JobGroup) -> Source:
+    """What reads a table's columns of a group; without the first, it is refused by that name."""
+    source = Source()
+    for column, kind, *versions in table:
+        file, _, key = versions[not group.is_unified].partition(" ")
+        path = f"{group.step if column.startswith('sampler') else group.job}/{file}"
+        parse = number(key.encode(), *_US_OF.get(file, (1, 1)))
+        if not source.add(HostColumn(column, kind), path, parse) and len(source.columns) == 1:
+            source.refused = {name: f"{path} cannot be read"}
+    return source
 
 
-class Pressure:
-    """The totals of cpu, memory and io pressure in a folder; the names differ in /proc."""
-
-    def __init__(self, folder: str, suffix: str = ".pressure") -> None:
-        self._files = [hold(f"{folder}/{resource}{suffix}") for resource in PRESSURES]
-        self.lacks = None if any(self._files) else f"no pressure files in {folder}"
-
-    def read(self) -> list[int | None]:
-        """The columns of `pressure_columns`."""
-        found: list[int | None] = []
-        for held in self._files:
-            found += parse_psi(held.read()) if held else (None, None)
-        return found
+def pressure_columns(whose: str) -> tuple[HostColumn, ...]:
+    """`<whose>_psi_<resource>_<some|full>_us`, counters."""
+    return tuple(
+        HostColumn(f"{whose}_psi_{resource}_{word}_us", "counter")
+        for resource in ("cpu", "memory", "io")
+        for word in ("some", "full")
+    )
 
 
-def _number(held: HeldFile | None) -> int | None:
-    return number_of(held.read()) if held else None
-
-
-def _first(held: HeldFile | None, key: bytes) -> int | None:
-    return value_of(held.read(), key) if held else None
-
-
-def _scaled(nanoseconds: int | None) -> int | None:
-    return None if nanoseconds is None else nanoseconds // _NS_PER_US
+def pressure(whose: str, folder: str, suffix: str = "") -> Source:
+    """The columns of pressure, from a folder of files; those of /proc have no suffix."""
+    source, added = Source(), []
+    for column in pressure_columns(whose):
+        resource, word = column.name.split("_")[2:4]
+        path = f"{folder}/{resource}{suffix}"
+        added.append(source.add(column, path, pressure_of(word.encode())))
+    if not any(added):
+        why = f"no pressure files in {folder}" if suffix else "this kernel has no /proc/pressure"
+        source.refused = {f"{whose}_psi": why}
+    return source
 
 
 _UNNAMED = re.compile(r"[^a-z0-9]+")
@@ -341,9 +331,7 @@ _PORT = (
     ("link_error_recovery", "link_recoveries", 1, False),
     ("link_downed", "link_downs", 1, False),
 )
-_SELDOM = 10
 _LABEL_BYTES = 4096
-_KIB = 1024
 _CRAY = (
     ("energy", "node_energy_j", "counter"),
     ("power", "node_power_w", "gauge"),
@@ -357,76 +345,20 @@ _CRAY = (
 _HWMON_LABELS = ("module", "grace", "cpu", "sysio", "package", "socket")
 
 
-class NumberFiles:
-    """Files with one number each, and what it is multiplied by."""
-
-    def __init__(self) -> None:
-        self.columns: list[HostColumn] = []
-        self.refused: dict[str, str] = {}
-        self._files: list[tuple[HeldFile, int, bool]] = []
-        self._values: list[int | None] = []
-        self._turn = 0
-
-    def add(self, column: HostColumn, path: str, factor: int = 1, often: bool = True) -> bool:
-        """Read this file too, if it can be; one that is not asked often is so every tenth time."""
-        held = hold(path)
-        if held is None or number_of(held.read()) is None:
-            return False
-        self.columns.append(column)
-        self._files.append((held, factor, often))
-        self._values.append(None)
-        return True
-
-    def read(self) -> list[int | None]:
-        """The columns; None is not measured."""
-        is_turn = self._turn % _SELDOM == 0
-        self._turn += 1
-        for at, (held, factor, often) in enumerate(self._files):
-            if often or is_turn:
-                number = number_of(held.read())
-                self._values[at] = None if number is None else number * factor
-        return list(self._values)
-
-
-class NodePressure:
-    """The pressure of the whole node, /proc/pressure."""
-
-    columns = pressure_columns("node")
-
-    def __init__(self, sysroot: str = "") -> None:
-        self._pressure = Pressure(f"{sysroot}/proc/pressure", suffix="")
-        lacks = self._pressure.lacks
-        self.refused = {"node_psi": "this kernel has no /proc/pressure"} if lacks else {}
-
-    def read(self) -> list[int | None]:
-        """The columns; None is not measured."""
-        return self._pressure.read()
-
-
-class NodeUse:
+def node_use(sysroot: str = "") -> Source:
     """CPU time and memory of everything on the node."""
-
-    columns = (HostColumn("node_cpu_us", "counter"), HostColumn("node_memory_bytes", "gauge"))
-
-    def __init__(self, sysroot: str = "") -> None:
-        self._stat = hold(f"{sysroot}/proc/stat")
-        self._memory = hold(f"{sysroot}/proc/meminfo")
-        self.refused: dict[str, str] = {}
-
-    def read(self) -> list[int | None]:
-        """The columns; None is not measured."""
-        data = self._memory.read() if self._memory else b""
-        total, free = value_of(data, b"MemTotal:"), value_of(data, b"MemAvailable:")
-        used = None if total is None or free is None else max(total - free, 0) * _KIB
-        return [busy_us(self._stat.read()) if self._stat else None, used]
+    source = Source()
+    source.add(HostColumn("node_cpu_us", "counter"), f"{sysroot}/proc/stat", busy_us)
+    source.add(HostColumn("node_memory_bytes", "gauge"), f"{sysroot}/proc/meminfo", used_bytes)
+    return source
 
 
-def network(sysroot: str, why_not: str | None) -> NumberFiles:
+def network(sysroot: str, why_not: str | None) -> Source:
     """Counters of InfiniBand and RoCE ports, which are those of all jobs on the node.
 
     `why_not` says that other jobs may be here.
     """
-    files = NumberFiles()
+    files = Source()
     ports = sorted(glob.glob(f"{sysroot}/sys/class/infiniband/*/ports/*/counters"))
     if not ports:
         files.refused["network"] = "no /sys/class/infiniband"
@@ -437,33 +369,34 @@ def network(sysroot: str, why_not: str | None) -> NumberFiles:
             device, port = folder.split("/")[-4], folder.split("/")[-2]
             for name, column, factor, often in _PORT:
                 title = f"ib_{_plain(device)}_{port}_{column}"
-                files.add(HostColumn(title, "counter"), f"{folder}/{name}", factor, often)
+                counter = HostColumn(title, "counter")
+                files.offer(counter, f"{folder}/{name}", number(times=factor), often=often)
         if not files.columns:
             files.refused["network"] = "the counters cannot be read"
     return files
 
 
-def energy(sysroot: str = "") -> NumberFiles:
+def energy(sysroot: str = "") -> Source:
     """What is known of the energy and power of processors, memory and node."""
-    files = NumberFiles()
+    files = Source()
     _add_cray(files, f"{sysroot}/sys/cray/pm_counters")
     _add_rapl(files, f"{sysroot}/sys/class/powercap")
     _add_hwmon(files, f"{sysroot}/sys/class/hwmon")
     return files
 
 
-def _add_cray(files: NumberFiles, folder: str) -> None:
+def _add_cray(files: Source, folder: str) -> None:
     if not os.path.isdir(folder):
         files.refused["cray"] = "no /sys/cray/pm_counters"
         return
     for name, column, kind in _CRAY:
-        files.add(HostColumn(column, kind), f"{folder}/{name}")
+        files.offer(HostColumn(column, kind), f"{folder}/{name}")
     for path in sorted(glob.glob(f"{folder}/accel[0-9]*_energy")):
         name = os.path.basename(path).removesuffix("_energy")
-        files.add(HostColumn(f"node_{name}_energy_j", "counter"), path)
+        files.offer(HostColumn(f"node_{name}_energy_j", "counter"), path)
 
 
-def _add_rapl(files: NumberFiles, folder: str) -> None:
+def _add_rapl(files: Source, folder: str) -> None:
     # Each domain is there once more below intel-rapl-mmio, from the same counter.
     domains = [
         domain
@@ -480,12 +413,12 @@ def _add_rapl(files: NumberFiles, folder: str) -> None:
         name = f"rapl_{number}_{_label(f'{domain}/name')}_uj"
         column = HostColumn(name, "counter", wraps)
         # Without the range a wrap could not be told from a reset.
-        unread += wraps is None or not files.add(column, f"{domain}/energy_uj")
+        unread += wraps is None or not files.offer(column, f"{domain}/energy_uj")
     if unread == len(domains):
         files.refused["rapl"] = "energy_uj is root's alone (CVE-2020-8694), or its range is missing"
 
 
-def _add_hwmon(files: NumberFiles, folder: str) -> None:
+def _add_hwmon(files: Source, folder: str) -> None:
     found = 0
     for base, label_path in _power_sensors(folder).items():
         label = _label(label_path)
@@ -494,7 +427,7 @@ def _add_hwmon(files: NumberFiles, folder: str) -> None:
         column = HostColumn(f"hwmon_{label}_uw", "gauge")
         if column.name in {known.name for known in files.columns}:
             column = HostColumn(f"hwmon_{label}_{found}_uw", "gauge")
-        found += files.add(column, f"{base}_average") or files.add(column, f"{base}_input")
+        found += files.offer(column, f"{base}_average") or files.offer(column, f"{base}_input")
     if not found:
         files.refused["hwmon"] = "no power sensor of a processor in /sys/class/hwmon"
 
@@ -519,17 +452,3 @@ def _label(path: str) -> str:
 
 def _plain(text: str) -> str:
     return _UNNAMED.sub("_", text.lower()).strip("_")
-
-
-NETWORK = frozenset(
-    (
-        *("9p", "afs", "beegfs", "ceph", "cifs", "davfs", "dvs", "fhgfs", "fuse.ceph"),
-        *("fuse.glusterfs", "fuse.gpfs", "fuse.juicefs", "fuse.sshfs", "glusterfs", "gpfs"),
-        *("lustre", "mmfs", "ncpfs", "nfs", "nfs4", "orangefs", "panfs", "pvfs2", "smb3"),
-        *("smbfs", "virtiofs", "wekafs"),
-    )
-)
-"""File systems that another machine serves, by the names that they have there.
-
-`dvs` is Cray's Data Virtualization Service, `fhgfs` what BeeGFS was called before 2014.
-"""

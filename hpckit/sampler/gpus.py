@@ -1,102 +1,211 @@
-"""Which of the GPUs that a driver shows are the job's."""
+"""Which GPUs a process may use: those that a driver shows it, and what a variable leaves of them.
+
+Ranks load this too, so it imports neither `ctypes` nor `typing`.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import errno
+import os
 
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from hpckit.sampler.nvml_calls import NvmlCalls, NvmlHandle
+
+    ParentOf = Callable[[str], str | None]
+    """The uuid of the GPU that a MIG device is a part of."""
 
 
 _STEP_LISTS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
+_DENIED = (errno.EPERM, errno.EACCES)
+_NAME = "nvidia"
 
 
-class ShownGpu(NamedTuple):
+class NvmlRefused(Exception):
+    """Why NVML does not answer: `reason` is nvml.h's error in pynvml's spelling."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class ShownGpu:
     """A GPU at its place in the driver's list; `opens`: this process may open its device file.
 
-    One that is lost to the driver has an empty uuid and no minor number.
+    One that is lost to the driver has no handle, an empty uuid and no minor number, but `why`.
     """
 
-    place: int
-    uuid: str
-    minor: int | None
-    opens: bool
+    __slots__ = ("handle", "minor", "opens", "place", "uuid", "why")
+
+    def __init__(
+        self,
+        place: int,
+        uuid: str,
+        minor: int | None,
+        *,
+        opens: bool,
+        handle: NvmlHandle | None = None,
+        why: str = "",
+    ) -> None:
+        self.place = place
+        self.uuid = uuid
+        self.minor = minor
+        self.opens = opens
+        self.handle = handle
+        self.why = why
+
+    def energy_mj(self) -> int:
+        """Millijoules since the driver was loaded. Raises NvmlRefused."""
+        if self.handle is None:
+            raise NvmlRefused(self.why)
+        return self.handle.energy_mj()
 
 
-class SampledGpus(NamedTuple):
-    """The driver's indices of the GPUs to sample, and why these."""
+def shown_gpus(nvml: NvmlCalls, dev: str = "/dev") -> list[ShownGpu]:
+    """All of them. Raises NvmlRefused.
 
-    indices: tuple[int, ...]
-    because: str
+    One that the driver has lost keeps its place where its device file may be opened: CUDA's numbers
+    count it.
+    """
+    shown = [_shown(nvml, index, dev) for index in range(nvml.count())]
+    lost = [gpu for gpu in shown if gpu.opens and not gpu.uuid]
+    if lost and not _opens_others({gpu.minor for gpu in shown if gpu.minor is not None}, dev):
+        for gpu in lost:
+            gpu.opens = False
+    return shown
+
+
+def _shown(nvml: NvmlCalls, index: int, dev: str) -> ShownGpu:
+    try:
+        gpu = nvml.gpu(index)
+        uuid = gpu.text("nvmlDeviceGetUUID")
+    except NvmlRefused as refused:
+        why = refused.reason
+        return ShownGpu(index, "", None, opens=why != "NoPermission", why=why)
+    try:
+        minor = gpu.number("nvmlDeviceGetMinorNumber")
+    except NvmlRefused:
+        return ShownGpu(index, uuid, None, opens=True, handle=gpu)
+    return ShownGpu(index, uuid, minor, opens=_opens(f"{dev}/{_NAME}{minor}"), handle=gpu)
+
+
+def _opens(path: str) -> bool:
+    """Whether the control group lets this process open a device; another fault is no answer."""
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+    except OSError as error:
+        return error.errno not in _DENIED
+    return True
+
+
+def _opens_others(known: Collection[int], dev: str) -> bool:
+    """Whether this process may open a GPU beside those with the minor numbers `known`.
+
+    A GPU that is lost to its driver does not tell its own number. Where there are no files, nothing
+    keeps a process from any GPU.
+    """
+    try:
+        names = [name.removeprefix(_NAME) for name in os.listdir(dev) if name.startswith(_NAME)]
+    except OSError:
+        names = []
+    minors = [int(name) for name in names if name.isascii() and name.isdigit()]
+    others = [minor for minor in minors if minor not in known]
+    return not minors or any(_opens(f"{dev}/{_NAME}{minor}") for minor in others)
+
+
+def parent_in(nvml: NvmlCalls) -> ParentOf:
+    """What asks the driver for the uuid of the GPU that a MIG device is a part of."""
+
+    def parent_of(mig_uuid: str) -> str | None:
+        try:
+            return nvml.gpu_of_slice(mig_uuid).text("nvmlDeviceGetUUID")
+        except NvmlRefused:
+            return None
+
+    return parent_of
+
+
+def openable(shown: Sequence[ShownGpu]) -> list[ShownGpu]:
+    """Those that this process may open, which CUDA counts.
+
+    The driver shows none that it could not open itself: where none opens, that tells nothing.
+    """
+    return [gpu for gpu in shown if gpu.opens] or [gpu for gpu in shown if gpu.uuid]
+
+
+def visible_places(words: str, uuids: Sequence[str], parent_of: ParentOf) -> list[int]:
+    """The places in a list of GPUs of those that CUDA_VISIBLE_DEVICES names, each once.
+
+    At the first word that names none it stops. Source: CUDA C++ Programming Guide, CUDA Environment
+    Variables.
+    """
+    found: dict[int, None] = {}
+    for word in words.split(","):
+        place = _place(word.strip(), uuids, parent_of)
+        if place is None:
+            break
+        found[place] = None
+    return list(found)
+
+
+def _place(word: str, uuids: Sequence[str], parent_of: ParentOf) -> int | None:
+    if word.isascii() and word.isdigit():
+        return int(word) if int(word) < len(uuids) else None
+    wanted: str | None = word
+    if (
+        word.startswith("MIG-GPU-") and "/" in word
+    ):  # drivers before 470: MIG-GPU-<uuid>/<instance>/<instance>
+        wanted = word.removeprefix("MIG-").partition("/")[0]
+    elif word.startswith("MIG-"):
+        wanted = parent_of(word)
+    wanted = (wanted or "").lower()
+    # The beginning of a uuid will do, if it is that of one GPU alone.
+    matching = [place for place, uuid in enumerate(uuids) if uuid.lower().startswith(wanted)]
+    return matching[0] if wanted.startswith("gpu-") and len(matching) == 1 else None
 
 
 def sampled_gpus(
     env: Mapping[str, str],
     shown: Sequence[ShownGpu],
-    parent_of: Callable[[str], str | None],
+    parent_of: ParentOf,
     visible: str = "CUDA_VISIBLE_DEVICES",
-) -> SampledGpus:
-    """The GPUs of this step; outside a Slurm job all.
+) -> tuple[list[int], str]:
+    """The driver's indices of the GPUs of this step, and why these; outside a Slurm job all.
 
-    Indices count the GPUs that this process may open: with ConstrainDevices Slurm renumbers a
-    job's GPUs from 0, without it the job may open all and the indices are the driver's. `parent_of`
-    gives the uuid of the GPU whose part a MIG device is.
+    Variables count the GPUs that this process may open: with ConstrainDevices Slurm renumbers a
+    job's GPUs from 0, without it the job may open all and the indices are the driver's.
     """
-    # The driver shows none that it could not open itself: where none opens, that tells nothing.
-    mine = [gpu for gpu in shown if gpu.opens] or list(shown)
+    mine = openable(shown)
     if "SLURM_JOB_ID" not in env:
-        return SampledGpus(tuple(gpu.place for gpu in mine), "no Slurm job: all that can be seen")
-    words = env.get(visible)
-    if words is not None:
-        return _visible(words, mine, parent_of, visible)
-    for name in _STEP_LISTS:
-        if env.get(name):
-            return _global(env[name], mine, name)
-    return SampledGpus((), f"neither {visible} nor SLURM_STEP_GPUS is set: the step has no GPU")
+        return [gpu.place for gpu in mine], "no Slurm job: all that can be seen"
+    name = next((name for name in _STEP_LISTS if env.get(name)), None)
+    if visible in env:
+        name = visible
+        places = visible_places(env[name], [gpu.uuid for gpu in mine], parent_of)
+        chosen = [mine[place].place for place in places]
+    elif name is not None:
+        chosen = _numbered(env[name], mine)
+    else:
+        return [], f"neither {visible} nor SLURM_STEP_GPUS is set: the step has no GPU"
+    because = f"{name}={env[name]}"
+    return chosen, because if chosen else f"{because} names no GPU of this node"
 
 
-def _visible(
-    words: str, mine: Sequence[ShownGpu], parent_of: Callable[[str], str | None], name: str
-) -> SampledGpus:
-    chosen: dict[int, None] = {}
-    for word in filter(None, (part.strip() for part in words.split(","))):
-        uuid = parent_of(word) if word.startswith("MIG-") else word
-        found = [gpu.place for gpu in mine if uuid is not None and _is_called(gpu, uuid)]
-        if word.isascii() and word.isdigit() and int(word) < len(mine):
-            found = [mine[int(word)].place]
-        if len(found) != 1:
-            # CUDA too takes what stands before the first entry that is none (its programming
-            # guide, environment variables).
-            break
-        chosen[found[0]] = None
-    because = f"{name}={words}"
-    return SampledGpus(tuple(chosen), because if chosen else f"{because} names no GPU of this node")
+def _numbered(words: str, mine: Sequence[ShownGpu]) -> list[int]:
+    """The GPUs of Slurm's own numbers of the node's, which are those of the device files."""
+    from hpckit.core.index_list import expand_indices
 
-
-def _is_called(gpu: ShownGpu, uuid: str) -> bool:
-    return uuid.startswith("GPU-") and gpu.uuid.startswith(uuid)
-
-
-def _global(words: str, mine: Sequence[ShownGpu], name: str) -> SampledGpus:
-    """Slurm's own numbers of the node's GPUs, which are those of the device files."""
-    wanted = _numbers(words)
+    try:
+        wanted = set(expand_indices(words))
+    except ValueError:
+        return []
     lost = [gpu for gpu in mine if not gpu.uuid]
     if len(wanted.difference(gpu.minor for gpu in mine if gpu.minor is not None)) != len(lost):
         lost = []  # which of them is the job's cannot be told
     chosen = [gpu.place for gpu in mine if gpu.minor in wanted or gpu in lost]
     if len(chosen) != len(wanted) and len(mine) == len(wanted):
-        chosen = [gpu.place for gpu in mine]
-    because = f"{name}={words}"
-    return SampledGpus(tuple(chosen), because if chosen else f"{because} names no GPU of this node")
-
-
-def _numbers(words: str) -> set[int]:
-    found: set[int] = set()
-    for part in words.split(","):
-        low, _, high = part.strip().partition("-")
-        high = high or low
-        if low.isascii() and low.isdigit() and high.isascii() and high.isdigit():
-            found.update(range(int(low), min(int(high), int(low) + 1024) + 1))
-    return found
+        return [gpu.place for gpu in mine]
+    return chosen

@@ -11,14 +11,14 @@ import threading
 import time
 
 from hpckit.account.sample_format import Moment
-from hpckit.sampler.job_processes import stat_of
+from hpckit.sampler.job_counters import stat_of
 
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Set
 
-    from hpckit.sampler.job_processes import JobProcesses
+    from hpckit.sampler.job_counters import JobProcesses
 
 
 class JobEnd:

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, Protocol
 
-    from hpckit.account.sample_format import HostColumn, Moment
-    from hpckit.sampler.guard import Beat
+    from hpckit.account.sample_format import Moment
+    from hpckit.sampler.guard import Beat, JobEnd, SignalClock
+    from hpckit.sampler.job_counters import HostSources
+    from hpckit.sampler.spool import SampleSpool
 
     class GpuCounters(Protocol):
         """GPUs of one vendor whose figures can be read again and again."""
@@ -34,54 +36,6 @@ if TYPE_CHECKING:
 
         def events(self) -> Sequence[Mapping[str, Any]]:
             """What happened to the GPUs since this was last asked."""
-
-    class HostCounters(Protocol):
-        """Figures of the node and of the job on it."""
-
-        def columns(self) -> Sequence[HostColumn]:
-            """What `read` gives, in its order."""
-
-        def refused(self) -> Mapping[str, str]:
-            """Why a source is not there, by its name."""
-
-        def read(self) -> Sequence[int]:
-            """A number for each column; 2⁶⁴ - 1 is "not measured"."""
-
-        def changed(self) -> bool:
-            """Whether columns were found or lost since this was last asked."""
-
-    class SampleSink(Protocol):
-        """Where blocks go. Nothing here waits for a file system that hangs, or fails."""
-
-        def put(self, kind: int, record_bytes: int, moment: Moment, payload: bytes) -> None:
-            """Take a block; it is written with the next `flush`."""
-
-        def flush(self) -> None:
-            """Write what was put."""
-
-        def wants_meta(self) -> bool:
-            """Whether META must be said again, as the file was begun anew; asked once."""
-
-    class SampleClock(Protocol):
-        """Time, and what ends waiting."""
-
-        def now(self) -> Moment:
-            """The three clocks."""
-
-        def monotonic_ns(self) -> int:
-            """CLOCK_MONOTONIC."""
-
-        def wait_until(self, monotonic_ns: int) -> bool:
-            """Wait until then; true as soon as somebody asks for the end."""
-
-    class JobWatch(Protocol):
-        """Whether there still is something to measure."""
-
-        def over(self) -> str | None:
-            """Why sampling ends, None while it does not: cheap, asked about once a second."""
-
-        def has_ranks(self) -> bool:
-            """Whether processes of the job's other steps live; asked after a request to end."""
 
 
 FLUSH_S = 4.0
@@ -114,19 +68,12 @@ class SampleTools(NamedTuple):
     """Everything that the loop asks."""
 
     gpus: Sequence[GpuCounters]
-    host: HostCounters
-    sink: SampleSink
-    clock: SampleClock
-    watch: JobWatch
+    host: HostSources
+    sink: SampleSpool
+    clock: SignalClock
+    watch: JobEnd
     beat: Beat
     progress: Callable[[int, float], None] | None = None
-
-
-class SampleEnd(NamedTuple):
-    """How it ended: `reason` as the event `end` has it, and the ticks that were taken."""
-
-    reason: str
-    ticks: int
 
 
 class Schedule:
@@ -181,13 +128,14 @@ class SampleLoop:
         self._buffer = _GpuBuffer(plan, tools)
         self._host = _HostBuffer(tools)
         self._events: list[str] = []
-        self.is_writing = False
-        """Whether what is under way is a write on this node."""
         self.ticks = 0
         """Those that were taken."""
 
-    def run(self) -> SampleEnd:
-        """Sample until the end; what the ports raise passes through, after a last write."""
+    def run(self) -> str:
+        """Sample until the end, and say why it came, as the event `end` has it.
+
+        What the tools raise passes through, after a last write.
+        """
         clock = self._tools.clock
         begun = clock.now()
         self._tools.beat.begun_ns = begun.monotonic_ns
@@ -199,9 +147,10 @@ class SampleLoop:
             self._tick(begun, ending)
         finally:
             self._tools.beat.begun_ns = clock.monotonic_ns()
-            self._event(clock.monotonic_ns(), "end", reason=ending.reason or "failure")
+            reason = ending.reason or "failure"
+            self._event(clock.monotonic_ns(), "end", reason=reason)
             self._flush(clock.now())
-        return SampleEnd(reason=ending.reason or "failure", ticks=self.ticks)
+        return reason
 
     def _tick(self, begun: Moment, ending: _Ending) -> None:
         clock, hz = self._tools.clock, self._plan.hz
@@ -247,7 +196,7 @@ class SampleLoop:
         self._flush(self._tools.clock.now())
 
     def end_hung(self) -> None:
-        """Say that it ends as something hangs, and write what there is; no write may be it."""
+        """Say that it ends as something hangs, and write what there is."""
         self._event(self._tools.clock.monotonic_ns(), "end", reason="hung")
         self.keep_written()
 
@@ -280,7 +229,6 @@ class SampleLoop:
 
     def _flush(self, moment: Moment) -> None:
         sink = self._tools.sink
-        self.is_writing = True
         if sink.wants_meta():
             self._say_meta(moment)
         self._buffer.flush(sink)
@@ -289,7 +237,6 @@ class SampleLoop:
             sink.put(EVENTS, 1, moment, "".join(f"{line}\n" for line in self._events).encode())
             self._events.clear()
         sink.flush()
-        self.is_writing = False
 
 
 class _GpuBuffer:
@@ -320,7 +267,7 @@ class _GpuBuffer:
         """Whether another tick might not fit."""
         return self._used + self._tick_bytes > len(self._data)
 
-    def flush(self, sink: SampleSink) -> None:
+    def flush(self, sink: SampleSpool) -> None:
         """Hand the block over, if there is one."""
         if self._begun is not None and self._used:
             payload = bytes(memoryview(self._data)[: self._used])
@@ -347,7 +294,7 @@ class _HostBuffer:
         dt_us = (self._clock.monotonic_ns() - self._begun.monotonic_ns) // 1000
         self._data += self._record.pack(max(dt_us, 0) & 0xFFFFFFFF, *values)
 
-    def flush(self, sink: SampleSink) -> None:
+    def flush(self, sink: SampleSpool) -> None:
         """Hand the block over, if there is one."""
         if self._begun is not None and self._record is not None:
             sink.put(HOST, self._record.size, self._begun, bytes(self._data))

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import NoReturn
 
-    from hpckit.sampler.guard import SignalClock
-    from hpckit.sampler.loop import JobWatch, SampleLoop
+    from hpckit.sampler.guard import JobEnd, SignalClock
+    from hpckit.sampler.loop import SampleLoop
     from hpckit.sampler.parts import Node
     from hpckit.sampler.spool import SampleSpool
 
@@ -80,15 +80,9 @@ def word(path: str) -> str:
 
     if path.isprintable():
         return quote(path)
-    return f"$'{''.join(map(_escaped, path))}'"
-
-
-def _escaped(char: str) -> str:
-    if "\udc80" <= char <= "\udcff":  # a byte that is no UTF-8, as Python keeps it
-        return f"\\x{ord(char) - 0xDC00:02x}"
-    if char in "\\'":
-        return f"\\{char}"
-    return char if char.isprintable() else f"\\U{ord(char):08x}"
+    # With a double quote in it Python puts single ones around its bytes, as bash wants them.
+    escaped = repr(os.fsencode(path) + b'"').removesuffix("\"'")
+    return f"${escaped.removeprefix('b')}'"
 
 
 _QUIET = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL})
@@ -171,17 +165,6 @@ class Wish(NamedTuple):
     without: tuple[str, ...]
     by_hand: bool
 
-    def words(self) -> list[str]:
-        """The command line that asks for it."""
-        words = ["--out", self.out, "--hz", repr(self.hz)]
-        if self.duration_s is not None:
-            words += ["--duration", repr(self.duration_s)]
-        if self.parent is not None:
-            words += ["--parent", str(self.parent)]
-        if self.without:
-            words += ["--without", ",".join(self.without)]
-        return [*words, *([_BY_HAND] if self.by_hand else [])]
-
 
 def sample(words: list[str], env: dict[str, str]) -> int | None:
     """Sample until the job ends; None for a wrong command line, else 0 whatever happens in a job.
@@ -207,11 +190,11 @@ def sample(words: list[str], env: dict[str, str]) -> int | None:
 
 
 def wish_of(words: list[str]) -> Wish | None:
-    """The options, None where they are no command line of the sampler."""
+    """The options, of one that is there twice the last; None for no command line."""
     by_hand = _BY_HAND in words
     words = [word for word in words if word != _BY_HAND]
     given = dict(zip(words[::2], words[1::2], strict=False))
-    if len(words) != 2 * len(given) or not given.keys() <= _OPTIONS.keys():
+    if len(words) % 2 or not given.keys() <= _OPTIONS.keys():
         return None
     options = {**_OPTIONS, **given}
     try:
@@ -357,7 +340,7 @@ class _Run:
         words = ["topology", self._wish.out, target, str(os.getpid())]
         return TopologyProcess([*self._command()[:-1], *words], self._env)
 
-    def _watch(self, node: Node) -> JobWatch:
+    def _watch(self, node: Node) -> JobEnd:
         from hpckit.sampler.guard import JobEnd
 
         end = self._env.get("SLURM_JOB_END_TIME", "")
@@ -431,31 +414,28 @@ class _Run:
             # Standard error may lie where nothing answers, or be a terminal that was stopped.
             _in_time(lambda: list(map(self._say, sentences)))
             if not is_end and gpu is not None:
-                again = wish._replace(duration_s=left_s, without=(*wish.without, gpu))
-                try:
-                    os.execv(sys.executable, [*self._command(), *again.words()])
-                except OSError as error:
-                    why = f"{sys.executable}: {reason(error)}; sampling ends here"
-                    _in_time(lambda: self._say(why))
+                again = ["--without", ",".join((*wish.without, gpu))]
+                again += [] if left_s is None else ["--duration", repr(left_s)]
+                os.execv(sys.executable, [*self._command(), *self._words, *again])
             _in_time(self._say_last, 2 * _LAST_WORDS_S)
         finally:
             os._exit(self._code(is_over=is_over and not self._is_unsaid))
 
     def _why_it_hangs(self) -> str:
-        gpu, loop = self._beat.gpu, self._loop
+        gpu = self._beat.gpu
         if gpu is not None:
             return f"the driver does not answer for {gpu}; it is left out from here on"
-        is_writing = loop is not None and loop.is_writing
-        what = "a write on this node" if is_writing else "a call of the system"
         late_s = (time.monotonic_ns() - self._beat.begun_ns) / 1e9
-        return f"{what} did not return for {late_s:.0f} s; sampling ends here"
+        if self._loop is None:
+            return f"sampling had not begun after {late_s:.0f} s, and ends here"
+        return f"a call of the system did not return for {late_s:.0f} s; sampling ends here"
 
     def _keep_what_there_is(self, is_end: bool) -> list[str]:
         """Write it, and end the copy; what is to be said then."""
         loop, spool = self._loop, self._spool
         if self._is_closed or spool is None:
             return []
-        if loop is not None and not loop.is_writing:
+        if loop is not None:
             (loop.end_hung if is_end else loop.keep_written)()
         return self._close(spool, _LAST_COPY_S)
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ctypes
 
+from hpckit.sampler.gpus import NvmlRefused
+
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
@@ -42,14 +44,16 @@ _REASONS = {
 }
 LOST = frozenset({"GpuIsLost", "GpuNotFound", "ResetRequired"})
 """Reasons for which a GPU will not answer any more."""
-
-
-class NvmlRefused(Exception):
-    """Why NVML does not answer: `reason` is nvml.h's error in pynvml's spelling."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+LASTING = frozenset(
+    {
+        "NotSupported",
+        "NoPermission",
+        "FunctionNotFound",
+        "ArgumentVersionMismatch",
+        "Deprecated",
+    }
+)
+"""Reasons for which a call need not be made again."""
 
 
 class NvmlCalls:
@@ -63,16 +67,22 @@ class NvmlCalls:
             raise NvmlRefused("LibraryNotFound") from error
         self.call("nvmlInit_v2")
 
-    def function(self, name: str) -> Any:
-        """A function of the library. Raises NvmlRefused where it is older than that."""
-        try:
-            return getattr(self._library, name)
-        except AttributeError:
-            raise NvmlRefused("FunctionNotFound") from None
+    def function(self, *names: str) -> Any:
+        """The first of these functions that the library has. Raises NvmlRefused."""
+        found = next((name for name in names if hasattr(self._library, name)), None)
+        if found is None:
+            raise NvmlRefused("FunctionNotFound")
+        return getattr(self._library, found)
 
     def call(self, name: str, *arguments: object) -> None:
         """Call a function. Raises NvmlRefused."""
         check(self.function(name)(*arguments))
+
+    def driver_version(self) -> str:
+        """Such as 570.86.15. Raises NvmlRefused."""
+        buffer = ctypes.create_string_buffer(80)
+        self.call("nvmlSystemGetDriverVersion", buffer, ctypes.c_uint(80))
+        return buffer.value.decode("ascii", "replace")
 
     def count(self) -> int:
         """How many GPUs this process may see. Raises NvmlRefused."""
@@ -109,11 +119,26 @@ class NvmlHandle:
         self.nvml.call(name, self.handle, text, ctypes.c_uint(most_bytes))
         return text.value.decode("ascii", "replace")
 
-    def number(self, name: str) -> int:
+    def number(self, name: str, *middle: object) -> int:
         """The one unsigned int of a function such as nvmlDeviceGetPowerUsage."""
         value = ctypes.c_uint()
-        self.nvml.call(name, self.handle, ctypes.byref(value))
+        self.nvml.call(name, self.handle, *middle, ctypes.byref(value))
         return value.value
+
+    def pci(self) -> str:
+        """The address as sysfs writes it, such as 0000:18:00.0."""
+        info = ctypes.create_string_buffer(68)  # nvmlPciInfo_t; busId is its last member
+        self.nvml.call("nvmlDeviceGetPciInfo_v3", self.handle, info)
+        bus_id = info.raw[36:].partition(b"\0")[0].decode("ascii", "replace").lower()
+        return bus_id[4:] if bus_id.startswith("0000") else bus_id
+
+    def is_mig(self) -> bool:
+        """Whether the GPU is split."""
+        mode, pending = ctypes.c_uint(), ctypes.c_uint()
+        self.nvml.call(
+            "nvmlDeviceGetMigMode", self.handle, ctypes.byref(mode), ctypes.byref(pending)
+        )
+        return mode.value == 1
 
     def energy_mj(self) -> int:
         """Millijoules since the driver was loaded: nvmlDeviceGetTotalEnergyConsumption."""

@@ -12,13 +12,14 @@ import struct
 import time
 
 from hpckit.account.sample_format import GPU_RECORD, MISSING
-from hpckit.sampler.nvml import THERMAL, Direct, NvmlSlow, direct
-from hpckit.sampler.nvml_calls import LOST, NvmlRefused, check, reason_of
+from hpckit.sampler.gpus import NvmlRefused
+from hpckit.sampler.nvml import SM_CLOCK, Number, NvmlSlow
+from hpckit.sampler.nvml_calls import LASTING, LOST, check, reason_of
 
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from hpckit.sampler.guard import Beat
@@ -29,28 +30,31 @@ ALL_LINKS = 0xFFFFFFFF
 """The scope of a field that is to be the sum over all NVLinks."""
 # nvmlFieldValue_t: fieldId, scopeId, timestamp, latencyUsec, valueType, nvmlReturn, value.
 _FIELD = struct.Struct("<IIqqii8s")
+_KIND_AND_VALUE = "24xqQ"
+"""The same with valueType and nvmlReturn read as one number."""
 
 
 class NvmlFields:
     """Some fields of one GPU in one prepared call: nvml.h, nvmlDeviceGetFieldValues."""
 
     def __init__(self, gpu: NvmlHandle, wanted: Sequence[tuple[int, int]]) -> None:
+        """`wanted` are the fields, and the scope of each."""
         self._function = gpu.nvml.function("nvmlDeviceGetFieldValues")
         self._handle = gpu.handle
         self._count = ctypes.c_int(len(wanted))
-        self._wanted = b"".join(
-            _FIELD.pack(field_id, scope, 0, 0, 0, 0, b"") for field_id, scope in wanted
-        )
-        self._buffer = ctypes.create_string_buffer(self._wanted, len(self._wanted))
-
-    def read(self) -> None:
-        """Ask once; `buffer` has the result. Raises NvmlRefused."""
-        check(self._function(self._handle, self._count, self._buffer))
-
-    @property
-    def buffer(self) -> ctypes.Array[ctypes.c_char]:
+        fields = b"".join(_FIELD.pack(field, scope, 0, 0, 0, 0, b"") for field, scope in wanted)
+        self._format = struct.Struct("<" + _KIND_AND_VALUE * len(wanted))
+        self.buffer = ctypes.create_string_buffer(fields, len(fields))
         """nvmlFieldValue_t after nvmlFieldValue_t, 40 bytes each."""
-        return self._buffer
+
+    def read(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Ask once: of each field its type below the reason that it fails, and its value.
+
+        Raises NvmlRefused.
+        """
+        check(self._function(self._handle, self._count, self.buffer))
+        found = self._format.unpack(self.buffer)
+        return found[::2], found[1::2]
 
 
 INSTANT_FROM_HZ = 10.0
@@ -62,11 +66,11 @@ _ANY_THERMAL = 75
 """Of drivers without the two before: both in one, NVML_FI_DEV_PERF_POLICY_THERMAL."""
 _NVLINK = ((138, 139, 10), (202, 204, 20))  # KiB of NVLink up to 4, bytes of 5: shift to MiB
 _PCIE = (197, 198)
-_FIELD_BYTES = 40
-# nvmlFieldValue_t: valueType and nvmlReturn, 24 bytes from its begin, read as one number.
-_KIND = "24xq8x"
-# nvmlValueType_t -> how the 8 bytes of the value are read.
-_CODES = {1: "I4x", 2: "Q", 3: "Q", 4: "q", 5: "i4x", 6: "H6x"}
+_U16, _U32, _U64 = MISSING[2], MISSING[4], MISSING[8]
+# nvmlValueType_t -> the bits of the value that count.
+_MASKS = {1: _U32, 2: _U64, 3: _U64, 4: _U64, 5: _U32, 6: _U16}
+_UNSIGNED_INT = 1
+_WRAPS = "its counter has 32 bits and wraps between two samples"
 _COLUMNS = (
     "energy_mj",
     "power_mw",
@@ -79,12 +83,15 @@ _COLUMNS = (
     "pcie_tx_mib",
     "pcie_rx_mib",
 )
-_UNREADABLE = {1: "its counter has 32 bits and wraps between two samples"}
-_U32, _U64 = MISSING[4], MISSING[8]
 _HOLES = (_U64, *(_U32,) * 9)
 _NS_PER_MS = 1_000_000
+_MW_PER_W = 1000
 _MODULES = ("GH200", "GB200", "GB300", "GH100 480GB")
-_LASTING = frozenset({"NotSupported", "NoPermission", "FunctionNotFound"})
+# What stands in for a field that a GPU or its driver does not answer.
+_DIRECT = (
+    ("energy_mj", 8, "nvmlDeviceGetTotalEnergyConsumption"),
+    ("power_mw", 4, "nvmlDeviceGetPowerUsage"),
+)
 
 
 class Unwrapped:
@@ -115,15 +122,15 @@ class NvmlGpu:
         self.lost: str | None = None
         instant = hz >= INSTANT_FROM_HZ
         self.power = "instant" if instant else "average"
-        self._shift, wanted = self._wanted(POWER_INSTANT if instant else POWER_AVERAGE)
-        self._fields: NvmlFields | None = None
-        self._kinds_of = struct.Struct("<" + _KIND * len(wanted))
-        self._kinds: tuple[int, ...] = ()
-        self._values_of = struct.Struct("<" + f"{_FIELD_BYTES - 8}xQ" * len(wanted))
-        self._holes: tuple[tuple[int, int], ...] = ()
-        self._pcie_sent, self._pcie_got = Unwrapped(), Unwrapped()
         self._is_quick = hz >= PCIE_FROM_HZ
-        self._direct: tuple[tuple[int, Direct], ...] = ()
+        shift, wanted = self._wanted(POWER_INSTANT if instant else POWER_AVERAGE)
+        self._divisors = (1, 1, *(_NS_PER_MS,) * 4, 1 << shift, 1 << shift, 1, 1)
+        self._fields: NvmlFields | None = None
+        self._kinds: tuple[int, ...] = ()
+        self._masks: tuple[int, ...] = ()
+        self._holes: tuple[int, ...] = ()
+        self._pcie = (Unwrapped(), Unwrapped())
+        self._direct: dict[int, Number] = {}
         self.slow = NvmlSlow(handle, self.refused)
         self._first_look(wanted)
 
@@ -131,152 +138,131 @@ class NvmlGpu:
         """The fields of `_COLUMNS`, and by how many bits NVLink's count is finer than MiB."""
         soft, hard, both = self._answers([(_SW_THERMAL, 0), (_HW_THERMAL, 0), (_ANY_THERMAL, 0)])
         thermal = _ANY_THERMAL if both and not soft and not hard else _SW_THERMAL
-        throttle = (_POWER_CAP, thermal, _HW_THERMAL, _POWER_BRAKE)
-        before = [(ENERGY, 0), (power, 0), *((field, 0) for field in throttle)]
-        after = [(field, 0) for field in _PCIE]
+        before = (ENERGY, power, _POWER_CAP, thermal, _HW_THERMAL, _POWER_BRAKE)
         fields = [([(tx, ALL_LINKS), (rx, ALL_LINKS)], shift) for tx, rx, shift in _NVLINK]
         links, shift = next((each for each in fields if all(self._answers(each[0]))), fields[0])
-        return shift, [*before, *links, *after]
+        return shift, [*((field, 0) for field in before), *links, *((field, 0) for field in _PCIE)]
 
     def _answers(self, wanted: list[tuple[int, int]]) -> list[bool]:
         """Which of these fields are told."""
         try:
-            probe = NvmlFields(self.handle, wanted)
-            probe.read()
+            return [not kind >> 32 for kind in NvmlFields(self.handle, wanted).read()[0]]
         except NvmlRefused:
             return [False] * len(wanted)
-        return [not kind >> 32 for kind in struct.unpack("<" + _KIND * len(wanted), probe.buffer)]
 
     def _first_look(self, wanted: list[tuple[int, int]]) -> None:
         try:
             self._fields = NvmlFields(self.handle, wanted)
-            self._fields.read()
+            self._learn(self._fields.read()[0])
         except NvmlRefused as refused:
             # A GPU of which no field is told, as some virtual ones, still has gauges.
             if refused.reason in LOST:
                 raise
             self.refused.update(dict.fromkeys(_COLUMNS, refused.reason))
-            if refused.reason in _LASTING:
+            if refused.reason in LASTING:
                 self._fields = None
-        else:
-            self._learn(self._kinds_of.unpack_from(self._fields.buffer))
-        self._direct = tuple(
-            (_COLUMNS.index(figure.column), figure) for figure in direct(self.handle, self.refused)
-        )
-        asked_apart = {figure.column for _, figure in self._direct}
-        if "power_mw" in asked_apart:
+        self._stand_in()
+        if (_ANY_THERMAL, 0) in wanted:
+            self.refused["hw_thermal_ms"] = "told together with software's, in sw_thermal_ms"
+
+    def _stand_in(self) -> None:
+        """Ask by calls of their own for energy and power that no field tells."""
+        for column, size, name in _DIRECT:
+            figure = Number(self.handle, {}, column, size, name)
+            if column in self.refused and _value(figure) != figure.missing:
+                del self.refused[column]
+                self._direct[_COLUMNS.index(column)] = figure
+        if _COLUMNS.index("power_mw") in self._direct:
             self.power = "usage"
         elif "power_mw" in self.refused:
             self.power = ""
-        if (_ANY_THERMAL, 0) in wanted or THERMAL in asked_apart:
-            self.refused["hw_thermal_ms"] = f"told together with software's, in {THERMAL}"
 
     def _learn(self, kinds: tuple[int, ...]) -> None:
         """How the values are read, from the types and the reasons of one answer."""
         self._kinds = kinds
-        asked_apart = {slot for slot, _ in self._direct}
-        codes, holes = [], []
-        for slot, packed in enumerate(kinds):
+        self._masks = tuple(_MASKS.get(kind & _U32, _U64) for kind in kinds)
+        holes = []
+        for slot, (column, packed) in enumerate(zip(_COLUMNS, kinds, strict=True)):
             kind, failed = packed & _U32, packed >> 32
-            code = None if failed else _CODES.get(kind)
-            codes.append(f"{_FIELD_BYTES - 8}x{code or 'Q'}")
-            column = _COLUMNS[slot]
-            if code == "I4x" and column.startswith("pcie") and not self._is_quick:
-                code = None
-            if code is None:
-                why = reason_of(failed) if failed else _UNREADABLE.get(kind, f"type {kind}")
-                if slot not in asked_apart:
-                    self.refused.setdefault(column, why)
-                holes.append((slot, _HOLES[slot]))
-            else:
+            why = reason_of(failed) if failed else ""
+            if not why and kind not in _MASKS:
+                why = f"type {kind}"
+            is_short = kind == _UNSIGNED_INT and column.startswith("pcie")
+            if not why and is_short and not self._is_quick:
+                why = _WRAPS
+            if why:
+                holes.append(slot)
+            if why and slot not in self._direct:
+                self.refused.setdefault(column, why)
+            elif not why:
                 self.refused.pop(column, None)
-        self._values_of = struct.Struct("<" + "".join(codes))
         self._holes = tuple(holes)
 
     def pack(self, buffer: bytearray, at: int, begin_ns: int) -> None:
         """Read and pack one record. Raises NvmlRefused when the whole GPU does not answer."""
         now_ns = time.monotonic_ns()
-        row = self._batch()
-        for slot, figure in self._direct:
-            row[slot] = figure.value()
+        energy, power, *counters = self._row()
         slow = self.slow
         slow.refresh(now_ns)
-        util, mem_util, temp, used, sm, mem, reasons = slow.gauges
+        util, mem_util, temp, *gauges = slow.gauges
         GPU_RECORD.pack_into(
             buffer,
             at,
             ((now_ns - begin_ns) // 1000) & _U32,
             self.place,
-            util,
-            mem_util,
-            temp,
-            row[1],
-            row[0],
-            used,
-            sm,
-            mem,
-            reasons,
-            *row[2:],
-            *slow.profile,
+            *(util, mem_util, temp, power, energy, *gauges),
+            *counters,
+            *slow.gpm.profile,
             slow.processes,
             0,
         )
 
-    def _batch(self) -> list[int]:
-        """What the fields say; all missing where they are refused this time, or always."""
-        fields = self._fields
-        if fields is None:
-            return list(_HOLES)
+    def _row(self) -> list[int]:
+        """The columns of the fields; missing where they are refused this time, or always."""
+        row = list(_HOLES)
         try:
-            fields.read()
+            if self._fields is not None:
+                row = self._converted(*self._fields.read())
         except NvmlRefused as refused:
             if refused.reason in LOST:
                 raise
-            return list(_HOLES)
-        kinds = self._kinds_of.unpack_from(fields.buffer)
+        for slot, figure in self._direct.items():
+            row[slot] = _value(figure)
+        return row
+
+    def _converted(self, kinds: tuple[int, ...], values: tuple[int, ...]) -> list[int]:
+        """The columns of the fields, in their units."""
         if kinds != self._kinds:
             self._learn(kinds)
-        return self._row(fields)
-
-    def _row(self, fields: NvmlFields) -> list[int]:
-        """The columns of the fields, in their order, from what was read last."""
-        energy, power, cap, thermal, hot, brake, sent, got, pcie_sent, pcie_got = (
-            self._values_of.unpack_from(fields.buffer)
-        )
+        counts = [value & mask for value, mask in zip(values, self._masks, strict=True)]
         row = [
-            energy & _U64,
-            power & _U32,
-            (cap // _NS_PER_MS) & _U32,
-            (thermal // _NS_PER_MS) & _U32,
-            (hot // _NS_PER_MS) & _U32,
-            (brake // _NS_PER_MS) & _U32,
-            (sent >> self._shift) & _U32,
-            (got >> self._shift) & _U32,
-            self._pcie_sent.mib(pcie_sent),
-            self._pcie_got.mib(pcie_got),
+            count // divisor & hole
+            for count, divisor, hole in zip(counts, self._divisors, _HOLES, strict=True)
         ]
-        for slot, missing in self._holes:
-            row[slot] = missing
+        row[-2:] = [pcie.mib(count) for pcie, count in zip(self._pcie, counts[-2:], strict=True)]
+        for slot in self._holes:
+            row[slot] = _HOLES[slot]
         return row
 
     def describe(self) -> dict[str, Any]:
         """What META says of this GPU."""
-        slow = self.slow
-        name = _text(self.handle, "nvmlDeviceGetName")
+        handle = self.handle
+        name = _told(handle.text, "nvmlDeviceGetName")
+        limit_mw = _told(handle.number, "nvmlDeviceGetEnforcedPowerLimit")
         return {
-            "uuid": _text(self.handle, "nvmlDeviceGetUUID"),
+            "uuid": _told(handle.text, "nvmlDeviceGetUUID"),
             "index": self.index,
             "name": name,
-            "pci": slow.pci(),
+            "pci": _told(handle.pci),
             "vendor": "nvidia",
-            "power_limit_w": slow.power_limit_w(),
-            "memory_bytes": slow.memory_bytes,
-            "max_sm_mhz": slow.max_sm_mhz(),
+            "power_limit_w": None if limit_mw is None else limit_mw / _MW_PER_W,
+            "memory_bytes": self.slow.memory_bytes,
+            "max_sm_mhz": _told(handle.number, "nvmlDeviceGetMaxClockInfo", SM_CLOCK),
             "energy": None if "energy_mj" in self.refused else "counter",
             "power": self.power or None,
             # Beside a Grace a GPU's counters are those of the module (zeus#172).
             "scope": "module" if any(word in (name or "") for word in _MODULES) else "gpu",
-            "mig": slow.is_mig(),
+            "mig": bool(_told(handle.is_mig)),
             "refused": self.refused,
         }
 
@@ -339,8 +325,17 @@ class NvmlCounters:
         return found
 
 
-def _text(handle: NvmlHandle, name: str) -> str | None:
+def _value(figure: Number) -> int:
+    """The number. Raises NvmlRefused where the GPU is lost."""
+    value = figure.value()
+    if figure.call.reason in LOST:
+        raise NvmlRefused(figure.call.reason)
+    return value
+
+
+def _told(ask: Callable[..., Any], *arguments: object) -> Any:
+    """The answer, None where the driver refuses it."""
     try:
-        return handle.text(name)
+        return ask(*arguments)
     except NvmlRefused:
         return None

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
 
 from hpckit import __version__
 from hpckit.binding.plan_in_job import job_cpus, job_memory_bytes
+from hpckit.core.files_in_job import read_bytes
 from hpckit.sampler.amd_energy import amd_devices, may_open, uuid_of
 from hpckit.sampler.cgroups_and_node import (
     Hierarchies,
-    NodePressure,
-    NodeUse,
     energy,
     network,
+    node_use,
+    pressure,
     value_of,
 )
-from hpckit.sampler.gpus import ShownGpu, sampled_gpus
-from hpckit.sampler.job_counters import HostSources, JobCounters
-from hpckit.sampler.job_processes import JobProcesses, read_bytes
-from hpckit.sampler.nvml_calls import NvmlCalls, NvmlRefused
+from hpckit.sampler.gpus import NvmlRefused, ShownGpu, parent_in, sampled_gpus, shown_gpus
+from hpckit.sampler.job_counters import HostSources, JobCounters, JobProcesses
+from hpckit.sampler.nvml_calls import NvmlCalls
 from hpckit.sampler.nvml_counters import NvmlCounters
-from hpckit.sampler.nvml_devices import driver_version, parent_of, shown_gpus
 
 TYPE_CHECKING = False
 
@@ -30,8 +28,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hpckit.sampler.amd import AmdCounters
+    from hpckit.sampler.cgroups_and_node import Source
     from hpckit.sampler.guard import Beat
-    from hpckit.sampler.job_counters import HostSource
     from hpckit.sampler.loop import GpuCounters
 
 
@@ -68,20 +66,19 @@ class Node:
         self._beat.gpu = DRIVER
         try:
             nvml = NvmlCalls()
-            self.is_synthetic = "synthetic" in driver_version(nvml)
+            self.is_synthetic = "synthetic" in nvml.driver_version()
             shown = shown_gpus(nvml)
         except NvmlRefused as refused:
             self.refused["nvidia"] = refused.reason
             # What hangs from here on is nothing of the driver's.
             self._beat.gpu = None
             return []
-        chosen = sampled_gpus(self._env, shown, lambda mig: parent_of(nvml, mig))
+        chosen, because = sampled_gpus(self._env, shown, parent_in(nvml))
         hung = {gpu.place for gpu in shown if gpu.uuid in self._without}
-        if not chosen.indices:
-            self.refused["nvidia"] = chosen.because
-        counters = NvmlCounters(
-            nvml, [index for index in chosen.indices if index not in hung], self._hz, self._beat
-        )
+        if not chosen:
+            self.refused["nvidia"] = because
+        answering = [index for index in chosen if index not in hung]
+        counters = NvmlCounters(nvml, answering, self._hz, self._beat)
         for index in sorted(hung):
             counters.say_lost(shown[index].uuid, "its driver's call did not return")
         self._beat.gpu = None
@@ -94,24 +91,24 @@ class Node:
         from hpckit.sampler.amd import AmdCounters
 
         shown = [
-            ShownGpu(index, uuid_of(device), index, may_open(device))
+            ShownGpu(index, uuid_of(device), index, opens=may_open(device))
             for index, device in enumerate(devices)
         ]
-        chosen = sampled_gpus(self._env, shown, lambda _: None, "ROCR_VISIBLE_DEVICES")
-        if not chosen.indices:
-            self.refused["amd"] = chosen.because
+        chosen, because = sampled_gpus(self._env, shown, lambda _: None, "ROCR_VISIBLE_DEVICES")
+        if not chosen:
+            self.refused["amd"] = because
             return []
-        return [AmdCounters([(index, devices[index]) for index in chosen.indices], place)]
+        return [AmdCounters([(index, devices[index]) for index in chosen], place)]
 
-    def _sources(self) -> list[HostSource]:
-        sources: list[HostSource] = []
+    def _sources(self) -> list[Source | JobCounters]:
+        sources: list[Source | JobCounters] = []
         if self.processes is None:
             self.refused["job_cgroup"] = "no Slurm job"
         else:
             sources.append(JobCounters(self.processes, Hierarchies()))
         if self._exclusive is not False:
-            sources.append(NodeUse())
-        return [*sources, NodePressure(), network("", self._why_not), energy()]
+            sources.append(node_use())
+        return [*sources, pressure("node", "/proc/pressure"), network("", self._why_not), energy()]
 
     def _alone(self) -> tuple[bool | None, str | None]:
         """Whether this node is the job's alone, and why counters of the node are not taken.
@@ -120,12 +117,9 @@ class Node:
         """
         if "SLURM_JOB_ID" not in self._env:
             return None, None
-        seen = SeenCpus(
-            online=os.cpu_count() or 0,
-            has_smt=read_bytes("/sys/devices/system/cpu/smt/active", 16).startswith(b"1"),
-            allowed=Hierarchies().allowed_cpus(),
-        )
-        return has_node_alone(self._cpus, seen)
+        has_smt = read_bytes("/sys/devices/system/cpu/smt/active", 16).startswith(b"1")
+        allowed = Hierarchies().allowed_cpus()
+        return has_node_alone(self._cpus, os.cpu_count() or 0, allowed, has_smt=has_smt)
 
     def meta(self, name: str) -> dict[str, Any]:
         """What META says beside GPUs and columns."""
@@ -146,34 +140,29 @@ class Node:
         }
 
 
-class SeenCpus(NamedTuple):
-    """CPUs of this node, and what the sampler's control groups allow, from its own up."""
-
-    online: int
-    has_smt: bool
-    allowed: tuple[int, ...]
-
-
-def has_node_alone(cpus: int | None, seen: SeenCpus) -> tuple[bool | None, str | None]:
+def has_node_alone(
+    cpus: int | None, online: int, allowed: tuple[int, ...], *, has_smt: bool
+) -> tuple[bool | None, str | None]:
     """Whether a job with so many CPUs, as Slurm counts them, has the node alone; and why not.
 
+    `online` are the node's, and `allowed` what the sampler's control groups allow, from its own up.
     Slurm counts hardware threads or cores, as the node's CPUs= in slurm.conf has it. Half of the
     threads are all of the cores, or half of the node: the job's control group tells which. It is
     the first that is wider than the sampler's step, which has one core (srun -c 1).
     """
     if cpus is None:
         return None, "SLURM_JOB_CPUS_PER_NODE does not say how many CPUs the job has here"
-    if cpus == seen.online:
+    if cpus == online:
         return True, None
-    step = seen.allowed[0] if seen.allowed else 0
-    job = next((count for count in seen.allowed if count > step), step)
-    is_half = seen.has_smt and cpus == seen.online // 2
-    if is_half and job == seen.online and (step < cpus or step == job):
+    step = allowed[0] if allowed else 0
+    job = next((count for count in allowed if count > step), step)
+    is_half = has_smt and cpus == online // 2
+    if is_half and job == online and (step < cpus or step == job):
         return True, None
     if is_half and not step < job == cpus:
         words = "may be all cores or half of the node, and no control group tells which"
-        return None, f"the job's {cpus} CPUs of {seen.online} hardware threads {words}"
-    return False, f"the job has {cpus} of {seen.online} CPUs: others may use this node too"
+        return None, f"the job's {cpus} CPUs of {online} hardware threads {words}"
+    return False, f"the job has {cpus} of {online} CPUs: others may use this node too"
 
 
 def _number(text: str | None) -> int | None:

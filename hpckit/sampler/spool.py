@@ -1,12 +1,13 @@
-"""Where a sampler's blocks go: to a file of this node first, and a thread copies what is new.
+"""Where a sampler's blocks go: into memory first, and a thread copies what is new.
 
 Nothing here waits for the job folder's file system: the thread alone touches it, and a process
-that ends leaves the thread behind. Both files are only appended to. That of this node has no name,
-so that nothing stays of a sampler that was killed; at the end what was not copied is given one.
+that ends leaves the thread behind. The file is only appended to. What was not copied at the end is
+kept in a file of this node.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -21,30 +22,21 @@ from hpckit.account.sample_format import (
     encode_block,
     read_blocks,
 )
-from hpckit.sampler.cgroups_and_node import NETWORK, file_system_of
-from hpckit.sampler.job_processes import read_bytes
 
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Protocol
+    from collections.abc import Callable
 
     from hpckit.account.sample_format import Moment
 
-    class Store(Protocol):
-        """What has bytes to be copied."""
 
-        def next_bytes(self) -> bytes:
-            """What comes next, empty when there is nothing."""
-
-        def copied(self, count: int) -> None:
-            """So many bytes are safe."""
-
-
+MOST_HELD_BYTES = 16 * 1024**2
+"""What waits to be copied: hours of a sampler at 1 Hz. It is memory that the job might need."""
 SYNC_S = 15.0
 """Between two times that the job folder's disks are waited for; the kernel writes by itself."""
 _SLICE_S = 0.1
+_COPY_BYTES = 256 * 1024
 _TAIL_BYTES = 4 * 1024**2
 _HAS_NO_SYNC = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 """What a file system says that has no fdatasync(2)."""
@@ -53,14 +45,15 @@ _IS_LINK = "a symbolic link, which is not followed, or behind a loop of them"
 
 
 class Copier:
-    """Appends what a store holds to `target`, below `root`, whose missing folders it makes.
+    """Appends what it is given to `target`, below `root`, whose missing folders it makes.
 
     Its thread alone touches the job folder, so that one that hangs stops nobody else.
     """
 
-    def __init__(self, root: str, target: str, store: Store, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, root: str, target: str, say: Callable[[str], None], most_bytes: int = MOST_HELD_BYTES
+    ) -> None:
         """Start the thread."""
-        self.store = store
         self.reached: str | None = None
         """The file that has what was copied, at the end by the name that it has then."""
         self.is_lost = False
@@ -72,6 +65,8 @@ class Copier:
         self._path = f"{root}/{target}"
         self._root = root
         self._say = say
+        self._most_bytes = most_bytes
+        self._held = bytearray()
         self._work = threading.Condition()
         self._has_work = False
         self._is_idle = False
@@ -97,10 +92,18 @@ class Copier:
         anew, self._anew = self._anew, False
         return anew
 
-    def wake(self) -> None:
-        """There is something to copy."""
+    def append(self, data: bytes) -> bool:
+        """Take what is to be copied; whether there was room for it."""
         with self._work:
+            has_room = len(self._held) + len(data) <= self._most_bytes
+            self._held += data if has_room else b""
             self._wake()
+        return has_room
+
+    def rest(self, most_bytes: int | None = None) -> bytes:
+        """What was not copied yet."""
+        with self._work:
+            return bytes(self._held[:most_bytes])
 
     def _wake(self) -> None:
         self._has_work = True
@@ -119,7 +122,7 @@ class Copier:
                     break
                 self._work.wait(min(left, _SLICE_S))
             is_late = not self._is_idle
-        is_copied = not self._has_rest()
+        is_copied = not self._held
         self.is_unsynced = is_late and is_copied
         self.is_unwritten = is_late and not is_copied
         return is_copied
@@ -154,7 +157,7 @@ class Copier:
         except OSError as error:
             # What is open may be of a file system that was mounted anew.
             self._let_go()
-            if not self._has_rest():
+            if not self._held:
                 self._say_lost(error)
             elif not self._said:
                 self._said = True
@@ -165,28 +168,23 @@ class Copier:
         else:
             self._said = False
 
-    def _has_rest(self) -> bool:
-        """Whether something waits; also where this node's own disk does not give it."""
-        try:
-            return bool(self.store.next_bytes())
-        except OSError:
-            return True
-
     def _copy(self) -> None:
         # Asked before what there is: an end that comes later has a turn of its own.
         ending = self._ending
-        data = self.store.next_bytes()
+        data = self.rest(_COPY_BYTES)
         if data:
             fd = self._ours()
             while data:
                 count = os.write(fd, data)
                 self.reached = self._path
                 self._size = (self._size or 0) + count
-                self.store.copied(count)
-                data = self.store.next_bytes()
+                with self._work:
+                    del self._held[:count]
+                data = self.rest(_COPY_BYTES)
         is_due = ending or time.monotonic() - self._synced_s >= SYNC_S
-        if self._fd is not None and ending:
-            self.reached = self._place(self._fd)
+        if ending and self._fd is not None:
+            self._check(self._fd)
+            self._say_moved()
         if self._fd is not None and is_due and self.reached is not None:
             self._sync(self._fd)
         if ending:
@@ -202,54 +200,40 @@ class Copier:
 
     def _ours(self) -> int:
         """The file, open since the last time unless somebody removed it."""
-        fd = self._fd
-        if fd is not None and self._look(fd) is None:
-            self._let_go()
-            self._size, self._anew, fd = None, True, None
-        if fd is None:
-            fd = self._fd = self._open()
-        found = os.fstat(fd)
-        if self._is_cut(found):
-            self._anew = True
-        self._size = found.st_size
-        return fd
+        if self._fd is not None:
+            self._check(self._fd)
+        if self._fd is None:
+            self._fd = self._open()
+            self._size = os.fstat(self._fd).st_size
+        return self._fd
 
-    def _look(self, fd: int) -> os.stat_result | None:
-        """What the open file is, None where somebody removed it."""
+    def _check(self, fd: int) -> None:
+        """See whether the file still has what was written to it; one that was removed is let go."""
         found = os.fstat(fd)
         # An NFS client gives such a name to what is removed while it is open.
-        if found.st_nlink and not os.path.basename(_name(fd)).startswith(".nfs"):
-            return found
-        self.reached = None
-        self._say_gone("removed")
-        return None
-
-    def _is_cut(self, found: os.stat_result) -> bool:
+        is_removed = not found.st_nlink or os.path.basename(_name(fd)).startswith(".nfs")
         is_file = stat.S_ISREG(found.st_mode)
-        if not is_file or self._size is None or found.st_size >= self._size:
-            return False
-        self._say_gone("cut")
-        return True
+        is_cut = is_file and self._size is not None and found.st_size < self._size
+        if is_removed or is_cut:
+            self.is_lost = self._anew = True
+            how = "removed" if is_removed else "cut"
+            self._say(f"{self._path}: somebody {how} it; what it had is lost")
+        if is_removed or (is_cut and not found.st_size):
+            self.reached = None
+        self._size = found.st_size
+        if is_removed:
+            self._let_go()
 
-    def _say_gone(self, how: str) -> None:
-        self.is_lost = True
-        self._say(f"{self._path}: somebody {how} it; what it had is lost")
-
-    def _place(self, fd: int) -> str | None:
-        """Where the file is by now, None where it was removed."""
-        found = self._look(fd)
-        if found is None:
-            return None
-        if self._is_cut(found) and not found.st_size:
-            return None
-        try:
-            if os.path.samestat(os.stat(self._path), found):
-                return self._path
-        except OSError:
-            pass  # it is not there, or its folder is not
-        place = _name(fd)
+    def _say_moved(self) -> None:
+        """Find the file where it is by now, if it has anything."""
+        if self._fd is None or self.reached is None:
+            return
+        with contextlib.suppress(OSError):  # it is not there, or its folder is not
+            if os.path.samestat(os.stat(self._path), os.fstat(self._fd)):
+                return
+        place = _name(self._fd)
         self._say(f"{self._path}: somebody moved it; it is {place or 'not known where'}")
-        return place or None
+        self.reached = place or None
 
     def _let_go(self) -> None:
         fd, self._fd = self._fd, None
@@ -304,15 +288,9 @@ def _sequence_after(fd: int) -> int:
     return 0
 
 
-MOST_LOCAL_BYTES = 64 * 1024**2
-"""What waits to be copied; /tmp may be memory that the job needs."""
-MOST_HELD_BYTES = 4 * 1024**2
-"""The same where this node has no room for a file."""
-REWIND_BYTES = 1024**2
-"""A local file that was copied whole is begun anew from this size on."""
-_COPY_BYTES = 256 * 1024
 _FIRST_WAIT_S = 0.5
-_MOUNTS_BYTES = 1024**2
+_KEEP_S = 1.0
+"""How long a folder of this node may take to keep the rest: TMPDIR may hang too."""
 
 
 class SampleSpool:
@@ -325,13 +303,13 @@ class SampleSpool:
         *,
         say: Callable[[str], None],
         local_root: str | None = None,
-        most_local_bytes: int = MOST_LOCAL_BYTES,
+        most_bytes: int = MOST_HELD_BYTES,
     ) -> None:
         """Begin; nothing is written or asked of `root` by the caller's thread."""
         self._say = say
         own = local_root or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  a node's own folder
-        self._store = LocalStore((own, "/tmp"), most_local_bytes, say)  # noqa: S108
-        self.copier = Copier(root, target, self._store, say)
+        self._local_roots = dict.fromkeys((own, "/tmp"))  # noqa: S108
+        self.copier = Copier(root, target, say, most_bytes)
         """What has arrived, once this is closed."""
         self._pending: list[tuple[int, int, Moment, bytes]] = []
         self._sequence: int | None = None
@@ -351,7 +329,7 @@ class SampleSpool:
         return self.copier.began_anew()
 
     def flush(self) -> None:
-        """Write what was put on this node, and wake the thread that copies it."""
+        """Hand what was put to the thread that copies it."""
         if not self._pending:
             return
         if self._sequence is None:
@@ -363,11 +341,10 @@ class SampleSpool:
             blocks.append(encode_block(header, payload))
             self._sequence = (self._sequence + 1) & 0xFFFFFFFF
         self._pending.clear()
-        why = self._store.append(b"".join(blocks))
-        if why is not None and not self._dropped:
+        if not self.copier.append(b"".join(blocks)) and not self._dropped:
             self._dropped = True
+            why = "no more can wait on this node"
             self._say(f"{why}: samples are lost until the job folder takes them again")
-        self.copier.wake()
 
     def close(self, limit_s: float, is_hurried: Callable[[], bool] = lambda: False) -> str | None:
         """Wait for the copy, at most so long; the file on this node with the rest, if there is one.
@@ -377,147 +354,32 @@ class SampleSpool:
         """
         if self.copier.finish(limit_s, is_hurried):
             return None
-        try:
-            return self._store.keep()
-        except OSError as error:
-            self._dropped = True
-            why = error.strerror or str(error)
-            self._say(f"{why}: the samples that the job folder does not have are lost")
-            return None
-
-
-def _network_of(mounts: bytes, folder: str) -> str | None:
-    """The type of a folder's file system where another machine serves it."""
-    kind = file_system_of(mounts, folder)
-    if kind not in NETWORK:
-        # Where this hangs the guard ends it.
-        kind = file_system_of(mounts, os.path.realpath(folder))
-    return kind if kind in NETWORK else None
-
-
-class LocalStore:
-    """What waits on this node: a file without a name, or memory where there is none.
-
-    One thread appends, another reads.
-    """
-
-    def __init__(self, roots: Sequence[str], most_bytes: int, say: Callable[[str], None]) -> None:
-        """Begin in the first folder that takes a file and is this node's own."""
-        self._most = most_bytes
-        self._say = say
-        self._lock = threading.Lock()
-        self._held = bytearray()
-        self._end = 0
-        self._copied = 0
-        self._root, self._fd = self._opened(roots)
-
-    def _opened(self, roots: Sequence[str]) -> tuple[str, int | None]:
-        mounts = read_bytes("/proc/self/mountinfo", _MOUNTS_BYTES)
-        why = ""
-        for root in dict.fromkeys(roots):
-            server = _network_of(mounts, root)
-            if server is not None:
-                why += f"; {root}: {server}, which may hang"
-                continue
-            try:
-                return root, _nameless_file(root)
-            except OSError as error:
-                why += f"; {root}: {error.strerror}"
-        self._say(f"samples are held in memory{why}")
-        return "", None
-
-    def append(self, data: bytes) -> str | None:
-        """Take whole blocks; why not, if they were not taken."""
-        failure = None
-        with self._lock:
-            if self._fd is not None:
-                if self._end + len(data) > self._most:
-                    return "the file on this node is as large as it may be"
-                failure = self._failure(self._fd, data)
-                if failure is None:
-                    return None
-            is_full = len(self._held) + len(data) > MOST_HELD_BYTES
-            self._held += b"" if is_full else data
-        if failure is not None:
-            self._say(f"{self._root}: {failure}; samples are held in memory")
-        return "no room on this node, and none in memory" if is_full else None
-
-    def _failure(self, fd: int, data: bytes) -> str | None:
-        """Write to the file, which gives way to memory where that fails; why it did."""
-        try:
-            _write_at(fd, data, self._end)
-        except OSError as error:
-            self._held += self._rest(fd, MOST_HELD_BYTES)
-            self._fd = None
-            os.close(fd)
-            return error.strerror or str(error)
-        self._end += len(data)
+        rest = self.copier.rest()
+        name = f"hpckit-samples-{os.getuid()}-{os.getpid()}-{time.time_ns():x}.samples"
+        for root in self._local_roots:
+            kept: list[str] = []
+            keeping = threading.Thread(
+                target=_keep, args=(f"{root}/{name}", rest, kept), name="hpckit-keep", daemon=True
+            )
+            keeping.start()
+            keeping.join(_KEEP_S)
+            if kept:
+                return kept[0]
+        self._dropped = True
+        self._say("no room on this node: the samples that the job folder does not have are lost")
         return None
 
-    def next_bytes(self) -> bytes:
-        """What comes next to be copied, empty when all was."""
-        with self._lock:
-            if self._fd is None:
-                return bytes(self._held[:_COPY_BYTES])
-            return self._rest(self._fd, _COPY_BYTES)
 
-    def copied(self, count: int) -> None:
-        """So many bytes more need not be kept."""
-        with self._lock:
-            if self._fd is None:
-                del self._held[:count]
-                return
-            self._copied += count
-            if self._copied == self._end and self._end >= REWIND_BYTES:
-                os.ftruncate(self._fd, 0)
-                self._copied = self._end = 0
-
-    def keep(self) -> str | None:
-        """Write what was not copied to a file with a name, and give that.
-
-        Raises OSError, also for what is held in memory, of which nothing can be kept.
-        """
-        with self._lock:
-            if self._fd is None:
-                if self._held:
-                    raise OSError(errno.ENOSPC, "no room on this node")
-                return None
-            path = _new_name(self._root)
-            fd = os.open(path, _NEW_FILE, 0o600)
-            try:
-                at = 0
-                while data := os.pread(self._fd, _COPY_BYTES, self._copied + at):
-                    _write_at(fd, data, at)
-                    at += len(data)
-            except OSError:
-                os.unlink(path)
-                raise
-            finally:
-                os.close(fd)
-            return path
-
-    def _rest(self, fd: int, most: int) -> bytes:
-        return os.pread(fd, min(self._end - self._copied, most), self._copied)
-
-
-_NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-
-
-def _new_name(root: str) -> str:
-    # With O_EXCL a name that somebody else took is refused.
-    return f"{root}/hpckit-samples-{os.getuid()}-{os.getpid()}-{time.time_ns():x}.samples"
-
-
-def _nameless_file(root: str) -> int:
-    # O_TMPFILE would do it at once, but not on every file system.
-    path = _new_name(root)
-    fd = os.open(path, _NEW_FILE, 0o600)
-    os.unlink(path)
-    return fd
-
-
-def _write_at(fd: int, data: bytes, at: int) -> None:
-    view = memoryview(data)
-    while view:
-        count = os.pwrite(fd, view, at)
-        view, at = view[count:], at + count
+def _keep(path: str, data: bytes, kept: list[str]) -> None:
+    """Write a new file, and add its path to `kept`, or leave none."""
+    try:
+        # With O_EXCL a name that somebody else took is refused.
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return
+    try:
+        with open(fd, "wb") as file:
+            file.write(data)
+        kept.append(path)
+    except OSError:
+        os.unlink(path)

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from hpckit.account.sample_format import Moment
-from hpckit.sampler.guard import Beat
+from hpckit.sampler.guard import Beat, JobEnd, SignalClock
 from hpckit.sampler.loop import SampleLoop, SamplePlan, SampleTools
 from hpckit.sampler.parts import Node
 from hpckit.sampler.spool import SampleSpool
@@ -29,11 +29,12 @@ WARM_UP_S = 30.0
 _NS = 1_000_000_000
 
 
-class JumpClock:
+class JumpClock(SignalClock):
     """Time that passes by waiting alone."""
 
     def __init__(self, file: Path) -> None:
         """`file` is what the fake NVML takes for its clock."""
+        super().__init__(())
         file.write_bytes(bytes(8))
         with file.open("r+b") as shown:
             self._shown = mmap.mmap(shown.fileno(), 8)
@@ -63,18 +64,6 @@ class JumpClock:
         self._shown[:] = struct.pack("<q", self.now().realtime_ns)
 
 
-class Endless:
-    """A job that goes on."""
-
-    def over(self) -> str | None:
-        """Never."""
-        return None
-
-    def has_ranks(self) -> bool:
-        """None are waited for."""
-        return False
-
-
 def resident_bytes() -> int:
     """The resident set of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -91,13 +80,15 @@ def main(out: str, hz: float, ticks: int) -> int:
     target = f"{account_folder('', '')}/{samples_file('n1')}"
     spool = SampleSpool(out, target, say=lambda line: print(line, file=sys.stderr))
     plan = SamplePlan(hz=hz, duration_s=WARM_UP_S + ticks / hz, meta=node.meta("n1"))
+    endless = JobEnd(end_s=None, parent=None, processes=None)
     tools = SampleTools(
-        gpus=node.gpus, host=node.host, sink=spool, clock=clock, watch=Endless(), beat=beat
+        gpus=node.gpus, host=node.host, sink=spool, clock=clock, watch=endless, beat=beat
     )
     gc.freeze()
     gc.disable()
-    end = SampleLoop(plan, tools).run()
-    found = {"ticks": end.ticks, "warm_bytes": clock.warm_bytes, "end_bytes": resident_bytes()}
+    loop = SampleLoop(plan, tools)
+    loop.run()
+    found = {"ticks": loop.ticks, "warm_bytes": clock.warm_bytes, "end_bytes": resident_bytes()}
     spool.close(60.0)
     print(json.dumps(found))
     return 0

@@ -22,10 +22,12 @@ RECORD = """\
 #!/bin/bash
 (($#)) && printf '%s\\0' "$@" >>"$SAW/${0##*/}" || : >>"$SAW/${0##*/}"
 """
+ENVIRONMENT = 'env -0 >"$SAW/.$$" && mv "$SAW/.$$" "$SAW/environment"\n'
+"""Whole or not at all, as tasks that run together write it."""
 _SRUN = (
     RECORD
+    + ENVIRONMENT
     + """\
-env -0 >"$SAW/environment"
 tasks=1 next=
 while [[ ${1:-} == --* ]]; do
   case $1 in --ntasks=*) tasks=${1#*=} ;; esac
@@ -39,16 +41,16 @@ wait
 )
 _TORCHRUN = (
     RECORD
+    + ENVIRONMENT
     + """\
-env -0 >"$SAW/environment"
 while [[ ${1:-} && $1 != --no-python ]]; do shift; done
 shift
 exec "$@"
 """
 )
-_MPIRUN = RECORD + 'env -0 >"$SAW/environment"\nshift 2\nexec "$@"\n'
+_MPIRUN = RECORD + ENVIRONMENT + 'shift 2\nexec "$@"\n'
 _SCONTROL = RECORD + "printf 'node1\\nnode2\\n'\n"
-_SHOW = RECORD + 'env -0 >"$SAW/environment"\n'
+_SHOW = RECORD + ENVIRONMENT
 
 STAND_INS = {
     "srun": _SRUN,
@@ -92,7 +94,7 @@ class Ended:
     def environment(self) -> dict[str, str]:
         """The variables that the program saw."""
         pairs = nul_separated(self.saw / "environment") or []
-        return dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+        return dict(pair.split("=", 1) for pair in pairs)
 
 
 def nul_separated(path: Path) -> list[str] | None:

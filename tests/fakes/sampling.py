@@ -7,12 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hpckit.account.sample_format import EVENTS, GPU, GPU_RECORD, HOST, META, HostColumn, Moment
+from hpckit.sampler.guard import JobEnd, SignalClock
+from hpckit.sampler.job_counters import HostSources
+from hpckit.sampler.spool import SampleSpool
 
 NS = 1_000_000_000
 BEGIN_NS = 50 * NS
 
 
-class FakeClock:
+class FakeClock(SignalClock):
     """Time that passes only by waiting; the next wait ends `late_ns` late."""
 
     def __init__(self) -> None:
@@ -78,7 +81,7 @@ class FakeGpus:
         return found
 
 
-class FakeHost:
+class FakeHost(HostSources):
     """One column that counts how often it was read."""
 
     def __init__(self) -> None:
@@ -104,7 +107,7 @@ class FakeHost:
         return news
 
 
-class FakeWatch:
+class FakeWatch(JobEnd):
     """A job that goes on until it is told otherwise."""
 
     def __init__(self) -> None:
@@ -120,7 +123,7 @@ class FakeWatch:
         return self.ranks()
 
 
-class FakeSink:
+class FakeSink(SampleSpool):
     """Keeps what was flushed, block by block: (kind, moment, payload)."""
 
     def __init__(self) -> None:

@@ -125,7 +125,7 @@ def test_folder_that_cannot_be_made(tmp_path: Path) -> None:
     ("name", "shown"),
     [
         ("a b", "'a b'"),
-        ("a\x1b[31m\nb'\\é", "$'a\\U0000001b[31m\\U0000000ab\\'\\\\é'"),
+        ("a\x1b[31m\nb'\\é", "$'a\\x1b[31m\\nb\\'\\\\\\xc3\\xa9'"),
     ],
 )
 def test_the_next_command_can_be_pasted(tmp_path: Path, name: str, shown: str) -> None:
@@ -235,26 +235,36 @@ def test_ctrl_c_before_the_sampler_listens_is_not_lost(tmp_path: Path) -> None:
     assert has_samples(tmp_path / "run" / FILE)
 
 
+NICEST = 19
 WAITS_S = 30.0
 """How long a folder is waited for after Ctrl-C."""
 
 
 def begin_at_a_pipe(cwd: Path, env: Mapping[str, str] = {}) -> subprocess.Popen[str]:
-    """Start it with a FIFO in place of its file: to open that waits for a reader."""
+    """Start it with a FIFO in place of its file, whose opening waits for a reader, and sample."""
     (cwd / "run" / FILE).parent.mkdir(parents=True)
     os.mkfifo(cwd / "run" / FILE)
     process = begin("sample", "--out", "run", cwd=cwd, env=env)
-    until(lambda: listens(process.pid))
+    # It is nice once it listens, and the signals are let through while it waits for the next tick.
+    until(lambda: os.getpriority(os.PRIO_PROCESS, process.pid) == NICEST)
+    until(lambda: not blocks(process.pid))
     return process
+
+
+def blocks(pid: int) -> bool:
+    """Whether TERM would wait until a sampler takes it."""
+    return bool(int(status_of(pid)["SigBlk"], 16) >> (signal.SIGTERM - 1) & 1)
 
 
 def listens(pid: int) -> bool:
     """Whether a sampler hears what ends it, and has heard all of it."""
-    status = dict(
-        line.split(":\t") for line in Path(f"/proc/{pid}/status").read_text().splitlines()
-    )
-    is_blocked = int(status["SigBlk"], 16) >> (signal.SIGTERM - 1) & 1
-    return bool(is_blocked) and not int(status["ShdPnd"], 16)
+    return blocks(pid) and not int(status_of(pid)["ShdPnd"], 16)
+
+
+def status_of(pid: int) -> dict[str, str]:
+    """What /proc says of a process."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return dict(line.split(":\t") for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -271,8 +281,6 @@ def test_what_kill_may_follow_keeps_the_rest_soon(
     done = ended(process)
     assert time.monotonic() - asked_s < WAITS_S
     assert done.returncode == 7
-    if "did not return for 3 s" in done.stderr and not done.stdout:
-        pytest.skip("a machine with time for the sampler: its guard saw it stand still for 3 s")
     assert has_samples(Path(wrote(done)))
 
 

@@ -20,7 +20,6 @@ from hpckit.binding.affinity import (
     PLAN,
     SEEN_S,
     WAIT_S,
-    _members,
     allowed_here,
     allowed_together,
     apply_binding,
@@ -29,10 +28,9 @@ from hpckit.binding.affinity import (
     prefer_memory,
 )
 from hpckit.binding.bind import NodeBinding
-from hpckit.binding.plan_in_job import document_of, document_or_less, plan_here, publish
+from hpckit.binding.plan_in_job import publish
 from hpckit.core.index_list import expand_indices, index_list
-from hpckit.node.node_file import NodeSettings
-from tests.fakes.nvml_library import HEAD, build_fake_nvml
+from tests.fakes.nvml_library import HEAD
 from tests.fakes.sysfs_tree import dgx_h100, write_machine
 
 LIMIT_S = 60.0
@@ -61,25 +59,6 @@ print(part.get("cpus"))
 print(sorted(os.sched_getaffinity(0)), env.get("CUDA_DEVICE_ORDER"), flush=True)
 sys.stdin.readline()
 """
-STEP = """
-import json, subprocess, sys
-for codes in json.load(sys.stdin):
-    ranks = [
-        subprocess.Popen([sys.executable, "-I", "-c", code], text=True,
-                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        for code in codes
-    ]
-    for rank in ranks:
-        assert rank.stdout.readline() == "held\\n"
-    for rank in ranks:
-        rank.stdin.write("\\n")
-        rank.stdin.flush()
-    told = [[rank.stdout.readline().rstrip("\\n") for _ in range(3)] for rank in ranks]
-    for rank in ranks:
-        rank.communicate("\\n")
-    print(json.dumps(told))
-"""
-"""A parent that has no other children: it starts ranks together, one group after the other."""
 ROOT = str(Path(__file__).parents[3])
 Rank = Callable[..., "subprocess.Popen[str]"]
 
@@ -254,22 +233,6 @@ def test_ranks_that_cannot_agree_keep_what_a_launcher_gave(rank: Rank, job: dict
     assert all(why.endswith("and a launcher has bound them") for why, *_ in told)
 
 
-@TWO
-def test_ranks_whose_others_are_hidden_stay_where_they_are(job: dict[str, str]) -> None:
-    """The first sees its own CPUs alone, and Slurm gave more: no rank is moved onto them."""
-    held = (CPUS[:1], CPUS[:1], CPUS[1:2])
-    codes = [code_of(number, 3, held=cpus) for number, cpus in enumerate(held)]
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", STEP],
-        env={**os.environ, **job, "SLURM_CPUS_ON_NODE": str(len(CPUS))},
-        input=json.dumps([codes[:2], codes[2:]]),
-        capture_output=True, text=True, check=True, timeout=LIMIT_S,
-    )  # fmt: skip
-    told = [one for line in done.stdout.splitlines() for one in json.loads(line)]
-    assert [line.split()[0] for *_, line in told] == [f"[{CPUS[0]}]"] * 2 + [f"[{CPUS[1]}]"]
-    assert all("those of its other ranks are hidden" in why for why, *_ in told), told
-
-
 def test_the_first_plan_is_everybodys(tmp_path: Path) -> None:
     """A plan that comes late changes nothing and leaves nothing."""
     path = tmp_path / "node" / "plan.json"
@@ -305,22 +268,6 @@ def test_a_plan_that_is_none_is_a_line(
         assert list(part) == ["failed"]
         assert capfd.readouterr().err.count("\n") == 1, local_rank
     assert os.sched_getaffinity(0) == set(CPUS)
-
-
-def test_a_plan_is_of_a_node_a_start_and_a_step(tmp_path: Path) -> None:
-    """User, job, step, restart, array task, attempt and the number of ranks are in its name; no
-    slash of a name is. Where there is no job or no folder there is none.
-    """
-    root = str(tmp_path)
-    env = {"HPCKIT_JOB_FOLDER": "/j/20-a", "SLURMD_NODENAME": "a/../b", "SLURM_JOB_ID": "9"}
-    first = f"{root}/hpckit.{os.getuid()}"
-    assert plan_folder(env, 4, (root,)) == f"{first}.9.0.0.0.0.4.20_a.a____b"
-    env |= {"SLURM_RESTART_COUNT": "2", "SLURM_STEP_ID": "7", "SLURM_ARRAY_TASK_ID": "5"}
-    env |= {"TORCHELASTIC_RESTART_COUNT": "3"}
-    assert plan_folder(env, 4, ("/nowhere", root)) == f"{first}.9.7.2.5.3.4.20_a.a____b"
-    assert plan_folder({**env, "TMPDIR": root}, 4, ()).startswith(f"{first}.9.7.")
-    assert plan_folder(env, 4, ("/nowhere",)) == ""
-    assert plan_folder({}, 4, (root,)) == ""
 
 
 def test_only_cpus_that_are_there_are_taken(capfd: pytest.CaptureFixture[str]) -> None:
@@ -365,19 +312,11 @@ def test_memory_comes_from_the_nodes_of_the_plan() -> None:
     assert not prefer_memory(set())
 
 
-@pytest.mark.parametrize("listed", [set(), {0}, {5, 6, 7}, {0, 2, 4, 63, 64, 65, 300}])
-def test_lists_are_read_as_elsewhere(listed: set[int]) -> None:
-    """The rank's own reading of a list of CPUs is that of hpckit.core.index_list."""
-    for among in (range(400), {0, 6, 64}, set[int]()):
-        assert _members(index_list(listed), among) == listed & set(among)
-
-
-def test_the_node_is_read_with_its_gpus(tmp_path: Path) -> None:
+def test_the_node_is_read_with_its_gpus(tmp_path: Path, library: Path) -> None:
     """A plan has the driver's GPUs in order, beside the CPUs of a machine that stands in."""
     (tmp_path / "machine").mkdir()
     write_machine(tmp_path / "machine", dgx_h100())
     (tmp_path / "gpus.toml").write_text(HEAD + 'gpus = 2\n[gpu]\nname = "NVIDIA H100"\n')
-    library = build_fake_nvml(tmp_path / "nvml")
     code = (
         "import json\n"
         "from hpckit.binding.plan_in_job import document_of, plan_here\n"
@@ -396,22 +335,6 @@ def test_the_node_is_read_with_its_gpus(tmp_path: Path) -> None:
     assert [[gpu.position for gpu in one.gpus] for one in binding.ranks] == [[0], [1]]
     assert all(gpu.uuid for one in binding.ranks for gpu in one.gpus)
     assert sorted(cpu for one in binding.ranks for cpu in expand_indices(one.cpus))
-
-
-def test_a_plan_without_the_driver_has_no_gpus(tmp_path: Path) -> None:
-    """The CPUs of a machine whose driver is not asked are dealt over its NUMA nodes."""
-    write_machine(tmp_path, dgx_h100())
-    binding = plan_here(2, range(8), driver_s=None, settings=NodeSettings(sysroot=str(tmp_path)))
-    assert [rank.gpus for rank in binding.ranks] == [(), ()]
-    read = msgspec.json.decode(json.dumps(document_of(binding, range(8))), type=NodeBinding)
-    assert read == binding
-
-
-def test_a_node_that_cannot_be_bound_has_a_reason() -> None:
-    """What fails with GPUs is planned without; the reason stands in its notes."""
-    plan = document_or_less(1, CPUS)
-    assert plan["schema"] == "hpckit.binding/1"
-    assert plan["allowed"] == index_list(CPUS)
 
 
 def seen(proc: Path, *pids: int) -> None:

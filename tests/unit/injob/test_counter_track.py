@@ -12,7 +12,7 @@ from hpckit.injob.counter import NEVER_NS, AfterEnd, CounterTrack, readings_of, 
 from tests.fakes.sensors import late_by_chance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from hpckit.injob.counter import Reading
 
@@ -119,22 +119,6 @@ def test_a_machine_that_is_busy_is_left_in_peace() -> None:
     assert counter.asked <= 10
 
 
-def test_changes_are_found_once_a_machine_is_idle() -> None:
-    """Half a second in which all questions came late costs none of the later changes."""
-    track = followed(Ticking(100), 1000, lambda at_ns: 3 * MS if at_ns < 500 * MS else 300_000)
-    seen = [change["monotonic_ns"] // (100 * MS) for change in updates(track)]
-    assert [at for at in seen if at >= 5][:2] == [5, 6]
-
-
-def test_a_change_that_was_missed_does_not_double_the_period() -> None:
-    """Two changes of which one between was not seen in time are no period: the next is awaited."""
-    track = followed(
-        Ticking(100), 1500, lambda at_ns: 9 * MS if 128 <= at_ns / MS < 145 else 300_000
-    )
-    spans = [b["monotonic_ns"] - a["monotonic_ns"] for a, b in pairwise(updates(track))]
-    assert min(spans) < 104 * MS
-
-
 @pytest.mark.parametrize("period_ms", [20, 25, 100])
 def test_what_is_kept_bounds_the_period_however_late_it_was_read(period_ms: int) -> None:
     """No number seems to have lived for longer or shorter than it did, and most are known well."""
@@ -167,34 +151,30 @@ def test_a_counter_that_tells_nothing_is_given_up(period_ms: int) -> None:
     assert followed(Ticking(period_ms), 1000).due_ns == NEVER_NS
 
 
-def test_the_first_change_after_the_end_is_found() -> None:
-    """It is the one whose energy differs from the end's."""
+@pytest.mark.parametrize(
+    ("asked_ms", "updates_ms", "readings_ms", "still_ms"),
+    [
+        # The first change is the one whose energy differs from the end's.
+        (range(2, 40, 2), [38], [36], []),
+        # One that was seen late is a reading, as is the last one before it.
+        ((30, 50), [], [30, 50], []),
+        # Without a change the last reading says for how long the end's number was there.
+        ((10, 20), [], [], [20]),
+    ],
+)
+def test_what_comes_after_the_end(
+    asked_ms: Sequence[int], updates_ms: list[int], readings_ms: list[int], still_ms: list[int]
+) -> None:
+    """The counter is asked until it has changed."""
     counter = Ticking(100)
     after = AfterEnd(counter.ask, counter.first())
-    while not after.is_done:
-        counter.now_ns += 2 * MS
+    for at_ms in asked_ms:
+        counter.now_ns = at_ms * MS
         after.poll()
-    assert moments_ms(updates_of(after.changes())) == [38]
-    assert moments_ms(readings_of(after.changes())) == [36]
-
-
-def test_a_change_after_the_end_that_was_seen_late_is_no_update() -> None:
-    """It is a reading, as is the last one before it."""
-    counter = Ticking(100)
-    after = AfterEnd(counter.ask, counter.first())
-    for counter.now_ns in (30 * MS, 50 * MS):
-        after.poll()
-    assert (after.is_done, updates_of(after.changes())) == (True, [])
-    assert moments_ms(readings_of(after.changes())) == [30, 50]
-
-
-def test_a_counter_that_stands_still_after_the_end_is_a_reading() -> None:
-    """The last one with the end's number says for how long it was there."""
-    counter = Ticking(100)
-    after = AfterEnd(counter.ask, counter.first())
-    for counter.now_ns in (10 * MS, 20 * MS):
-        after.poll()
-    assert (after.is_done, moments_ms(after.still())) == (False, [20])
+    changes = after.changes()
+    assert after.is_done is bool(changes)
+    found = (updates_of(changes), readings_of(changes), after.still())
+    assert [moments_ms(readings) for readings in found] == [updates_ms, readings_ms, still_ms]
 
 
 @pytest.mark.parametrize("took_ms", [3, 10, 100, 2000])

@@ -4,25 +4,36 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hpckit.core.identity import Identity
-from hpckit.injob.counter import START_LIMIT_S, GpuWatch, Refused, read
+from hpckit.injob.counter import START_LIMIT_S, GpuWatch, read
+from hpckit.sampler.gpus import NvmlRefused
 
 if TYPE_CHECKING:
     from hpckit.injob.counter import Find, Gpu
+    from hpckit.sampler.gpus import ParentOf
 
 ONLY = Identity(0, 1, 0, 1, 0)
 
 
 class ScriptedGpu:
-    """A GPU whose counter goes through `values` and stays at the last; an exception is raised."""
+    """A GPU whose counter goes through `values` and stays at the last; an exception is raised.
 
-    def __init__(self, values: Sequence[int | Exception], uuid: str = "GPU-a") -> None:
+    `before` is called as often as it was asked, with that number.
+    """
+
+    def __init__(
+        self,
+        values: Sequence[int | Exception],
+        uuid: str = "GPU-a",
+        before: Callable[[int], object] = lambda _: None,
+    ) -> None:
         self.uuid = uuid
+        self._before, self._asked = before, 0
         self._values = list(values)
 
     @property
@@ -32,15 +43,21 @@ class ScriptedGpu:
 
     def energy_mj(self) -> int:
         """The next value."""
+        self._before(self._asked)
+        self._asked += 1
         value = self._values[0] if len(self._values) == 1 else self._values.pop(0)
         if isinstance(value, Exception):
             raise value
         return value
 
 
+def no_slices(_uuid: str) -> None:
+    """No GPU is split."""
+
+
 def watching(*gpus: Gpu) -> GpuWatch:
     """A rank that watches these."""
-    return GpuWatch(lambda visible: (list(gpus), visible), {}, ONLY)
+    return GpuWatch(lambda: (list(gpus), no_slices), {}, ONLY)
 
 
 def values(readings: object, field: str = "energy_mj") -> list[Any]:
@@ -59,16 +76,6 @@ def test_the_counter_is_read_at_both_ends() -> None:
     assert values(watch.last()["gpus"]) == [9]
 
 
-def test_changes_are_noted() -> None:
-    """Changes of the counter after the start are kept."""
-    watch = watching(ScriptedGpu([1, 1, 2, 2, 3, 3]))
-    watch.first()
-    time.sleep(1)
-    last = watch.last()
-    # One that a busy machine saw late is a reading.
-    assert {2, 3} <= {*values(last["updates"]), *values(last["readings"])}
-
-
 def test_a_counter_that_stands_still_after_the_end_is_noted_so() -> None:
     """The end waits a short while; a later reading has the end's energy."""
     watch = watching(ScriptedGpu([1]))
@@ -82,8 +89,8 @@ def test_a_counter_that_stands_still_after_the_end_is_noted_so() -> None:
 def test_a_driver_that_refuses_is_quoted() -> None:
     """The error stands in the first line, and there is no GPU to read at the end."""
 
-    def refuse(_visible: str | None) -> tuple[list[Gpu], str | None]:
-        raise Refused("DriverNotLoaded")
+    def refuse() -> tuple[list[Gpu], ParentOf]:
+        raise NvmlRefused("DriverNotLoaded")
 
     watch = GpuWatch(refuse, {}, ONLY)
     assert watch.first() == {
@@ -97,11 +104,11 @@ def test_a_driver_that_refuses_is_quoted() -> None:
 
 def test_a_job_without_gpus_does_not_ask_the_driver() -> None:
     """A rank that Slurm gave no GPU loads no driver, and claims nothing that it may open."""
-    asked: list[str | None] = []
+    asked: list[bool] = []
 
-    def find(visible: str | None) -> tuple[list[Gpu], str | None]:
-        asked.append(visible)
-        return [ScriptedGpu([5])], visible
+    def find() -> tuple[list[Gpu], ParentOf]:
+        asked.append(True)
+        return [ScriptedGpu([5])], no_slices
 
     watch = GpuWatch(find, {"SLURM_JOB_ID": "7"}, ONLY)
     first = watch.first()
@@ -112,7 +119,7 @@ def test_a_job_without_gpus_does_not_ask_the_driver() -> None:
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (Refused("NotSupported"), "NotSupported"),
+        (NvmlRefused("NotSupported"), "NotSupported"),
         (OSError(19, "No such device"), "No such device"),
         (ValueError("no number"), "no number"),
     ],
@@ -126,9 +133,9 @@ def test_a_counter_that_cannot_be_read_says_why(error: Exception, reason: str) -
 def held(gate: threading.Event) -> Find:
     """A driver that answers when the gate opens."""
 
-    def find(visible: str | None) -> tuple[list[Gpu], str | None]:
+    def find() -> tuple[list[Gpu], ParentOf]:
         gate.wait(30)
-        return [ScriptedGpu([7])], visible
+        return [ScriptedGpu([7])], no_slices
 
     return find
 
@@ -159,26 +166,11 @@ def test_a_late_answer_is_a_reading_and_no_update() -> None:
     assert last["updates"] == []
 
 
-class HangingGpu(ScriptedGpu):
-    """A GPU that answers once, and then not before the gate opens."""
-
-    def __init__(self, gate: threading.Event) -> None:
-        super().__init__([3])
-        self._gate = gate
-        self._asked = False
-
-    def energy_mj(self) -> int:
-        """The same value, at once the first time."""
-        if self._asked:
-            self._gate.wait(30)
-        self._asked = True
-        return super().energy_mj()
-
-
 def test_what_was_read_before_a_driver_hangs_is_kept() -> None:
     """The end waits for a second: of two GPUs of which one hangs, the first has its counter."""
     gate = threading.Event()
-    watch = watching(ScriptedGpu([5], "GPU-b"), HangingGpu(gate))
+    hanging = ScriptedGpu([3], before=lambda asked: asked and gate.wait(30))
+    watch = watching(ScriptedGpu([5], "GPU-b"), hanging)
     assert values(watch.first()["gpus"]) == [5, 3]
     begun_s = time.monotonic()
     last = watch.last()
@@ -189,24 +181,15 @@ def test_what_was_read_before_a_driver_hangs_is_kept() -> None:
     assert values(last["gpus"], "refused") == [None, "late"]
 
 
-class SlowGpu(ScriptedGpu):
-    """A GPU that answers after 60 ms, and notes when it was asked."""
-
-    def __init__(self, asked_s: list[float]) -> None:
-        super().__init__([3])
-        self._asked_s = asked_s
-
-    def energy_mj(self) -> int:
-        """The same value, late."""
-        self._asked_s.append(time.monotonic())
-        time.sleep(0.06)
-        return super().energy_mj()
-
-
 def test_the_end_waits_for_few_answers_of_a_slow_driver() -> None:
     """One for each GPU, one that may be under way, and one more: not one more for each."""
     asked_s: list[float] = []
-    watch = watching(*(SlowGpu(asked_s) for _ in range(4)))
+
+    def slowly(_asked: int) -> None:
+        asked_s.append(time.monotonic())
+        time.sleep(0.06)
+
+    watch = watching(*(ScriptedGpu([3], before=slowly) for _ in range(4)))
     watch.first()
     time.sleep(0.1)
     ended_s = time.monotonic()

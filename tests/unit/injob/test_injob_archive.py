@@ -1,9 +1,8 @@
-"""The zipapp that submit packs."""
+"""The zipapp that submit packs, and its cache, which is the user's alone."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.injob.archive import pack_injob
+from hpckit.injob.archive import MOST_KEPT, AgentCache, pack_injob
 from hpckit.node.probe import AnswerReader
 
 RANK = ("rank", "--from", "slurm", "--")
@@ -121,17 +120,6 @@ def test_what_a_rank_loads_is_stored_and_light(archive: Path, tmp_path: Path) ->
     assert len((tmp_path / "account" / "restart-0" / "rank-1.ledger").read_text().splitlines()) == 2
 
 
-def test_traceback_quotes_the_source(archive: Path) -> None:
-    """A fault names its line and quotes it, wherever the command runs."""
-    code = f"import sys; sys.path.insert(0, {str(archive)!r}); import traceback\n"
-    code += "from hpckit.core.identity import identify\ntry: identify('slurm', None)"
-    code += "\nexcept AttributeError: traceback.print_exc()"
-    words = [sys.executable, "-I", "-S", "-c", code]
-    log = subprocess.run(words, cwd="/", capture_output=True, text=True, check=True).stderr
-    assert 'File "hpckit/core/identity.py", line ' in log
-    assert "return _mapped(_from_slurm(env), env)" in log
-
-
 def test_another_version_reads_the_sources(archive: Path, tmp_path: Path) -> None:
     """A compute node's other Python version runs the archive all the same."""
     python = another_python((3, 11), (4, 0))
@@ -160,16 +148,10 @@ def test_a_python_too_old_still_runs_the_command(archive: Path) -> None:
     assert done.stderr.count(b"\n") == 1
     missing = subprocess.run([*words, "no-such"], env=env, capture_output=True, check=False)
     assert missing.returncode == 127
-
-
-def test_a_failed_write_leaves_the_old_archive(archive: Path) -> None:
-    """A target that cannot be replaced keeps its content, and no temporary file stays behind."""
-    folder = archive.parent / "taken"
-    (folder / "hpckit-injob.pyz" / "inside").mkdir(parents=True)
-    with pytest.raises(OSError, match="directory"):
-        pack_injob(folder / "hpckit-injob.pyz")
-    assert [entry.name for entry in folder.iterdir()] == ["hpckit-injob.pyz"]
-    shutil.rmtree(folder)
+    probing = [python, "-I", str(archive), "probe", "20"]
+    probe = subprocess.run(probing, capture_output=True, check=False)
+    assert probe.returncode == 2
+    assert probe.stderr.startswith(b"hpckit: the probe needs Python 3.11, this is 3.")
 
 
 def test_the_probe_has_all_that_it_needs(archive: Path) -> None:
@@ -192,10 +174,65 @@ def test_the_probe_takes_seconds_alone(archive: Path, words: list[str]) -> None:
     assert subprocess.run(command, capture_output=True, check=False).returncode == 2
 
 
-def test_a_python_too_old_for_the_probe_says_so(archive: Path) -> None:
-    """One line on stderr, which srun's task gives the node's name."""
-    python = another_python((3, 6), (3, 11))
-    command = [python, "-I", str(archive), "probe", "20"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.startswith("hpckit: the probe needs Python 3.11, this is 3.")
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A place for a cache."""
+    return tmp_path / "cache"
+
+
+def kept_file(folder: Path) -> Path:
+    """The one file of a cache that keeps `b"code"` under the key `a`."""
+    AgentCache(folder, "a").write(b"code")
+    (kept,) = folder.iterdir()
+    return kept
+
+
+def test_what_was_kept_comes_back(folder: Path) -> None:
+    """Under their key alone, and from a file that nobody else may write: it is the user's code."""
+    kept = kept_file(folder)
+    assert AgentCache(folder, "a").read() == b"code"
+    assert AgentCache(folder, "b").read() is None
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
+    for mode in (0o620, 0o602, 0o666):
+        kept.chmod(mode)
+        assert AgentCache(folder, "a").read() is None
+
+
+@pytest.mark.parametrize("damage", [b"", b"code", b"code" * 9])
+def test_what_is_damaged_is_not_taken(folder: Path, damage: bytes) -> None:
+    """Bytes without their digest are none."""
+    kept_file(folder).write_bytes(damage)
+    assert AgentCache(folder, "a").read() is None
+
+
+def test_links_and_fifos_are_not_taken(folder: Path) -> None:
+    """Neither is followed or waited for."""
+    kept = kept_file(folder)
+    kept.rename(folder / "elsewhere")
+    kept.symlink_to(folder / "elsewhere")
+    assert AgentCache(folder, "a").read() is None
+    kept.unlink()
+    os.mkfifo(kept)
+    assert AgentCache(folder, "a").read() is None
+
+
+@pytest.mark.parametrize("place", ["file", "file/below", "n" * 300])
+def test_a_place_that_cannot_be_a_folder_costs_only_time(folder: Path, place: str) -> None:
+    """Nothing is kept there, and nothing is said."""
+    folder.mkdir()
+    (folder / "file").touch()
+    AgentCache(folder / place, "a").write(b"code")
+    assert AgentCache(folder / place, "a").read() is None
+    assert [path.name for path in folder.iterdir()] == ["file"]
+
+
+def test_a_few_are_kept(folder: Path) -> None:
+    """Of many versions the oldest go."""
+    for at in range(MOST_KEPT + 3):
+        AgentCache(folder, str(at)).write(b"code")
+        os.utime(folder / f"injob-{at}.pyz", (at, at))
+    left = {path.name for path in folder.iterdir()}
+    assert len(left) == MOST_KEPT
+    assert f"injob-{MOST_KEPT + 2}.pyz" in left
+    assert "injob-0.pyz" not in left

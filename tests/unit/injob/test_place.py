@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from hpckit.binding.verdicts import (
     AS_PLANNED,
     DIFFERS,
     NOT_ENFORCEABLE,
-    Lines,
     environment_verdict,
     nodes_verdict,
     ranks_verdict,
@@ -197,18 +195,6 @@ def test_a_step_and_an_attempt_have_lines_and_a_proof_of_their_own(tmp_path: Pat
     assert len(json.loads((tmp_path / "proof.step-0.attempt-0.json").read_text())["ranks"]) == 2
 
 
-def test_a_file_with_all_lines_of_its_node_is_read_no_more(tmp_path: Path) -> None:
-    """It may even be gone, while another node's is waited for."""
-    left(tmp_path, [line(rank, "n0", local_world_size=2) for rank in range(2)])
-    lines = Lines(str(tmp_path), "proof.step-0.attempt-0.", 4)
-    lines.gather(0.2)
-    left(tmp_path, [line(0, "n0", cpus="after")])
-    left(tmp_path, [line(2, "n1", local_world_size=2)])
-    lines.gather(0.2)
-    assert [lines.ranks[rank]["cpus"] for rank in range(3)] == ["0", "1", "2"]
-    assert not lines.twice
-
-
 def test_lines_that_are_cut_or_no_lines_are_passed_over(tmp_path: Path) -> None:
     """A torn end is read once it is whole; what is no rank's line is nobody's."""
     left(tmp_path, [line(0, "n0")], tail='[]\n{"rank": 1}\nnull\n\xff\n{"rank": 1, "no')
@@ -368,15 +354,3 @@ def test_a_rank_that_cannot_leave_its_line(
     begin = b"the job ends here: --strict-placement, and" if strict else b"warning:"
     assert done.stderr.startswith(b"hpckit: " + begin + b" no proof of where this rank is: ")
     assert done.stderr.count(b"\n") == 1
-
-
-def test_a_node_open_to_other_jobs_is_not_bound(run: Run, job_folder: Path) -> None:
-    """Slurm gave fewer CPUs than the kernel allows: the rank keeps what it has."""
-    if len(os.sched_getaffinity(0)) < 2:
-        pytest.skip("this machine has one CPU")
-    env = rank_env(job_folder, 0, 1, HPCKIT_BIND="1", SLURM_CPUS_ON_NODE="1")
-    env |= {"SLURM_TASKS_PER_NODE": "2", "SLURM_NTASKS": "1"}
-    code = "import os; print(len(os.sched_getaffinity(0)))"
-    done = run(*RANK, "python3", "-c", code, env=env)
-    assert int(done.stdout) == len(os.sched_getaffinity(0))
-    assert b"not enforceable here" in done.stderr

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 import zlib
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from hpckit.injob.port import ephemeral_range, is_free, job_number, port, port_candidates
+from tests.unit.injob.conftest import Run
 
 RANGE_FILE = "/proc/sys/net/ipv4/ip_local_port_range"
-Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
 
 def candidates(
@@ -76,12 +74,9 @@ def test_no_free_candidate_names_all_three(run: Run) -> None:
     "words",
     [
         [],
-        ["--job-id"],
         ["--job-id", ""],
-        ["--step", "1"],
         ["--job-id", "1", "--step", "-1"],
         ["--job-id", "1", "--array-task", "x"],
-        ["--job-id", "1", "--job-id", "2"],
         ["--job-id", "1", "--color", "red"],
         ["--job-id", "1", "--step"],
     ],
@@ -149,11 +144,7 @@ def test_pool_lies_above_then_below(ephemeral: tuple[int, int], lowest: int, hig
         ("0", 0),
         ("771234", 771234),
         ("local-1a2b", zlib.crc32(b"local-1a2b")),
-        ("", 0),
-        ("-5", zlib.crc32(b"-5")),
         ("٣", zlib.crc32("٣".encode())),
-        ("9" * 18, 10**18 - 1),
-        ("9" * 5000, zlib.crc32(b"9" * 5000)),
         ("\udcff", zlib.crc32(b"\xff")),
     ],
 )

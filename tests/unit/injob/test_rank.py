@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import select
+import shutil
 import signal
 import stat
 import subprocess
@@ -17,8 +18,9 @@ from typing import Any
 
 import pytest
 
-Start = Callable[..., "subprocess.Popen[bytes]"]
-Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
+from hpckit.injob.supervise import slurmstepd_signals_all
+from tests.unit.injob.conftest import Run, Start
+
 SLURM = ("rank", "--from", "slurm", "--")
 
 
@@ -43,14 +45,12 @@ def rank_log(job_folder: Path) -> Path:
 @pytest.mark.parametrize(
     "words",
     [
-        (),
         ("dance",),
-        ("rank",),
-        ("rank", "--from", "slurm"),
         ("rank", "--from", "slurm", "--"),
         ("rank", "--from", "moon", "--", "true"),
         ("rank", "--from", "slurm", "true"),
         ("--version", "please"),
+        ("topology", "folder", "file", "-1"),
     ],
 )
 def test_a_wrong_command_line_shows_the_usage(run: Run, words: tuple[str, ...]) -> None:
@@ -58,10 +58,6 @@ def test_a_wrong_command_line_shows_the_usage(run: Run, words: tuple[str, ...]) 
     done = run(*words)
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.startswith(b"usage: hpckit-injob rank")
-
-
-def test_version_is_printed(run: Run) -> None:
-    """--version names the program and its version."""
     assert re.fullmatch(rb"hpckit-injob \d+\.\d+\.\d+\n", run("--version").stdout)
 
 
@@ -286,10 +282,17 @@ sys.exit(5)
 
 
 def test_signals_reach_the_command(start: Start, rank_env: dict[str, str]) -> None:
-    """Each of the seven signals a scheduler sends is passed on, once; the code is its own."""
+    """Each of the seven signals a scheduler sends is passed on, once; the code is its own.
+
+    That holds where the entry was started with them blocked.
+    """
     numbers = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT]
     numbers += [signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT]
-    with start(*SLURM, *python(ECHO_SIGNALS), env=rank_env) as process:
+
+    def hostile() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+
+    with start(*SLURM, *python(ECHO_SIGNALS), env=rank_env, preexec_fn=hostile) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         for number in numbers:
@@ -348,21 +351,6 @@ def test_the_command_starts_with_default_signals(
     assert masks == {"SigBlk": 0, "SigIgn": 0, "SigCgt": 0}
 
 
-def test_a_blocked_signal_still_reaches_the_command(
-    start: Start, rank_env: dict[str, str], job_folder: Path
-) -> None:
-    """The entry forwards TERM though it was started with TERM blocked."""
-
-    def hostile() -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
-
-    words = (*SLURM, "sh", "-c", "echo ready; exec sleep 20")
-    with start(*words, env=rank_env, preexec_fn=hostile) as process:
-        wait_for(lambda: rank_log(job_folder).exists() and rank_log(job_folder).read_bytes())
-        process.terminate()
-        assert process.wait(timeout=30) == -signal.SIGTERM
-
-
 def test_an_early_signal_is_not_lost(start: Start, rank_env: dict[str, str]) -> None:
     """A TERM at any moment of the start ends the entry, before the command or with it."""
     for delay_ms in range(0, 60, 3):
@@ -372,14 +360,37 @@ def test_an_early_signal_is_not_lost(start: Start, rank_env: dict[str, str]) -> 
             assert process.wait(timeout=30) == -signal.SIGTERM
 
 
-def test_no_garbage_is_looked_for_until_the_command_runs(tmp_path: Path) -> None:
-    """From then on it is, but not among what was loaded."""
+SIGNALS_ITS_PARENT = """
+import os, signal, time
+seen = []
+signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))
+os.kill(os.getppid(), signal.SIGUSR1)
+time.sleep(0.5)
+print(len(seen))
+"""
+
+
+@pytest.mark.parametrize(("parent", "count"), [("slurmstepd", b"0\n"), ("launcher", b"1\n")])
+def test_what_slurmstepd_signals_itself_is_not_forwarded(
+    start: Start, tmp_path: Path, parent: str, count: bytes
+) -> None:
+    """Where slurmstepd reaches every process of a step, a signal to the entry is not passed on."""
     (tmp_path / "logs").mkdir()
-    code = "import gc; from hpckit.injob.main import main; "
-    code += "gc.callbacks.append(lambda phase, _: print(phase, flush=True)); "
-    code += "code = main(['rank', '--from', 'env', '--', 'true']); gc.callbacks.clear(); "
-    code += "print(code, gc.isenabled(), gc.get_freeze_count() > 1000)"
-    env = {"PATH": os.environ["PATH"], "RANK": "0", "HPCKIT_JOB_FOLDER": str(tmp_path)}
-    words = [sys.executable, "-c", code]
-    done = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
-    assert done.stdout == "0 True True\n"
+    shell = tmp_path / parent
+    shutil.copy("/bin/bash", shell)
+    words = ("rank", "--from", "slurm", "--", sys.executable, "-I", "-S", "-c", SIGNALS_ITS_PARENT)
+    env = {"SLURM_PROCID": "0", "HPCKIT_JOB_FOLDER": str(tmp_path)}
+    with start(*words, via=[str(shell), "-c", '"$@"; exit $?', "sh"], env=env) as process:
+        assert process.communicate(timeout=30)[0] == count
+
+
+def test_a_step_in_a_control_group_is_forwarded_to(tmp_path: Path) -> None:
+    """With proctrack/cgroup only the entry is signalled, and the command needs its signals."""
+    for name in (str(os.getppid()), "self"):
+        (tmp_path / name).mkdir()
+    (tmp_path / str(os.getppid()) / "comm").write_text("slurmstepd\n")
+    group = tmp_path / "self" / "cgroup"
+    group.write_text("0::/user.slice\n")
+    assert slurmstepd_signals_all(str(tmp_path))
+    group.write_text("0::/system.slice/slurmstepd.scope/job_7/step_0/user/task_0\n")
+    assert not slurmstepd_signals_all(str(tmp_path))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hpckit.injob import runner as run_commands
-from tests.fakes.running import Ended, Stage, until, with_runner
+from tests.fakes.running import ENVIRONMENT, Ended, Stage, until, with_runner
 from tests.unit.injob.test_order import NODES, written
 
 ENTRY = with_runner()["HPCKIT_INJOB"]
@@ -18,15 +18,16 @@ AGENT = [sys.executable, "-I", ENTRY]
 RANK = [*AGENT, "rank", "--from", "slurm", "--"]
 SIZE = ["--nodes=8", "--ntasks=16", "--ntasks-per-node=2"]
 STEP = ["srun", *SIZE, "--distribution=block:block", "--export=ALL"]
-REFUSING = """\
-#!/bin/bash
-env -0 >"$SAW/environment"
+REFUSING = (
+    f"#!/bin/bash\n{ENVIRONMENT}"
+    + """\
 for word in "$@"; do [[ $word == --*=* ]] && echo "$word"; done >>"$SAW/options"
 case " $* " in *=arbitrary*) {refuse} ;; esac
 while [[ $1 == --* ]]; do shift; done
 export SLURM_NODEID=0 SLURM_TASKS_PER_NODE='2(x8)'
 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_STEP_NUM_TASKS=16 exec "$@"
 """
+)
 
 
 @pytest.fixture

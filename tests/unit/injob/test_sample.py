@@ -16,11 +16,10 @@ from typing import IO, Any
 import pytest
 
 from hpckit.account.sample_format import EVENTS, GPU, HOST, META, Block, Damage, read_blocks
-from hpckit.sampler.main import wish_of
-from tests.fakes.nvml_library import HEAD, build_fake_nvml
+from hpckit.sampler.main import Wish, wish_of
+from tests.fakes.nvml_library import HEAD
 from tests.sizes import size
-
-Start = Callable[..., "subprocess.Popen[bytes]"]
+from tests.unit.injob.conftest import Start
 
 GPUS = 'gpus = 2\n[gpu]\nname = "NVIDIA H100 80GB HBM3"\npower_w = 500\n'
 LIMIT_S = 60.0
@@ -105,20 +104,14 @@ def job(tmp_path: Path, start: Start) -> Job:
     return Job(tmp_path / "job", start)
 
 
-@pytest.fixture(scope="session")
-def fake_nvml(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The fake library."""
-    return build_fake_nvml(tmp_path_factory.mktemp("fake-nvml"))
-
-
 @pytest.fixture
-def gpus(fake_nvml: Path, tmp_path: Path) -> Callable[[str], dict[str, str]]:
+def gpus(library: Path, tmp_path: Path) -> Callable[[str], dict[str, str]]:
     """The environment of a node with GPUs of a profile."""
 
     def environment(text: str = GPUS) -> dict[str, str]:
         path = tmp_path / "gpus.toml"
         path.write_text(HEAD + text)
-        return {"LD_LIBRARY_PATH": str(fake_nvml), "HPCKIT_FAKE_NVML": str(path)}
+        return {"LD_LIBRARY_PATH": str(library), "HPCKIT_FAKE_NVML": str(path)}
 
     return environment
 
@@ -271,18 +264,6 @@ def test_ctrl_c_waits_for_no_ranks(job: Job, rank: Callable[..., subprocess.Pope
     assert time.monotonic() - begun < 30
 
 
-def test_own_step_is_not_waited_for(job: Job, rank: Callable[..., subprocess.Popen[bytes]]) -> None:
-    """A process of the sampler's own step, or of another job, is no rank."""
-    rank("44", "9")
-    rank("45")
-    process = job.sample("--hz", "5", env=slurm("44"))
-    job.wait_for_samples(process)
-    begun = time.monotonic()
-    process.terminate()
-    assert ended(process)[0] == 0
-    assert time.monotonic() - begun < 30
-
-
 def test_end_of_the_parent_ends_it(job: Job, rank: Callable[..., subprocess.Popen[bytes]]) -> None:
     """A local job's sampler ends with the process that was named."""
     parent = rank("46")
@@ -338,35 +319,6 @@ def test_gpu_whose_call_hangs_is_left_out(job: Job, gpus: Callable[[str], dict[s
     assert "gpu-lost" in {event["event"] for event in job.events()}
 
 
-NO_EXEC = """
-import os
-def execv(*_):
-    raise OSError(7, "Argument list too long")
-os.execv = execv
-"""
-NO_THREAD = """
-import threading
-class Refused(threading.Thread):
-    def start(self):
-        if not self.name.startswith("hpckit-"):
-            raise RuntimeError("can't start new thread")
-        super().start()
-threading.Thread = Refused
-"""
-
-
-@pytest.mark.parametrize(
-    ("lack", "said"), [(NO_EXEC, "sampling ends here"), (NO_THREAD, "")], ids=["exec", "thread"]
-)
-def test_what_cannot_begin_again_ends(
-    job: Job, gpus: Callable[[str], dict[str, str]], lack: str, said: str
-) -> None:
-    """Beside a call that hangs nothing else hears TERM: without exec or threads it ends at once."""
-    code, err = ended(job.hanging(lack, "--hz", "5", "--duration", "1", env=gpus(ONE_HANGS)))
-    assert code == 0
-    assert said in err
-
-
 def test_term_is_heard_while_a_call_hangs(job: Job, gpus: Callable[[str], dict[str, str]]) -> None:
     """A driver that does not return keeps no step alive: UnkillableStepTimeout drains nodes."""
     env = gpus(GPUS + 'error.nvmlDeviceGetFieldValues = "Hang"\n')
@@ -376,33 +328,6 @@ def test_term_is_heard_while_a_call_hangs(job: Job, gpus: Callable[[str], dict[s
     process.terminate()
     assert ended(process)[0] == 0
     assert time.monotonic() - begun < 30
-
-
-DEAD_LOCAL_FOLDER = """
-import os, time
-write = os.pwrite
-def pwrite(fd, data, at):
-    while os.path.exists(os.environ["DEAD"]):
-        time.sleep(0.1)
-    return write(fd, data, at)
-os.pwrite = pwrite
-"""
-
-
-def test_dead_local_folder_delays_no_end(job: Job, tmp_path: Path) -> None:
-    """Where the write on this node hangs, TERM ends the sampler all the same."""
-    dead = tmp_path / "dead"
-    with job.hanging(DEAD_LOCAL_FOLDER, env={"DEAD": str(dead)}) as process:
-        try:
-            job.wait_for_samples(process)
-            dead.touch()
-            process.terminate()
-            code, err = ended(process)
-        finally:
-            process.kill()
-    assert code == 0
-    assert "a write on this node did not return" in err
-    assert "driver" not in err
 
 
 DEAD_SYSTEM = """
@@ -457,19 +382,6 @@ def test_killed_at_any_moment_it_can_be_read(job: Job) -> None:
         assert all(block.is_tail for block in found[-1:] if isinstance(block, Damage))
 
 
-@pytest.mark.slow
-def test_killed_sampler_loses_one_period_at_most(job: Job) -> None:
-    """What is older than 5 s at a kill is in the job folder."""
-    process = job.sample("--hz", "10")
-    job.wait_for_samples(process)
-    time.sleep(7)
-    process.kill()
-    killed_ns = time.monotonic_ns()
-    process.communicate(timeout=LIMIT_S)
-    written = [block.header.monotonic_ns for block in job.blocks()]
-    assert killed_ns - max(written) < 2 * 5e9
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -479,7 +391,6 @@ def test_killed_sampler_loses_one_period_at_most(job: Job) -> None:
         ["--out", "d", "--hz", "fast"],
         ["--out", "d", "--hz", "101"],
         ["--out", "d", "--hz", "0.001"],
-        ["--out", "d", "--out", "e"],
         ["--out", "d", "--surprise", "1"],
         ["--out", "d", "--duration", "inf"],
         ["--out", "d", "--duration", "0"],
@@ -491,9 +402,8 @@ def test_wrong_command_lines(words: list[str]) -> None:
     assert wish_of(words) is None
 
 
-def test_command_line_can_be_said_again() -> None:
-    """A sampler that begins again asks for what it was asked."""
-    words = ["--out", "d", "--hz", "2.5", "--duration", "60.0", "--parent", "17"]
-    wish = wish_of([*words, "--without", "GPU-1,GPU-2", "--by-hand"])
-    assert wish is not None
-    assert wish_of(wish.words()) == wish
+def test_the_last_word_counts() -> None:
+    """A sampler that begins again asks for what it was asked, and for other GPUs and less time."""
+    words = ["--out", "d", "--hz", "2.5", "--duration", "60.0", "--parent", "17", "--by-hand"]
+    again = ["--without", "GPU-1,GPU-2", "--duration", "9.5"]
+    assert wish_of([*words, *again]) == Wish("d", 2.5, 9.5, 17, ("GPU-1", "GPU-2"), by_hand=True)

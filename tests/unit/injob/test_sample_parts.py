@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from hpckit.sampler.parts import SeenCpus, has_node_alone
+from hpckit.sampler.parts import has_node_alone
 
 THREADS = 128
 
 
 def alone(cpus: int | None, *allowed: int, smt: bool = True) -> bool | None:
     """Whether a job with so many CPUs has a node of 128 threads alone."""
-    seen = SeenCpus(online=THREADS, has_smt=smt, allowed=allowed)
-    found, why_not = has_node_alone(cpus, seen)
+    found, why_not = has_node_alone(cpus, THREADS, allowed, has_smt=smt)
     assert (why_not is None) is (found is True)
     return found
 

@@ -13,16 +13,13 @@ from typing import Final
 
 import pytest
 
-from hpckit.node.capture.snapshot import parse_snapshot, read_snapshot
+from hpckit.node.capture.snapshot import parse_snapshot
 from hpckit.node.node_file import NodeSettings
-from hpckit.node.topology import NodeTopology
 from hpckit.sampler.main import TopologyProcess
 from hpckit.sampler.topology import write_topology
-from tests.begun import unmeasured
-from tests.fakes.nvml_library import HEAD, build_fake_nvml
-from tests.fakes.sysfs_tree import dgx_h100, write_machine
+from tests.fakes.nvml_library import HEAD
+from tests.unit.injob.conftest import Start
 
-Start = Callable[..., "subprocess.Popen[bytes]"]
 LIMIT_S: Final = 60.0
 TARGET: Final = "account/restart-0/node-n1.topology.json"
 
@@ -54,22 +51,11 @@ def wait_for(path: Path) -> None:
         time.sleep(0.05)
 
 
-def in_a_process(folder: Path, settings: str, env: Mapping[str, str] = {}) -> NodeTopology:
-    """The topology that is written by a process of its own: nvidia-ml-py loads one library."""
-    code = "from hpckit.sampler.topology import write_topology as w\n"
-    code += "from hpckit.node.node_file import NodeSettings\n"
-    code += f"w({str(folder)!r}, {TARGET!r}, 'n1', NodeSettings({settings}))"
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), **env}
-    subprocess.run([sys.executable, "-c", code], env=env, check=True, timeout=LIMIT_S)
-    return read_snapshot((folder / TARGET).read_bytes())
-
-
 def test_the_sampler_has_its_node_read(
-    tmp_path: Path, sampler: Callable[..., subprocess.Popen[bytes]]
+    tmp_path: Path, library: Path, sampler: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
     """Soon after its start the file is there, for its owner alone, as `inspect` reads it."""
     (tmp_path / "gpus.toml").write_text(HEAD + 'gpus = 2\n[gpu]\nname = "NVIDIA H100"\n')
-    library = build_fake_nvml(tmp_path / "nvml")
     process = sampler(
         {"LD_LIBRARY_PATH": str(library), "HPCKIT_FAKE_NVML": str(tmp_path / "gpus.toml")}
     )
@@ -92,30 +78,6 @@ def test_it_can_be_left_out(
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
     assert (children, ended(process)) == ("", "")
     assert not (tmp_path / TARGET).exists()
-
-
-def test_a_machine_that_the_node_stands_in_for_is_what_is_written(tmp_path: Path) -> None:
-    """The settings of a node of a test cluster hold: its /sys and /proc, called synthetic."""
-    (tmp_path / "machine").mkdir()
-    write_machine(tmp_path / "machine", dgx_h100())
-    settings = f"sysroot={str(tmp_path / 'machine')!r}, is_synthetic=True"
-    topology = in_a_process(tmp_path, settings)
-    assert topology.source.is_synthetic
-    assert len(topology.nics) > 2
-
-
-def test_a_file_that_does_not_fit_leaves_nothing(tmp_path: Path) -> None:
-    """On a full disk the samples need what half of it would take."""
-    code = (
-        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)); "
-        "from hpckit.sampler.topology import write_topology; "
-        f"write_topology({str(tmp_path)!r}, {TARGET!r}, 'n1')"
-    )
-    # Not measured: the limit would cut the file of its coverage too.
-    argv = [sys.executable, "-c", code]
-    done = subprocess.run(argv, env=unmeasured(), capture_output=True, text=True, check=False)
-    assert "File too large" in done.stderr
-    assert list((tmp_path / TARGET).parent.iterdir()) == []
 
 
 def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
@@ -142,14 +104,6 @@ def test_a_job_folder_that_was_removed_stays_so(tmp_path: Path, start: Start) ->
     who = "sampler on n1, array task 5"
     assert err.decode() == f"hpckit: {who}: the topology: {gone}: No such file or directory\n"
     assert not gone.exists()
-
-
-@pytest.mark.parametrize("words", [(), ("a", "b"), ("a", "b", "c"), ("a", "b", "-1")])
-def test_other_words_are_a_wrong_command_line(start: Start, words: tuple[str, ...]) -> None:
-    """Exit code 2."""
-    process = start("topology", *words)
-    process.communicate(timeout=LIMIT_S)
-    assert process.returncode == 2
 
 
 def sleeping(tmp_path: Path, code: str) -> TopologyProcess:

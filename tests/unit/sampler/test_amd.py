@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from hpckit.account.sample_format import GPU_COLUMNS, GPU_RECORD, MISSING
-from hpckit.injob.counter import Refused
 from hpckit.injob.ledger import find_gpus
 from hpckit.sampler.amd import AmdCounters
 from hpckit.sampler.amd_energy import amd_devices, amd_gpus
+from hpckit.sampler.gpus import NvmlRefused
 
 HWMON = "hwmon/hwmon3"
 FILES = {
@@ -149,7 +149,7 @@ def test_a_card_for_a_screen_is_none(drm: Path, tmp_path: Path) -> None:
 
 def test_amds_gpus_are_found_where_nvml_is_not(drm: Path, tmp_path: Path) -> None:
     """With neither, the reason is that NVML's library is not there."""
-    gpus, visible = find_gpus("1", NO_LIBRARY, str(drm))
-    assert ([gpu.uuid for gpu in gpus], visible) == (["GPU-beef", "GPU-f00d"], "1")
-    with pytest.raises(Refused, match="LibraryNotFound"):
-        find_gpus(None, NO_LIBRARY, str(tmp_path / "none"))
+    gpus, _ = find_gpus(NO_LIBRARY, str(drm))
+    assert [gpu.uuid for gpu in gpus] == ["GPU-beef", "GPU-f00d"]
+    with pytest.raises(NvmlRefused, match="LibraryNotFound"):
+        find_gpus(NO_LIBRARY, str(tmp_path / "none"))

@@ -5,22 +5,14 @@ from __future__ import annotations
 import pytest
 
 from hpckit.sampler.cgroups_and_node import (
-    NETWORK,
     UNIFIED,
     busy_us,
-    count_of,
-    file_system_of,
     folder_of,
     job_path,
-    number_of,
-    parse_memberships,
     parse_mounts,
-    parse_psi,
-    value_of,
+    pressure_of,
 )
 
-# Read on a machine with both versions: Debian 12, kernel 6.18.
-HYBRID = b"9:name=systemd:/\n4:memory:/process_api/141b\n2:cpuacct:/\n1:cpu:/\n0::/\n"
 PRESSURE = (
     b"some avg10=3.83 avg60=7.51 avg300=6.87 total=57505629\n"
     b"full avg10=0.00 avg60=0.00 avg300=0.00 total=12\n"
@@ -29,21 +21,6 @@ SCOPE = "/system.slice/slurmstepd.scope"
 SLURMD = "/system.slice/slurmd.service"
 OWN = f"{SCOPE}/job_42/step_1/user/task_0"
 V1 = "/slurm_n1/uid_1000/job_42"
-
-
-@pytest.mark.parametrize(
-    ("data", "found"),
-    [
-        (HYBRID, {"memory": "/process_api/141b", UNIFIED: "/"}),
-        (b"4:cpu,cpuacct:/uid_1/job_2\n", {"cpu": "/uid_1/job_2", "cpuacct": "/uid_1/job_2"}),
-        (b"0::/a/b (deleted)\n", {UNIFIED: "/a/b"}),
-    ],
-    ids=["both versions", "joined controllers", "a group that was removed"],
-)
-def test_each_controller_has_its_path(data: bytes, found: dict[str, str]) -> None:
-    """Also that of version 2."""
-    memberships = parse_memberships(data)
-    assert memberships | found == memberships
 
 
 def test_mounts_of_both_versions() -> None:
@@ -92,59 +69,14 @@ def test_job_is_what_its_steps_share(own: str, others: list[str], job: str | Non
     assert job_path(own, others) == job
 
 
-def test_value_is_found_by_its_whole_key() -> None:
-    """`user_usec` is not taken for `usage_usec`, nor `file` for `inactive_file`."""
-    data = b"usage_usec 12\nuser_usec 7\ninactive_file 5\nfile 9\n"
-    keys = (b"usage_usec", b"user_usec", b"file", b"absent")
-    assert [value_of(data, key) for key in keys] == [12, 7, 9, None]
-
-
-def test_numbers() -> None:
-    """`max` is no number, and a list of the kernel is counted."""
-    assert [number_of(data) for data in (b"17\n", b"max\n", b"")] == [17, None, None]
-    lists = (b"0-31,64", b"7\n", b"\n", b"all")
-    assert [count_of(data) for data in lists] == [33, 1, None, None]
-
-
 def test_pressure_totals() -> None:
     """In µs; cpu.pressure of kernels before 5.13 has no `full`."""
-    assert parse_psi(PRESSURE) == (57505629, 12)
-    assert parse_psi(PRESSURE.partition(b"full")[0]) == (57505629, None)
+    some, full = pressure_of(b"some"), pressure_of(b"full")
+    assert (some(PRESSURE), full(PRESSURE)) == (57505629, 12)
+    assert full(PRESSURE.partition(b"full")[0]) is None
 
 
 def test_busy_time_leaves_waiting_out() -> None:
     """Neither idle nor iowait is CPU time; guest time is in that of the user already."""
     assert busy_us(b"cpu  10 1 5 1000 90 2 3 4 8 0\ncpu0 1 1\n") == 25 * 10_000
     assert busy_us(b"") is None
-
-
-MOUNTS = rb"""22 27 0:21 / /proc rw,relatime - proc proc rw
-27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
-30 27 0:51 / /scratch rw - lustre 10.0.0.1@o2ib:/fs rw
-31 30 0:52 / /scratch/local\040disk rw - xfs /dev/nvme0n1 rw
-32 27 0:53 / /home rw - autofs auto.home rw
-33 32 0:54 / /home rw - nfs4 server:/home rw
-a line cut sh"""
-
-
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [
-        ("/tmp", "ext4"),
-        ("/scratch", "lustre"),
-        ("/scratch/ana/tmp", "lustre"),
-        ("/scratching", "ext4"),
-        ("/scratch/local disk/1", "xfs"),
-        ("/home/ana", "nfs4"),
-    ],
-)
-def test_nearest_mount_tells_the_file_system(path: str, kind: str) -> None:
-    """The mount point that is nearest above counts, and of two on a folder the later."""
-    assert file_system_of(MOUNTS, path) == kind
-    assert file_system_of(b"", path) is None
-
-
-def test_file_systems_of_a_network() -> None:
-    """A parallel one and what forwards one, by an old name too; none of a node's own is."""
-    assert {"dvs", "fhgfs", "beegfs", "lustre"} <= NETWORK
-    assert not {"ext4", "xfs", "tmpfs", "btrfs", "overlay", "zfs", "f2fs"} & NETWORK

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.sampler.cgroups_and_node import NodePressure, NodeUse, NumberFiles, energy, network
+from hpckit.sampler.cgroups_and_node import Source, energy, network, node_use, pressure
 
 PORT = "sys/class/infiniband/mlx5_0/ports/1/counters"
 PORT_FILES = {
@@ -28,7 +28,7 @@ def write(root: Path, folder: str, **files: str) -> None:
         (root / folder / name).write_text(f"{text}\n")
 
 
-def values(files: NumberFiles) -> dict[str, int | None]:
+def values(files: Source) -> dict[str, int | None]:
     """Return the columns by name."""
     return dict(zip([column.name for column in files.columns], files.read(), strict=True))
 
@@ -129,15 +129,15 @@ def test_crays_counters(tmp_path: Path) -> None:
 def test_what_a_node_lacks_is_said(tmp_path: Path) -> None:
     """Each source that is not there has a reason, a kernel without PSI too."""
     assert set(energy(str(tmp_path)).refused) == {"cray", "rapl", "hwmon"}
-    assert "node_psi" in NodePressure(str(tmp_path)).refused
+    assert "node_psi" in pressure("node", f"{tmp_path}/proc/pressure").refused
 
 
 def test_use_and_pressure_of_the_node(tmp_path: Path) -> None:
     """Busy time of all CPUs, memory that is not available, and the pressure that is told."""
     memory = "MemTotal: 10 kB\nMemAvailable: 4 kB"
     write(tmp_path, "proc", stat="cpu 1 1 1 50 50 1 1 1 0 0", meminfo=memory)
-    assert NodeUse(str(tmp_path)).read() == [60_000, 6144]
+    assert node_use(str(tmp_path)).read() == [60_000, 6144]
     cpu = "some avg10=0.00 total=5\nfull avg10=0.00 total=0"
     write(tmp_path, "proc/pressure", cpu=cpu)
-    source = NodePressure(str(tmp_path))
+    source = pressure("node", f"{tmp_path}/proc/pressure")
     assert (source.refused, source.read()) == ({}, [5, 0, None, None, None, None])

@@ -14,12 +14,11 @@ import pynvml
 import pytest
 
 from hpckit.account.sample_format import GPU_COLUMNS, GPU_RECORD, MISSING
+from hpckit.sampler.gpus import openable, parent_in, shown_gpus, visible_places
 from hpckit.sampler.guard import Beat
 from hpckit.sampler.nvml import GET_BYTES
 from hpckit.sampler.nvml_calls import NvmlCalls
 from hpckit.sampler.nvml_counters import NvmlCounters, Unwrapped
-from hpckit.sampler.nvml_devices import driver_version, parent_of, shown_gpus
-from tests.fakes.nvml_library import build_fake_nvml
 from tests.fakes.virtual_nvml import VirtualNvml, open_virtual
 
 Row = dict[str, int | None]
@@ -59,12 +58,6 @@ NO_FIELDS = BUSY + 'error.nvmlDeviceGetFieldValues = "NotSupported"\n'
 LOST = BUSY + '[gpu.0]\nlost_s = "0-"\n'
 
 
-@pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The fake library, built once."""
-    return build_fake_nvml(tmp_path_factory.mktemp("fake-nvml"))
-
-
 @pytest.fixture
 def machine(library: Path, tmp_path: Path) -> Iterator[Machine]:
     """Opens machines of a profile, closed at the test's end."""
@@ -98,9 +91,9 @@ class Older(NvmlCalls):
         self._lacks = lacks
         super().__init__(name)
 
-    def function(self, name: str) -> Any:
-        """The function, or FunctionNotFound."""
-        return super().function("hpckitNoSuchFunction" if name in self._lacks else name)
+    def function(self, *names: str) -> Any:
+        """The first that there is, or FunctionNotFound."""
+        return super().function(*(name for name in names if name not in self._lacks))
 
 
 def older(library: Path, *lacks: str) -> NvmlCalls:
@@ -200,14 +193,6 @@ def test_a_gpu_without_any_field_has_a_record(machine: Machine) -> None:
     assert difference(node, counters, "energy_mj", 10) == pytest.approx(5_000_000, abs=1)
 
 
-def test_a_library_without_the_fields_call_has_records(machine: Machine, library: Path) -> None:
-    """As of drivers that are older than it."""
-    machine(BUSY)
-    row = rows_of(counters_of(older(library, "nvmlDeviceGetFieldValues")))[0]
-    assert (row["power_mw"], row["util_pct"]) == (500_000, 80)
-    assert row["energy_mj"] is not None
-
-
 NO_CAUSES = BUSY.replace("sw_thermal = 0", "sw_thermal = 0.125") + (
     'error.field269 = "NotSupported"\nerror.field270 = "NotSupported"\n'
 )
@@ -224,15 +209,6 @@ def test_older_drivers_have_one_counter_of_heat(machine: Machine) -> None:
     assert "sw_thermal_ms" not in refused
 
 
-@pytest.mark.parametrize(("column", "gain"), [("sw_power_cap_ms", 5000), ("sw_thermal_ms", 3750)])
-def test_violations_stand_in_for_fields(machine: Machine, column: str, gain: int) -> None:
-    """Without any field nvmlDeviceGetViolationStatus has the counters of power and heat."""
-    node = machine(NO_CAUSES + 'error.nvmlDeviceGetFieldValues = "NotSupported"\n')
-    counters = counters_of(node.nvml)
-    assert difference(node, counters, column, 10) == pytest.approx(gain, abs=1)
-    assert column not in counters.describe()[0]["refused"]
-
-
 OLD_LISTS = ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2")
 
 
@@ -240,19 +216,16 @@ OLD_LISTS = ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRun
 def test_older_drivers_list_processes(
     machine: Machine, library: Path, lacks: tuple[str, ...]
 ) -> None:
-    """With the second version of the call, or its first, whose entries are shorter."""
+    """With the second version of the call, or its first, whose entries are shorter.
+
+    In the first version's memory in use is what the driver reserves.
+    """
     machine(BUSY.replace("processes = 2", 'process_pids = "100 101 102"'))
-    counters = counters_of(older(library, *lacks))
-    assert rows_of(counters)[0]["processes"] == 3
-    assert counters.events()[0]["pids"] == [100, 101, 102]
-
-
-def test_older_drivers_tell_memory(machine: Machine, library: Path) -> None:
-    """The first version's memory in use has what the driver reserves in it."""
-    machine(BUSY)
-    counters = counters_of(older(library, "nvmlDeviceGetMemoryInfo_v2"))
-    assert rows_of(counters)[0]["mem_used_mib"] == 3
+    counters = counters_of(older(library, *lacks, "nvmlDeviceGetMemoryInfo_v2"))
+    row = rows_of(counters)[0]
+    assert (row["processes"], row["mem_used_mib"]) == (3, 3)
     assert counters.describe()[0]["memory_bytes"] == 85899345920
+    assert counters.events()[0]["pids"] == [100, 101, 102]
 
 
 def test_meta_of_a_gpu(machine: Machine) -> None:
@@ -340,65 +313,36 @@ def test_slow_figures_are_asked_ten_times_a_second_at_most(machine: Machine) -> 
     assert second["energy_mj"] != first["energy_mj"]
 
 
-def test_shown_gpus_have_names_and_minors(machine: Machine, tmp_path: Path) -> None:
-    """Device files that are not there hide nothing; the fake can be taken for no driver."""
-    nvml = machine(BUSY).nvml
-    assert "synthetic" in driver_version(nvml)
-    shown = shown_gpus(nvml, dev=str(tmp_path))
-    assert [(gpu.place, gpu.minor, gpu.opens) for gpu in shown] == [(0, 0, True), (1, 1, True)]
-
-
 def test_a_lost_gpu_is_shown_at_its_place(machine: Machine, tmp_path: Path) -> None:
     """It has no name, and counts among those that open.
 
     Where all files are those of GPUs that answer, the control group hides it: it is another job's.
     """
     nvml = machine(LOST).nvml
+    assert "synthetic" in nvml.driver_version()
     for is_ours in (True, False):
         shown = shown_gpus(nvml, dev=str(tmp_path))
         assert [(gpu.uuid == "", gpu.opens) for gpu in shown] == [(True, is_ours), (False, True)]
         (tmp_path / "nvidia1").touch()
+    assert [gpu["index"] for gpu in counters_of(nvml).describe()] == [1]
 
 
-def test_a_gpu_that_was_lost_before_is_told(machine: Machine) -> None:
-    """It has no place among the sampled, and an event says why, by the driver's index."""
-    counters = counters_of(machine(LOST).nvml)
-    assert [gpu["index"] for gpu in counters.describe()] == [1]
-    assert {"event": "gpu-lost", "index": 0, "why": "GpuIsLost"} in counters.events()
+def test_a_gpu_of_another_job_is_not_counted(machine: Machine, tmp_path: Path) -> None:
+    """What may not be opened has no place: CUDA counts without it."""
+    text = BUSY + '[gpu.0]\nerror.nvmlDeviceGetHandleByIndex = "NoPermission"\n'
+    shown = shown_gpus(machine(text).nvml, dev=str(tmp_path))
+    assert [(gpu.place, gpu.minor) for gpu in openable(shown)] == [(1, 1)]
 
 
 def test_mig_device_has_a_gpu(machine: Machine) -> None:
     """A MIG device's uuid leads to that of its GPU, the old form without asking."""
     text = BUSY + '[gpu.1]\nmig = true\nmig_devices = "3g.40gb 1g.10gb"\nuuid = "GPU-split"\n'
     nvml = machine(text).nvml
-    assert parent_of(nvml, "MIG-GPU-abc/3/0") == "GPU-abc"
+    parent_of = parent_in(nvml)
+    assert visible_places("MIG-GPU-abc/3/0", ["GPU-abc"], parent_of) == [0]
     # The environment may have a byte that is no UTF-8.
-    assert parent_of(nvml, "MIG-no-such") is parent_of(nvml, "MIG-\udcff") is None
+    assert parent_of("MIG-no-such") is parent_of("MIG-\udcff") is None
     assert counters_of(nvml).describe()[1]["mig"] is True
-
-
-class Nonsense(NvmlCalls):
-    """A library that tells numbers which no column has room for."""
-
-    def function(self, name: str) -> Any:
-        """The function, or one that gives ones only."""
-        if name not in ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetMemoryInfo_v2"):
-            return super().function(name)
-
-        def answer(_: object, out: Any) -> int:
-            ctypes.memset(out, 0xFF, ctypes.sizeof(out._obj))
-            return 0
-
-        return answer
-
-
-def test_number_that_cannot_be_is_not_measured(machine: Machine, library: Path) -> None:
-    """Neither a utilization nor memory of ones only ends the sampling of a job."""
-    machine(BUSY)
-    nvml = Nonsense(str(library / "libfake-nvml.so"))
-    nvml.call("nvmlShutdown")  # the machine has it open
-    row = rows_of(counters_of(nvml))[0]
-    assert (row["util_pct"], row["mem_util_pct"], row["mem_used_mib"]) == (None, None, None)
 
 
 def test_counter_of_32_bits_goes_on() -> None:

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from hpckit.sampler.guard import Beat
-from hpckit.sampler.loop import SampleEnd, SampleLoop, SamplePlan, SampleTools
+from hpckit.sampler.loop import SampleLoop, SamplePlan, SampleTools
 from tests.fakes.sampling import (
     BEGIN_NS,
     NS,
@@ -31,8 +31,8 @@ class Bench:
         self.watch = FakeWatch()
         self.beat = Beat()
 
-    def run(self, hz: float, duration_s: float | None, phase: float = 0.0) -> SampleEnd:
-        """Run the loop to its end."""
+    def run(self, hz: float, duration_s: float | None, phase: float = 0.0) -> tuple[str, int]:
+        """Run the loop to its end: why it came, and after how many ticks."""
         plan = SamplePlan(hz=hz, duration_s=duration_s, meta={"node": "n1"}, phase=phase)
         tools = SampleTools(
             gpus=[self.gpus],
@@ -42,7 +42,8 @@ class Bench:
             watch=self.watch,
             beat=self.beat,
         )
-        return SampleLoop(plan, tools).run()
+        loop = SampleLoop(plan, tools)
+        return loop.run(), loop.ticks
 
     def at_tick(self, tick: int, work: Callable[[], object]) -> None:
         """Let something happen while the GPUs are read for the n-th time."""
@@ -68,21 +69,17 @@ def bench() -> Bench:
     return Bench()
 
 
-def test_ticks_come_at_multiples_of_the_period(bench: Bench) -> None:
-    """At 1 Hz there is a sample at each second, however long a reading takes, and at the end."""
-    bench.gpus.before = lambda _: bench.stops(1 / 3)
-    assert bench.run(1.0, 5.0) == SampleEnd(reason="duration", ticks=6)
-    assert [(at - BEGIN_NS) / NS for at in bench.gpus.read_at] == [0, 1, 2, 3, 4, 5]
+@pytest.mark.parametrize(("stop_s", "at_s"), [(0, [0, 1, 2, 3, 4, 5]), (3.5, [0, 1, 5])])
+def test_ticks_come_at_multiples_of_the_period(
+    bench: Bench, stop_s: float, at_s: list[int]
+) -> None:
+    """However long a reading takes, and at the end; those missed in a stop are left out."""
+    bench.gpus.before = lambda count: bench.stops(stop_s if stop_s and count == 2 else 1 / 3)
+    assert bench.run(1.0, 5.0) == ("duration", len(at_s))
+    assert [(at - BEGIN_NS) / NS for at in bench.gpus.read_at] == at_s
     events = bench.sink.events()
     assert events[0]["event"] == "begin"
     assert (events[-1]["event"], events[-1]["reason"]) == ("end", "duration")
-
-
-def test_missed_ticks_are_left_out(bench: Bench) -> None:
-    """After a stop the next tick is the next multiple, and none is made up for."""
-    bench.at_tick(2, lambda: bench.stops(3.5))
-    bench.run(1.0, 7.0)
-    assert [(at - BEGIN_NS) / NS for at in bench.gpus.read_at] == [0, 1, 5, 6, 7]
 
 
 @pytest.mark.parametrize(
@@ -123,13 +120,13 @@ def test_power_that_is_no_mean_of_a_second_is_met_at_any_moment(
 ) -> None:
     """A load that repeats each second would meet even ticks at the same phase, at 1 Hz too."""
     bench.gpus.said = said
-    end = bench.run(1.0, 300.0)
+    _, ticks = bench.run(1.0, 300.0)
     seen = bench.seconds()[1:-1]
     phases = [at % 1 for at in seen]
     assert (max(phases) == 0) is is_even
     assert (sum(phases) / len(phases) > 0.4) is not is_even
     assert [int(at) for at in seen] == list(range(1, len(seen) + 1))
-    assert 300 <= end.ticks <= 301
+    assert 300 <= ticks <= 301
 
 
 @pytest.mark.parametrize("power", ["average", "usage"])
@@ -211,7 +208,7 @@ def test_ranks_are_sampled_to_their_end(bench: Bench, ranks_s: int) -> None:
     """After TERM nothing but ranks is waited for; `--signal=TERM@600` leaves them ten minutes."""
     bench.clock.ask_at(2.5)
     bench.watch.ranks = lambda: bench.clock.monotonic < BEGIN_NS + ranks_s * NS
-    assert bench.run(1.0, None).reason == "signal"
+    assert bench.run(1.0, None)[0] == "signal"
     assert bench.clock.monotonic == pytest.approx(BEGIN_NS + max(2.5, ranks_s) * NS, abs=NS)
     assert len(bench.seconds()) == pytest.approx(max(3, ranks_s), abs=2)
 
@@ -238,7 +235,7 @@ def test_other_ends_hold_after_a_request(bench: Bench, why: str, duration_s: flo
         return True
 
     bench.watch.ranks = ranks
-    assert bench.run(1.0, duration_s).reason == why
+    assert bench.run(1.0, duration_s)[0] == why
 
 
 def test_request_is_heard_between_slow_ticks(bench: Bench) -> None:
@@ -248,24 +245,10 @@ def test_request_is_heard_between_slow_ticks(bench: Bench) -> None:
     assert bench.clock.monotonic == BEGIN_NS + int(2.5 * NS)
 
 
-def test_what_was_sampled_is_written_on_request(bench: Bench) -> None:
-    """TERM flushes before ranks are waited for."""
-    written: list[int] = []
-
-    def look() -> bool:
-        written.append(len(bench.sink.gpu_times_ns()))
-        return False
-
-    bench.watch.ranks = look
-    bench.clock.ask_at(3.5)
-    bench.run(1.0, None)
-    assert written == [4]
-
-
 def test_job_that_is_over_ends_it(bench: Bench) -> None:
     """The watch is asked about once a second, and its word is the reason."""
     bench.at_tick(4, lambda: setattr(bench.watch, "why", "parent gone"))
-    assert bench.run(1.0, None) == SampleEnd(reason="parent gone", ticks=4)
+    assert bench.run(1.0, None) == ("parent gone", 4)
 
 
 def test_meta_is_said_again(bench: Bench) -> None:
@@ -305,15 +288,13 @@ def test_failure_is_written_and_passed_on(bench: Bench) -> None:
 
 
 def test_beat_is_zero_while_waiting_alone(bench: Bench) -> None:
-    """The watchdog sees when a tick began, and that nothing is under way between ticks."""
+    """The watchdog sees when a tick or the last write began, and nothing is under way between."""
     seen: list[int] = []
     waiting: list[int] = []
     bench.gpus.before = lambda _: seen.append(bench.beat.begun_ns)
     bench.clock.before_waiting = lambda: waiting.append(bench.beat.begun_ns)
     bench.run(1.0, 2.0)
-    assert seen == [BEGIN_NS, BEGIN_NS + NS, BEGIN_NS + 2 * NS]
-    assert waiting == [0, 0]
-    # What hangs in the last write is seen too.
+    assert (seen, waiting) == ([BEGIN_NS, BEGIN_NS + NS, BEGIN_NS + 2 * NS], [0, 0])
     assert bench.beat.begun_ns == BEGIN_NS + 2 * NS
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import resource
-import signal
 import stat
 import subprocess
 import sys
@@ -16,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hpckit.account.sample_format import EVENTS, Block, Damage, Moment, read_blocks
-from hpckit.sampler.spool import MOST_HELD_BYTES, REWIND_BYTES, Copier, LocalStore, SampleSpool
+from hpckit.sampler.spool import SampleSpool
 
 TARGET = "account/restart-0/node-n1.samples"
 MOMENT = Moment(1, 2, 3)
@@ -94,10 +91,9 @@ def until(is_true: Callable[[], bool], limit_s: float = SLOW_DISK_S) -> None:
 
 
 def test_blocks_reach_the_job_folder_in_order(place: Place) -> None:
-    """What was flushed is there at once, numbered from 0; the node's own file has no name."""
+    """What was flushed is there at once, numbered from 0, and nothing is left on the node."""
     spool = place.opened()
     write(spool, "b", "c")
-    assert list(place.local.iterdir()) == []
     assert spool.close(SLOW_DISK_S) is None
     blocks = [block for block in place.found() if isinstance(block, Block)]
     assert [bytes(block.payload) for block in blocks] == [b"a", b"b", b"c"]
@@ -118,16 +114,6 @@ def test_torn_tail_is_left_and_resynchronized(place: Place, cut: int) -> None:
     spool.close(SLOW_DISK_S)
     assert place.sequences() == [0, 1]
     assert sum(isinstance(one, Damage) for one in place.found()) == 1
-
-
-def test_file_without_any_block_begins_at_0(place: Place) -> None:
-    """Bytes that are no samples are left where they are."""
-    place.target.parent.mkdir(parents=True)
-    place.target.write_bytes(b"HKS1 is not all it takes")
-    spool = place.spool()
-    write(spool, "a")
-    spool.close(SLOW_DISK_S)
-    assert place.sequences() == [0]
 
 
 @pytest.fixture
@@ -157,9 +143,9 @@ def test_hanging_folder_blocks_neither_flush_nor_end(hanging: Place) -> None:
     assert hanging.said == []
 
 
-def test_local_file_does_not_grow_without_limit(hanging: Place) -> None:
+def test_what_waits_does_not_grow_without_limit(hanging: Place) -> None:
     """Blocks that find no room are lost, which is said once, and their numbers are a hole."""
-    spool = hanging.spool(most_local_bytes=1000)
+    spool = hanging.spool(most_bytes=1000)
     write(spool, *("x" * 300 for _ in range(20)))
     kept = spool.close(0.1)
     assert kept is not None
@@ -168,46 +154,22 @@ def test_local_file_does_not_grow_without_limit(hanging: Place) -> None:
     assert len([line for line in hanging.said if "lost" in line]) == 1
 
 
-def test_local_file_begins_anew_once_copied(place: Place) -> None:
-    """What the job folder has need not stay on the node."""
-    spool = place.spool()
-    text = "x" * (REWIND_BYTES // 2)
-
-    def copied() -> int:
-        return len(place.found()) if place.target.exists() else 0
-
-    for number in range(6):
-        write(spool, text)
-        until(lambda number=number: copied() > number)  # type: ignore[misc]
-    descriptors = [*Path("/proc/self/fd").iterdir()]
-    (held,) = [fd for fd in descriptors if str(fd.resolve()).startswith(str(place.local))]
-    assert held.stat().st_size <= 2 * REWIND_BYTES
-    spool.close(SLOW_DISK_S)
-    assert place.sequences() == list(range(6))
-
-
-def test_removed_job_folder_is_not_made_again(place: Place) -> None:
-    """It is said once that the folder is gone, and the samples stay on the node."""
-    spool = place.spool()
-    place.job.rename(place.job.with_name("moved"))
-    write(spool, "a", "b", "c")
-    kept = spool.close(SLOW_DISK_S)
-    assert kept is not None
-    assert len([line for line in place.said if "stay on this node" in line]) == 1
-    assert not place.job.exists()
-
-
-def test_folder_that_comes_back_gets_all(place: Place) -> None:
-    """What waited on the node is copied as soon as the folder takes it."""
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_removed_job_folder_is_not_made_again(place: Place, *, comes_back: bool) -> None:
+    """That it is gone is said once; what waits is copied when it is back, or kept on the node."""
     spool = place.spool()
     away = place.job.with_name("moved")
     place.job.rename(away)
     write(spool, "a", "b")
     until(lambda: bool(place.said))
-    away.rename(place.job)
+    if comes_back:
+        away.rename(place.job)
     write(spool, "c")
-    assert spool.close(SLOW_DISK_S) is None
-    assert place.sequences() == [0, 1, 2]
+    kept = spool.close(SLOW_DISK_S)
+    assert (kept is None) is comes_back
+    assert len([line for line in place.said if "stay on this node" in line]) == 1
+    assert place.job.exists() is comes_back
+    assert not comes_back or place.sequences() == [0, 1, 2]
 
 
 def test_file_of_the_job_folder_stays_open(place: Place) -> None:
@@ -260,52 +222,17 @@ print(spool.close(120), spool.is_lost)
     assert place.script(code) == [said, "None True"]
 
 
-def test_folder_that_is_not_there_is_not_used(place: Place) -> None:
-    """A TMPDIR that does not exist is passed over for /tmp, and nobody is told."""
-    spool = SampleSpool(str(place.job), TARGET, say=place.said.append, local_root="/proc/nowhere")
-    assert place.said == []
+def test_rest_is_kept_in_tmp_where_tmpdir_takes_none(hanging: Place) -> None:
+    """A TMPDIR that is not there is passed over."""
+    spool = SampleSpool(
+        str(hanging.job), TARGET, say=hanging.said.append, local_root="/proc/nowhere"
+    )
     write(spool, "a", "b")
-    assert spool.close(SLOW_DISK_S) is None
-    assert place.sequences() == [0, 1]
-
-
-class Limited:
-    """No file of this process grows beyond so many bytes; SIGXFSZ is not heard."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-
-    def __enter__(self) -> None:
-        self.handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        self.before = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (self.most, self.before[1]))
-
-    def __exit__(self, *_: object) -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, self.before)
-        signal.signal(signal.SIGXFSZ, self.handler)
-
-
-def test_file_that_takes_no_more_gives_way_to_memory(hanging: Place) -> None:
-    """A write that fails moves all to memory, and of the end of it nothing is left, as is said."""
-    spool = hanging.spool()
-    write(spool, "a" * 300)
-    with Limited(400):
-        write(spool, "b" * 300)
-    assert any("held in memory" in line for line in hanging.said)
-    assert spool.close(0.1) is None
-    assert "are lost" in hanging.said[-1]
-    assert list(hanging.local.iterdir()) == []
-
-
-def test_memory_takes_a_files_place() -> None:
-    """What is held in memory is limited, and goes away as it is copied."""
-    said: list[str] = []
-    held = LocalStore(("/proc/nowhere",), 1, said.append)
-    assert said == ["samples are held in memory; /proc/nowhere: No such file or directory"]
-    assert held.append(b"ab" * (MOST_HELD_BYTES // 2)) is None
-    assert held.append(b"f") is not None
-    held.copied(MOST_HELD_BYTES - 3)
-    assert held.next_bytes() == b"bab"
+    kept = spool.close(0)
+    assert kept is not None
+    assert kept.startswith("/tmp/hpckit-samples-")
+    assert len(list(read_blocks(Path(kept).read_bytes()))) == 2
+    Path(kept).unlink()
 
 
 def test_folder_that_takes_nothing_has_nothing(place: Place) -> None:
@@ -372,83 +299,3 @@ os._exit(0)
 """
     assert place.script(code) == [f"None {place.target} True"]
     assert place.sequences() == [0]
-
-
-@pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO])
-def test_file_that_cannot_be_asked_at_the_end_is_not_whole(place: Place, number: int) -> None:
-    """A server that came back may have it all the same: of no file more is said than is so."""
-    code = """
-path = f"{sys.argv[1]}/{sys.argv[2]}"
-write()
-while not os.path.exists(path) or not os.path.getsize(path):
-    time.sleep(0.005)
-def fstat(fd):
-    raise OSError(int(sys.argv[3]), os.strerror(int(sys.argv[3])))
-os.fstat = fstat
-print(spool.close(120), spool.copier.reached, spool.is_lost)
-"""
-    said = f"{place.target}: {os.strerror(number)}; the last samples may be lost"
-    assert place.script(code, str(number)) == [said, f"None {place.target} True"]
-
-
-class _LateStore:
-    """Once it is empty the sampler ends, and what came last is there a moment later."""
-
-    def __init__(self, target: Path) -> None:
-        self.copier: Copier | None = None
-        self._target = target
-        self._data = [b"first", b"", b"last"]
-
-    def next_bytes(self) -> bytes:
-        """What comes next; the end comes, and the file is moved aside, when there is nothing."""
-        data = self._data[0] if self._data else b""
-        if not data and self._data:
-            assert self.copier is not None
-            del self._data[0]
-            self._target.rename(self._target.with_name("aside"))
-            self.copier.finish(0)
-        return data
-
-    def copied(self, count: int) -> None:
-        """All of it was."""
-        assert count == len(self._data.pop(0))
-
-
-def test_the_file_stays_open_until_the_rest_is_copied(tmp_path: Path) -> None:
-    """An end that comes while something is copied does not have the file opened once more."""
-    store = _LateStore(tmp_path / "samples")
-    store.copier = copier = Copier(str(tmp_path), "samples", store, print)
-    copier.wake()
-    aside = tmp_path / "aside"
-    until(lambda: aside.exists() and aside.read_bytes() == b"firstlast")
-
-
-class _SickStore:
-    """A disk of this node that gives an error once, and then what it has."""
-
-    def __init__(self) -> None:
-        self._data: list[bytes | OSError] = [b"first", OSError(5, "Input/output error"), b"last"]
-
-    def next_bytes(self) -> bytes:
-        """What comes next. Raises OSError, twice at once as long as nothing was copied."""
-        data = self._data[0] if self._data else b""
-        if isinstance(data, OSError):
-            raise data
-        return data
-
-    def copied(self, count: int) -> None:
-        """All of it was, or the error goes away."""
-        del self._data[0]
-
-
-def test_an_error_of_this_nodes_disk_ends_no_copying(tmp_path: Path) -> None:
-    """What the disk gives later is copied too."""
-    store = _SickStore()
-    said: list[str] = []
-    copier = Copier(str(tmp_path), "samples", store, said.append)
-    copier.wake()
-    until(lambda: bool(said))
-    assert "Input/output error; samples stay on this node until it works" in said[0]
-    store.copied(0)
-    assert copier.finish(60)
-    assert (tmp_path / "samples").read_bytes() == b"firstlast"

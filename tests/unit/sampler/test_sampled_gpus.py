@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import pytest
 
 from hpckit.sampler.gpus import ShownGpu, sampled_gpus
 
-ALL = [ShownGpu(index, f"GPU-{index}{index}-x", index, opens=True) for index in range(8)]
-CONSTRAINED = [gpu._replace(opens=gpu.place in {4, 5}) for gpu in ALL]
-CLOSED = [gpu._replace(opens=False) for gpu in ALL]
-LOST = [gpu._replace(uuid="", minor=None) if gpu.place == 2 else gpu for gpu in ALL]
-TWO_LOST = [gpu._replace(uuid="", minor=None) if gpu.place == 5 else gpu for gpu in LOST]
+
+def eight(opens: Container[int] = range(8), lost: Container[int] = ()) -> list[ShownGpu]:
+    """Eight GPUs, of which some open and some are lost to the driver."""
+    return [
+        ShownGpu(at, "", None, opens=True)
+        if at in lost
+        else ShownGpu(at, f"GPU-{at}{at}-x", at, opens=at in opens)
+        for at in range(8)
+    ]
+
+
+ALL, CONSTRAINED, CLOSED = eight(), eight(opens={4, 5}), eight(opens=())
+LOST, TWO_LOST = eight(lost={2}), eight(lost={2, 5})
 PARENTS = {"MIG-a": "GPU-22-x", "MIG-b": "GPU-22-x"}
 CUDA, STEP = "CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS"
 
@@ -50,24 +60,24 @@ def test_gpus_of_a_step(
 ) -> None:
     """The variable of CUDA counts before the step's list, and that before the job's."""
     env = {"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "0,1,4,5", variable: words}
-    chosen = sampled_gpus(env, shown, PARENTS.get)
-    assert chosen.indices == indices
-    assert f"{variable}={words}" in chosen.because
+    chosen, because = sampled_gpus(env, shown, PARENTS.get)
+    assert chosen == [*indices]
+    assert f"{variable}={words}" in because
 
 
 def test_job_without_gpus_has_none() -> None:
     """A step that was given no GPU samples none, and says what it looked for."""
-    chosen = sampled_gpus({"SLURM_JOB_ID": "7"}, ALL, PARENTS.get)
-    assert chosen.indices == ()
-    assert STEP in chosen.because
+    chosen, because = sampled_gpus({"SLURM_JOB_ID": "7"}, ALL, PARENTS.get)
+    assert chosen == []
+    assert STEP in because
 
 
 def test_outside_a_job_all_are_sampled() -> None:
     """By hand CUDA_VISIBLE_DEVICES is not asked."""
-    assert sampled_gpus({CUDA: "1"}, ALL, PARENTS.get).indices == tuple(range(8))
+    assert sampled_gpus({CUDA: "1"}, ALL, PARENTS.get)[0] == [*range(8)]
 
 
 def test_rocm_has_a_variable_of_its_own() -> None:
     """AMD's GPUs are those of ROCR_VISIBLE_DEVICES."""
     env = {"SLURM_JOB_ID": "7", CUDA: "1", "ROCR_VISIBLE_DEVICES": "3"}
-    assert sampled_gpus(env, ALL, PARENTS.get, "ROCR_VISIBLE_DEVICES").indices == (3,)
+    assert sampled_gpus(env, ALL, PARENTS.get, "ROCR_VISIBLE_DEVICES")[0] == [3]
