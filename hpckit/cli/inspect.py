@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -58,29 +58,6 @@ _MANY_NODES = (
     "gpus_per_node",
     "shared_dir",
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InspectOptions:
-    """What `hpckit inspect` is asked; `format_` is chosen already."""
-
-    file: str | None
-    format_: str
-    vocabulary: str | None
-    machine: int | None
-    sysroot: str | None
-    expected_gpus: int | None
-    fail_on: str | None
-    nodelist: str | None
-    job_id: str | None
-    timeout_s: float | None
-    partition: str | None
-    account: str | None
-    qos: str | None
-    reservation: str | None
-    gpus_per_node: int | None
-    shared_dir: str | None
-    site: str | None
 
 
 @click.command("inspect")
@@ -162,14 +139,14 @@ def inspect_command(
     /sys/class/kfd or /sys/class/infiniband. - is standard input.
     """
     format_ = output.format_of(format_, as_json=as_json, default="tree")
-    options = InspectOptions(format_=format_, **params)
+    options = SimpleNamespace(format_=format_, **params)
     _check_together(options)
     if options.nodelist is not None or options.job_id is not None:
         ctx.exit(inspect_many(options))
     ctx.exit(_inspect_node(options))
 
 
-def _check_together(options: InspectOptions) -> None:
+def _check_together(options: SimpleNamespace) -> None:
     many = [name for name in (options.nodelist, options.job_id) if name is not None]
     if not all(name.strip() for name in many):
         # As from a variable that is not set: this node is not what was asked for.
@@ -189,7 +166,7 @@ def _check_together(options: InspectOptions) -> None:
     _check_node(options)
 
 
-def _check_node(options: InspectOptions) -> None:
+def _check_node(options: SimpleNamespace) -> None:
     sysroot = options.sysroot
     if sysroot is not None and options.file:
         raise click.UsageError("--sysroot is for this node, not for a FILE")
@@ -199,7 +176,7 @@ def _check_node(options: InspectOptions) -> None:
         raise click.UsageError("--machine is for a FILE alone")
 
 
-def _inspect_node(options: InspectOptions) -> int:
+def _inspect_node(options: SimpleNamespace) -> int:
     from hpckit.node.rules.rules import node_findings
 
     topology = _topology(options)
@@ -208,7 +185,7 @@ def _inspect_node(options: InspectOptions) -> int:
     return output.fail_code(findings, options.fail_on)
 
 
-def _topology(options: InspectOptions) -> NodeTopology:
+def _topology(options: SimpleNamespace) -> NodeTopology:
     from hpckit.node.capture.snapshot import inspect_capture
     from hpckit.node.inspect import inspect_here
 
@@ -227,7 +204,7 @@ def _topology(options: InspectOptions) -> NodeTopology:
     return machines[which - 1]
 
 
-def _print(topology: NodeTopology, findings: Sequence[Finding], options: InspectOptions) -> None:
+def _print(topology: NodeTopology, findings: Sequence[Finding], options: SimpleNamespace) -> None:
     format_ = options.format_
     if format_ == "json":
         output.document(document(topology, findings))
@@ -261,7 +238,7 @@ NODES_SCHEMA = "hpckit.nodes/1"
 _TIMEOUT_S = 60.0
 
 
-def inspect_many(options: InspectOptions) -> int:
+def inspect_many(options: SimpleNamespace) -> int:
     """Ask the nodes, print what they are, and give the exit code."""
     from hpckit.cli.submit import interrupt_on_signals
     from hpckit.node.inspect_nodes import inspect_nodes
@@ -302,7 +279,7 @@ def _bar(done: int, total: int, width: int = 20) -> str:
     return "█" * filled + "░" * (width - filled)
 
 
-def _question(options: InspectOptions) -> NodeQuestion:
+def _question(options: SimpleNamespace) -> NodeQuestion:
     from hpckit.node.answers import NodeQuestion
 
     return NodeQuestion(
@@ -318,7 +295,7 @@ def _question(options: InspectOptions) -> NodeQuestion:
     )
 
 
-def _shared_dir(options: InspectOptions) -> Path:
+def _shared_dir(options: SimpleNamespace) -> Path:
     from hpckit.jobs.sites import load_site
     from hpckit.jobs.submit import expand_job_root
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shlex
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-from msgspec import Struct
-from msgspec.structs import replace
 
 import hpckit
 from hpckit.cli import output, wiring
@@ -43,8 +39,7 @@ Examples:
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportOptions:
+class ReportOptions(NamedTuple):
     """What `hpckit report` is asked."""
 
     job_id: str | None = None
@@ -271,7 +266,7 @@ def _side(
 
     is_place = _is_there(wanted) and ("/" in wanted or not wanted.isdecimal())
     job_id, place = (None, wanted) if is_place else (wanted, None)
-    made = made_report(dataclasses.replace(options, job_id=job_id, from_=place), progress)
+    made = made_report(options._replace(job_id=job_id, from_=place), progress)
     return side_of(made.report, made.gathered, made.store, wiring.job_folders())
 
 
@@ -293,7 +288,7 @@ def show_patch(report: JobReport) -> None:
         output.talk(" no advice")
 
 
-class MadeReport(Struct, frozen=True, kw_only=True):
+class MadeReport(NamedTuple):
     """The report, and the accounts that it is of."""
 
     report: JobReport
@@ -303,6 +298,8 @@ class MadeReport(Struct, frozen=True, kw_only=True):
 
 def made_report(options: ReportOptions, progress: Callable[[int, int], None]) -> MadeReport:
     """Return the report that the command line asks for. Raises HpckitError."""
+    from msgspec import structs
+
     from hpckit.account.gather import gather
     from hpckit.account.report import ReportTools, report_of
     from hpckit.account.report_facts import no_accounts, not_in_an_archive
@@ -325,7 +322,7 @@ def made_report(options: ReportOptions, progress: Callable[[int, int], None]) ->
     )
     curves = bool(options.curves or options.html)
     site, unread = _site(options, facts.folder)
-    facts = replace(facts, missing=(*facts.missing, *unread))
+    facts = structs.replace(facts, missing=(*facts.missing, *unread))
     gathered = gather(store, accounts)
     report = report_of(gathered, tools, facts, site, curves=curves)
     if facts.folder is not None and not facts.is_running:
@@ -334,11 +331,11 @@ def made_report(options: ReportOptions, progress: Callable[[int, int], None]) ->
         report = with_advice_of(report, Path(facts.folder), wiring.job_folders())
     if asked.is_archive and facts.folder is None:
         lacks = not_in_an_archive(report, has_site=bool(options.site))
-        report = replace(report, missing=(*report.missing, *lacks))
+        report = structs.replace(report, missing=(*report.missing, *lacks))
     return MadeReport(report=report, gathered=gathered, store=store)
 
 
-class _Asked(Struct, frozen=True, kw_only=True):
+class _Asked(NamedTuple):
     """What is known of the job, where its accounts and it lie, and what reads the accounts.
 
     `is_archive` where a Parquet file has the accounts.
@@ -423,6 +420,8 @@ def write_parquet(made: MadeReport, path: Path, progress: Callable[[int, int], N
 
 def write_html(made: MadeReport, path: Path) -> None:
     """Write the page, and say where. Raises StorageFailed, RenderError."""
+    from msgspec import structs
+
     from hpckit.account.gather import node_topologies
     from hpckit.account.gpu_claims import node_pictures
     from hpckit.account.page.html import PageParts, report_html
@@ -437,7 +436,7 @@ def write_html(made: MadeReport, path: Path) -> None:
         plots=wiring.plot_library(),
         hpckit=hpckit.__version__,
     )
-    report = replace(made.report, missing=missing)
+    report = structs.replace(made.report, missing=missing)
     page = report_html(report, parts, wiring.template_cache()).encode()
     with whole_file(path) as file:
         file.write(page)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -130,18 +129,6 @@ _RANKS_SHOWN = 16
 _LOG_LINES_SHOWN = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmitOptions(JobOptions):
-    """What `hpckit submit` is asked."""
-
-    dry_run: bool
-    test_only: bool
-    checks: bool
-    wait: bool
-    quiet: bool
-    as_json: bool
-
-
 @click.command("submit", cls=JobCommand)
 @job_options
 @click.option("--local", is_flag=True, help="Run on this machine: the same as --site local.")
@@ -169,7 +156,7 @@ def submit_command(ctx: click.Context, /, **params: Any) -> None:
     from hpckit.jobs.prepare import prepare
 
     site = _local_site(ctx) if params["local"] else params["site"]
-    options = SubmitOptions.of(ctx, {**params, "site": site})
+    options = JobOptions.of(ctx, {**params, "site": site})
     source = job_source(ctx, options)
     if stages_of(source):
         ctx.exit(submit_stages(source, options))
@@ -184,7 +171,7 @@ def submit_command(ctx: click.Context, /, **params: Any) -> None:
     ctx.exit(_start(job, options))
 
 
-def _start(job: PreparedJob, options: SubmitOptions) -> int:
+def _start(job: PreparedJob, options: JobOptions) -> int:
     """Submit, wait where that is asked for, print; gives the exit code."""
     submission = _submit(job, checks=options.checks)
     if not options.as_json:
@@ -320,7 +307,7 @@ def _say_ended(submission: Submission, status: JobStatus) -> None:
 CHAIN_SCHEMA = "hpckit.chain/1"
 
 
-def submit_stages(source: JobSource, options: SubmitOptions) -> int:
+def submit_stages(source: JobSource, options: JobOptions) -> int:
     """Submit every stage of a job file, as `hpckit submit` was told; gives the exit code."""
     from hpckit.jobs.chain import places_of, prepare_chain
 
@@ -353,7 +340,7 @@ def _submit_chain(stages: Sequence[PreparedStage], *, checks: bool) -> Sequence[
 
 
 def _finish(
-    stages: Sequence[PreparedStage], submissions: Sequence[Submission], options: SubmitOptions
+    stages: Sequence[PreparedStage], submissions: Sequence[Submission], options: JobOptions
 ) -> int:
     """Wait where that is asked for, and print how it ended."""
     ended = _wait_for_chain(submissions) if options.wait else []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import socket
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -281,7 +280,7 @@ def caller() -> Caller:
         home=home(),
         python=sys.executable,
         uuid_hex=uuid.uuid4().hex,
-        host=socket.gethostname(),
+        host=os.uname().nodename,
         pid=os.getpid(),
         pid_started_s=psutil.Process().create_time(),
         user=os.environ.get("USER") or user_name(),
@@ -337,7 +336,7 @@ def node_probes(sysroot: str | None) -> tuple[SystemFiles, GpuDriver, str | None
 
     settings = node_settings()
     files = SysfsFiles(Path(sysroot or settings.sysroot))
-    return files, gpu_driver(), socket.gethostname() if settings.is_synthetic else None
+    return files, gpu_driver(), os.uname().nodename if settings.is_synthetic else None
 
 
 def node_names() -> tuple[str, ...]:

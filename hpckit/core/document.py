@@ -14,12 +14,12 @@ import tomllib
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from hpckit.core.errors import ConfigError
-from hpckit.core.fields import InvalidValue, file_key, matching
+from hpckit.core.fields import InvalidValue, file_key
 
 T = TypeVar("T")
 Tree = dict[str, Any]
@@ -320,22 +320,3 @@ def _plain(types_text: str) -> str:
 def _kind(value: object) -> str:
     names: dict[type, str] = {bool: "true or false", int: "a number", str: "text", list: "a list"}
     return names.get(type(value), type(value).__name__)
-
-
-_ENV_NAME: Final = matching(r"[A-Za-z_][A-Za-z0-9_]*", "a shell variable name (letters, digits, _)")
-_RUN_BY_BASH: Final = frozenset(
-    (
-        *("BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "POSIXLY_CORRECT", "BASH_XTRACEFD", "PS4"),
-        *("RANDOM", "SRANDOM", "SECONDS", "OPTIND", "HISTCMD", "LINENO", "IFS"),
-    )
-)
-"""Variables whose value bash itself evaluates or obeys (bash(1), Shell Variables)."""
-
-
-def settable_name(name: str) -> str | None:
-    """What a name should have been that a script may export; None for a good one."""
-    if name.startswith(("HPCKIT_", "hpckit_", "SLURM_")):
-        return "a variable that is neither hpckit's nor Slurm's own"
-    if name in _RUN_BY_BASH:
-        return "a variable that bash itself does not evaluate"
-    return _ENV_NAME(name)

@@ -10,11 +10,9 @@ import pwd
 import shlex
 import stat
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from pathlib import Path
 from typing import IO, Final, Protocol, TypeVar
 
@@ -120,27 +118,25 @@ class LocalFiles:
     def _answer(self, path: str, ask: Callable[[], Answer], nothing: Answer) -> Answer:
         if self._is_late:
             return nothing
-        answer: Future[Answer] = Future()
-        threading.Thread(target=_fulfil, args=(answer, ask), daemon=True).start()
-        try:
-            return answer.result(self._limit_s)
-        except TimeoutError:
+        answers: list[Answer] = []
+
+        def put() -> None:
+            try:
+                answers.append(ask())
+            except (FileNotFoundError, NotADirectoryError):
+                pass
+            except (OSError, ValueError) as error:
+                why = error.strerror if isinstance(error, OSError) else None
+                self._unread.append(f"{path} cannot be read: {why or error}")
+
+        thread = threading.Thread(target=put, daemon=True)
+        thread.start()
+        thread.join(self._limit_s)
+        if thread.is_alive():
             self._is_late = True
             late = f"{path} gave no answer within {self._limit_s:g} s"
             self._unread.append(f"{late}, and nothing more was looked at")
-        except (FileNotFoundError, NotADirectoryError):
-            pass
-        except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            self._unread.append(f"{path} cannot be read: {why}")
-        return nothing
-
-
-def _fulfil(answer: Future[Answer], ask: Callable[[], Answer]) -> None:
-    try:
-        answer.set_result(ask())
-    except (OSError, ValueError) as error:
-        answer.set_exception(error)
+        return answers[0] if answers else nothing
 
 
 def pip_line(*words: str) -> str:
@@ -319,7 +315,8 @@ def _beside(
     nameless = _nameless(path.parent, descriptors)
     temporary: str | None = None
     if nameless is None:
-        nameless, temporary = tempfile.mkstemp(dir=path.parent, prefix=_PREFIX)
+        temporary = _short_name(path.parent)
+        nameless = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(nameless, "wb") as file:
             yield file
@@ -350,11 +347,15 @@ def _nameless(folder: Path, descriptors: str) -> int | None:
 
 def _named(handle: int, folder: Path, descriptors: str) -> str:
     """Give the file a name of its own, for the moment until it has its place."""
-    name = str(folder / f"{_PREFIX}{os.urandom(4).hex()}")
+    name = _short_name(folder)
     # With a descriptor of a folder Python's link() follows links, see linkat(2) on AT_EMPTY_PATH.
     with _folder(descriptors) as opened:
         os.link(str(handle), name, src_dir_fd=opened, follow_symlinks=True)
     return name
+
+
+def _short_name(folder: Path) -> str:
+    return str(folder / f"{_PREFIX}{os.urandom(4).hex()}")
 
 
 @contextlib.contextmanager

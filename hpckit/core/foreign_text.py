@@ -5,18 +5,13 @@ Built from the parser's events, so that no text is deep or long enough to hurt.
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn
-from xml.sax import SAXException, SAXParseException
-from xml.sax.handler import ContentHandler, feature_external_ges
-
-from defusedxml.common import DefusedXmlException, DTDForbidden
-from defusedxml.expatreader import DefusedExpatParser
+from xml.parsers import expat
 
 from hpckit.core.document import Tree
 from hpckit.core.errors import ParseError
@@ -192,10 +187,6 @@ def kind_of(value: Any) -> str:
     return names.get(type(value), "a number")
 
 
-# A DOCTYPE is taken (hwloc writes one), and what it points to is not read; one with declarations
-# of its own is refused, and with them the bombs of entities or of default attributes.
-
-
 MOST_BYTES: Final = 4 * 1024**2
 """The largest that lstopo has been seen to write, of 384 CPUs, has 300 KB."""
 
@@ -245,48 +236,56 @@ class XmlDocument:
         )
 
 
-class _Reader(DefusedExpatParser):
-    def defused_start_doctype_decl(
-        self, name: str, sysid: str | None, pubid: str | None, has_internal_subset: bool
-    ) -> None:
-        """Take a DOCTYPE without declarations: expat's own work on them grows with their square."""
-        if has_internal_subset:
-            super().defused_start_doctype_decl(name, sysid, pubid, has_internal_subset)
+class _Refused(Exception):
+    """What a document may not hold, and what was expected in its place."""
+
+    def __init__(self, message: str, expected: str = "the topology of one node") -> None:
+        super().__init__(message)
+        self.message, self.expected = message, expected
 
 
-class _Builder(ContentHandler):
+class _Builder:
+    """Builds elements; takes a DOCTYPE (hwloc writes one) without declarations of its own.
+
+    Where there are no declarations there are no bombs of entities or of default attributes; what
+    a DOCTYPE points to is never read.
+    """
+
     def __init__(self) -> None:
-        super().__init__()
-        self.root: Element | None = None
+        self.root = Element("", {}, 1, 1)
+        self.parser = expat.ParserCreate()
+        self.parser.StartDoctypeDeclHandler = self._doctype
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.CharacterDataHandler = self._text
         self._open: list[Element] = []
-        self._texts: list[list[str]] = []
-        self._locator: Any = None
 
-    def setDocumentLocator(self, locator: Any) -> None:  # noqa: N802  SAX's name
-        self._locator = locator
+    def _doctype(
+        self, _name: str, _system: str | None, _public: str | None, has_declarations: bool
+    ) -> None:
+        if has_declarations:
+            message = "declarations are not taken from a file"
+            raise _Refused(message, "XML without declarations")
 
-    def startElement(self, name: str, attrs: Any) -> None:  # noqa: N802  SAX's name
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
         if len(self._open) >= DEEPEST:
-            raise SAXException(f"over {DEEPEST} levels deep")
+            raise _Refused(f"over {DEEPEST} levels deep")
+        parser = self.parser
         element = Element(
-            name,
-            dict(attrs.items()),
-            self._locator.getLineNumber() or 1,
-            (self._locator.getColumnNumber() or 0) + 1,
+            name, attributes, parser.CurrentLineNumber, parser.CurrentColumnNumber + 1
         )
         if self._open:
             self._open[-1].children.append(element)
         else:
             self.root = element
         self._open.append(element)
-        self._texts.append([])
 
-    def endElement(self, name: str) -> None:  # noqa: N802  SAX's name
-        self._open.pop().text = "".join(self._texts.pop())
+    def _end(self, _name: str) -> None:
+        self._open.pop()
 
-    def characters(self, content: str) -> None:
-        if self._open and content.strip():
-            self._texts[-1].append(content)
+    def _text(self, text: str) -> None:
+        if text.strip():
+            self._open[-1].text += text
 
 
 def parse_xml(data: bytes, tool: str) -> XmlDocument:
@@ -296,34 +295,20 @@ def parse_xml(data: bytes, tool: str) -> XmlDocument:
     absurdly large.
     """
     if len(data) > MOST_BYTES:
-        message, expected = (
-            f"it has {len(data)} bytes",
-            f"the topology of one node, up to {MOST_BYTES}",
-        )
-        raise _xml_refusal(data, tool, (1, 1), message, expected)
+        expected = f"the topology of one node, up to {MOST_BYTES}"
+        raise _xml_refusal(data, tool, (1, 1), f"it has {len(data)} bytes", expected)
     builder = _Builder()
-    # forbid_external would refuse hwloc's DOCTYPE itself; with the feature off nothing is fetched.
-    # In pieces a long attribute would be read again from its start with every piece.
-    parser = _Reader(forbid_dtd=True, forbid_external=False, bufsize=len(data) + 1)
-    parser.setFeature(feature_external_ges, False)
-    parser.setContentHandler(builder)
     try:
-        parser.parse(io.BytesIO(data))
-    except SAXParseException as error:
-        where = (error.getLineNumber() or 1, (error.getColumnNumber() or 0) + 1)
-        message = f"not well-formed: {error.getMessage()}"
+        builder.parser.Parse(data, True)
+    except expat.ExpatError as error:
+        message = f"not well-formed: {expat.ErrorString(error.code)}"
+        where = (error.lineno, error.offset + 1)
         raise _xml_refusal(data, tool, where, message, "well-formed XML") from error
-    except DefusedXmlException as error:
-        what = "declarations" if isinstance(error, DTDForbidden) else "entities"
-        message = f"{what} are not taken from a file"
-        raise _xml_refusal(data, tool, (1, 1), message, f"XML without {what}") from error
-    except SAXException as error:
-        raise _xml_refusal(data, tool, (1, 1), str(error), "the topology of one node") from error
+    except _Refused as error:
+        raise _xml_refusal(data, tool, (1, 1), error.message, error.expected) from error
     except (ValueError, LookupError) as error:
         message = f"not readable: {error}"
         raise _xml_refusal(data, tool, (1, 1), message, "XML in an encoding of XML") from error
-    if builder.root is None:
-        raise _xml_refusal(data, tool, (1, 1), "there is no element", "an XML document")
     return XmlDocument(builder.root, data, tool)
 
 

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import json
-import multiprocessing
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from types import FrameType
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from hpckit.core.errors import AdapterError, StorageFailed, ToolMissing, ToolTimeout
 from hpckit.core.files import Clock
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ProcessPoolExecutor
 
 # Input and filter variables of sbatch, srun, squeue, sinfo, sacct and scancel (their man pages,
 # "ENVIRONMENT VARIABLES"), and what a surrounding job or MPI launcher left: each would change
@@ -453,6 +452,11 @@ def in_processes(function: Callable[[Given], Made], given: Sequence[Given]) -> I
 
     Raises AdapterError where a process was ended before it was done.
     """
+    import gc
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
     workers = min(MOST_WORKERS, len(os.sched_getaffinity(0)), len(given))
     if workers < 2:  # noqa: PLR2004  another process for one alone gains nothing
         yield from map(function, given)

@@ -12,7 +12,6 @@ from enum import StrEnum
 from math import prod
 from typing import Final
 
-from hpckit.core.document import settable_name
 from hpckit.core.fields import (
     MAX_COUNT,
     Checked,
@@ -27,6 +26,7 @@ from hpckit.core.fields import (
     one_line,
     parses,
     program_text,
+    settable_name,
 )
 from hpckit.core.units import MEM_EXPECTED, TIME_EXPECTED, parse_slurm_mem_bytes, parse_slurm_time_s
 from hpckit.spec.platform import OVERLAY_PATTERN, VERSION_EXPECTED, NcclVersion, NetPlugin

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from hpckit.core.document import settable_name
 from hpckit.core.fields import (
     MAX_COUNT,
     Checked,
@@ -23,6 +22,7 @@ from hpckit.core.fields import (
     one_line,
     parses,
     program_text,
+    settable_name,
 )
 from hpckit.core.findings import SourcedFinding
 from hpckit.spec.nic_kind import NicKind
