@@ -8,8 +8,8 @@ import io
 import lzma
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator
-from typing import Final, Protocol, Self
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, BinaryIO, Final, Self, cast
 
 from hpckit.core.errors import ParseError
 from hpckit.core.excerpt import refusal
@@ -20,17 +20,17 @@ MOST_BYTES: Final = 256 * 1024**2
 MOST_TEXT_BYTES: Final = 64 * 1024**2
 """Of an unpacked capture that is one text: as much as of one that is not compressed."""
 
-_PACKERS: Final = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+_PACKERS: Final[Mapping[bytes, Callable[[Any], Any]]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\x00": lzma.open,
+}
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _USTAR: Final = slice(257, 262)
 _HEADER_BYTES: Final = 512
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 _DAMAGED: Final = (OSError, EOFError, ValueError, MemoryError, zlib.error, lzma.LZMAError)
 _MALFORMED: Final = (tarfile.TarError, ValueError, OverflowError, RecursionError)
-
-
-class _Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
 
 
 def looks_like_tar(data: bytes) -> bool:
@@ -71,8 +71,7 @@ class _Unpacked:
             raise refuse_tar("it is compressed with zstd", expected=expected)
         packed = io.BytesIO(data)
         packers = (packer for magic, packer in _PACKERS.items() if data.startswith(magic))
-        packer = next(packers, None)
-        self._file: _Readable = packed if packer is None else packer(packed)  # type: ignore[assignment]
+        self._file: BinaryIO = next(packers, lambda file: file)(packed)
         self._left = MOST_BYTES
 
     def read(self, size: int) -> bytes:
@@ -112,7 +111,7 @@ def tar_members(
     unpacked = _Unpacked(data)
     try:
         with tarfile.open(
-            fileobj=unpacked,
+            fileobj=cast("BinaryIO", unpacked),
             mode="r|",
             tarinfo=_Member,
             encoding="utf-8",

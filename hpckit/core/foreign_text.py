@@ -1,7 +1,4 @@
-"""YAML as a tree in which each value knows its line; without aliases, tags and surprises.
-
-Built from the parser's events, so that no text is deep or long enough to hurt.
-"""
+"""What others wrote as JSON, XML or YAML, as trees of which each value knows its place."""
 
 from __future__ import annotations
 
@@ -35,15 +32,21 @@ def json_with(text: str, key: str, tool: str) -> Any:
     starts = [match.start() for match in _AT_MARGIN.finditer(text, 0, max(end, 0))]
     first = _ANYWHERE.search(text)
     start = starts[-1] if starts else first.start() if first else 0
+    return _decoded(json.JSONDecoder(), text, start, tool, _TOOLS_JSON)[0]
+
+
+def _decoded(
+    decoder: json.JSONDecoder, text: str, start: int, name: str, expected: str
+) -> tuple[Any, int]:
+    """Return a value and where it ends."""
     try:
-        return json.JSONDecoder().raw_decode(text, start)[0]
+        return decoder.raw_decode(text, start)
     except json.JSONDecodeError as error:
-        raise _refuse(text, tool, error.pos, error.msg, _TOOLS_JSON) from error
-    except RecursionError as error:
-        raise _refuse(text, tool, start, "is nested too deeply", _TOOLS_JSON) from error
-    except ValueError as error:
-        message = "holds a number of thousands of digits"
-        raise _refuse(text, tool, start, message, _TOOLS_JSON) from error
+        raise _refuse(text, name, error.pos, error.msg, expected) from None
+    except (RecursionError, ValueError) as error:
+        is_deep = isinstance(error, RecursionError)
+        message = "is nested too deeply" if is_deep else f"not readable: {error}"
+        raise _refuse(text, name, start, message, expected) from None
 
 
 def refuse_document(text: str, key: str, message: str, expected: str, tool: str) -> ParseError:
@@ -52,7 +55,10 @@ def refuse_document(text: str, key: str, message: str, expected: str, tool: str)
 
 
 _SPACE: Final = re.compile(r"[\s,]*")
-_HALF: Final = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+_HALF: Final = re.compile(
+    r"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]..|[\ud800-\udfff]"
+)
+"""Half of a character of two halves: an escape of JSON can write one, and no output can."""
 _EXPECTED: Final = "a JSON object, a list of them, or one a line"
 _TOOLS_JSON: Final = "the tool's JSON"
 
@@ -76,14 +82,6 @@ class JsonObject:
         )
 
 
-class _Twice(ValueError):
-    """An object has a key twice, of which JSON would keep the last."""
-
-    def __init__(self, key: str) -> None:
-        super().__init__(f"the key {key[:60]!r} is there twice in one object")
-        self.key = key
-
-
 def json_objects(text: str, name: str) -> list[JsonObject]:
     """The objects, in their order; `name` is the file's, for errors.
 
@@ -92,25 +90,20 @@ def json_objects(text: str, name: str) -> list[JsonObject]:
     decoder = json.JSONDecoder(
         parse_float=_finite, parse_constant=_finite, object_pairs_hook=_object
     )
-    found: list[JsonObject] = []
+    half = _HALF.search(text)
+    if half is not None:
+        message = f"{half[0].encode('unicode_escape').decode()} is half a character"
+        raise _refuse(text, name, half.start(), message, "Unicode text")
+    objects: list[JsonObject] = []
     at = _after_space(text, 0)
     while at < len(text):
-        try:
-            value, end = decoder.raw_decode(text, at)
-        except json.JSONDecodeError as error:
-            raise _refuse(text, name, error.pos, error.msg) from None
-        except _Twice as error:
-            second = _second(text, at, error.key)
-            raise _refuse(text, name, second, str(error), "each key once") from None
-        except (RecursionError, ValueError) as error:
-            raise _refuse(text, name, at, f"not readable: {error}") from None
-        for one in value if isinstance(value, list) else [value]:
-            if not isinstance(one, dict):
-                raise _refuse(text, name, at, f"got {type(one).__name__}")
-            found.append(JsonObject(one, name, text, at))
+        value, end = _decoded(decoder, text, at, name, _EXPECTED)
+        for tree in value if isinstance(value, list) else [value]:
+            if not isinstance(tree, dict):
+                raise _refuse(text, name, at, f"got {type(tree).__name__}")
+            objects.append(JsonObject(tree, name, text, at))
         at = _after_space(text, end)
-    _refuse_halves(found)
-    return found
+    return objects
 
 
 def _after_space(text: str, at: int) -> int:
@@ -118,46 +111,13 @@ def _after_space(text: str, at: int) -> int:
     return match.end() if match else at
 
 
-def _refuse_halves(found: list[JsonObject]) -> None:
-    """Refuse half a character: an escape of JSON can write one, and no output can."""
-    if not found or _HALF.search(found[0].text) is None:
-        return
-    for one in found:
-        try:
-            json.dumps(one.tree, ensure_ascii=False).encode()
-        except UnicodeEncodeError as error:
-            half = f"\\u{ord(error.object[error.start]):04x}"
-            raise one.refuse("", f"{half} is half a character", "Unicode text") from None
-        except RecursionError:
-            raise one.refuse("", "nested too deeply", _EXPECTED) from None
-
-
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise _Twice(key)
-            seen.add(key)
-    return found
-
-
-def _second(text: str, begin: int, key: str) -> int:
-    """Where a key probably stands for the second time in one object; else where the text begins."""
-    written = json.dumps(key, ensure_ascii=False)
-    before = text.find(written, begin)
-    while before >= 0:
-        at = text.find(written, before + 1)
-        depth = 0
-        for char in text[before:at] if at >= 0 else "":
-            depth += {"{": 1, "}": -1}.get(char, 0)
-            if depth < 0:
-                break
-        if at >= 0 and depth == 0:
-            return at
-        before = at
-    return begin
+    tree = dict(pairs)
+    if len(tree) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice[:60]!r} is there twice in one object")
+    return tree
 
 
 def _finite(text: str) -> float:
@@ -328,35 +288,31 @@ _FALSE: Final = frozenset({"false", "no", "off"})
 _YAML_EXPECTED: Final = "YAML as topology.yaml(5) shows it"
 
 
-@dataclass(frozen=True, slots=True)
-class YamlText:
-    """The text of a file and its name, for errors."""
-
-    text: str
-    name: str
-
-    def refuse(self, line_no: int, message: str, expected: str = _YAML_EXPECTED) -> ParseError:
-        """The error that shows a line."""
-        lines = self.text.split("\n")
-        line = lines[line_no - 1].rstrip("\r") if line_no <= len(lines) else ""
-        return refusal(message, tool=self.name, line_no=line_no, line=line, expected=expected)
-
-
 @dataclass(slots=True)
 class YamlNode:
-    """Text, None, a table or a list; `path` is where it stands, such as `[0].tree.switches`."""
+    """Text, None, a table or a list of the file `name`.
 
-    source: YamlText
+    `path` is where it stands, such as `[0].tree.switches`.
+    """
+
+    text_of_file: str
+    name: str
     line_no: int
-    path: str
+    path: str = ""
     value: str | dict[str, YamlNode] | list[YamlNode] | None = None
-    key: str | None = field(default=None)
-    """Of a table that is being read: the key whose value comes next."""
 
-    def refuse(self, message: str, expected: str) -> ParseError:
+    def refuse(self, message: str, expected: str = _YAML_EXPECTED) -> ParseError:
         """The error at this value."""
         where = f"{self.path}: " if self.path else ""
-        return self.source.refuse(self.line_no, f"{where}{message}", expected)
+        lines = self.text_of_file.split("\n")
+        line = lines[self.line_no - 1].rstrip("\r") if self.line_no <= len(lines) else ""
+        return refusal(
+            f"{where}{message}",
+            tool=self.name,
+            line_no=self.line_no,
+            line=line,
+            expected=expected,
+        )
 
     def table(self, keys: Sequence[str]) -> Mapping[str, YamlNode]:
         """The values by key; none for null. Raises ParseError for a key that is none of `keys`."""
@@ -404,82 +360,60 @@ def yaml_tree(text: str, name: str) -> YamlNode:
     """The one document of a text; `name` is the file's, for errors. Raises ParseError."""
     import yaml
 
-    source = YamlText(text, name)
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    top = YamlNode(text, name, 1)
     try:
-        return _built(yaml.parse(text, Loader=loader), source)
+        root = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise source.refuse(mark.line + 1 if mark else 1, error.problem or "no YAML") from None
-    except (yaml.YAMLError, ValueError, OverflowError) as error:
-        raise source.refuse(1, f"no YAML: {str(error)[:100]}") from None
-
-
-def _built(events: Iterator[yaml.Event], source: YamlText) -> YamlNode:
-    import yaml
-
-    root: YamlNode | None = None
-    open_: list[YamlNode] = []
-    for event in events:
-        _refuse_event(event, source, is_second=root is not None)
-        if isinstance(event, yaml.CollectionEndEvent):
-            open_.pop()
-        elif isinstance(event, (yaml.ScalarEvent, yaml.CollectionStartEvent)):
-            node = _node(event, open_[-1] if open_ else None, source)
-            root = root or node
-            if isinstance(event, yaml.CollectionStartEvent):
-                open_.append(node)
-            if len(open_) > _DEEPEST:
-                raise node.refuse("nested too deeply", _YAML_EXPECTED)
+        top.line_no = mark.line + 1 if mark else 1
+        raise top.refuse(error.problem or "no YAML") from None
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+        raise top.refuse(f"no YAML: {str(error)[:100]}") from None
     if root is None:
-        raise source.refuse(1, "nothing in it")
-    return root
+        raise top.refuse("nothing in it")
+    _fill(top, root, set())
+    return top
 
 
-def _refuse_event(event: yaml.Event, source: YamlText, *, is_second: bool) -> None:
+def _fill(node: YamlNode, read: yaml.Node, seen: set[int]) -> None:
+    """Give a node the value that was read; one that was seen before stands there by an alias."""
     import yaml
 
-    line_no = _line_no(event)
-    if isinstance(event, yaml.DocumentStartEvent) and is_second:
-        raise source.refuse(line_no, "a second document", "one document")
-    if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-        raise source.refuse(line_no, "an anchor or alias", "each value written out")
-
-
-def _line_no(event: yaml.Event) -> int:
-    return 1 if event.start_mark is None else event.start_mark.line + 1
-
-
-def _node(
-    event: yaml.ScalarEvent | yaml.CollectionStartEvent, parent: YamlNode | None, source: YamlText
-) -> YamlNode:
-    """The value that begins, put into the one around it; a key is kept there for its value."""
-    import yaml
-
-    node = YamlNode(source, _line_no(event), parent.path if parent else "")
-    if isinstance(event, yaml.ScalarEvent):
-        is_null = event.implicit[0] and event.value in _NOTHING
-        node.value = None if is_null else event.value
+    node.line_no = read.start_mark.line + 1
+    if id(read) in seen:
+        raise node.refuse("an anchor or alias", "each value written out")
+    seen.add(id(read))
+    if node.path.count(".") + node.path.count("[") > _DEEPEST:
+        raise node.refuse("nested too deeply")
+    if isinstance(read, yaml.ScalarNode):
+        node.value = None if _is_null(read) else read.value
+    elif isinstance(read, yaml.SequenceNode):
+        items: list[YamlNode] = []
+        node.value = items
+        for at, item in enumerate(read.value):
+            items.append(YamlNode(node.text_of_file, node.name, 1, f"{node.path}[{at}]"))
+            _fill(items[-1], item, seen)
     else:
-        node.value = {} if isinstance(event, yaml.MappingStartEvent) else []
-    if parent is None:
-        return node
-    if isinstance(parent.value, list):
-        node.path = f"{parent.path}[{len(parent.value)}]"
-        parent.value.append(node)
-    elif isinstance(parent.value, dict):
-        _put(node, parent, parent.value)
-    return node
+        table: dict[str, YamlNode] = {}
+        node.value = table
+        for key, value in read.value:
+            _put(node, table, key)
+            _fill(table[key.value], value, seen)
 
 
-def _put(node: YamlNode, parent: YamlNode, table: dict[str, YamlNode]) -> None:
-    if parent.key is not None:
-        node.path = f"{parent.path}.{parent.key}".removeprefix(".")
-        table[parent.key], parent.key = node, None
-        return
-    if not isinstance(node.value, str):
-        raise node.refuse("a key that is no text", "keys that are words")
-    if node.value in table:
-        before = table[node.value].line_no
-        raise node.refuse(f"{node.value} is on line {before} already", "each key once")
-    parent.key = node.value
+def _is_null(read: yaml.ScalarNode) -> bool:
+    """Whether a scalar is nothing: in quotes, or with a tag, it is a text."""
+    return not read.style and read.value in _NOTHING and read.tag.endswith(":null")
+
+
+def _put(node: YamlNode, table: dict[str, YamlNode], key: yaml.Node) -> None:
+    import yaml
+
+    at = YamlNode(node.text_of_file, node.name, key.start_mark.line + 1, node.path)
+    if not isinstance(key, yaml.ScalarNode) or _is_null(key):
+        raise at.refuse("a key that is no text", "keys that are words")
+    if key.value in table:
+        before = table[key.value].line_no
+        raise at.refuse(f"{key.value} is on line {before} already", "each key once")
+    path = f"{node.path}.{key.value}".removeprefix(".")
+    table[key.value] = YamlNode(node.text_of_file, node.name, 1, path)
