@@ -13,7 +13,7 @@ import re
 import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -58,12 +58,6 @@ def table_of(annotation: Any) -> type | None:
 
 
 @functools.cache
-def _maybe(annotation: Any) -> type | None:
-    found = [dataclass_of(one) for one in typing.get_args(annotation)]
-    return found[0] if isinstance(annotation, types.UnionType) else None
-
-
-@functools.cache
 def rows_of(annotation: Any) -> type | None:
     """The dataclass of each item of a tuple, also of one that may be None; else None."""
     parts = typing.get_args(annotation) if isinstance(annotation, types.UnionType) else [annotation]
@@ -96,44 +90,23 @@ def refuse_unknown_keys(tree: object, cls: type, source: str, path: str = "") ->
             raise _misplaced_key(path, name, known, source) or _unknown_key(
                 f"{path}{name}", name, known, source
             )
-        _refuse_in_value(value, known[name], source, f"{path}{name}")
+        for below, table, inner in _tables_in(value, known[name]):
+            refuse_unknown_keys(table, inner, source, f"{path}{name}{below}.")
+        _refuse_unknown_words(value, known[name], source, f"{path}{name}")
 
 
-def _refuse_in_value(value: object, hint: Any, source: str, path: str) -> None:
-    inner, of_each = dataclass_of(hint), table_of(hint)
+def _tables_in(value: object, hint: Any) -> Iterator[tuple[str, object, type]]:
+    """Yield where each table below a key stands, the table, and the dataclass that it becomes."""
+    inner, of_each, rows = dataclass_of(hint), table_of(hint), rows_of(hint)
+    maybe = [dataclass_of(part) for part in typing.get_args(hint)][:1]
     if inner is not None:
-        refuse_unknown_keys(value, inner, source, f"{path}.")
-    elif rows_of(hint) is not None or _maybe(hint) is not None:
-        _refuse_in_rows(value, hint, source, path)
+        yield "", value, inner
+    elif rows is not None and isinstance(value, list):
+        yield from ((f"[{position}]", row, rows) for position, row in enumerate(value))
     elif of_each is not None and isinstance(value, Mapping):
-        for one, table in value.items():
-            refuse_unknown_keys(table, of_each, source, f"{path}.{one}.")
-    else:
-        _refuse_unknown_words(value, hint, source, path)
-        _refuse_long_numbers(value, source, path)
-
-
-def _refuse_in_rows(value: object, hint: Any, source: str, path: str) -> None:
-    """The same for a list of tables, and for a table that may be null."""
-    rows, one = rows_of(hint), _maybe(hint)
-    if rows is not None and isinstance(value, list):
-        for position, row in enumerate(value):
-            refuse_unknown_keys(row, rows, source, f"{path}[{position}].")
-    elif one is not None and value is not None:
-        refuse_unknown_keys(value, one, source, f"{path}.")
-
-
-def _refuse_long_numbers(value: object, source: str, path: str) -> None:
-    """TOML's whole numbers have 64 bits; longer ones cannot even be shown in an error."""
-    rest = [value]
-    while rest:
-        item = rest.pop()
-        if isinstance(item, Mapping):
-            rest += item.values()
-        elif isinstance(item, list):
-            rest += item
-        elif isinstance(item, int) and not _INT64[0] <= item <= _INT64[1]:
-            raise ConfigError("got a whole number of more than 64 bits", source=source, key=path)
+        yield from ((f".{name}", table, of_each) for name, table in value.items())
+    elif isinstance(hint, types.UnionType) and maybe[0] is not None and value is not None:
+        yield "", value, maybe[0]
 
 
 def _misplaced_key(
@@ -153,7 +126,11 @@ def _misplaced_key(
 
 
 def _refuse_unknown_words(value: object, hint: Any, source: str, path: str) -> None:
-    """The same for the closed words of an enum, as a value or as the keys of a table."""
+    """Refuse other words than those of an enum, as a value or as the keys of a table."""
+    values = value.values() if isinstance(value, Mapping) else [value]
+    if any(isinstance(part, int) and not _INT64[0] <= part <= _INT64[1] for part in values):
+        # TOML's whole numbers have 64 bits; longer ones cannot even be shown in an error.
+        raise ConfigError("got a whole number of more than 64 bits", source=source, key=path)
     closed, keys = _enum_of(hint), _enum_of_keys(hint)
     if closed is not None and isinstance(value, str) and value not in list(closed):
         raise _unknown_word(path, value, closed, source)
@@ -248,12 +225,9 @@ def _converted(tree: Tree, cls: type, source: str, path: str) -> Any:
         raise _explain(error, source, path) from error
     except UnicodeEncodeError as error:
         # Of text in the place of something else msgspec needs the bytes; half a pair has none.
+        got = f"got {error.object!r}, expected text that is valid UTF-8"
         key = _key_of(error.object, tree)
-        raise ConfigError(
-            f"got {error.object!r}, expected text that is valid UTF-8",
-            source=source,
-            key=f"{path}{key}" if key else None,
-        ) from None
+        raise ConfigError(got, source=source, key=f"{path}{key}" if key else None) from None
 
 
 def _key_of(text: str, tree: Mapping[str, Any]) -> str:
