@@ -23,29 +23,6 @@ if TYPE_CHECKING:
     from hpckit.node.topology import NodeTopology
 
 
-def say_node(
-    topology: NodeTopology,
-    findings: Sequence[Finding],
-    file: str | None = None,
-    machine: int | None = None,
-) -> None:
-    """Print one node, this one or that of a file; standard input cannot be asked once more."""
-    from hpckit.node.show import COMMAND, node_lines
-
-    words = [COMMAND]
-    words += [] if file is None else [shlex.quote(file)]
-    words += [] if machine is None else [f"--machine {machine}"]
-    command = None if file == "-" else " ".join(words)
-    output.say(node_lines(topology, findings, width=output.screen_width(), command=command))
-
-
-def say_nodes(seen: NodesSeen) -> None:
-    """Print the groups of nodes that are alike, what is odd, and who did not answer."""
-    from hpckit.node.show import group_lines
-
-    output.say(group_lines(seen.groups, seen.silent, width=output.screen_width()))
-
-
 FORMATS = ("tree", "matrix", "json", "svg")
 VOCABULARIES = ("nvidia-smi", "nccl")
 _ONE_NODE = ("machine", "sysroot")
@@ -217,7 +194,14 @@ def _print(topology: NodeTopology, findings: Sequence[Finding], options: SimpleN
 
         click.echo(node_svg(topology, findings), nl=False)
     else:
-        say_node(topology, findings, options.file, options.machine)
+        from hpckit.node.show import COMMAND, node_lines
+
+        file, machine = options.file, options.machine
+        words = [COMMAND, *([shlex.quote(file)] if file else [])]
+        words += [] if machine is None else [f"--machine {machine}"]
+        # Standard input cannot be asked once more.
+        command = None if file == "-" else " ".join(words)
+        output.say(node_lines(topology, findings, width=output.screen_width(), command=command))
 
 
 def document(topology: NodeTopology, findings: Sequence[Finding]) -> dict[str, object]:
@@ -242,6 +226,7 @@ def inspect_many(options: SimpleNamespace) -> int:
     """Ask the nodes, print what they are, and give the exit code."""
     from hpckit.cli.submit import interrupt_on_signals
     from hpckit.node.inspect_nodes import inspect_nodes
+    from hpckit.node.show import group_lines
 
     interrupt_on_signals()
     line = output.Progress()
@@ -258,7 +243,7 @@ def inspect_many(options: SimpleNamespace) -> int:
     if options.format_ == "json":
         output.document(_document(seen))
     else:
-        say_nodes(seen)
+        output.say(group_lines(seen.groups, seen.silent, width=output.screen_width()))
     if not seen.groups:
         return _nobody(is_json=options.format_ == "json")
     findings = [finding for group in seen.groups for finding in group.findings]
@@ -279,6 +264,9 @@ def _bar(done: int, total: int, width: int = 20) -> str:
     return "█" * filled + "░" * (width - filled)
 
 
+_ASKED = ("expected_gpus", "partition", "account", "qos", "reservation", "gpus_per_node")
+
+
 def _question(options: SimpleNamespace) -> NodeQuestion:
     from hpckit.node.answers import NodeQuestion
 
@@ -286,12 +274,7 @@ def _question(options: SimpleNamespace) -> NodeQuestion:
         nodes=(),
         timeout_s=options.timeout_s or _TIMEOUT_S,
         job_id=options.job_id or (options.nodelist and os.environ.get("SLURM_JOB_ID")),
-        expected_gpus=options.expected_gpus,
-        partition=options.partition,
-        account=options.account,
-        qos=options.qos,
-        reservation=options.reservation,
-        gpus_per_node=options.gpus_per_node,
+        **{name: getattr(options, name) for name in _ASKED},
     )
 
 

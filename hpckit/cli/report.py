@@ -350,20 +350,28 @@ class _Asked(NamedTuple):
 
 def _asked(options: ReportOptions) -> _Asked:
     from hpckit.account.report_facts import facts_of_folder, folder_of_job
+    from hpckit.account.store import FileSampleStore
 
     if not options.from_:
         return _job(options.job_id)
     path = Path(options.from_)
     is_folder = path.is_dir()
-    store = wiring.sample_store() if is_folder else wiring.archive_store(path)
+    store = FileSampleStore() if is_folder else _archive(path)
     folders = wiring.job_folders()
     folder = folder_of_job(path, folders) if is_folder else path.parent
     facts = facts_of_folder(folder, folders)
     return _Asked(facts=facts, folder=path, store=store, is_archive=not is_folder)
 
 
+def _archive(path: Path) -> SampleStore:
+    from hpckit.account.parquet.store import archive
+
+    return archive(path)
+
+
 def _job(job_id: str | None) -> _Asked:
     from hpckit.account.report_facts import facts_of_job
+    from hpckit.account.store import FileSampleStore
     from hpckit.jobs.track import find_task, job_status
 
     tools = wiring.track_tools()
@@ -383,7 +391,7 @@ def _job(job_id: str | None) -> _Asked:
     return _Asked(
         facts=facts_of_job(entry, status, task, tools.folders),
         folder=Path(entry.folder),
-        store=wiring.sample_store(),
+        store=FileSampleStore(),
         slurm_energy=partial(wiring.slurm_energies().of, entry.job_id, entry.cluster)
         if asks_slurm
         else None,
@@ -409,11 +417,9 @@ def _site(options: ReportOptions, job_folder: str | None) -> tuple[EnergySite, t
 
 def write_parquet(made: MadeReport, path: Path, progress: Callable[[int, int], None]) -> None:
     """Write all samples, and say where. Raises StorageFailed, ToolMissing."""
-    from hpckit.account.parquet.archive import archive
+    from hpckit.account.parquet.archive import ParquetArchive, archive
 
-    samples, size_bytes = archive(
-        made.gathered, made.store, wiring.account_archive(), path, progress
-    )
+    samples, size_bytes = archive(made.gathered, made.store, ParquetArchive(), path, progress)
     each = f", {size_bytes / samples:.0f} bytes each" if samples else ""
     output.talk(f"wrote {_name(path)}: {samples:,} GPU samples{each}")
 
@@ -424,6 +430,7 @@ def write_html(made: MadeReport, path: Path) -> None:
 
     from hpckit.account.gather import node_topologies
     from hpckit.account.gpu_claims import node_pictures
+    from hpckit.account.page.bokeh import bokeh_plots
     from hpckit.account.page.html import PageParts, report_html
     from hpckit.core.files import whole_file
     from hpckit.jobs.sites import load_templates
@@ -433,7 +440,7 @@ def write_html(made: MadeReport, path: Path) -> None:
     parts = PageParts(
         texts=load_templates(wiring.resources()).texts,
         pictures=node_pictures(topologies),
-        plots=wiring.plot_library(),
+        plots=bokeh_plots(),
         hpckit=hpckit.__version__,
     )
     report = structs.replace(made.report, missing=missing)

@@ -163,7 +163,7 @@ def submit_command(ctx: click.Context, /, **params: Any) -> None:
     resources = wiring.resources(options.site_dirs, options.template_dirs)
     job = prepare(source, resources, wiring.template_cache())
     if options.dry_run:
-        _dry_run(job, as_json=options.as_json)
+        _dry_run([("", job)], as_json=options.as_json)
         return
     if options.test_only:
         try_jobs([(job, None)], checks=options.checks, as_json=options.as_json)
@@ -176,12 +176,13 @@ def _start(job: PreparedJob, options: JobOptions) -> int:
     submission = _submit(job, checks=options.checks)
     if not options.as_json:
         _say_submitted(job, submission, quiet=options.quiet)
-    status = _wait(submission) if options.wait else None
+    entry = submission.entry
+    status = wait_at_terminal([entry], wiring.track_tools())[0] if options.wait else None
     if options.as_json:
         output.document(submission_document(job, submission, status))
     elif status is not None and not options.quiet:
         _say_ended(submission, status)
-    return 0 if status is None else say_open([(submission.entry, status)], None)
+    return 0 if status is None else say_open([(entry, status)], None)
 
 
 def _local_site(ctx: click.Context) -> str:
@@ -213,17 +214,21 @@ def _submitting(job: PreparedJob, *, checks: bool) -> Iterator[SubmitTools]:
         line.clear()
 
 
-def _wait(submission: Submission) -> JobStatus:
-    return wait_at_terminal([submission.entry], wiring.track_tools())[0]
-
-
-def _dry_run(job: PreparedJob, *, as_json: bool) -> None:
+def _dry_run(jobs: Sequence[tuple[str, PreparedJob]], *, as_json: bool) -> None:
+    """Print the scripts of stages; a job by itself is a stage without a name."""
     if as_json:
-        output.document({**submission_document(job, None, None), "script": job.script.text})
+        documents = [
+            {**submission_document(job, None, None), "script": job.script.text} for _, job in jobs
+        ]
+        is_chain = bool(jobs[0][0])
+        chain = {"schema": CHAIN_SCHEMA, "stages": documents}
+        output.document(chain if is_chain else documents[0])
         return
-    click.echo(job.script.text, nl=False)
-    output.say_notes(job.notes)
-    output.talk(f" dry run: nothing was started · sha256 {job.script.sha256[:12]}")
+    for stage, job in jobs:
+        click.echo(job.script.text, nl=False)
+        output.say_notes(job.notes)
+        of_stage = f" of stage {stage}" if stage else ""
+        output.talk(f" dry run{of_stage}: nothing was started · sha256 {job.script.sha256[:12]}")
 
 
 def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> None:
@@ -239,12 +244,10 @@ def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> 
         ("script", f"{script}\nsha256 {job.script.sha256[:12]} · hpckit show {job_id} --script"),
     ]
     rows += _decided(job, submission)
-    environment = submission.environment
-    if environment.held_back:
-        names = " ".join(environment.held_back)
-        rows.append(("env", f"held back: {names}\n(--pass NAME lets one through)"))
-    if environment.sbatch_defaults:
-        rows.append(("sbatch", f"reads your {' '.join(environment.sbatch_defaults)}"))
+    rows += _held_back(submission)
+    if submission.environment.sbatch_defaults:
+        names = " ".join(submission.environment.sbatch_defaults)
+        rows.append(("sbatch", f"reads your {names}"))
     rows += [("note", output.note(note)) for note in submission.notes]
     if submission.words:
         rows.append(("slurm", "\n".join(submission.words)))
@@ -258,6 +261,11 @@ def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> 
     log = id_of(job_id, _first_task(job))
     rows.append(("next", f"hpckit logs -f {log} · hpckit status {job_id}"))
     output.labelled(rows)
+
+
+def _held_back(submission: Submission) -> list[tuple[str, str]]:
+    names = " ".join(submission.environment.held_back)
+    return [("env", f"held back: {names}\n(--pass NAME lets one through)")] if names else []
 
 
 def _decided(job: PreparedJob, submission: Submission) -> list[tuple[str, str]]:
@@ -280,9 +288,10 @@ def _first_task(job: PreparedJob) -> int | None:
 
 
 def _say_ended(submission: Submission, status: JobStatus) -> None:
+    from hpckit.jobs.logs import FileJobLogs
     from hpckit.spec.job_folder import LogName
 
-    logs = wiring.job_logs()
+    logs = FileJobLogs()
     ranks = logs.ranks(submission.folder)
     shown = [
         output.visible(
@@ -316,7 +325,7 @@ def submit_stages(source: JobSource, options: JobOptions) -> int:
     resources = wiring.resources(options.site_dirs, options.template_dirs)
     stages = prepare_chain(source, resources, wiring.template_cache())
     if options.dry_run:
-        _dry_run_chain(stages, as_json=options.as_json)
+        _dry_run([(stage.name, stage.job) for stage in stages], as_json=options.as_json)
         return 0
     if options.test_only:
         jobs = [stage.job for stage in stages]
@@ -369,29 +378,11 @@ def _wait_for_chain(submissions: Sequence[Submission]) -> Sequence[StageStatus]:
 def _stopped(ended: Sequence[StageStatus]) -> Iterator[tuple[str, str]]:
     from hpckit.jobs.chain import stopped_by
 
-    stopper = stopped_by(ended)
-    if stopper is not None:
+    if (stopper := stopped_by(ended)) is not None:
         entry, status = stopper
         yield "stopped", f"at {entry.stage} ({status.job_id}): {status.state}"
         log = id_of(status.job_id, log_task(status))
         yield "next", f"hpckit status {status.job_id} · hpckit logs {log}"
-
-
-def _dry_run_chain(stages: Sequence[PreparedStage], *, as_json: bool) -> None:
-    if as_json:
-        documents = [
-            {**submission_document(stage.job, None, None), "script": stage.job.script.text}
-            for stage in stages
-        ]
-        output.document({"schema": CHAIN_SCHEMA, "stages": documents})
-        return
-    for stage in stages:
-        click.echo(stage.job.script.text, nl=False)
-        output.say_notes(stage.job.notes)
-        output.talk(
-            f" dry run of stage {stage.name}: nothing was started · "
-            f"sha256 {stage.job.script.sha256[:12]}"
-        )
 
 
 def _say_chain_submitted(
@@ -405,9 +396,7 @@ def _say_chain_submitted(
             for stage, submission in zip(stages, submissions, strict=True)
         ),
     ]
-    if last.environment.held_back:
-        names = " ".join(last.environment.held_back)
-        rows.append(("env", f"held back: {names}\n(--pass NAME lets one through)"))
+    rows += _held_back(last)
     notes = dict.fromkeys(note for submission in submissions for note in submission.notes)
     rows += [("note", output.note(note)) for note in notes]
     words = dict.fromkeys(word for submission in submissions for word in submission.words)

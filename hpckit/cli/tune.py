@@ -108,6 +108,7 @@ def _check_together(options: JobOptions) -> None:
 
 def _look(source: JobSource) -> Callable[[JobSpec], Looked]:
     from hpckit.cli.tuned import look_for_nccl
+    from hpckit.core.files import LocalFiles
 
     def look(spec: JobSpec) -> Looked:
         place = source.folder / spec.chdir if spec.chdir else wiring.workdir()
@@ -115,7 +116,7 @@ def _look(source: JobSource) -> Callable[[JobSpec], Looked]:
             jobs, _ = wiring.job_index().readable()
         except StorageFailed:
             jobs = ()
-        return look_for_nccl(spec, wiring.person(), str(place), wiring.job_files(), jobs)
+        return look_for_nccl(spec, wiring.person(), str(place), LocalFiles(), jobs)
 
     return look
 
@@ -161,9 +162,9 @@ def _say(tuned: Tuned, source: JobSource, options: JobOptions) -> None:
     title = _title(tuned, source.topology)
     width, is_derived = output.screen_width(), tuned.spec.tune.derive
     output.say(comm_lines(tuned.facts, tuned.env, title=title, width=width, is_derived=is_derived))
-    _say_predicted(tuned, output.screen_width())
+    _say_predicted(tuned, width)
     if tuned.looked is not None:
-        _say_looked(tuned.looked, output.screen_width())
+        _say_looked(tuned.looked, width)
     output.result(f" next  {_next(tuned, source, options)}")
 
 
@@ -264,7 +265,7 @@ _TOO_LARGE = "NCCL_DEBUG_FILE=nccl.%h.%p writes a file a rank; those of a few no
 
 def compare_log(options: JobOptions, file: str, tuned: Tuned, topology: NodeTopology | None) -> int:
     """Print what ran, and what explains a shortfall. Raises ParseError, StorageFailed."""
-    from hpckit.comm.run.show import compare_run
+    from hpckit.comm.run.show import compare_run, nccl_run_lines
 
     data, name = wiring.read_capture(file, size_hint=_TOO_LARGE)
     settings = tuple((setting.name, setting.value) for setting in tuned.env.settings)
@@ -272,21 +273,16 @@ def compare_log(options: JobOptions, file: str, tuned: Tuned, topology: NodeTopo
     if options.as_json:
         output.document(_compared_document(name, compared))
     else:
-        _say_compared(compared)
+        output.say(
+            nccl_run_lines(
+                compared.run,
+                compared.findings,
+                predicted=compared.predicted,
+                unpredicted=compared.unpredicted,
+                width=output.screen_width(),
+            )
+        )
     return output.fail_code(compared.findings, options.fail_on)
-
-
-def _say_compared(compared: ComparedRun) -> None:
-    from hpckit.comm.run.show import nccl_run_lines
-
-    lines = nccl_run_lines(
-        compared.run,
-        compared.findings,
-        predicted=compared.predicted,
-        unpredicted=compared.unpredicted,
-        width=output.screen_width(),
-    )
-    output.say(lines)
 
 
 def _compared_document(name: str, compared: ComparedRun) -> dict[str, object]:

@@ -14,17 +14,12 @@ from hpckit.core.errors import StorageFailed
 
 if TYPE_CHECKING:
     from hpckit.account.fold import FoldRequest, NodeFold
-    from hpckit.account.gather import SampleStore
-    from hpckit.account.page.html import PlotLibrary
-    from hpckit.account.parquet.archive import ParquetArchive
     from hpckit.account.store import SlurmEnergies
-    from hpckit.comm.library import JobFiles
     from hpckit.comm.library_search import Person
     from hpckit.core.files import Clock, FileResources
     from hpckit.core.process import CommandRunner, Runner
     from hpckit.fabric.ask import FabricProbe
     from hpckit.jobs.draft import Caller
-    from hpckit.jobs.logs import FileJobLogs
     from hpckit.jobs.parts import Submitter
     from hpckit.jobs.submit import SubmitTools
     from hpckit.jobs.track import JobIndex, TrackTools
@@ -66,13 +61,6 @@ def template_cache() -> TemplateCache:
     from hpckit.script.template_cache import TemplateCache
 
     return TemplateCache(_caches() / "templates")
-
-
-def plot_library() -> PlotLibrary:
-    """What draws the plots of the report's page in the browser, or why nothing does."""
-    from hpckit.account.page.bokeh import bokeh_plots
-
-    return bokeh_plots()
 
 
 def _caches() -> Path:
@@ -152,27 +140,6 @@ def job_folders() -> FileJobFolders:
     return FileJobFolders()
 
 
-def sample_store() -> SampleStore:
-    """The accounts in job folders."""
-    from hpckit.account.store import FileSampleStore
-
-    return FileSampleStore()
-
-
-def archive_store(path: Path) -> SampleStore:
-    """The accounts in a file that `report --parquet` wrote. Raises HpckitError for any other."""
-    from hpckit.account.parquet.store import archive
-
-    return archive(path)
-
-
-def account_archive() -> ParquetArchive:
-    """What writes all accounts of a job into one file."""
-    from hpckit.account.parquet.archive import ParquetArchive
-
-    return ParquetArchive()
-
-
 _MANY_ROWS = 5e6
 """From so many samples on the start of other processes is earned back."""
 
@@ -194,13 +161,6 @@ def slurm_energies() -> SlurmEnergies:
     from hpckit.slurm.ask import SlurmCli
 
     return SlurmEnergies(SlurmCli(command_runner(), clock()), cluster_probe())
-
-
-def job_logs() -> FileJobLogs:
-    """The logs in job folders."""
-    from hpckit.jobs.logs import FileJobLogs
-
-    return FileJobLogs()
 
 
 def command_runner() -> CommandRunner:
@@ -247,13 +207,6 @@ def _shell_environment() -> dict[str, str]:
     if not any(entry.startswith(b"LC_CTYPE=") for entry in given.split(b"\0")):
         environment.pop("LC_CTYPE", None)
     return environment
-
-
-def job_files() -> JobFiles:
-    """What asks this machine for the libraries that a job will load."""
-    from hpckit.core.files import LocalFiles
-
-    return LocalFiles()
 
 
 def person() -> Person:
