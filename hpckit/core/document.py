@@ -13,7 +13,7 @@ import re
 import tomllib
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -90,23 +90,34 @@ def refuse_unknown_keys(tree: object, cls: type, source: str, path: str = "") ->
             raise _misplaced_key(path, name, known, source) or _unknown_key(
                 f"{path}{name}", name, known, source
             )
-        for below, table, inner in _tables_in(value, known[name]):
-            refuse_unknown_keys(table, inner, source, f"{path}{name}{below}.")
-        _refuse_unknown_words(value, known[name], source, f"{path}{name}")
+        held = _held(known[name])
+        if held is None:
+            _refuse_unknown_words(value, known[name], source, f"{path}{name}")
+            continue
+        for below, table in _tables_in(value, held[0]):
+            refuse_unknown_keys(table, held[1], source, f"{path}{name}{below}.")
 
 
-def _tables_in(value: object, hint: Any) -> Iterator[tuple[str, object, type]]:
-    """Yield where each table below a key stands, the table, and the dataclass that it becomes."""
-    inner, of_each, rows = dataclass_of(hint), table_of(hint), rows_of(hint)
-    maybe = [dataclass_of(part) for part in typing.get_args(hint)][:1]
-    if inner is not None:
-        yield "", value, inner
-    elif rows is not None and isinstance(value, list):
-        yield from ((f"[{position}]", row, rows) for position, row in enumerate(value))
-    elif of_each is not None and isinstance(value, Mapping):
-        yield from ((f".{name}", table, of_each) for name, table in value.items())
-    elif isinstance(hint, types.UnionType) and maybe[0] is not None and value is not None:
-        yield "", value, maybe[0]
+@functools.cache
+def _held(hint: Any) -> tuple[str, type] | None:
+    """Return how a field holds tables, and the dataclass of each; None for a plain value."""
+    optional = typing.get_args(hint)[0] if isinstance(hint, types.UnionType) else None
+    ways = {
+        "one": dataclass_of(hint),
+        "rows": rows_of(hint),
+        "by name": table_of(hint),
+        "maybe": dataclass_of(optional),
+    }
+    return next(((way, cls) for way, cls in ways.items() if cls is not None), None)
+
+
+def _tables_in(value: object, way: str) -> Iterable[tuple[str, object]]:
+    """Return where each table below a key stands, and the table."""
+    if way == "rows" and isinstance(value, list):
+        return ((f"[{position}]", row) for position, row in enumerate(value))
+    if way == "by name" and isinstance(value, Mapping):
+        return ((f".{name}", table) for name, table in value.items())
+    return [("", value)] if way == "one" or (way == "maybe" and value is not None) else ()
 
 
 def _misplaced_key(
@@ -127,10 +138,10 @@ def _misplaced_key(
 
 def _refuse_unknown_words(value: object, hint: Any, source: str, path: str) -> None:
     """Refuse other words than those of an enum, as a value or as the keys of a table."""
-    values = value.values() if isinstance(value, Mapping) else [value]
-    if any(isinstance(part, int) and not _INT64[0] <= part <= _INT64[1] for part in values):
-        # TOML's whole numbers have 64 bits; longer ones cannot even be shown in an error.
-        raise ConfigError("got a whole number of more than 64 bits", source=source, key=path)
+    for part in value.values() if isinstance(value, Mapping) else (value,):
+        if isinstance(part, int) and not _INT64[0] <= part <= _INT64[1]:
+            # TOML's whole numbers have 64 bits; longer ones cannot even be shown in an error.
+            raise ConfigError("got a whole number of more than 64 bits", source=source, key=path)
     closed, keys = _enum_of(hint), _enum_of_keys(hint)
     if closed is not None and isinstance(value, str) and value not in list(closed):
         raise _unknown_word(path, value, closed, source)
