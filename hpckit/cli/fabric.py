@@ -6,7 +6,7 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -38,20 +38,14 @@ class BoundedFloat(click.FloatRange):
         return float(number)
 
 
-def source_argument(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add FILE."""
-    return click.argument("file", required=False, type=click.Path(allow_dash=True),
-                          metavar="[FILE]")(function)  # fmt: skip
-
-
-def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --topology."""
-    return click.option(
-        "--topology",
-        metavar="NAME",
-        help="Which of several topologies, by its name or by a partition; the default one unless"
-        " said.",
-    )(function)
+source_argument: Final = click.argument(
+    "file", required=False, type=click.Path(allow_dash=True), metavar="[FILE]"
+)
+source_options: Final = click.option(
+    "--topology",
+    metavar="NAME",
+    help="Which of several topologies, by its name or by a partition; the default one unless said.",
+)
 
 
 def fabric_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,29 +23,6 @@ if TYPE_CHECKING:
     from hpckit.node.topology import NodeTopology
 
 
-def say_node(
-    topology: NodeTopology,
-    findings: Sequence[Finding],
-    file: str | None = None,
-    machine: int | None = None,
-) -> None:
-    """Print one node, this one or that of a file; standard input cannot be asked once more."""
-    from hpckit.node.show import COMMAND, node_lines
-
-    words = [COMMAND]
-    words += [] if file is None else [shlex.quote(file)]
-    words += [] if machine is None else [f"--machine {machine}"]
-    command = None if file == "-" else " ".join(words)
-    output.say(node_lines(topology, findings, width=output.screen_width(), command=command))
-
-
-def say_nodes(seen: NodesSeen) -> None:
-    """Print the groups of nodes that are alike, what is odd, and who did not answer."""
-    from hpckit.node.show import group_lines
-
-    output.say(group_lines(seen.groups, seen.silent, width=output.screen_width()))
-
-
 FORMATS = ("tree", "matrix", "json", "svg")
 VOCABULARIES = ("nvidia-smi", "nccl")
 _ONE_NODE = ("machine", "sysroot")
@@ -58,29 +35,6 @@ _MANY_NODES = (
     "gpus_per_node",
     "shared_dir",
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InspectOptions:
-    """What `hpckit inspect` is asked; `format_` is chosen already."""
-
-    file: str | None
-    format_: str
-    vocabulary: str | None
-    machine: int | None
-    sysroot: str | None
-    expected_gpus: int | None
-    fail_on: str | None
-    nodelist: str | None
-    job_id: str | None
-    timeout_s: float | None
-    partition: str | None
-    account: str | None
-    qos: str | None
-    reservation: str | None
-    gpus_per_node: int | None
-    shared_dir: str | None
-    site: str | None
 
 
 @click.command("inspect")
@@ -162,14 +116,14 @@ def inspect_command(
     /sys/class/kfd or /sys/class/infiniband. - is standard input.
     """
     format_ = output.format_of(format_, as_json=as_json, default="tree")
-    options = InspectOptions(format_=format_, **params)
+    options = SimpleNamespace(format_=format_, **params)
     _check_together(options)
     if options.nodelist is not None or options.job_id is not None:
         ctx.exit(inspect_many(options))
     ctx.exit(_inspect_node(options))
 
 
-def _check_together(options: InspectOptions) -> None:
+def _check_together(options: SimpleNamespace) -> None:
     many = [name for name in (options.nodelist, options.job_id) if name is not None]
     if not all(name.strip() for name in many):
         # As from a variable that is not set: this node is not what was asked for.
@@ -189,7 +143,7 @@ def _check_together(options: InspectOptions) -> None:
     _check_node(options)
 
 
-def _check_node(options: InspectOptions) -> None:
+def _check_node(options: SimpleNamespace) -> None:
     sysroot = options.sysroot
     if sysroot is not None and options.file:
         raise click.UsageError("--sysroot is for this node, not for a FILE")
@@ -199,7 +153,7 @@ def _check_node(options: InspectOptions) -> None:
         raise click.UsageError("--machine is for a FILE alone")
 
 
-def _inspect_node(options: InspectOptions) -> int:
+def _inspect_node(options: SimpleNamespace) -> int:
     from hpckit.node.rules.rules import node_findings
 
     topology = _topology(options)
@@ -208,7 +162,7 @@ def _inspect_node(options: InspectOptions) -> int:
     return output.fail_code(findings, options.fail_on)
 
 
-def _topology(options: InspectOptions) -> NodeTopology:
+def _topology(options: SimpleNamespace) -> NodeTopology:
     from hpckit.node.capture.snapshot import inspect_capture
     from hpckit.node.inspect import inspect_here
 
@@ -227,7 +181,7 @@ def _topology(options: InspectOptions) -> NodeTopology:
     return machines[which - 1]
 
 
-def _print(topology: NodeTopology, findings: Sequence[Finding], options: InspectOptions) -> None:
+def _print(topology: NodeTopology, findings: Sequence[Finding], options: SimpleNamespace) -> None:
     format_ = options.format_
     if format_ == "json":
         output.document(document(topology, findings))
@@ -240,7 +194,14 @@ def _print(topology: NodeTopology, findings: Sequence[Finding], options: Inspect
 
         click.echo(node_svg(topology, findings), nl=False)
     else:
-        say_node(topology, findings, options.file, options.machine)
+        from hpckit.node.show import COMMAND, node_lines
+
+        file, machine = options.file, options.machine
+        words = [COMMAND, *([shlex.quote(file)] if file else [])]
+        words += [] if machine is None else [f"--machine {machine}"]
+        # Standard input cannot be asked once more.
+        command = None if file == "-" else " ".join(words)
+        output.say(node_lines(topology, findings, width=output.screen_width(), command=command))
 
 
 def document(topology: NodeTopology, findings: Sequence[Finding]) -> dict[str, object]:
@@ -261,10 +222,11 @@ NODES_SCHEMA = "hpckit.nodes/1"
 _TIMEOUT_S = 60.0
 
 
-def inspect_many(options: InspectOptions) -> int:
+def inspect_many(options: SimpleNamespace) -> int:
     """Ask the nodes, print what they are, and give the exit code."""
     from hpckit.cli.submit import interrupt_on_signals
     from hpckit.node.inspect_nodes import inspect_nodes
+    from hpckit.node.show import group_lines
 
     interrupt_on_signals()
     line = output.Progress()
@@ -281,7 +243,7 @@ def inspect_many(options: InspectOptions) -> int:
     if options.format_ == "json":
         output.document(_document(seen))
     else:
-        say_nodes(seen)
+        output.say(group_lines(seen.groups, seen.silent, width=output.screen_width()))
     if not seen.groups:
         return _nobody(is_json=options.format_ == "json")
     findings = [finding for group in seen.groups for finding in group.findings]
@@ -302,23 +264,21 @@ def _bar(done: int, total: int, width: int = 20) -> str:
     return "█" * filled + "░" * (width - filled)
 
 
-def _question(options: InspectOptions) -> NodeQuestion:
+_ASKED = ("expected_gpus", "partition", "account", "qos", "reservation", "gpus_per_node")
+
+
+def _question(options: SimpleNamespace) -> NodeQuestion:
     from hpckit.node.answers import NodeQuestion
 
     return NodeQuestion(
         nodes=(),
         timeout_s=options.timeout_s or _TIMEOUT_S,
         job_id=options.job_id or (options.nodelist and os.environ.get("SLURM_JOB_ID")),
-        expected_gpus=options.expected_gpus,
-        partition=options.partition,
-        account=options.account,
-        qos=options.qos,
-        reservation=options.reservation,
-        gpus_per_node=options.gpus_per_node,
+        **{name: getattr(options, name) for name in _ASKED},
     )
 
 
-def _shared_dir(options: InspectOptions) -> Path:
+def _shared_dir(options: SimpleNamespace) -> Path:
     from hpckit.jobs.sites import load_site
     from hpckit.jobs.submit import expand_job_root
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -84,25 +84,6 @@ def task_has_ended(status: JobStatus, task: int | None) -> bool:
     return status.state.is_final
 
 
-def job_argument(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the optional JOB_ID argument, completed from the index."""
-    decorated: Callable[..., Any] = _argument(required=False, metavar="[JOB_ID]")(function)
-    return decorated
-
-
-def required_job_argument(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add a JOB_ID argument that must be given, for what cannot be taken back."""
-    decorated: Callable[..., Any] = _argument(required=True, metavar="JOB_ID")(function)
-    return decorated
-
-
-def _argument(*, required: bool, metavar: str) -> Callable[..., Any]:
-    add: Callable[..., Any] = click.argument(
-        "job_id", required=required, metavar=metavar, shell_complete=_complete
-    )
-    return add
-
-
 def _complete(
     _ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
@@ -117,11 +98,14 @@ def _complete(
     return [CompletionItem(entry.job_id, help=one_line(entry.name)) for entry in entries]
 
 
-def many_jobs_argument(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add any number of JOB_ID arguments."""
-    add = click.argument("job_ids", nargs=-1, metavar="[JOB_ID]...", shell_complete=_complete)
-    decorated: Callable[..., Any] = add(function)
-    return decorated
+def _argument(name: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return click.argument(name, shell_complete=_complete, **options)
+
+
+job_argument: Final = _argument("job_id", required=False, metavar="[JOB_ID]")
+required_job_argument: Final = _argument("job_id", metavar="JOB_ID")
+"""For what cannot be taken back."""
+many_jobs_argument: Final = _argument("job_ids", nargs=-1, metavar="[JOB_ID]...")
 
 
 def site_of(entry: JobEntry) -> SiteSpec:
@@ -152,60 +136,34 @@ def status_document(
         "task": task,
         "part_ids": [part.job_id for part in status.parts],
         "cluster": status.cluster,
-        "name": entry.name,
-        "site": entry.site,
-        "folder": entry.folder,
-        "state": str(status.state),
-        "slurm_state": status.raw,
-        "is_lost": status.is_lost,
-        "exit_code": status.exit_code,
-        "exit_signal": status.exit_signal,
-        "reason": status.reason,
-        "slurm_reason": status.slurm_reason,
-        "pending": pending
-        and {"meaning": pending.meaning, "help": pending.help, "hopeless": pending.hopeless},
+        **_picked(entry, "name", "site", "folder"),
+        **_picked(status, "state", "slurm_state=raw", "is_lost", "exit_code", "exit_signal"),
+        **_picked(status, "reason", "slurm_reason"),
+        "pending": pending and _picked(pending, "meaning", "help", "hopeless"),
         "submitted_s": entry.created_s,
         "expected_start_s": status.expected_start_s,
-        "started_s": status.started_s,
-        "ended_s": status.ended_s,
-        "nodelist": status.nodelist,
+        **_picked(status, *_SPAN),
         "tasks": [
-            {
-                "task": task.task_index,
-                "state": str(task.state),
-                "exit_code": task.exit_code,
-                "started_s": task.started_s,
-                "ended_s": task.ended_s,
-                "nodelist": task.nodelist,
-            }
-            for task in status.tasks
+            _picked(record, "task=task_index", "state", "exit_code", *_SPAN)
+            for record in status.tasks
         ],
-        "detail": None if detail is None else _detail_document(detail),
+        "detail": detail
+        and {
+            **_picked(detail, "partition", "account", "qos", "restarts"),
+            "tres_allocated": dict(detail.tres_allocated),
+            "steps": [_picked(step, *_STEP, *_SPAN) for step in detail.steps],
+        },
     }
 
 
-def _detail_document(detail: JobDetail) -> dict[str, object]:
-    return {
-        "partition": detail.partition,
-        "account": detail.account,
-        "qos": detail.qos,
-        "restarts": detail.restarts,
-        "tres_allocated": dict(detail.tres_allocated),
-        "steps": [
-            {
-                "step": step.step_id,
-                "name": step.name,
-                "state": str(step.state),
-                "slurm_state": step.raw,
-                "exit_code": step.exit_code,
-                "exit_signal": step.exit_signal,
-                "started_s": step.started_s,
-                "ended_s": step.ended_s,
-                "nodelist": step.nodelist,
-            }
-            for step in detail.steps
-        ],
-    }
+_SPAN: Final = ("started_s", "ended_s", "nodelist")
+_STEP: Final = ("step=step_id", "name", "state", "slurm_state=raw", "exit_code", "exit_signal")
+
+
+def _picked(value: object, *names: str) -> dict[str, object]:
+    """Return attributes by their names; `key=attribute` has another name in the document."""
+    pairs = (name.partition("=") for name in names)
+    return {key: getattr(value, attribute or key) for key, _, attribute in pairs}
 
 
 def complete_site(

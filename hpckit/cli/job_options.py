@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import click
@@ -96,34 +95,19 @@ _FLAGS: Final = {
 """Flag → the key that it decides, and how."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobOptions:
-    """Which job is meant, and what is typed over its file.
+class JobOptions(SimpleNamespace):
+    """Which job is meant, what is typed over its file, and the command's own options.
 
-    `values` are those, key → (value, option), and `words` the same as words of a command line;
-    `command` is what stands behind `--`.
+    `values` are what is typed, key → (value, option), and `words` the same as words of a command
+    line; `command` is what stands behind `--`.
     """
-
-    job: str | None
-    site: str | None
-    slurm_version: SlurmVersion | None
-    from_report: str | None
-    topology: str | None
-    stage: str | None
-    template: str | None
-    site_dirs: tuple[Path, ...]
-    template_dirs: tuple[Path, ...]
-    values: Mapping[str, tuple[object, str]]
-    words: tuple[str, ...]
-    command: tuple[str, ...]
 
     @classmethod
     def of(cls, ctx: click.Context, params: Mapping[str, Any]) -> Self:
         """Return the options as click read them. Raises click.UsageError."""
         values, words = _given(params)
-        own = {field.name: params[field.name] for field in fields(cls) if field.name in params}
         command = ctx.meta.get(_COMMAND, ())
-        return cls(values=values, words=tuple(words), command=command, **own)
+        return cls(**params, values=values, words=words, command=command)
 
 
 def _slurm_version(
@@ -334,6 +318,8 @@ def _toml_value(text: str) -> object:
 
     A job file holds no dates: what TOML would read as one (00:30:00) is text here.
     """
+    import tomllib
+
     try:
         read = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):

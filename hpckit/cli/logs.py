@@ -37,13 +37,13 @@ def logs_command(job_id: str | None, *, follow: bool, rank: int | None, as_json:
 
     ID_TASK is one task of a job array, as Slurm writes it: 4242_7.
     """
-    from hpckit.jobs.logs import read_log
+    from hpckit.jobs.logs import FileJobLogs, read_log
     from hpckit.jobs.track import find_task
     from hpckit.spec.job_folder import LogName
 
     tools = wiring.track_tools()
     entry, task = find_task(tools.index, job_id)
-    logs = wiring.job_logs()
+    logs = FileJobLogs()
     _refuse_what_cannot_be(entry, logs, task)
     log = LogName(folder=Path(entry.folder), rank=rank, task=task)
     if as_json:

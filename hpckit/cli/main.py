@@ -8,13 +8,14 @@ import importlib
 import os
 import signal
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
-from click.shell_completion import get_completion_class
 
 import hpckit
-from hpckit.core.errors import AdapterError, HpckitError
+
+if TYPE_CHECKING:
+    from hpckit.core.errors import HpckitError
 
 BUG_EXIT_CODE = 70
 INTERRUPTED_EXIT_CODE = 130
@@ -120,8 +121,6 @@ def _run() -> int:
         code = cli.main(prog_name="hpckit", standalone_mode=False, color=_color())
         if sys.stdout is not None:
             sys.stdout.flush()
-    except HpckitError as error:
-        return _refused(error)
     except click.ClickException as error:
         return _misused(error)
     except (KeyboardInterrupt, click.Abort) as interrupt:
@@ -129,12 +128,21 @@ def _run() -> int:
         cause = interrupt.__cause__ or interrupt
         _say(" ".join(["interrupted", *(f"· {word}" for word in cause.args)]))
         return INTERRUPTED_EXIT_CODE
-    except OSError as error:
-        if error.errno not in _OUTPUT_FAULTS:
-            raise
-        _discard_output()
-        return _refused(AdapterError(f"the output could not be written: {error.strerror}"))
+    except Exception as error:  # noqa: BLE001  a bug is raised again
+        return _failed(error)
     return code if isinstance(code, int) else 0
+
+
+def _failed(error: Exception) -> int:
+    """Return the exit code of what the command could not do; raise what is a bug."""
+    from hpckit.core.errors import AdapterError, HpckitError
+
+    if isinstance(error, OSError) and error.errno in _OUTPUT_FAULTS:
+        _discard_output()
+        error = AdapterError(f"the output could not be written: {error.strerror}")
+    if not isinstance(error, HpckitError):
+        raise error
+    return _refused(error)
 
 
 def _misused(error: click.ClickException) -> int:
@@ -187,6 +195,8 @@ def _color() -> bool | None:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion_command(shell: str) -> None:
     """Print the completion script of SHELL; for bash: eval "$(hpckit completion bash)"."""
+    from click.shell_completion import get_completion_class
+
     completion = get_completion_class(shell)
     if completion is None:
         raise click.UsageError(f"no completion for {shell}")

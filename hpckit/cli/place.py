@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path, PurePath
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +14,6 @@ from hpckit.cli import output, wiring
 from hpckit.cli.fabric import BoundedFloat, fabric_of, fabric_options, nodes_of, slurm_version
 from hpckit.cli.job_argument import complete_site
 from hpckit.core.units import counted
-from hpckit.spec.job import LEAST_NODE_GBITS, MOST_NODE_GBITS, MOST_OVERSUBSCRIPTION
 
 if TYPE_CHECKING:
     from hpckit.binding.bind import NodeBinding
@@ -26,26 +25,6 @@ if TYPE_CHECKING:
 
 
 FORMATS = ("table", "json", "hostfile", "order", "cpu-bind", "svg")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlaceOptions:
-    """What `hpckit place` is asked; `format_` is chosen already."""
-
-    job: str | None
-    nodelist: str | None
-    gpus_per_node: int | None
-    mesh: str | None
-    volume: str | None
-    fabric: str | None
-    topology: str | None
-    slurm_version: str | None
-    site: str | None
-    node_gbits: float | None
-    oversubscription: float | None
-    format_: str
-    axis: str | None
-    node: str | None
 
 
 @click.command("place")
@@ -71,7 +50,7 @@ class PlaceOptions:
     metavar="AXIS=BYTES,…",
     help="Bytes that each rank gives to an axis in one step, such as data=4e9,pipeline=2e8.",
 )
-@fabric_options
+@fabric_options  # the bounds below are those of [place] in a job file
 @click.option(
     "--site",
     envvar="HPCKIT_SITE",
@@ -80,13 +59,13 @@ class PlaceOptions:
 )
 @click.option(
     "--node-gbits",
-    type=BoundedFloat(LEAST_NODE_GBITS, MOST_NODE_GBITS),
+    type=BoundedFloat(0.001, 1e6),
     metavar="GBITS",
     help="What a node's NICs carry together, where the fabric does not tell.",
 )
 @click.option(
     "--oversubscription",
-    type=BoundedFloat(1, MOST_OVERSUBSCRIPTION),
+    type=BoundedFloat(1, 1000),
     metavar="RATIO",
     help="How much less leads out of a leaf than into it, where the fabric does not"
     " tell; 2 unless said.",
@@ -117,7 +96,7 @@ def place_command(
 
     typed = ctx.get_parameter_source("site") is ParameterSource.COMMANDLINE
     format_ = output.format_of(format_, as_json=as_json, default="table")
-    options = PlaceOptions(format_=format_, **params)
+    options = SimpleNamespace(format_=format_, **params)
     if typed and options.job is None:
         raise click.UsageError("--site is for a JOB")
     _check_together(options)
@@ -140,7 +119,7 @@ def place_command(
         _print(question, topology, placement, options)
 
 
-def _is_node_alone(options: PlaceOptions) -> bool:
+def _is_node_alone(options: SimpleNamespace) -> bool:
     if options.job is not None or options.mesh is not None:
         return False
     if options.format_ == "cpu-bind":
@@ -151,7 +130,7 @@ def _is_node_alone(options: PlaceOptions) -> bool:
     return is_alone
 
 
-def _check_together(options: PlaceOptions) -> None:
+def _check_together(options: SimpleNamespace) -> None:
     if [options.job, options.fabric, options.node].count("-") > 1:
         raise click.UsageError("only one of JOB, --fabric and --node can be standard input")
     if options.format_ == "cpu-bind" and options.node is None:
@@ -160,7 +139,7 @@ def _check_together(options: PlaceOptions) -> None:
         raise click.UsageError("--axis is for --format svg alone")
 
 
-def _question(options: PlaceOptions) -> PlaceQuestion:
+def _question(options: SimpleNamespace) -> PlaceQuestion:
     from hpckit.placement.place import PlaceQuestion, even_ranks
     from hpckit.spec.options import parse_mesh, parse_volumes
 
@@ -183,7 +162,10 @@ def _question(options: PlaceOptions) -> PlaceQuestion:
 
 
 def _print(
-    question: PlaceQuestion, topology: ClusterTopology, placement: Placement, options: PlaceOptions
+    question: PlaceQuestion,
+    topology: ClusterTopology,
+    placement: Placement,
+    options: SimpleNamespace,
 ) -> None:
     if options.format_ == "order":
         click.echo("\n".join(placement.orders.placed))
@@ -241,7 +223,7 @@ def document(
     }
 
 
-def question_of_job(job: str, options: PlaceOptions) -> PlaceQuestion:
+def question_of_job(job: str, options: SimpleNamespace) -> PlaceQuestion:
     """Return the question with the job's mesh, volumes and ranks; options stand over them.
 
     Raises ConfigError, click.UsageError.

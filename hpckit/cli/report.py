@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shlex
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-from msgspec import Struct
-from msgspec.structs import replace
 
 import hpckit
 from hpckit.cli import output, wiring
@@ -43,8 +39,7 @@ Examples:
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportOptions:
+class ReportOptions(NamedTuple):
     """What `hpckit report` is asked."""
 
     job_id: str | None = None
@@ -271,7 +266,7 @@ def _side(
 
     is_place = _is_there(wanted) and ("/" in wanted or not wanted.isdecimal())
     job_id, place = (None, wanted) if is_place else (wanted, None)
-    made = made_report(dataclasses.replace(options, job_id=job_id, from_=place), progress)
+    made = made_report(options._replace(job_id=job_id, from_=place), progress)
     return side_of(made.report, made.gathered, made.store, wiring.job_folders())
 
 
@@ -293,7 +288,7 @@ def show_patch(report: JobReport) -> None:
         output.talk(" no advice")
 
 
-class MadeReport(Struct, frozen=True, kw_only=True):
+class MadeReport(NamedTuple):
     """The report, and the accounts that it is of."""
 
     report: JobReport
@@ -303,6 +298,8 @@ class MadeReport(Struct, frozen=True, kw_only=True):
 
 def made_report(options: ReportOptions, progress: Callable[[int, int], None]) -> MadeReport:
     """Return the report that the command line asks for. Raises HpckitError."""
+    from msgspec import structs
+
     from hpckit.account.gather import gather
     from hpckit.account.report import ReportTools, report_of
     from hpckit.account.report_facts import no_accounts, not_in_an_archive
@@ -325,7 +322,7 @@ def made_report(options: ReportOptions, progress: Callable[[int, int], None]) ->
     )
     curves = bool(options.curves or options.html)
     site, unread = _site(options, facts.folder)
-    facts = replace(facts, missing=(*facts.missing, *unread))
+    facts = structs.replace(facts, missing=(*facts.missing, *unread))
     gathered = gather(store, accounts)
     report = report_of(gathered, tools, facts, site, curves=curves)
     if facts.folder is not None and not facts.is_running:
@@ -334,11 +331,11 @@ def made_report(options: ReportOptions, progress: Callable[[int, int], None]) ->
         report = with_advice_of(report, Path(facts.folder), wiring.job_folders())
     if asked.is_archive and facts.folder is None:
         lacks = not_in_an_archive(report, has_site=bool(options.site))
-        report = replace(report, missing=(*report.missing, *lacks))
+        report = structs.replace(report, missing=(*report.missing, *lacks))
     return MadeReport(report=report, gathered=gathered, store=store)
 
 
-class _Asked(Struct, frozen=True, kw_only=True):
+class _Asked(NamedTuple):
     """What is known of the job, where its accounts and it lie, and what reads the accounts.
 
     `is_archive` where a Parquet file has the accounts.
@@ -353,20 +350,28 @@ class _Asked(Struct, frozen=True, kw_only=True):
 
 def _asked(options: ReportOptions) -> _Asked:
     from hpckit.account.report_facts import facts_of_folder, folder_of_job
+    from hpckit.account.store import FileSampleStore
 
     if not options.from_:
         return _job(options.job_id)
     path = Path(options.from_)
     is_folder = path.is_dir()
-    store = wiring.sample_store() if is_folder else wiring.archive_store(path)
+    store = FileSampleStore() if is_folder else _archive(path)
     folders = wiring.job_folders()
     folder = folder_of_job(path, folders) if is_folder else path.parent
     facts = facts_of_folder(folder, folders)
     return _Asked(facts=facts, folder=path, store=store, is_archive=not is_folder)
 
 
+def _archive(path: Path) -> SampleStore:
+    from hpckit.account.parquet.store import archive
+
+    return archive(path)
+
+
 def _job(job_id: str | None) -> _Asked:
     from hpckit.account.report_facts import facts_of_job
+    from hpckit.account.store import FileSampleStore
     from hpckit.jobs.track import find_task, job_status
 
     tools = wiring.track_tools()
@@ -386,7 +391,7 @@ def _job(job_id: str | None) -> _Asked:
     return _Asked(
         facts=facts_of_job(entry, status, task, tools.folders),
         folder=Path(entry.folder),
-        store=wiring.sample_store(),
+        store=FileSampleStore(),
         slurm_energy=partial(wiring.slurm_energies().of, entry.job_id, entry.cluster)
         if asks_slurm
         else None,
@@ -421,8 +426,11 @@ def write_parquet(made: MadeReport, path: Path, progress: Callable[[int, int], N
 
 def write_html(made: MadeReport, path: Path) -> None:
     """Write the page, and say where. Raises StorageFailed, RenderError."""
+    from msgspec import structs
+
     from hpckit.account.gather import node_topologies
     from hpckit.account.gpu_claims import node_pictures
+    from hpckit.account.page.bokeh import bokeh_plots
     from hpckit.account.page.html import PageParts, report_html
     from hpckit.core.files import whole_file
     from hpckit.jobs.sites import load_templates
@@ -432,10 +440,10 @@ def write_html(made: MadeReport, path: Path) -> None:
     parts = PageParts(
         texts=load_templates(wiring.resources()).texts,
         pictures=node_pictures(topologies),
-        plots=wiring.plot_library(),
+        plots=bokeh_plots(),
         hpckit=hpckit.__version__,
     )
-    report = replace(made.report, missing=missing)
+    report = structs.replace(made.report, missing=missing)
     page = report_html(report, parts, wiring.template_cache()).encode()
     with whole_file(path) as file:
         file.write(page)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -130,18 +129,6 @@ _RANKS_SHOWN = 16
 _LOG_LINES_SHOWN = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmitOptions(JobOptions):
-    """What `hpckit submit` is asked."""
-
-    dry_run: bool
-    test_only: bool
-    checks: bool
-    wait: bool
-    quiet: bool
-    as_json: bool
-
-
 @click.command("submit", cls=JobCommand)
 @job_options
 @click.option("--local", is_flag=True, help="Run on this machine: the same as --site local.")
@@ -169,14 +156,14 @@ def submit_command(ctx: click.Context, /, **params: Any) -> None:
     from hpckit.jobs.prepare import prepare
 
     site = _local_site(ctx) if params["local"] else params["site"]
-    options = SubmitOptions.of(ctx, {**params, "site": site})
+    options = JobOptions.of(ctx, {**params, "site": site})
     source = job_source(ctx, options)
     if stages_of(source):
         ctx.exit(submit_stages(source, options))
     resources = wiring.resources(options.site_dirs, options.template_dirs)
     job = prepare(source, resources, wiring.template_cache())
     if options.dry_run:
-        _dry_run(job, as_json=options.as_json)
+        _dry_run([("", job)], as_json=options.as_json)
         return
     if options.test_only:
         try_jobs([(job, None)], checks=options.checks, as_json=options.as_json)
@@ -184,17 +171,18 @@ def submit_command(ctx: click.Context, /, **params: Any) -> None:
     ctx.exit(_start(job, options))
 
 
-def _start(job: PreparedJob, options: SubmitOptions) -> int:
+def _start(job: PreparedJob, options: JobOptions) -> int:
     """Submit, wait where that is asked for, print; gives the exit code."""
     submission = _submit(job, checks=options.checks)
     if not options.as_json:
         _say_submitted(job, submission, quiet=options.quiet)
-    status = _wait(submission) if options.wait else None
+    entry = submission.entry
+    status = wait_at_terminal([entry], wiring.track_tools())[0] if options.wait else None
     if options.as_json:
         output.document(submission_document(job, submission, status))
     elif status is not None and not options.quiet:
         _say_ended(submission, status)
-    return 0 if status is None else say_open([(submission.entry, status)], None)
+    return 0 if status is None else say_open([(entry, status)], None)
 
 
 def _local_site(ctx: click.Context) -> str:
@@ -226,17 +214,21 @@ def _submitting(job: PreparedJob, *, checks: bool) -> Iterator[SubmitTools]:
         line.clear()
 
 
-def _wait(submission: Submission) -> JobStatus:
-    return wait_at_terminal([submission.entry], wiring.track_tools())[0]
-
-
-def _dry_run(job: PreparedJob, *, as_json: bool) -> None:
+def _dry_run(jobs: Sequence[tuple[str, PreparedJob]], *, as_json: bool) -> None:
+    """Print the scripts of stages; a job by itself is a stage without a name."""
     if as_json:
-        output.document({**submission_document(job, None, None), "script": job.script.text})
+        documents = [
+            {**submission_document(job, None, None), "script": job.script.text} for _, job in jobs
+        ]
+        is_chain = bool(jobs[0][0])
+        chain = {"schema": CHAIN_SCHEMA, "stages": documents}
+        output.document(chain if is_chain else documents[0])
         return
-    click.echo(job.script.text, nl=False)
-    output.say_notes(job.notes)
-    output.talk(f" dry run: nothing was started · sha256 {job.script.sha256[:12]}")
+    for stage, job in jobs:
+        click.echo(job.script.text, nl=False)
+        output.say_notes(job.notes)
+        of_stage = f" of stage {stage}" if stage else ""
+        output.talk(f" dry run{of_stage}: nothing was started · sha256 {job.script.sha256[:12]}")
 
 
 def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> None:
@@ -252,12 +244,10 @@ def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> 
         ("script", f"{script}\nsha256 {job.script.sha256[:12]} · hpckit show {job_id} --script"),
     ]
     rows += _decided(job, submission)
-    environment = submission.environment
-    if environment.held_back:
-        names = " ".join(environment.held_back)
-        rows.append(("env", f"held back: {names}\n(--pass NAME lets one through)"))
-    if environment.sbatch_defaults:
-        rows.append(("sbatch", f"reads your {' '.join(environment.sbatch_defaults)}"))
+    rows += _held_back(submission)
+    if submission.environment.sbatch_defaults:
+        names = " ".join(submission.environment.sbatch_defaults)
+        rows.append(("sbatch", f"reads your {names}"))
     rows += [("note", output.note(note)) for note in submission.notes]
     if submission.words:
         rows.append(("slurm", "\n".join(submission.words)))
@@ -271,6 +261,11 @@ def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> 
     log = id_of(job_id, _first_task(job))
     rows.append(("next", f"hpckit logs -f {log} · hpckit status {job_id}"))
     output.labelled(rows)
+
+
+def _held_back(submission: Submission) -> list[tuple[str, str]]:
+    names = " ".join(submission.environment.held_back)
+    return [("env", f"held back: {names}\n(--pass NAME lets one through)")] if names else []
 
 
 def _decided(job: PreparedJob, submission: Submission) -> list[tuple[str, str]]:
@@ -293,9 +288,10 @@ def _first_task(job: PreparedJob) -> int | None:
 
 
 def _say_ended(submission: Submission, status: JobStatus) -> None:
+    from hpckit.jobs.logs import FileJobLogs
     from hpckit.spec.job_folder import LogName
 
-    logs = wiring.job_logs()
+    logs = FileJobLogs()
     ranks = logs.ranks(submission.folder)
     shown = [
         output.visible(
@@ -320,7 +316,7 @@ def _say_ended(submission: Submission, status: JobStatus) -> None:
 CHAIN_SCHEMA = "hpckit.chain/1"
 
 
-def submit_stages(source: JobSource, options: SubmitOptions) -> int:
+def submit_stages(source: JobSource, options: JobOptions) -> int:
     """Submit every stage of a job file, as `hpckit submit` was told; gives the exit code."""
     from hpckit.jobs.chain import places_of, prepare_chain
 
@@ -329,7 +325,7 @@ def submit_stages(source: JobSource, options: SubmitOptions) -> int:
     resources = wiring.resources(options.site_dirs, options.template_dirs)
     stages = prepare_chain(source, resources, wiring.template_cache())
     if options.dry_run:
-        _dry_run_chain(stages, as_json=options.as_json)
+        _dry_run([(str(stage.source.stage), stage) for stage in stages], as_json=options.as_json)
         return 0
     if options.test_only:
         placed = list(zip(stages, places_of(stages, wiring.caller()), strict=True))
@@ -352,7 +348,7 @@ def _submit_chain(stages: Sequence[PreparedJob], *, checks: bool) -> Sequence[Su
 
 
 def _finish(
-    stages: Sequence[PreparedJob], submissions: Sequence[Submission], options: SubmitOptions
+    stages: Sequence[PreparedJob], submissions: Sequence[Submission], options: JobOptions
 ) -> int:
     """Wait where that is asked for, and print how it ended."""
     ended = _wait_for_chain(submissions) if options.wait else []
@@ -381,29 +377,11 @@ def _wait_for_chain(submissions: Sequence[Submission]) -> Sequence[StageStatus]:
 def _stopped(ended: Sequence[StageStatus]) -> Iterator[tuple[str, str]]:
     from hpckit.jobs.chain import stopped_by
 
-    stopper = stopped_by(ended)
-    if stopper is not None:
+    if (stopper := stopped_by(ended)) is not None:
         entry, status = stopper
         yield "stopped", f"at {entry.stage} ({status.job_id}): {status.state}"
         log = id_of(status.job_id, log_task(status))
         yield "next", f"hpckit status {status.job_id} · hpckit logs {log}"
-
-
-def _dry_run_chain(stages: Sequence[PreparedJob], *, as_json: bool) -> None:
-    if as_json:
-        documents = [
-            {**submission_document(stage, None, None), "script": stage.script.text}
-            for stage in stages
-        ]
-        output.document({"schema": CHAIN_SCHEMA, "stages": documents})
-        return
-    for stage in stages:
-        click.echo(stage.script.text, nl=False)
-        output.say_notes(stage.notes)
-        output.talk(
-            f" dry run of stage {stage.source.stage}: nothing was started · "
-            f"sha256 {stage.script.sha256[:12]}"
-        )
 
 
 def _say_chain_submitted(stages: Sequence[PreparedJob], submissions: Sequence[Submission]) -> None:
@@ -415,9 +393,7 @@ def _say_chain_submitted(stages: Sequence[PreparedJob], submissions: Sequence[Su
             for stage, submission in zip(stages, submissions, strict=True)
         ),
     ]
-    if last.environment.held_back:
-        names = " ".join(last.environment.held_back)
-        rows.append(("env", f"held back: {names}\n(--pass NAME lets one through)"))
+    rows += _held_back(last)
     notes = dict.fromkeys(note for submission in submissions for note in submission.notes)
     rows += [("note", output.note(note)) for note in notes]
     words = dict.fromkeys(word for submission in submissions for word in submission.words)

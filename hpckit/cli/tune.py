@@ -1,10 +1,9 @@
-"""What communication needs on a job's nodes, before there is a script."""
+"""`hpckit tune`: what communication needs on a job's nodes, and why."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,230 +18,19 @@ from hpckit.cli.job_options import (
     typed_words,
 )
 from hpckit.core.errors import StorageFailed
-from hpckit.core.findings import Severity, SourcedFinding
 from hpckit.core.units import counted
 
 if TYPE_CHECKING:
-    from hpckit.comm.bandwidth.values import BusbwPrediction
-    from hpckit.comm.communication import Communication
-    from hpckit.comm.facts import CommFacts
-    from hpckit.comm.library_search import FoundNccl, Person
+    from hpckit.cli.tuned import Looked, Tuned
     from hpckit.comm.lint_rule import LintFacts, LintFinding
-    from hpckit.comm.nccl_conf import Already
     from hpckit.comm.run.show import ComparedRun
-    from hpckit.core.files import FileResources, LocalFiles
     from hpckit.fabric.topology import ClusterTopology
     from hpckit.jobs.prepare import JobSource
     from hpckit.node.topology import NodeTopology
-    from hpckit.slurm.values import JobEntry
     from hpckit.spec.job import JobSpec
-    from hpckit.spec.platform import CommEnv, CommSetting
-    from hpckit.spec.site import SiteSpec
-
-
-_RAILS_UNSAID = SourcedFinding(
-    rule="rails-unsaid",
-    severity=Severity.NOTE,
-    subject="rails",
-    because="the network shows that they are islands; a script knows it from the site file alone",
-    source="docs/reference/site-file.md",
-    remedy="rails_isolated = true under [platform] of the site file",
-)
-_LOOKED_HERE = (
-    "this machine was looked at: /etc/nccl.conf and local folders of the job's nodes may differ,"
-    " which hpckit tune tells in a job there"
-)
-PROBE_NODES = 2
-"""Nodes of a job that nobody described: from two on there is a network."""
-_PROBE = {
-    "name": ("tune", "no job"),
-    "command": (["true"], "no job"),
-    "resources.nodes": (PROBE_NODES, "no job"),
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
-    """What was found where the job will run: its NCCL, and what is set already.
-
-    `unseen` says what was not looked at; `failed` is why nothing was found out, None if all was.
-    """
-
-    found: FoundNccl | None
-    already: Already | None
-    unseen: tuple[str, ...] = ()
-    failed: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tuned:
-    """The communication environment of a job, and what it follows from.
-
-    `derived` is what would be set without the job's own word. `is_of_job` is whether somebody
-    described the job: else its nodes are a guess. `looked` is None where nobody asked what the job
-    will load.
-    """
-
-    spec: JobSpec
-    site: SiteSpec
-    facts: CommFacts
-    env: CommEnv
-    derived: tuple[CommSetting, ...]
-    is_of_job: bool
-    are_nodes_said: bool
-    looked: Looked | None = None
-    predicted: tuple[BusbwPrediction, ...] = ()
-
-
-def tune(
-    source: JobSource,
-    resources: FileResources,
-    fabric: ClusterTopology | None = None,
-    look: Callable[[JobSpec], Looked] | None = None,
-) -> Tuned:
-    """What `render` would set, with what is odd about the inspected node.
-
-    `fabric` is the cluster's network, which may show what the site file does not say. `look` finds
-    what the job will load; its release is used where the job names none. Raises ConfigError,
-    PlanError.
-    """
-    from hpckit.comm.communication import communication
-    from hpckit.jobs.prepare import layers_of
-    from hpckit.jobs.sites import load_site
-    from hpckit.script.launchers.registry import refuse_launch
-    from hpckit.spec.files import effective_job, option_layer
-
-    said = load_site(resources, source.site_name)
-    site = with_fabric(said, fabric)
-    layers = layers_of(source, site)
-    is_of_job = source.file_text is not None or bool(source.command)
-    are_nodes_said = is_of_job or "resources.nodes" in source.options
-    if not is_of_job:
-        layers.append(option_layer(_PROBE))
-    spec = effective_job(layers, refuse_launch).spec
-    looked = None if look is None else look(spec)
-    found = None if looked is None else looked.found
-    made = communication(spec, site, source.topology, None if found is None else found.version)
-    return Tuned(
-        spec=spec,
-        site=made.site,
-        facts=made.facts,
-        env=_with_notes(made, source, found, is_site_silent=site is not said),
-        derived=made.derived,
-        is_of_job=is_of_job,
-        are_nodes_said=are_nodes_said,
-        looked=looked,
-        predicted=_predicted(spec, made, source.topology),
-    )
-
-
-def _predicted(
-    spec: JobSpec, made: Communication, topology: NodeTopology | None
-) -> tuple[BusbwPrediction, ...]:
-    from hpckit.comm.bandwidth.predict import predicted
-
-    return predicted(
-        made.site.platform,
-        topology,
-        made.facts.version,
-        [
-            *spec.environment.set.items(),
-            *((setting.name, setting.value) for setting in made.env.settings),
-        ],
-        nodes=made.facts.nodes,
-        gpus_per_node=spec.resources.gpus_per_node,
-    )
-
-
-def look_for_nccl(
-    spec: JobSpec, person: Person, workdir: str, files: LocalFiles, jobs: Sequence[JobEntry]
-) -> Looked:
-    """What the job will load, and what is set already; what is not known is said.
-
-    What a container holds is not looked at, and this machine's libraries do not count there. What
-    is not known here, the last of `jobs` (newest first) of this name may have reported.
-    """
-    from hpckit.comm.library import WHAT_TELLS, last_loaded, look_at_nccl
-    from hpckit.comm.library_search import FoundNccl, container_of, job_place, unseen
-
-    container, not_seen = container_of(spec), unseen(spec, person)
-    if container is not None:
-        last = last_loaded(spec.name, jobs, files)
-        found = None if last is None else FoundNccl(chosen=last, because=last.how)
-        why = f"the container {container} is not looked into; {WHAT_TELLS}"
-        return Looked(found=found, already=None, unseen=not_seen, failed=None if last else why)
-    try:
-        found, already = look_at_nccl(job_place(spec, person, workdir), files)
-    except StorageFailed as error:
-        why = f"{error.message} ({error.hint})"
-        return Looked(found=None, already=None, unseen=not_seen, failed=why)
-    if found.version is None and (last := last_loaded(spec.name, jobs, files)) is not None:
-        found = FoundNccl(chosen=last, because=last.how, notes=found.notes)
-    here = () if person.environment.get("SLURM_JOB_ID") else (_LOOKED_HERE,)
-    return Looked(found=found, already=already, unseen=(*not_seen, *here))
-
-
-def with_fabric(site: SiteSpec, fabric: ClusterTopology | None) -> SiteSpec:
-    """The site with what its network shows, where the file does not say it."""
-    from hpckit.comm.facts import are_rails_isolated
-
-    if fabric is None or site.platform.rails_isolated is not None:
-        return site
-    isolated = are_rails_isolated(fabric)
-    return replace(site, platform=replace(site.platform, rails_isolated=isolated))
-
-
-def _with_notes(
-    made: Communication, source: JobSource, found: FoundNccl | None, *, is_site_silent: bool
-) -> CommEnv:
-    """The environment with what is odd about the node, and what a script would not know."""
-    from hpckit.comm.environment import node_notes
-    from hpckit.comm.facts import Trait
-    from hpckit.core.findings import gravest_first
-    from hpckit.node.rules.rules import node_findings
-
-    notes = [*made.env.notes, *_other_release(made.facts, found)]
-    if source.topology is not None:
-        notes += node_notes(node_findings(source.topology))
-    if is_site_silent and Trait.ISOLATED_RAILS in made.facts.traits:
-        notes.append(_RAILS_UNSAID)
-    return replace(made.env, notes=tuple(gravest_first(notes)))
-
-
-def _other_release(facts: CommFacts, found: FoundNccl | None) -> Iterator[SourcedFinding]:
-    """Whether the job says another release than the one it loads: the rules go by its word."""
-    from hpckit.spec.platform import NcclVersion
-
-    chosen = None if found is None else found.chosen
-    loaded, said = None if chosen is None else chosen.version, facts.version
-    if chosen is None or loaded is None or said is None:
-        return
-    if said in (loaded, NcclVersion(loaded.major, loaded.minor)):
-        return
-    yield SourcedFinding(
-        rule="release-differs",
-        severity=Severity.WARNING,
-        subject=chosen.library.upper(),
-        because=f"{loaded} is what the job loads, and the rules go by {said}, which it says",
-        source=chosen.path,
-        remedy=f"--nccl {loaded}, or [tune] nccl in the job file",
-    )
 
 
 _ASK = "hpckit sites list · hpckit inspect --json > node.json (on a compute node)"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TuneOptions(JobOptions):
-    """What `hpckit tune` is asked."""
-
-    lint: str | None
-    compare: str | None
-    fail_on: str | None
-    explain: str | None
-    as_env: bool
-    as_json: bool
-    fabric: str | None
 
 
 @click.command("tune", cls=JobCommand)
@@ -281,7 +69,9 @@ def tune_command(ctx: click.Context, /, **params: Any) -> None:
     render` and `submit` write the same into the script. --lint reads settings that are already
     there, --compare the log of a run.
     """
-    options = TuneOptions.of(ctx, params)
+    from hpckit.cli.tuned import tune
+
+    options = JobOptions.of(ctx, params)
     _check_together(options)
     source = given_source(options)
     resources = wiring.resources(options.site_dirs, options.template_dirs)
@@ -302,7 +92,7 @@ def tune_command(ctx: click.Context, /, **params: Any) -> None:
         _say(tuned, source, options)
 
 
-def _check_together(options: TuneOptions) -> None:
+def _check_together(options: JobOptions) -> None:
     asked = [name for name in ("lint", "compare", "explain", "as_env") if getattr(options, name)]
     if len(asked) > 1:
         names = [f"--{name.removeprefix('as_')}" for name in asked]
@@ -317,13 +107,16 @@ def _check_together(options: TuneOptions) -> None:
 
 
 def _look(source: JobSource) -> Callable[[JobSpec], Looked]:
+    from hpckit.cli.tuned import look_for_nccl
+    from hpckit.core.files import LocalFiles
+
     def look(spec: JobSpec) -> Looked:
         place = source.folder / spec.chdir if spec.chdir else wiring.workdir()
         try:
             jobs, _ = wiring.job_index().readable()
         except StorageFailed:
             jobs = ()
-        return look_for_nccl(spec, wiring.person(), str(place), wiring.job_files(), jobs)
+        return look_for_nccl(spec, wiring.person(), str(place), LocalFiles(), jobs)
 
     return look
 
@@ -363,15 +156,15 @@ def _print_env(tuned: Tuned) -> None:
     output.say_notes(comm_findings(tuned.env))
 
 
-def _say(tuned: Tuned, source: JobSource, options: TuneOptions) -> None:
+def _say(tuned: Tuned, source: JobSource, options: JobOptions) -> None:
     from hpckit.comm.explain import comm_lines
 
     title = _title(tuned, source.topology)
     width, is_derived = output.screen_width(), tuned.spec.tune.derive
     output.say(comm_lines(tuned.facts, tuned.env, title=title, width=width, is_derived=is_derived))
-    _say_predicted(tuned, output.screen_width())
+    _say_predicted(tuned, width)
     if tuned.looked is not None:
-        _say_looked(tuned.looked, output.screen_width())
+        _say_looked(tuned.looked, width)
     output.result(f" next  {_next(tuned, source, options)}")
 
 
@@ -409,7 +202,7 @@ def _title(tuned: Tuned, topology: NodeTopology | None) -> str:
     return " · ".join(part for part in (f"site {tuned.site.name}", node, nodes) if part)
 
 
-def _next(tuned: Tuned, source: JobSource, options: TuneOptions) -> str:
+def _next(tuned: Tuned, source: JobSource, options: JobOptions) -> str:
     """What would tell where nothing is known; else the command that writes the same into a script.
 
     It has the job as it was typed, and the release that was found.
@@ -470,11 +263,9 @@ COMPARED_SCHEMA = "hpckit.nccl-run/1"
 _TOO_LARGE = "NCCL_DEBUG_FILE=nccl.%h.%p writes a file a rank; those of a few nodes tell most"
 
 
-def compare_log(
-    options: TuneOptions, file: str, tuned: Tuned, topology: NodeTopology | None
-) -> int:
+def compare_log(options: JobOptions, file: str, tuned: Tuned, topology: NodeTopology | None) -> int:
     """Print what ran, and what explains a shortfall. Raises ParseError, StorageFailed."""
-    from hpckit.comm.run.show import compare_run
+    from hpckit.comm.run.show import compare_run, nccl_run_lines
 
     data, name = wiring.read_capture(file, size_hint=_TOO_LARGE)
     settings = tuple((setting.name, setting.value) for setting in tuned.env.settings)
@@ -482,21 +273,16 @@ def compare_log(
     if options.as_json:
         output.document(_compared_document(name, compared))
     else:
-        _say_compared(compared)
+        output.say(
+            nccl_run_lines(
+                compared.run,
+                compared.findings,
+                predicted=compared.predicted,
+                unpredicted=compared.unpredicted,
+                width=output.screen_width(),
+            )
+        )
     return output.fail_code(compared.findings, options.fail_on)
-
-
-def _say_compared(compared: ComparedRun) -> None:
-    from hpckit.comm.run.show import nccl_run_lines
-
-    lines = nccl_run_lines(
-        compared.run,
-        compared.findings,
-        predicted=compared.predicted,
-        unpredicted=compared.unpredicted,
-        width=output.screen_width(),
-    )
-    output.say(lines)
 
 
 def _compared_document(name: str, compared: ComparedRun) -> dict[str, object]:
@@ -518,7 +304,7 @@ def _compared_document(name: str, compared: ComparedRun) -> dict[str, object]:
 LINT_SCHEMA = "hpckit.lint/1"
 
 
-def lint_file(options: TuneOptions, file: str, tuned: Tuned, source: JobSource) -> int:
+def lint_file(options: JobOptions, file: str, tuned: Tuned, source: JobSource) -> int:
     """Print what is wrong; gives the exit code. Raises ParseError, StorageFailed."""
     from hpckit.comm.lint import lint_text
 
@@ -553,7 +339,7 @@ def _facts(tuned: Tuned, topology: NodeTopology | None) -> LintFacts:
     )
 
 
-def _say_linted(options: TuneOptions, name: str, findings: tuple[LintFinding, ...]) -> None:
+def _say_linted(options: JobOptions, name: str, findings: tuple[LintFinding, ...]) -> None:
     from hpckit.comm.lint_rule import comm_lint_lines
 
     job = [] if options.job is None else [options.job]

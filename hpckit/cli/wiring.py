@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import socket
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -15,16 +14,13 @@ from hpckit.core.errors import StorageFailed
 
 if TYPE_CHECKING:
     from hpckit.account.fold import FoldRequest, NodeFold
-    from hpckit.account.gather import SampleStore
-    from hpckit.account.page.html import PlotLibrary
     from hpckit.account.store import SlurmEnergies
     from hpckit.comm.library_search import Person
-    from hpckit.core.files import Clock, FileResources, LocalFiles
+    from hpckit.core.files import Clock, FileResources
     from hpckit.core.process import CommandRunner, Runner
     from hpckit.fabric.ask import FabricProbe
     from hpckit.jobs.draft import Caller
     from hpckit.jobs.index import SqliteJobIndex
-    from hpckit.jobs.logs import FileJobLogs
     from hpckit.jobs.parts import Submitter
     from hpckit.jobs.submit import SubmitTools
     from hpckit.jobs.track import TrackTools
@@ -66,13 +62,6 @@ def template_cache() -> TemplateCache:
     from hpckit.script.template_cache import TemplateCache
 
     return TemplateCache(_caches() / "templates")
-
-
-def plot_library() -> PlotLibrary:
-    """What draws the plots of the report's page in the browser, or why nothing does."""
-    from hpckit.account.page.bokeh import bokeh_plots
-
-    return bokeh_plots()
 
 
 def _caches() -> Path:
@@ -152,20 +141,6 @@ def job_folders() -> FileJobFolders:
     return FileJobFolders()
 
 
-def sample_store() -> SampleStore:
-    """The accounts in job folders."""
-    from hpckit.account.store import FileSampleStore
-
-    return FileSampleStore()
-
-
-def archive_store(path: Path) -> SampleStore:
-    """The accounts in a file that `report --parquet` wrote. Raises HpckitError for any other."""
-    from hpckit.account.parquet.store import archive
-
-    return archive(path)
-
-
 _MANY_ROWS = 5e6
 """From so many samples on the start of other processes is earned back."""
 
@@ -187,13 +162,6 @@ def slurm_energies() -> SlurmEnergies:
     from hpckit.slurm.ask import SlurmCli
 
     return SlurmEnergies(SlurmCli(command_runner(), clock()), cluster_probe())
-
-
-def job_logs() -> FileJobLogs:
-    """The logs in job folders."""
-    from hpckit.jobs.logs import FileJobLogs
-
-    return FileJobLogs()
 
 
 def command_runner() -> CommandRunner:
@@ -242,13 +210,6 @@ def _shell_environment() -> dict[str, str]:
     return environment
 
 
-def job_files() -> LocalFiles:
-    """What asks this machine for the libraries that a job will load."""
-    from hpckit.core.files import LocalFiles
-
-    return LocalFiles()
-
-
 def person() -> Person:
     """Whose shell this is."""
     from hpckit.comm.library_search import Person
@@ -273,7 +234,7 @@ def caller() -> Caller:
         home=home(),
         python=sys.executable,
         uuid_hex=uuid.uuid4().hex,
-        host=socket.gethostname(),
+        host=os.uname().nodename,
         pid=os.getpid(),
         pid_started_s=psutil.Process().create_time(),
         user=os.environ.get("USER") or user_name(),
@@ -329,7 +290,7 @@ def node_probes(sysroot: str | None) -> tuple[SystemFiles, GpuDriver, str | None
 
     settings = node_settings()
     files = SysfsFiles(Path(sysroot or settings.sysroot))
-    return files, gpu_driver(), socket.gethostname() if settings.is_synthetic else None
+    return files, gpu_driver(), os.uname().nodename if settings.is_synthetic else None
 
 
 def node_names() -> tuple[str, ...]:

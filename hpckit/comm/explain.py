@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from hpckit.comm.facts import CommFacts, Explained, ExplainedWord, counts_here
-from hpckit.comm.lint import KNOWN_VARIABLES, faults_of, meant_by
 from hpckit.comm.rules import RULES, When, applies, when_of
 from hpckit.core.finding_lines import SEVERITY_STYLES, SEVERITY_WORDS
 from hpckit.core.findings import SourcedFinding
@@ -41,6 +40,8 @@ def _single(when: When) -> Iterator[tuple[str, When]]:
 
 def explain(name: str, facts: CommFacts, env: CommEnv, site: SiteSpec) -> Explained:
     """What the job has of a variable, and what rules, site and overlays have for it."""
+    from hpckit.comm.lint import faults_of
+
     return Explained(
         name=name,
         here=_here(name, env),
@@ -52,6 +53,8 @@ def explain(name: str, facts: CommFacts, env: CommEnv, site: SiteSpec) -> Explai
 
 def _read(name: str, facts: CommFacts) -> str | None:
     """Which releases of NCCL read a variable, and their defaults; of a wrong name the right one."""
+    from hpckit.comm.lint import KNOWN_VARIABLES, meant_by
+
     known = KNOWN_VARIABLES.get(name)
     if known is None:
         upper = name.upper()

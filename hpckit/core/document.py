@@ -13,13 +13,13 @@ import re
 import tomllib
 import types
 import typing
-from collections.abc import Mapping
-from typing import Any, Final, TypeVar, cast
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from hpckit.core.errors import ConfigError
-from hpckit.core.fields import InvalidValue, file_key, matching
+from hpckit.core.fields import InvalidValue, file_key
 
 T = TypeVar("T")
 Tree = dict[str, Any]
@@ -58,12 +58,6 @@ def table_of(annotation: Any) -> type | None:
 
 
 @functools.cache
-def _maybe(annotation: Any) -> type | None:
-    found = [dataclass_of(one) for one in typing.get_args(annotation)]
-    return found[0] if isinstance(annotation, types.UnionType) else None
-
-
-@functools.cache
 def rows_of(annotation: Any) -> type | None:
     """The dataclass of each item of a tuple, also of one that may be None; else None."""
     parts = typing.get_args(annotation) if isinstance(annotation, types.UnionType) else [annotation]
@@ -96,44 +90,34 @@ def refuse_unknown_keys(tree: object, cls: type, source: str, path: str = "") ->
             raise _misplaced_key(path, name, known, source) or _unknown_key(
                 f"{path}{name}", name, known, source
             )
-        _refuse_in_value(value, known[name], source, f"{path}{name}")
+        held = _held(known[name])
+        if held is None:
+            _refuse_unknown_words(value, known[name], source, f"{path}{name}")
+            continue
+        for below, table in _tables_in(value, held[0]):
+            refuse_unknown_keys(table, held[1], source, f"{path}{name}{below}.")
 
 
-def _refuse_in_value(value: object, hint: Any, source: str, path: str) -> None:
-    inner, of_each = dataclass_of(hint), table_of(hint)
-    if inner is not None:
-        refuse_unknown_keys(value, inner, source, f"{path}.")
-    elif rows_of(hint) is not None or _maybe(hint) is not None:
-        _refuse_in_rows(value, hint, source, path)
-    elif of_each is not None and isinstance(value, Mapping):
-        for one, table in value.items():
-            refuse_unknown_keys(table, of_each, source, f"{path}.{one}.")
-    else:
-        _refuse_unknown_words(value, hint, source, path)
-        _refuse_long_numbers(value, source, path)
+@functools.cache
+def _held(hint: Any) -> tuple[str, type] | None:
+    """Return how a field holds tables, and the dataclass of each; None for a plain value."""
+    optional = typing.get_args(hint)[0] if isinstance(hint, types.UnionType) else None
+    ways = {
+        "one": dataclass_of(hint),
+        "rows": rows_of(hint),
+        "by name": table_of(hint),
+        "maybe": dataclass_of(optional),
+    }
+    return next(((way, cls) for way, cls in ways.items() if cls is not None), None)
 
 
-def _refuse_in_rows(value: object, hint: Any, source: str, path: str) -> None:
-    """The same for a list of tables, and for a table that may be null."""
-    rows, one = rows_of(hint), _maybe(hint)
-    if rows is not None and isinstance(value, list):
-        for position, row in enumerate(value):
-            refuse_unknown_keys(row, rows, source, f"{path}[{position}].")
-    elif one is not None and value is not None:
-        refuse_unknown_keys(value, one, source, f"{path}.")
-
-
-def _refuse_long_numbers(value: object, source: str, path: str) -> None:
-    """TOML's whole numbers have 64 bits; longer ones cannot even be shown in an error."""
-    rest = [value]
-    while rest:
-        item = rest.pop()
-        if isinstance(item, Mapping):
-            rest += item.values()
-        elif isinstance(item, list):
-            rest += item
-        elif isinstance(item, int) and not _INT64[0] <= item <= _INT64[1]:
-            raise ConfigError("got a whole number of more than 64 bits", source=source, key=path)
+def _tables_in(value: object, way: str) -> Iterable[tuple[str, object]]:
+    """Return where each table below a key stands, and the table."""
+    if way == "rows" and isinstance(value, list):
+        return ((f"[{position}]", row) for position, row in enumerate(value))
+    if way == "by name" and isinstance(value, Mapping):
+        return ((f".{name}", table) for name, table in value.items())
+    return [("", value)] if way == "one" or (way == "maybe" and value is not None) else ()
 
 
 def _misplaced_key(
@@ -153,7 +137,11 @@ def _misplaced_key(
 
 
 def _refuse_unknown_words(value: object, hint: Any, source: str, path: str) -> None:
-    """The same for the closed words of an enum, as a value or as the keys of a table."""
+    """Refuse other words than those of an enum, as a value or as the keys of a table."""
+    for part in value.values() if isinstance(value, Mapping) else (value,):
+        if isinstance(part, int) and not _INT64[0] <= part <= _INT64[1]:
+            # TOML's whole numbers have 64 bits; longer ones cannot even be shown in an error.
+            raise ConfigError("got a whole number of more than 64 bits", source=source, key=path)
     closed, keys = _enum_of(hint), _enum_of_keys(hint)
     if closed is not None and isinstance(value, str) and value not in list(closed):
         raise _unknown_word(path, value, closed, source)
@@ -248,12 +236,9 @@ def _converted(tree: Tree, cls: type, source: str, path: str) -> Any:
         raise _explain(error, source, path) from error
     except UnicodeEncodeError as error:
         # Of text in the place of something else msgspec needs the bytes; half a pair has none.
+        got = f"got {error.object!r}, expected text that is valid UTF-8"
         key = _key_of(error.object, tree)
-        raise ConfigError(
-            f"got {error.object!r}, expected text that is valid UTF-8",
-            source=source,
-            key=f"{path}{key}" if key else None,
-        ) from None
+        raise ConfigError(got, source=source, key=f"{path}{key}" if key else None) from None
 
 
 def _key_of(text: str, tree: Mapping[str, Any]) -> str:
@@ -320,22 +305,3 @@ def _plain(types_text: str) -> str:
 def _kind(value: object) -> str:
     names: dict[type, str] = {bool: "true or false", int: "a number", str: "text", list: "a list"}
     return names.get(type(value), type(value).__name__)
-
-
-_ENV_NAME: Final = matching(r"[A-Za-z_][A-Za-z0-9_]*", "a shell variable name (letters, digits, _)")
-_RUN_BY_BASH: Final = frozenset(
-    (
-        *("BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "POSIXLY_CORRECT", "BASH_XTRACEFD", "PS4"),
-        *("RANDOM", "SRANDOM", "SECONDS", "OPTIND", "HISTCMD", "LINENO", "IFS"),
-    )
-)
-"""Variables whose value bash itself evaluates or obeys (bash(1), Shell Variables)."""
-
-
-def settable_name(name: str) -> str | None:
-    """What a name should have been that a script may export; None for a good one."""
-    if name.startswith(("HPCKIT_", "hpckit_", "SLURM_")):
-        return "a variable that is neither hpckit's nor Slurm's own"
-    if name in _RUN_BY_BASH:
-        return "a variable that bash itself does not evaluate"
-    return _ENV_NAME(name)

@@ -25,11 +25,6 @@ MOST_HOPS: Final = 40
 MOST_NAMES: Final = 96
 """On one way, far more than any in /sys: what is made up to be long costs little time."""
 
-MOST_CHARS: Final = 1 << 22
-"""Of the folders that are remembered since ways lead through them; a node's take a tenth of it."""
-
-_STEPS: Final = frozenset({"", ".", ".."})
-
 
 class LinkedPaths:
     """Paths from the root without a leading slash; links are followed as if the root were `/`.
@@ -39,84 +34,45 @@ class LinkedPaths:
 
     def __init__(self, target_of: Callable[[str], str | None]) -> None:
         self._target_of = target_of
-        self._real: dict[str, str] = {"": ""}
-        self._hops: dict[str, int] = {}
-        self._endless: set[str] = set()
-        self._room = MOST_CHARS
+        self._folders: dict[str, tuple[str, int] | None] = {"": ("", 0)}
 
     def real(self, path: str) -> str | None:
         """Where a path leads; `..` stays below the root.
 
         None is a circle, more links than Linux follows, or a way of more than 96 names.
         """
-        found = self._real.get(path)
-        if found is None and path not in self._endless:
-            found = self._below_known(path) or self._found(path)
-            if found is None:
-                self._endless.add(path)
-        return found
+        try:
+            way = self._way(path, 0)
+        except RecursionError:
+            return None
+        return None if way is None else way[0]
 
-    def _below_known(self, path: str) -> str | None:
-        """Where most paths lead: to what is no link, in a folder that is known."""
+    def _way(self, path: str, depth: int) -> tuple[str, int] | None:
+        """Return the path without links, and how many links were followed to it."""
+        if path in self._folders:
+            return self._folders[path]
+        if depth > MOST_HOPS or path.count("/") >= MOST_NAMES:
+            return None
         folder, _, name = path.rpartition("/")
-        base = self._real.get(folder)
-        if base is None or name in _STEPS:
-            return None
+        way = self._folder(folder, depth)
+        if way is None or name in {"", "."}:
+            return way
+        base, hops = way
+        if name == "..":
+            return base.rpartition("/")[0], hops
         here = f"{base}/{name}" if base else name
-        if self._target_of(here) is not None:
-            return None
-        if folder in self._hops:
-            self._hops[path] = self._hops[folder]
-        self._real[path] = here
-        return here
+        target = self._target_of(here)
+        if target is None:
+            return here, hops
+        way = self._way(beyond(base, target), depth + 1)
+        return None if way is None or hops + way[1] >= MOST_HOPS else (way[0], hops + way[1] + 1)
 
-    def _found(self, path: str) -> str | None:
-        todo, hops, passed = path, 0, list[tuple[str, int]]()
-        while hops <= MOST_HOPS and todo.count("/") < MOST_NAMES:
-            passed.append((todo, hops))
-            known, names = self._known(todo)
-            hops += self._hops.get(known, 0)
-            done, ahead = self._walked(self._real[known], names)
-            if ahead is None:
-                return self._kept(done, hops, passed)
-            todo, hops = ahead, hops + 1
-        return None
-
-    def _known(self, path: str) -> tuple[str, list[str]]:
-        """The longest beginning whose way is known, and the names after it, the last one first."""
-        names = []
-        while path not in self._real:
-            path, _, name = path.rpartition("/")
-            names.append(name)
-        return path, names
-
-    def _walked(self, done: str, names: list[str]) -> tuple[str, str | None]:
-        """How far the names lead without a link, and the path to go on with at the first one."""
-        while names:
-            name = names.pop()
-            if name in {"", "."}:
-                continue
-            if name == "..":
-                done = done.rpartition("/")[0]
-                continue
-            here = f"{done}/{name}" if done else name
-            target = self._target_of(here)
-            if target is not None:
-                return done, "/".join([beyond(done, target), *reversed(names)])
-            done = here
-            if self._room > 0:
-                self._room -= len(here)
-                self._real[here] = here
-        return done, None
-
-    def _kept(self, done: str, hops: int, passed: list[tuple[str, int]]) -> str | None:
-        if hops > MOST_HOPS:
-            return None
-        for way, before in passed:
-            self._real[way] = done
-            if hops > before:
-                self._hops[way] = hops - before
-        return done
+    def _folder(self, path: str, depth: int) -> tuple[str, int] | None:
+        """Return the way of a folder, which is kept unless it was cut off."""
+        way = self._way(path, depth)
+        if way is not None or depth == 0:
+            self._folders[path] = way
+        return way
 
 
 def beyond(folder: str, target: str) -> str:

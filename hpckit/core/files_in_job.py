@@ -114,3 +114,11 @@ def write_whole(path: str, data: bytes, *, keeps_first: bool = False) -> None:
         return
     if keeps_first:
         os.unlink(temporary)
+
+
+def make_folder(folder: str) -> None:
+    """Make a folder for its owner alone; one that another rank has made will do."""
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        return

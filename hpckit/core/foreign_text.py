@@ -1,22 +1,14 @@
-"""YAML as a tree in which each value knows its line; without aliases, tags and surprises.
-
-Built from the parser's events, so that no text is deep or long enough to hurt.
-"""
+"""What others wrote as JSON, XML or YAML, as trees of which each value knows its place."""
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn
-from xml.sax import SAXException, SAXParseException
-from xml.sax.handler import ContentHandler, feature_external_ges
-
-from defusedxml.common import DefusedXmlException, DTDForbidden
-from defusedxml.expatreader import DefusedExpatParser
+from xml.parsers import expat
 
 from hpckit.core.document import Tree
 from hpckit.core.errors import ParseError
@@ -40,15 +32,21 @@ def json_with(text: str, key: str, tool: str) -> Any:
     starts = [match.start() for match in _AT_MARGIN.finditer(text, 0, max(end, 0))]
     first = _ANYWHERE.search(text)
     start = starts[-1] if starts else first.start() if first else 0
+    return _decoded(json.JSONDecoder(), text, start, tool, _TOOLS_JSON)[0]
+
+
+def _decoded(
+    decoder: json.JSONDecoder, text: str, start: int, name: str, expected: str
+) -> tuple[Any, int]:
+    """Return a value and where it ends."""
     try:
-        return json.JSONDecoder().raw_decode(text, start)[0]
+        return decoder.raw_decode(text, start)
     except json.JSONDecodeError as error:
-        raise _refuse(text, tool, error.pos, error.msg, _TOOLS_JSON) from error
-    except RecursionError as error:
-        raise _refuse(text, tool, start, "is nested too deeply", _TOOLS_JSON) from error
-    except ValueError as error:
-        message = "holds a number of thousands of digits"
-        raise _refuse(text, tool, start, message, _TOOLS_JSON) from error
+        raise _refuse(text, name, error.pos, error.msg, expected) from None
+    except (RecursionError, ValueError) as error:
+        is_deep = isinstance(error, RecursionError)
+        message = "is nested too deeply" if is_deep else f"not readable: {error}"
+        raise _refuse(text, name, start, message, expected) from None
 
 
 def refuse_document(text: str, key: str, message: str, expected: str, tool: str) -> ParseError:
@@ -57,7 +55,10 @@ def refuse_document(text: str, key: str, message: str, expected: str, tool: str)
 
 
 _SPACE: Final = re.compile(r"[\s,]*")
-_HALF: Final = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+_HALF: Final = re.compile(
+    r"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]..|[\ud800-\udfff]"
+)
+"""Half of a character of two halves: an escape of JSON can write one, and no output can."""
 _EXPECTED: Final = "a JSON object, a list of them, or one a line"
 _TOOLS_JSON: Final = "the tool's JSON"
 
@@ -81,14 +82,6 @@ class JsonObject:
         )
 
 
-class _Twice(ValueError):
-    """An object has a key twice, of which JSON would keep the last."""
-
-    def __init__(self, key: str) -> None:
-        super().__init__(f"the key {key[:60]!r} is there twice in one object")
-        self.key = key
-
-
 def json_objects(text: str, name: str) -> list[JsonObject]:
     """The objects, in their order; `name` is the file's, for errors.
 
@@ -97,25 +90,20 @@ def json_objects(text: str, name: str) -> list[JsonObject]:
     decoder = json.JSONDecoder(
         parse_float=_finite, parse_constant=_finite, object_pairs_hook=_object
     )
-    found: list[JsonObject] = []
+    half = _HALF.search(text)
+    if half is not None:
+        message = f"{half[0].encode('unicode_escape').decode()} is half a character"
+        raise _refuse(text, name, half.start(), message, "Unicode text")
+    objects: list[JsonObject] = []
     at = _after_space(text, 0)
     while at < len(text):
-        try:
-            value, end = decoder.raw_decode(text, at)
-        except json.JSONDecodeError as error:
-            raise _refuse(text, name, error.pos, error.msg) from None
-        except _Twice as error:
-            second = _second(text, at, error.key)
-            raise _refuse(text, name, second, str(error), "each key once") from None
-        except (RecursionError, ValueError) as error:
-            raise _refuse(text, name, at, f"not readable: {error}") from None
-        for one in value if isinstance(value, list) else [value]:
-            if not isinstance(one, dict):
-                raise _refuse(text, name, at, f"got {type(one).__name__}")
-            found.append(JsonObject(one, name, text, at))
+        value, end = _decoded(decoder, text, at, name, _EXPECTED)
+        for tree in value if isinstance(value, list) else [value]:
+            if not isinstance(tree, dict):
+                raise _refuse(text, name, at, f"got {type(tree).__name__}")
+            objects.append(JsonObject(tree, name, text, at))
         at = _after_space(text, end)
-    _refuse_halves(found)
-    return found
+    return objects
 
 
 def _after_space(text: str, at: int) -> int:
@@ -123,46 +111,13 @@ def _after_space(text: str, at: int) -> int:
     return match.end() if match else at
 
 
-def _refuse_halves(found: list[JsonObject]) -> None:
-    """Refuse half a character: an escape of JSON can write one, and no output can."""
-    if not found or _HALF.search(found[0].text) is None:
-        return
-    for one in found:
-        try:
-            json.dumps(one.tree, ensure_ascii=False).encode()
-        except UnicodeEncodeError as error:
-            half = f"\\u{ord(error.object[error.start]):04x}"
-            raise one.refuse("", f"{half} is half a character", "Unicode text") from None
-        except RecursionError:
-            raise one.refuse("", "nested too deeply", _EXPECTED) from None
-
-
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise _Twice(key)
-            seen.add(key)
-    return found
-
-
-def _second(text: str, begin: int, key: str) -> int:
-    """Where a key probably stands for the second time in one object; else where the text begins."""
-    written = json.dumps(key, ensure_ascii=False)
-    before = text.find(written, begin)
-    while before >= 0:
-        at = text.find(written, before + 1)
-        depth = 0
-        for char in text[before:at] if at >= 0 else "":
-            depth += {"{": 1, "}": -1}.get(char, 0)
-            if depth < 0:
-                break
-        if at >= 0 and depth == 0:
-            return at
-        before = at
-    return begin
+    tree = dict(pairs)
+    if len(tree) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice[:60]!r} is there twice in one object")
+    return tree
 
 
 def _finite(text: str) -> float:
@@ -190,10 +145,6 @@ def kind_of(value: Any) -> str:
         bool: "true or false", dict: "an object", list: "a list", str: "text", type(None): "null",
     }  # fmt: skip
     return names.get(type(value), "a number")
-
-
-# A DOCTYPE is taken (hwloc writes one), and what it points to is not read; one with declarations
-# of its own is refused, and with them the bombs of entities or of default attributes.
 
 
 MOST_BYTES: Final = 4 * 1024**2
@@ -245,48 +196,56 @@ class XmlDocument:
         )
 
 
-class _Reader(DefusedExpatParser):
-    def defused_start_doctype_decl(
-        self, name: str, sysid: str | None, pubid: str | None, has_internal_subset: bool
-    ) -> None:
-        """Take a DOCTYPE without declarations: expat's own work on them grows with their square."""
-        if has_internal_subset:
-            super().defused_start_doctype_decl(name, sysid, pubid, has_internal_subset)
+class _Refused(Exception):
+    """What a document may not hold, and what was expected in its place."""
+
+    def __init__(self, message: str, expected: str = "the topology of one node") -> None:
+        super().__init__(message)
+        self.message, self.expected = message, expected
 
 
-class _Builder(ContentHandler):
+class _Builder:
+    """Builds elements; takes a DOCTYPE (hwloc writes one) without declarations of its own.
+
+    Where there are no declarations there are no bombs of entities or of default attributes; what
+    a DOCTYPE points to is never read.
+    """
+
     def __init__(self) -> None:
-        super().__init__()
-        self.root: Element | None = None
+        self.root = Element("", {}, 1, 1)
+        self.parser = expat.ParserCreate()
+        self.parser.StartDoctypeDeclHandler = self._doctype
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.CharacterDataHandler = self._text
         self._open: list[Element] = []
-        self._texts: list[list[str]] = []
-        self._locator: Any = None
 
-    def setDocumentLocator(self, locator: Any) -> None:  # noqa: N802  SAX's name
-        self._locator = locator
+    def _doctype(
+        self, _name: str, _system: str | None, _public: str | None, has_declarations: bool
+    ) -> None:
+        if has_declarations:
+            message = "declarations are not taken from a file"
+            raise _Refused(message, "XML without declarations")
 
-    def startElement(self, name: str, attrs: Any) -> None:  # noqa: N802  SAX's name
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
         if len(self._open) >= DEEPEST:
-            raise SAXException(f"over {DEEPEST} levels deep")
+            raise _Refused(f"over {DEEPEST} levels deep")
+        parser = self.parser
         element = Element(
-            name,
-            dict(attrs.items()),
-            self._locator.getLineNumber() or 1,
-            (self._locator.getColumnNumber() or 0) + 1,
+            name, attributes, parser.CurrentLineNumber, parser.CurrentColumnNumber + 1
         )
         if self._open:
             self._open[-1].children.append(element)
         else:
             self.root = element
         self._open.append(element)
-        self._texts.append([])
 
-    def endElement(self, name: str) -> None:  # noqa: N802  SAX's name
-        self._open.pop().text = "".join(self._texts.pop())
+    def _end(self, _name: str) -> None:
+        self._open.pop()
 
-    def characters(self, content: str) -> None:
-        if self._open and content.strip():
-            self._texts[-1].append(content)
+    def _text(self, text: str) -> None:
+        if text.strip():
+            self._open[-1].text += text
 
 
 def parse_xml(data: bytes, tool: str) -> XmlDocument:
@@ -296,34 +255,20 @@ def parse_xml(data: bytes, tool: str) -> XmlDocument:
     absurdly large.
     """
     if len(data) > MOST_BYTES:
-        message, expected = (
-            f"it has {len(data)} bytes",
-            f"the topology of one node, up to {MOST_BYTES}",
-        )
-        raise _xml_refusal(data, tool, (1, 1), message, expected)
+        expected = f"the topology of one node, up to {MOST_BYTES}"
+        raise _xml_refusal(data, tool, (1, 1), f"it has {len(data)} bytes", expected)
     builder = _Builder()
-    # forbid_external would refuse hwloc's DOCTYPE itself; with the feature off nothing is fetched.
-    # In pieces a long attribute would be read again from its start with every piece.
-    parser = _Reader(forbid_dtd=True, forbid_external=False, bufsize=len(data) + 1)
-    parser.setFeature(feature_external_ges, False)
-    parser.setContentHandler(builder)
     try:
-        parser.parse(io.BytesIO(data))
-    except SAXParseException as error:
-        where = (error.getLineNumber() or 1, (error.getColumnNumber() or 0) + 1)
-        message = f"not well-formed: {error.getMessage()}"
+        builder.parser.Parse(data, True)
+    except expat.ExpatError as error:
+        message = f"not well-formed: {expat.ErrorString(error.code)}"
+        where = (error.lineno, error.offset + 1)
         raise _xml_refusal(data, tool, where, message, "well-formed XML") from error
-    except DefusedXmlException as error:
-        what = "declarations" if isinstance(error, DTDForbidden) else "entities"
-        message = f"{what} are not taken from a file"
-        raise _xml_refusal(data, tool, (1, 1), message, f"XML without {what}") from error
-    except SAXException as error:
-        raise _xml_refusal(data, tool, (1, 1), str(error), "the topology of one node") from error
+    except _Refused as error:
+        raise _xml_refusal(data, tool, (1, 1), error.message, error.expected) from error
     except (ValueError, LookupError) as error:
         message = f"not readable: {error}"
         raise _xml_refusal(data, tool, (1, 1), message, "XML in an encoding of XML") from error
-    if builder.root is None:
-        raise _xml_refusal(data, tool, (1, 1), "there is no element", "an XML document")
     return XmlDocument(builder.root, data, tool)
 
 
@@ -343,35 +288,31 @@ _FALSE: Final = frozenset({"false", "no", "off"})
 _YAML_EXPECTED: Final = "YAML as topology.yaml(5) shows it"
 
 
-@dataclass(frozen=True, slots=True)
-class YamlText:
-    """The text of a file and its name, for errors."""
-
-    text: str
-    name: str
-
-    def refuse(self, line_no: int, message: str, expected: str = _YAML_EXPECTED) -> ParseError:
-        """The error that shows a line."""
-        lines = self.text.split("\n")
-        line = lines[line_no - 1].rstrip("\r") if line_no <= len(lines) else ""
-        return refusal(message, tool=self.name, line_no=line_no, line=line, expected=expected)
-
-
 @dataclass(slots=True)
 class YamlNode:
-    """Text, None, a table or a list; `path` is where it stands, such as `[0].tree.switches`."""
+    """Text, None, a table or a list of the file `name`.
 
-    source: YamlText
+    `path` is where it stands, such as `[0].tree.switches`.
+    """
+
+    text_of_file: str
+    name: str
     line_no: int
-    path: str
+    path: str = ""
     value: str | dict[str, YamlNode] | list[YamlNode] | None = None
-    key: str | None = field(default=None)
-    """Of a table that is being read: the key whose value comes next."""
 
-    def refuse(self, message: str, expected: str) -> ParseError:
+    def refuse(self, message: str, expected: str = _YAML_EXPECTED) -> ParseError:
         """The error at this value."""
         where = f"{self.path}: " if self.path else ""
-        return self.source.refuse(self.line_no, f"{where}{message}", expected)
+        lines = self.text_of_file.split("\n")
+        line = lines[self.line_no - 1].rstrip("\r") if self.line_no <= len(lines) else ""
+        return refusal(
+            f"{where}{message}",
+            tool=self.name,
+            line_no=self.line_no,
+            line=line,
+            expected=expected,
+        )
 
     def table(self, keys: Sequence[str]) -> Mapping[str, YamlNode]:
         """The values by key; none for null. Raises ParseError for a key that is none of `keys`."""
@@ -419,82 +360,60 @@ def yaml_tree(text: str, name: str) -> YamlNode:
     """The one document of a text; `name` is the file's, for errors. Raises ParseError."""
     import yaml
 
-    source = YamlText(text, name)
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    top = YamlNode(text, name, 1)
     try:
-        return _built(yaml.parse(text, Loader=loader), source)
+        root = yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise source.refuse(mark.line + 1 if mark else 1, error.problem or "no YAML") from None
-    except (yaml.YAMLError, ValueError, OverflowError) as error:
-        raise source.refuse(1, f"no YAML: {str(error)[:100]}") from None
-
-
-def _built(events: Iterator[yaml.Event], source: YamlText) -> YamlNode:
-    import yaml
-
-    root: YamlNode | None = None
-    open_: list[YamlNode] = []
-    for event in events:
-        _refuse_event(event, source, is_second=root is not None)
-        if isinstance(event, yaml.CollectionEndEvent):
-            open_.pop()
-        elif isinstance(event, (yaml.ScalarEvent, yaml.CollectionStartEvent)):
-            node = _node(event, open_[-1] if open_ else None, source)
-            root = root or node
-            if isinstance(event, yaml.CollectionStartEvent):
-                open_.append(node)
-            if len(open_) > _DEEPEST:
-                raise node.refuse("nested too deeply", _YAML_EXPECTED)
+        top.line_no = mark.line + 1 if mark else 1
+        raise top.refuse(error.problem or "no YAML") from None
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+        raise top.refuse(f"no YAML: {str(error)[:100]}") from None
     if root is None:
-        raise source.refuse(1, "nothing in it")
-    return root
+        raise top.refuse("nothing in it")
+    _fill(top, root, set())
+    return top
 
 
-def _refuse_event(event: yaml.Event, source: YamlText, *, is_second: bool) -> None:
+def _fill(node: YamlNode, read: yaml.Node, seen: set[int]) -> None:
+    """Give a node the value that was read; one that was seen before stands there by an alias."""
     import yaml
 
-    line_no = _line_no(event)
-    if isinstance(event, yaml.DocumentStartEvent) and is_second:
-        raise source.refuse(line_no, "a second document", "one document")
-    if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-        raise source.refuse(line_no, "an anchor or alias", "each value written out")
-
-
-def _line_no(event: yaml.Event) -> int:
-    return 1 if event.start_mark is None else event.start_mark.line + 1
-
-
-def _node(
-    event: yaml.ScalarEvent | yaml.CollectionStartEvent, parent: YamlNode | None, source: YamlText
-) -> YamlNode:
-    """The value that begins, put into the one around it; a key is kept there for its value."""
-    import yaml
-
-    node = YamlNode(source, _line_no(event), parent.path if parent else "")
-    if isinstance(event, yaml.ScalarEvent):
-        is_null = event.implicit[0] and event.value in _NOTHING
-        node.value = None if is_null else event.value
+    node.line_no = read.start_mark.line + 1
+    if id(read) in seen:
+        raise node.refuse("an anchor or alias", "each value written out")
+    seen.add(id(read))
+    if node.path.count(".") + node.path.count("[") > _DEEPEST:
+        raise node.refuse("nested too deeply")
+    if isinstance(read, yaml.ScalarNode):
+        node.value = None if _is_null(read) else read.value
+    elif isinstance(read, yaml.SequenceNode):
+        items: list[YamlNode] = []
+        node.value = items
+        for at, item in enumerate(read.value):
+            items.append(YamlNode(node.text_of_file, node.name, 1, f"{node.path}[{at}]"))
+            _fill(items[-1], item, seen)
     else:
-        node.value = {} if isinstance(event, yaml.MappingStartEvent) else []
-    if parent is None:
-        return node
-    if isinstance(parent.value, list):
-        node.path = f"{parent.path}[{len(parent.value)}]"
-        parent.value.append(node)
-    elif isinstance(parent.value, dict):
-        _put(node, parent, parent.value)
-    return node
+        table: dict[str, YamlNode] = {}
+        node.value = table
+        for key, value in read.value:
+            _put(node, table, key)
+            _fill(table[key.value], value, seen)
 
 
-def _put(node: YamlNode, parent: YamlNode, table: dict[str, YamlNode]) -> None:
-    if parent.key is not None:
-        node.path = f"{parent.path}.{parent.key}".removeprefix(".")
-        table[parent.key], parent.key = node, None
-        return
-    if not isinstance(node.value, str):
-        raise node.refuse("a key that is no text", "keys that are words")
-    if node.value in table:
-        before = table[node.value].line_no
-        raise node.refuse(f"{node.value} is on line {before} already", "each key once")
-    parent.key = node.value
+def _is_null(read: yaml.ScalarNode) -> bool:
+    """Whether a scalar is nothing: in quotes, or with a tag, it is a text."""
+    return not read.style and read.value in _NOTHING and read.tag.endswith(":null")
+
+
+def _put(node: YamlNode, table: dict[str, YamlNode], key: yaml.Node) -> None:
+    import yaml
+
+    at = YamlNode(node.text_of_file, node.name, key.start_mark.line + 1, node.path)
+    if not isinstance(key, yaml.ScalarNode) or _is_null(key):
+        raise at.refuse("a key that is no text", "keys that are words")
+    if key.value in table:
+        before = table[key.value].line_no
+        raise at.refuse(f"{key.value} is on line {before} already", "each key once")
+    path = f"{node.path}.{key.value}".removeprefix(".")
+    table[key.value] = YamlNode(node.text_of_file, node.name, 1, path)

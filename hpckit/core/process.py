@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import json
-import multiprocessing
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from types import FrameType
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from hpckit.core.errors import AdapterError, StorageFailed, ToolMissing, ToolTimeout
 from hpckit.core.files import Clock
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 # Input and filter variables of sbatch, srun, squeue, sinfo, sacct and scancel (their man pages,
 # "ENVIRONMENT VARIABLES"), and what a surrounding job or MPI launcher left: each would change
@@ -90,15 +89,26 @@ class ProcessRunner:
         out, err = os.memfd_create("stdout"), os.memfd_create("stderr")
         try:
             env = self.clean_environment() if environment is None else environment
-            code = _finish(start(argv, out, err, env), argv, timeout_s, err)
+            process = start(argv, out, err, env)
+            try:
+                code = shell_code(process.wait(timeout_s))
+            finally:
+                kill_group(process)
             return CommandResult(returncode=code, stdout=text_of(out), stderr=text_of(err))
+        except subprocess.TimeoutExpired as error:
+            raise ToolTimeout(argv, timeout_s, text_of(err)) from error
         finally:
             os.close(out)
             os.close(err)
 
     def clean_environment(self) -> dict[str, str]:
         """The runner's environment without the variables that would change what is asked for."""
-        return _scrubbed(self._environment)
+        kept = {
+            name: value
+            for name, value in self._environment.items()
+            if name in _KEPT or not name.startswith(_SCRUBBED_PREFIXES)
+        }
+        return {**kept, **_READABLE}
 
 
 def start(
@@ -137,27 +147,6 @@ def _dies_with(parent: int, number: signal.Signals) -> Callable[[], None]:
             os._exit(_SHELL_SIGNAL_BASE + signal.SIGKILL)
 
     return ask
-
-
-def _scrubbed(environment: Mapping[str, str]) -> dict[str, str]:
-    kept = {
-        name: value
-        for name, value in environment.items()
-        if name in _KEPT or not name.startswith(_SCRUBBED_PREFIXES)
-    }
-    return {**kept, **_READABLE}
-
-
-def _finish(
-    process: subprocess.Popen[bytes], argv: Sequence[str], timeout_s: float, err: int
-) -> int:
-    try:
-        code = process.wait(timeout_s)
-    except subprocess.TimeoutExpired as error:
-        raise ToolTimeout(argv, timeout_s, text_of(err)) from error
-    finally:
-        kill_group(process)
-    return shell_code(code)
 
 
 def shell_code(code: int) -> int:
@@ -260,10 +249,10 @@ class ListeningRunner(ProcessRunner):
 
 def _ask_to_end(commands: Sequence[_Running]) -> None:
     """Send SIGTERM, and give them all together a moment for it."""
-    for one in commands:
-        one.ask_to_end()
+    for command in commands:
+        command.process.terminate()
     end_s = time.monotonic() + _GRACE_S
-    while time.monotonic() < end_s and not all(one.is_over() for one in commands):
+    while time.monotonic() < end_s and not all(command.is_over() for command in commands):
         time.sleep(_TICK_S)
 
 
@@ -274,12 +263,11 @@ class _Running:
         self._heard = heard
         self._at = 0
         self._out, self._err = os.memfd_create("stdout"), os.memfd_create("stderr")
-        self._process: subprocess.Popen[bytes] | None = None
         try:
-            self._process = start(argv, self._out, self._err, environment, signal.SIGTERM)
-        finally:
-            if self._process is None:
-                self.close()
+            self.process = start(argv, self._out, self._err, environment, signal.SIGTERM)
+        except BaseException:
+            self._close_files()
+            raise
 
     def has_ended(self) -> bool:
         """Hand on the lines that have come, and tell whether there will be more."""
@@ -289,17 +277,11 @@ class _Running:
 
     def is_over(self) -> bool:
         """Whether its process has ended."""
-        return self._process is None or self._process.poll() is not None
-
-    def ask_to_end(self) -> None:
-        """Send it SIGTERM."""
-        if self._process is not None:
-            self._process.terminate()
+        return self.process.poll() is not None
 
     def result(self) -> HeardCommand:
         """How it ended."""
-        code = 0 if self._process is None else self._process.wait()
-        ended = HeardCommand(stderr=text_of(self._err), returncode=shell_code(code))
+        ended = HeardCommand(stderr=text_of(self._err), returncode=shell_code(self.process.wait()))
         self.close()
         return ended
 
@@ -312,8 +294,10 @@ class _Running:
 
     def close(self) -> None:
         """End what still runs, and close the files."""
-        if self._process is not None:
-            kill_group(self._process)
+        kill_group(self.process)
+        self._close_files()
+
+    def _close_files(self) -> None:
         os.close(self._out)
         os.close(self._err)
 
@@ -453,6 +437,11 @@ def in_processes(function: Callable[[Given], Made], given: Sequence[Given]) -> I
 
     Raises AdapterError where a process was ended before it was done.
     """
+    import gc
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
     workers = min(MOST_WORKERS, len(os.sched_getaffinity(0)), len(given))
     if workers < 2:  # noqa: PLR2004  another process for one alone gains nothing
         yield from map(function, given)
@@ -462,30 +451,20 @@ def in_processes(function: Callable[[Given], Made], given: Sequence[Given]) -> I
     with ProcessPoolExecutor(
         workers, mp_context=context, initializer=gc.set_threshold, initargs=(_GC_THRESHOLD,)
     ) as pool:
+        waiting: list[Future[Made]] = []
         try:
-            yield from _in_order(pool, function, given, 2 * workers)
+            for value in given:
+                waiting.append(pool.submit(function, value))
+                if len(waiting) >= 2 * workers:
+                    yield waiting.pop(0).result()
+            while waiting:
+                yield waiting.pop(0).result()
         except BrokenProcessPool:
             raise AdapterError(
                 "one of the processes that share the work was killed before it was done",
                 hint="for want of memory, mostly: try again where more of it is free, or "
                 "with fewer CPUs and so fewer processes: taskset -c 0 hpckit …",
             ) from None
-
-
-def _in_order(
-    pool: ProcessPoolExecutor,
-    function: Callable[[Given], Made],
-    given: Sequence[Given],
-    most_waiting: int,
-) -> Iterator[Made]:
-    waiting: list[Future[Made]] = []
-    try:
-        for one in given:
-            waiting.append(pool.submit(function, one))
-            if len(waiting) >= most_waiting:
-                yield waiting.pop(0).result()
-        while waiting:
-            yield waiting.pop(0).result()
-    finally:
-        for future in waiting:
-            future.cancel()
+        finally:
+            for future in waiting:
+                future.cancel()

@@ -360,7 +360,7 @@ def _required(node: YamlNode, table: Mapping[str, YamlNode], key: str) -> str:
 
 
 def _place(node: YamlNode) -> Place:
-    return Place(node.source.name, node.line_no, node.path)
+    return Place(node.name, node.line_no, node.path)
 
 
 def _names_in(table: Mapping[str, YamlNode], key: str) -> tuple[str, ...]:

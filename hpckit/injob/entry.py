@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from hpckit.core.files_in_job import make_folder
 from hpckit.core.identity import SOURCES, identify
 from hpckit.core.talk import reason, say
 
@@ -147,14 +148,6 @@ def _record_failure(log_path: str, restart: str, rank: int, code: int) -> None:
         os.write(fd, f"{code} {rank}\n".encode())
         os.close(fd)
     except OSError:
-        return
-
-
-def make_folder(folder: str) -> None:
-    """Make a folder for its owner alone; one that another rank has made will do."""
-    try:
-        os.mkdir(folder, 0o700)
-    except FileExistsError:
         return
 
 

@@ -11,9 +11,9 @@ import errno
 import os
 import time
 
+from hpckit.core.files_in_job import make_folder
 from hpckit.core.talk import json_text, reason, say
 from hpckit.injob.counter import GpuWatch, visible_devices
-from hpckit.injob.entry import make_folder
 from hpckit.sampler.gpus import NvmlRefused, openable, parent_in, shown_gpus
 from hpckit.spec.folder import LEDGER_SCHEMA, account_folder, ledger_file
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpckit.core.errors import HpckitError, StorageFailed, ToolFailed
 from hpckit.core.files import Clock
@@ -27,8 +28,6 @@ from hpckit.jobs.status import (
     unlisted_status,
     unsettled_status,
 )
-from hpckit.slurm.ask import SlurmCli, cluster_name
-from hpckit.slurm.sbatch import refusal_words
 from hpckit.slurm.text import array_ranges
 from hpckit.slurm.values import JobEntry, JobId, JobRecord, JobState, JobStatus, is_confirmed
 from hpckit.spec.job_folder import (
@@ -40,6 +39,9 @@ from hpckit.spec.job_folder import (
     SUBMITTED_FILE,
     log_file,
 )
+
+if TYPE_CHECKING:
+    from hpckit.slurm.ask import SlurmCli
 
 _SINCE_MARGIN_S = 60.0
 
@@ -127,6 +129,8 @@ def _is_open(records: Sequence[JobRecord]) -> bool:
 
 def _sentence(error: HpckitError) -> str:
     if isinstance(error, ToolFailed):
+        from hpckit.slurm.sbatch import refusal_words
+
         return f"{error.argv[0]} failed: {refusal_words(error.stderr) or error.returncode}"
     return error.message
 
@@ -237,6 +241,8 @@ def _elsewhere(job: JobEntry, intent: Intent) -> str | None:
 
     Hosts that share a home folder, and so the index, need not share a Slurm.
     """
+    from hpckit.slurm.ask import cluster_name
+
     there, here = intent.slurm_cluster, cluster_name(os.environ)
     if there is not None and here is not None:
         return None if there == here else f"it belongs to the cluster {there}: ask there"

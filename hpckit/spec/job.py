@@ -12,7 +12,6 @@ from enum import StrEnum
 from math import prod
 from typing import Final
 
-from hpckit.core.document import settable_name
 from hpckit.core.fields import (
     MAX_COUNT,
     Checked,
@@ -29,6 +28,7 @@ from hpckit.core.fields import (
     optional,
     parses,
     program_text,
+    settable_name,
     table,
 )
 from hpckit.core.units import MEM_EXPECTED, TIME_EXPECTED, parse_slurm_mem_bytes, parse_slurm_time_s

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from hpckit.core.document import settable_name
 from hpckit.core.fields import (
     MAX_COUNT,
     Checked,
@@ -24,10 +23,13 @@ from hpckit.core.fields import (
     optional,
     parses,
     program_text,
+    settable_name,
     table,
 )
-from hpckit.core.findings import SourcedFinding
 from hpckit.spec.nic_kind import NicKind
+
+if TYPE_CHECKING:
+    from hpckit.core.findings import SourcedFinding
 
 TUNE_SCHEMA: Final = "hpckit.tune/1"
 

@@ -21,7 +21,7 @@ from hpckit.core.fields import (
     table,
 )
 from hpckit.core.units import TIME_EXPECTED, parse_slurm_mem_bytes, parse_slurm_time_s
-from hpckit.slurm.values import VERSION_EXPECTED, SlurmVersion, TopologyKind
+from hpckit.slurm.release import VERSION_EXPECTED, SlurmVersion, TopologyKind
 from hpckit.spec.platform import OVERLAY_PATTERN, ContainerSite, Overlay, Platform
 
 

@@ -11,8 +11,6 @@ import pytest
 
 from hpckit.core.files import FileResources, packaged_data
 from hpckit.jobs.sites import load_site
-from hpckit.slurm.values import TopologyKind
-from hpckit.spec.platform import NetPlugin
 from hpckit.spec.site import SiteSpec
 
 PLATFORMS: Final = (
@@ -44,66 +42,6 @@ TODAYS_DEFAULTS: Final = (
     *(("NCCL_NET_GDR_C2C", "1"), ("NCCL_MNNVL_ENABLE", "2"), ("NCCL_CROSS_NIC", "2")),
 )
 """What NCCL 2.30 does unasked. Source: its user guide, env.rst."""
-
-_MLPERF: Final = {
-    "NCCL_NVLS_ENABLE": "0",
-    "NCCL_P2P_NET_CHUNKSIZE": "2097152",
-    "NCCL_SHARP_GROUP_SIZE_THRESH": "2",
-}
-_MLPERF_BLACKWELL: Final = _MLPERF | {
-    "NCCL_GRAPH_REGISTER": "0",
-    "NCCL_LOCAL_REGISTER": "0",
-    "NCCL_MIN_CTAS": "16",
-    "NCCL_MAX_CTAS": "32",
-}
-OVERLAYS: Final = {
-    ("alps", "cscs-uenv-2025-11"): {"NCCL_CROSS_NIC": "1"},
-    ("alps", "cscs-ce-2026-06"): {
-        "CUDA_CACHE_DISABLE": "1",
-        "NCCL_CROSS_NIC": "0",
-        "NCCL_PXN_DISABLE": "1",
-        "NCCL_P2P_LEVEL": "NVL",
-        "NCCL_NET_GDR_C2C": "1",
-        "NCCL_NET_GDR_READ": "1",
-        "NCCL_NCHANNELS_PER_NET_PEER": "4",
-        "FI_CXI_RDZV_PROTO": "alt_read",
-        "FI_CXI_RDZV_EAGER_SIZE": "0",
-        "FI_CXI_RDZV_GET_MIN": "0",
-        "FI_CXI_RDZV_THRESHOLD": "0",
-        "FI_CXI_SAFE_DEVMEM_COPY_THRESHOLD": "16777216",
-        "FI_MR_CACHE_MAX_SIZE": "-1",
-        "FI_MR_CACHE_MAX_COUNT": "524288",
-    },
-    ("dgx-b200", "mlperf-v5-1"): _MLPERF_BLACKWELL,
-    ("dgx-h100", "mlperf-v5-1"): _MLPERF,
-    ("gb200-nvl72", "mlperf-v5-1"): _MLPERF_BLACKWELL,
-    ("gb200-nvl72", "oci-gb200"): {
-        "NCCL_MNNVL_ENABLE": "1",
-        "NCCL_CUMEM_ENABLE": "1",
-        "NCCL_NVLS_ENABLE": "1",
-        "NCCL_NET_GDR_C2C": "1",
-        "NCCL_IB_HCA": "=mlx5_0,mlx5_1,mlx5_3,mlx5_4",
-        "NCCL_SOCKET_IFNAME": "eth0",
-    },
-}
-"""Site and overlay → all that it sets, as its document has it."""
-PLUGINS: Final = {
-    **dict.fromkeys(("alps", "aws-p4d", "aws-p5", "aws-p5en", "frontier"), NetPlugin.AWS_OFI),
-    "gcp-a3-high": NetPlugin.TCPX,
-    "gcp-a3-mega": NetPlugin.TCPXO,
-    "gcp-a3-ultra": NetPlugin.GIB,
-}
-"""Platform → the plugin that its jobs have without bringing it."""
-RUNTIMES: Final = {
-    **dict.fromkeys(PLATFORMS, "pyxis"),
-    **dict.fromkeys(("alps", "lumi", "perlmutter")),
-    "frontier": "apptainer",
-}
-"""Platform → what runs containers there, where its documents name pyxis or apptainer."""
-TOPOLOGIES: Final = {"gb200-nvl72": TopologyKind.BLOCK, "oci-h100": TopologyKind.TREE}
-"""Platform → Slurm's topology plugin, which decides what --segment and --switches mean."""
-LET_IN: Final = {"gcp-a3-high": ("LD_LIBRARY_PATH",)}
-"""Platform → what its containers must be told to let in besides what a script exports."""
 
 
 @pytest.fixture(params=PLATFORMS)
@@ -161,29 +99,6 @@ def test_no_overlay_sets_what_is_gone(site: SiteSpec) -> None:
     for overlay in site.overlays.values():
         assert not set(overlay.env) & {*GONE, "NCCL_DEBUG"}
         assert overlay.env
-
-
-def test_an_overlay_sets_what_its_document_says() -> None:
-    """Every overlay, and every line of it: none can be lost or added unseen."""
-    found = {
-        (name, overlay): dict(one.env)
-        for name in PLATFORMS
-        for overlay, one in load_site(FileResources([packaged_data()]), name).overlays.items()
-    }
-    assert found == OVERLAYS
-
-
-def test_a_platform_has_its_plugin_and_its_containers(site: SiteSpec) -> None:
-    """What carries collectives and runs containers is what the provider's documents say."""
-    assert site.platform.plugin == PLUGINS.get(site.name)
-    assert site.container.runtime == RUNTIMES[site.name]
-    assert site.container.variables == LET_IN.get(site.name, ())
-
-
-def test_a_platform_has_its_domains_and_its_topology(site: SiteSpec) -> None:
-    """The 18 nodes of a GB200 NVL72 rack are one NVLink domain; no other platform spans nodes."""
-    assert site.platform.domain_nodes == (18 if site.name == "gb200-nvl72" else None)
-    assert site.slurm.topology == TOPOLOGIES.get(site.name)
 
 
 def test_every_overlay_names_its_document(site: SiteSpec) -> None:

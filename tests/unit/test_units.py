@@ -36,24 +36,6 @@ def test_short_sizes_have_three_digits(size: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("30", 1800),
-        ("1:30", 90),
-        ("2:00:00", 7200),
-        ("1-0", 86400),
-        ("1-12:30", 131400),
-        ("2-12:00:00", 216000),
-        ("90:00", 5400),
-        ("48:00:00", 172800),
-    ],
-)
-def test_time_spellings(text: str, seconds: int) -> None:
-    """Each spelling of sbatch(1) is understood: minutes first, days before a dash."""
-    assert parse_slurm_time_s(text) == seconds
-
-
-@pytest.mark.parametrize(
     "text",
     ["", "0", "0:00", "-5", "1h", "1:2:3:4", "1-", "-1", "1.5", "infinite", "٣", "1-2-3", "1 2",
      "999999999", "00:00:00", "0-0", "UNLIMITED", "1-0:0:0:0", "99999-0"],

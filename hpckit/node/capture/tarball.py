@@ -7,26 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from tarfile import TarInfo
 from typing import Final
 
-from hpckit.core.archives import (
-    HARD_LINK,
-    REGULAR,
-    SYMBOLIC_LINK,
-    WITHOUT_DATA,
-    Member,
-    TarStream,
-    padded,
-    refuse_tar,
-    tar_members,
-)
+from hpckit.core.archives import refuse_tar, tar_members
 from hpckit.core.file_tree import FileTree
 from hpckit.node.capture.sysfs import placed
 from hpckit.node.capture.sysfs_files import parse_sysfs
 from hpckit.node.capture.sysfs_net import INFINIBAND
 from hpckit.node.topology import NodeTopology
 
-_LINKS: Final = frozenset({HARD_LINK, SYMBOLIC_LINK})
 MOST_TEXT_BYTES: Final = 256 * 1024
 """Of one file: /proc/cpuinfo of 512 CPUs is longer, and its head says all that is asked."""
 
@@ -51,37 +41,29 @@ def file_tree(data: bytes, wanted: Callable[[str], bool] = bool) -> FileTree:
     kept all, as they are written. Raises ParseError for an archive that is damaged or cut off,
     that names a path with `..`, or is larger than any tree of a node.
     """
-    stream = TarStream(data)
     texts: dict[str, str] = {}
     links: dict[str, str] = {}
-    for member in tar_members(stream):
+
+    def wanted_bytes(member: TarInfo) -> int:
+        return MOST_TEXT_BYTES if wanted(_tidy(member.name)) else 0
+
+    for member, content in tar_members(data, wanted_bytes):
         path = _tidy(member.name)
-        if member.kind in _LINKS:
+        if member.issym() or member.islnk():
             _link(texts, links, path, member)
-        elif member.kind in REGULAR and path and wanted(path):
-            texts[path] = _text(stream, path, member.size)
-        elif member.kind not in WITHOUT_DATA:
-            stream.skip(padded(member.size))
+        elif member.isreg() and path and wanted(path):
+            # Tar fills a file of /sys up with NULs, its size being a whole page.
+            kept = content if path.endswith("/config") else content.rstrip(b"\0")
+            texts[path] = kept.decode("utf-8", "surrogateescape")
     return FileTree(texts=texts, links=links)
 
 
-def _link(texts: dict[str, str], links: dict[str, str], path: str, member: Member) -> None:
+def _link(texts: dict[str, str], links: dict[str, str], path: str, member: TarInfo) -> None:
     """A symbolic link is kept as it is written; a hard one is the file of an earlier member."""
-    if member.kind == SYMBOLIC_LINK:
-        links[path] = member.target
-    elif (text := texts.get(_tidy(member.target))) is not None:
+    if member.issym():
+        links[path] = member.linkname
+    elif (text := texts.get(_tidy(member.linkname))) is not None:
         texts[path] = text
-
-
-def _text(stream: TarStream, path: str, size: int) -> str:
-    """What a member holds; tar fills a file of /sys up with NULs, its size being a whole page."""
-    kept = min(size, MOST_TEXT_BYTES)
-    data = stream.take(kept)
-    if len(data) < kept:
-        raise refuse_tar("it ends within a member", name=path, expected="a whole archive")
-    stream.skip(padded(size) - kept)
-    is_binary = path.endswith("/config")
-    return (data if is_binary else data.rstrip(b"\0")).decode("utf-8", "surrogateescape")
 
 
 def _tidy(name: str) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -11,16 +10,14 @@ if TYPE_CHECKING:
     from hpckit.spec.job import JobSpec, LaunchRequest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitCommand:
+class SplitCommand(NamedTuple):
     """A command line that began with a launcher: the launcher's options, and what a rank runs."""
 
     options: tuple[str, ...]
     command: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LauncherTool:
+class LauncherTool(NamedTuple):
     """The launcher's own program: how `hpckit doctor` asks it, and how to get it."""
 
     argv: tuple[str, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from hpckit.cli.doctor import SLURM_TOOLS, TOOLS, examine, examine_gpus
+from hpckit.cli.examine import SLURM_TOOLS, TOOLS, examine, examine_gpus
 from hpckit.core.errors import ConfigError, ParseError, SchedulerUnreachable, StorageFailed
 from hpckit.core.findings import Level, Notice
 from hpckit.core.process import CommandResult

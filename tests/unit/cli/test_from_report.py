@@ -119,13 +119,6 @@ def test_the_new_folder_keeps_what_was_predicted(measured: Submission) -> None:
     assert [one["applied"] for one in advice["advice"]] == [False]
 
 
-def test_a_dry_run_applies_it_too(measured: Submission, file: Path) -> None:
-    """The script of --dry-run is the one that would be sent."""
-    args = (file, "--site", "docker", "--from-report", measured.job_id)
-    dry = call("submit", "--dry-run", *args).stdout
-    assert dry == call("render", *args).stdout
-
-
 def test_the_report_of_the_next_job_says_whether_it_held(measured: Submission) -> None:
     """Predicted beside measured, on the screen and in JSON."""
     after = with_accounts(ended(advised_job(measured)))
@@ -222,13 +215,6 @@ def test_two_jobs_are_compared(measured: Submission) -> None:
     assert {one["name"] for one in found["quantities"]} >= {"power_w", "elapsed_s"}
 
 
-def test_a_comparison_names_its_jobs_itself(measured: Submission) -> None:
-    """Another job beside the two is a usage error."""
-    args = ("report", "--compare", measured.job_id, measured.job_id)
-    assert call(*args, measured.job_id).exit_code == 2
-    assert call(*args, "--csv").exit_code == 2
-
-
 def test_the_next_command_names_the_file_as_it_was_given(tmp_path: Path) -> None:
     """The report's last line can be run as it stands, and so can patch(1) with its diff."""
     job = with_accounts(ended_job(file_text=BODY))
@@ -298,10 +284,3 @@ def test_the_options_that_measure_again_can_be_pasted() -> None:
     said = words(str(error.exception))
     assert "--set resources.gpus_per_node=2 --set" in said
     assert "=8 --set slurm.partition=main, or as typed" in said
-
-
-def test_a_quoted_set_option_does_not_stand_over_advice_either() -> None:
-    """What the shell needs quotes for is the same option."""
-    job = without_a_file("true", typed=("--set", 'resources.time_limit="8:00:00"', "--mem", "4G"))
-    text = words(call("report", job.job_id).stdout)
-    assert text.endswith(f"hpckit submit --site local --mem 4G --from-report {job.job_id} -- true")

@@ -148,14 +148,6 @@ def test_cancel_needs_an_id_and_a_living_job() -> None:
     assert call("cancel", job.job_id, "--signal", "WINCH").exit_code == 2
 
 
-def test_a_local_job_has_no_tasks() -> None:
-    """Cancelling a task of a job that is no array is refused."""
-    job = ended_job()
-    assert message("cancel", f"{job.job_id}_1") == (
-        f"job {job.job_id} is no job array and has no task 1"
-    )
-
-
 def test_jobs_lists_the_newest_first() -> None:
     """`jobs` lists id, name, state and code; -n cuts the list and says so."""
     ended_job("first", exit_code=3)
@@ -262,15 +254,6 @@ def test_logs_of_a_task_of_no_array_say_so() -> None:
         )
 
 
-def test_logs_of_a_task_that_has_not_begun_say_so() -> None:
-    """A task of an array whose tasks have no log yet is not said to be none."""
-    job = started_job("true")
-    effective = json.loads((job.folder / "effective.json").read_text())
-    effective["job"]["slurm"]["array"] = "0-3"
-    (job.folder / "effective.json").write_text(json.dumps(effective))
-    assert message("logs", f"{job.job_id}_3").startswith("task 3 has written no log yet")
-
-
 @pytest.mark.parametrize("name", ["a\nb", "a\x1b[2Jb", "a\x07b", "a\u202eb"])
 def test_a_name_that_steers_is_shown_on_one_line(name: str) -> None:
     """A name that somebody put into the index moves no cursor and breaks no line."""
@@ -280,14 +263,3 @@ def test_a_name_that_steers_is_shown_on_one_line(name: str) -> None:
         (line, *_) = [one for one in call(command).stdout.split("\n") if job.job_id in one]
         assert line.isprintable()
         assert output.one_line(name) in line
-
-
-def test_doctor_goes_on_without_a_place_for_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A site whose job root names an unset variable is one finding among the others."""
-    monkeypatch.delenv("PROJECT", raising=False)
-    result = call("doctor", "--site", "lumi", "--json")
-    found = {one["subject"]: one for one in json.loads(result.stdout)["findings"]}
-    assert result.exit_code == 1
-    assert found["job folders"]["level"] == "error"
-    assert "names 'PROJECT', which is not set" in found["job folders"]["text"]
-    assert found["job index"]["level"] == "ok"

@@ -116,12 +116,6 @@ def test_a_word_that_is_none_of_its_list_is_blamed_on_its_option() -> None:
     assert (error.source, error.key) == ("--plugin", "tune.plugin")
 
 
-@pytest.mark.parametrize("depth", [50, 5000])
-def test_a_value_nested_without_end_is_refused(depth: int) -> None:
-    """Absurd nesting in --set is a ConfigError, however deep."""
-    refused("--set", f"environment.modules={'[' * depth}{']' * depth}", "--", "true")
-
-
 @pytest.mark.parametrize(
     ("args", "said"),
     [
@@ -210,16 +204,6 @@ def test_a_job_file_may_come_from_stdin() -> None:
     assert "is not UTF-8 text" in str(refused("-", stdin=b"\xff"))
 
 
-def test_a_folder_is_no_job_file(tmp_path: Path) -> None:
-    """A folder as JOB is refused as one."""
-    assert "cannot be read: Is a directory" in str(refused(tmp_path))
-
-
-def test_a_device_is_no_job_file() -> None:
-    """What never ends is not read to its end."""
-    assert "is no job file: it is over 1024 KiB" in str(refused(Path("/dev/zero")))
-
-
 def test_sites_are_completed(tmp_path: Path) -> None:
     """The names of sites are offered where a site is expected."""
     assert {"docker", "local"} < set(completions("render", "--site", ""))
@@ -273,10 +257,3 @@ def test_a_number_for_a_text_needs_no_quotes(setting: str, line: str) -> None:
     """--set takes what was typed as text where the key holds text, and as a number elsewhere."""
     result = call("render", "--set", setting, "--", "true")
     assert line in result.stdout.splitlines()
-
-
-@pytest.mark.parametrize("table", ["environment.set", "tune.env"])
-def test_a_number_for_a_variable_needs_no_quotes(table: str) -> None:
-    """`--set tune.env.NCCL_IB_TC=41` is text, as the value of every variable is."""
-    result = call("render", "--set", f"{table}.NCCL_IB_TC=41", "--", "true")
-    assert "export NCCL_IB_TC=41" in result.stdout

@@ -204,30 +204,6 @@ def test_ctrl_c_while_it_is_loaded_is_an_interrupt() -> None:
     assert code_and_words(code) == (130, b"")
 
 
-def test_nothing_else_is_loaded_before_ctrl_c_is_heard() -> None:
-    """What an interrupt could meet before `main` is this one module."""
-    root = str(Path(__file__).resolve().parents[3])
-    code = (
-        f"import sys; sys.path.insert(0, {root!r}); before = set(sys.modules); "
-        "import hpckit.__main__; print(*sorted(set(sys.modules) - before))"
-    )
-    words = [sys.executable, "-I", "-S", "-c", code]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert set(done.stdout.split()) <= {"hpckit", "hpckit.__main__", "gc"}
-
-
-def test_ctrl_c_beside_the_command_is_an_interrupt() -> None:
-    """One that comes before click takes over, or once it has ended, shows no traceback."""
-    code = (
-        "from hpckit.cli import main as line\n"
-        "def pressed(): raise KeyboardInterrupt\n"
-        "line.main = pressed\n"
-        "from hpckit.__main__ import main\n"
-        "main()\n"
-    )
-    assert code_and_words(code) == (130, b"")
-
-
 def test_ctrl_c_after_the_last_line_is_too_late() -> None:
     """While Python puts its things away the command is done: its code stands, nothing is said."""
     code = (
@@ -238,32 +214,3 @@ def test_ctrl_c_after_the_last_line_is_too_late() -> None:
         "main()\n"
     )
     assert code_and_words(code) == (0, b"")
-
-
-@pytest.mark.parametrize(
-    "args",
-    [
-        ("status", "1" * 5000),
-        ("status", "a b " * 1000 + "\x1b"),
-        ("render", "--site", "x" * 5000, "--", "true"),
-        ("render", "x" * 5000),
-        ("logs", "--rank", "9" * 5000),
-        ("x" * 5000,),
-        ("submit", "--local", "--name", "x\n" * 2500, "--", "true"),
-        ("inspect", "x" * 5000),
-        ("report", "--from", "x" * 5000),
-    ],
-)
-def test_an_overlong_argument_is_told_in_short(
-    run_hpckit: RunHpckit, args: tuple[str, ...]
-) -> None:
-    """What was typed at length comes back as its two ends."""
-    ran = run_hpckit(*args)
-    assert ran.returncode not in (0, 70)
-    assert 0 < len(ran.stderr) < 1000
-
-
-def test_an_overlong_argument_is_whole_in_a_document(run_hpckit: RunHpckit) -> None:
-    """A program gets all of it, whatever a person is shown."""
-    document = json.loads(run_hpckit("status", "--json", "1" * 5000).stdout)
-    assert "1" * 5000 in document["error"]

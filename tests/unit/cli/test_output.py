@@ -205,11 +205,6 @@ def test_nothing_that_is_printed_steers_the_terminal(hostile: str) -> None:
     assert left.count(output.visible(hostile)) == 2
 
 
-def test_a_style_does_not_hide_what_is_in_it() -> None:
-    """What is within a colour is made visible too."""
-    assert on_a_terminal(click.style("a\x07", fg="red")) == "\x1b[31ma\\u0007\x1b[0m\n"
-
-
 def test_text_that_a_name_would_hide_is_shown() -> None:
     """Of a name's own styles, those that hpckit never uses are escapes, though they are closed."""
     assert on_a_terminal("\x1b[8mhidden\x1b[0m") == "\\u001b[8mhidden\\u001b[0m\n"

@@ -123,41 +123,6 @@ def test_a_job_file_says_the_rest(run_hpckit: RunHpckit, tree: Path, job: Path) 
     assert (len(found["order"]), found["ranks_per_node"]) == (8, 1)
 
 
-def test_a_job_keeps_rank_0_on_the_first_node_of_slurms_list(
-    run_hpckit: RunHpckit, tmp_path: Path, job: Path
-) -> None:
-    """Without a JOB the order is free, and a note says what a job would take."""
-    fabric = tmp_path / "topology.conf"
-    fabric.write_text(
-        "SwitchName=a Nodes=n[2-4]\nSwitchName=b Nodes=n[5-6]\nSwitchName=c Nodes=n1\n"
-        "SwitchName=s Switches=a,b,c\n"
-    )
-    nodes = ("--nodelist", "n[1-6]", "--gpus-per-node", "8", "--fabric", fabric)
-    mesh = ("--mesh", "tensor=8,pipeline=3,data=2", "--volume", "pipeline=1e9,data=1e9")
-    words = (*nodes, *mesh)
-    free, pinned = document(run_hpckit, *words), document(run_hpckit, job, *words)
-    times = [one["objectives"]["step_comm_time_s"] for one in (free, pinned)]
-    assert free["order"][0] != "n1"
-    assert pinned["order"][0] == "n1"
-    assert times[0]["placed"] == pytest.approx(times[0]["lower_bound"])
-    assert times[0]["placed"] < times[1]["placed"]
-    for one in (free, pinned):
-        assert any("rank 0" in note and "80.06 ms" in note for note in one["notes"])
-
-
-def test_a_release_adds_no_better_order(run_hpckit: RunHpckit, tmp_path: Path) -> None:
-    """The order of node numbers is tried whether or not Slurm's is known."""
-    fabric = tmp_path / "topology.conf"
-    fabric.write_text("SwitchName=a Nodes=n[1-12]\n")
-    nodes = ("--nodelist", "n[1-12]", "--gpus-per-node", "8", "--fabric", fabric)
-    mesh = ("--mesh", "tensor=8,pipeline=3,data=4")
-    found = [
-        document(run_hpckit, *nodes, *mesh, *more)["order"]
-        for more in ((), ("--slurm-version", "24.11"))
-    ]
-    assert found == [[f"n{i}" for i in range(1, 13)]] * 2
-
-
 def test_a_job_without_nodes_asks_for_them(run_hpckit: RunHpckit, tree: Path, job: Path) -> None:
     """A usage error that says how many."""
     job.write_text(JOB.replace('nodelist = "n[001-004]"', ""))
@@ -195,13 +160,6 @@ def test_names_of_another_case_or_domain_are_those_of_the_fabric(
     assert not any("does not know" in note for note in found["notes"])
     found = document(run_hpckit, "--nodelist", "N001.x,N001.y,n00[2-3]", *more)
     assert any("2 of 4 nodes are placed last" in note for note in found["notes"])
-
-
-def test_ranks_are_dealt_evenly_unless_said(run_hpckit: RunHpckit, tree: Path) -> None:
-    """And that is among what was assumed."""
-    found = document(run_hpckit, "--nodelist", "n[001-008]", "--mesh", "data=64", "--fabric", tree)
-    assert found["ranks_per_node"] == 8
-    assert "64 ranks on 8 nodes: 8 each (--gpus-per-node)" in found["assumed"]
 
 
 def test_what_the_caller_told_is_shown(run_hpckit: RunHpckit, tree: Path) -> None:
@@ -319,25 +277,6 @@ def test_a_leaf_without_a_cable_that_works_is_said(run_hpckit: RunHpckit, tmp_pa
     assert not [one for one in notes if "works" in one]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "SwitchName=a Switches=b\nSwitchName=b Switches=a\n",
-        "SwitchName=a Nodes=n1\nSwitchName=b Switches=a,c\n",
-        "no fabric",
-        "",
-    ],
-    ids=["cyclic", "unknown child", "words", "empty"],
-)
-def test_a_bad_fabric_is_refused(run_hpckit: RunHpckit, tmp_path: Path, text: str) -> None:
-    """With the file's name."""
-    path = tmp_path / "topology.conf"
-    path.write_text(text)
-    done = run_hpckit("place", *WORDS, *MESH, "--fabric", path)
-    assert (done.returncode, done.stdout) == (4, "")
-    assert "topology.conf" in done.stderr
-
-
 def test_the_nodes_of_the_surrounding_job(run_hpckit: RunHpckit, tree: Path) -> None:
     """Inside a job its own are meant."""
     words = ("place", "--gpus-per-node", "1", "--mesh", "data=3", "--fabric", tree)
@@ -353,22 +292,3 @@ def test_options_of_a_job_stand_over_its_file(run_hpckit: RunHpckit, job: Path) 
     assert " run --bind --strict --measure 1 --)" in script
     script = run_hpckit("render", job, "--no-order", "--no-bind").stdout
     assert " run --measure 1 --)" in script
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("place",), ("--nodelist", "--mesh", "--volume", "--fabric", "--slurm-version", "--axis")),
-        (("fabric",), ("show", "export", "check", "ibnetdiscover", "- is standard")),
-        (("fabric", "check"), ("--nodes", "--ask-slurm", "--fail-on", "--json")),
-        (("submit",), ("--no-order", "--no-bind", "--strict-placement")),
-    ],
-)
-def test_help_names_the_options(
-    run_hpckit: RunHpckit, words: tuple[str, ...], said: tuple[str, ...]
-) -> None:
-    """Without an optional library, and with code 0."""
-    done = run_hpckit(*words, "--help")
-    assert done.returncode == 0
-    for word in said:
-        assert word in done.stdout

@@ -6,16 +6,14 @@ import csv
 import io
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import click
 import pytest
 
-from hpckit.cli import wiring
-from hpckit.core.errors import AdapterError, HpckitError, StorageFailed
+from hpckit.core.errors import HpckitError, StorageFailed
 from tests.fakes.account_files import MadeJob, write_accounts, write_topology
-from tests.fakes.cli_jobs import call, document, ended_job, started_job, words
+from tests.fakes.cli_jobs import call, document, ended_job, words
 from tests.fakes.machines import dgx_h100
 
 NOT_MEASURED = 'name = "n"\ncommand = ["true"]\n[account]\nenabled = false\n'
@@ -45,27 +43,12 @@ def test_a_job_is_found_by_its_id() -> None:
     assert text.endswith(f"next hpckit report {job.job_id} --html report.html")
 
 
-def test_a_name_with_a_line_end_stays_on_the_first_line() -> None:
-    """The screen's first line has the whole name, whatever somebody put into the index."""
-    job = ended_job("echo")
-    write_accounts(job.folder, MadeJob(gpus=2, duration_s=60.0))
-    wiring.job_index().update([replace(job.entry, name="a\nb\x1b[2J")])
-    assert call("report").stdout.startswith(f" a\\nb\\u001b[2J {job.job_id} · COMPLETED")
-
-
 def test_a_failed_job_points_at_its_logs() -> None:
     """After a failure the next command is the one that shows what the job printed."""
     job = ended_job("false", exit_code=1)
     write_accounts(job.folder, MadeJob(gpus=1, duration_s=10.0, exit_code=1))
     text = words(call("report", job.job_id).stdout)
     assert f"next hpckit logs {job.job_id} · hpckit report {job.job_id} --html" in text
-
-
-def test_the_newest_job_is_meant_without_an_id() -> None:
-    """Without JOB_ID it is the newest job."""
-    job = ended_job()
-    write_accounts(job.folder, MadeJob(gpus=1, duration_s=10.0))
-    assert document("report", "--json")["job"]["job_id"] == job.job_id
 
 
 def test_a_job_without_accounts_says_why() -> None:
@@ -90,24 +73,6 @@ def test_a_folder_in_place_of_an_id_is_told_the_option(folder: Path) -> None:
     error = refusal(folder)
     assert error.message == f"hpckit has submitted no job '{folder}' from here"
     assert error.hint == f"hpckit jobs lists them; of that folder: hpckit report --from {folder}"
-
-
-def test_an_index_that_cannot_be_read_stays_that_error(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """That a folder has the name which was asked for does not make it another error."""
-    job = ended_job()
-    (job.folder.parents[1] / "jobs.sqlite").write_bytes(b"no database at all" * 100)
-    monkeypatch.chdir(folder.parent)
-    error = refusal(folder.name)
-    assert error.exit_code == refusal("4242").exit_code == AdapterError.exit_code
-
-
-def test_a_running_job_without_accounts_is_early() -> None:
-    """Before the first rank there is nothing to report yet."""
-    job = started_job("sleep", "1")
-    message = refusal(job.job_id).message
-    assert "no rank has begun yet" in message or "it has not run yet (PENDING)" in message
 
 
 def test_a_task_of_an_array_is_asked_for() -> None:
@@ -225,14 +190,6 @@ def test_a_parquet_file_is_the_whole_account(folder: Path, tmp_path: Path) -> No
     assert archived == document("report", "--from", folder, "--json", "--curves")
 
 
-def test_a_name_of_a_file_does_not_steer_the_terminal(folder: Path, tmp_path: Path) -> None:
-    """Where the page was written is one line, in which nothing hides."""
-    page = tmp_path / "a\nb\x1b[31m"
-    said = call("report", "--from", folder, "--html", page).stderr
-    assert "a\\nb\\u001b[31m: " in said
-    assert page.is_file()
-
-
 def test_a_page_is_written_whole(folder: Path, tmp_path: Path) -> None:
     """--html writes one file and says where; the screen is printed all the same."""
     page = tmp_path / "report.html"
@@ -288,16 +245,6 @@ def test_damaged_files_of_the_job_are_named_everywhere(tmp_path: Path, *, by_id:
     assert found["energy"]["gpu"]["value_j"] > 0
 
 
-def test_earlier_advice_that_is_damaged_is_named() -> None:
-    """What became of it cannot be told, and the file is why."""
-    job = ended_job()
-    write_accounts(job.folder, MadeJob(gpus=1, duration_s=10.0))
-    for text, said in (('{"schema', "is damaged: "), ('{"schema": "x"}', "is no advice of")):
-        (job.folder / "advice.json").write_text(text)
-        told = " ".join(document("report", job.job_id, "--json")["missing"])
-        assert f"what became of earlier advice: advice.json {said}" in told
-
-
 def without_gpus(folder: Path) -> Path:
     """The accounts of a job of one rank that asked for no GPU."""
     place = write_accounts(folder, MadeJob(gpus=1, duration_s=10.0, samples=False))
@@ -312,24 +259,6 @@ def test_rows_of_no_gpu_are_a_header_and_a_note(tmp_path: Path) -> None:
     result = call("report", "--from", without_gpus(tmp_path), "--csv")
     assert len(result.stdout.splitlines()) == 1
     assert result.stderr == "note  no GPU was measured in this job: there are no rows\n"
-
-
-def test_jobs_without_gpus_are_compared_by_their_ranks(tmp_path: Path) -> None:
-    """CPU time, memory and duration of both are told, and that it is those alone."""
-    one, other = (without_gpus(tmp_path / name) for name in "ab")
-    text = words(call("report", "--compare", one, other).stdout)
-    assert "CPU time, s 13.0 13.0 0 one run each" in text
-    assert "largest process, MiB 12288 12288 0 one run each" in text
-    assert "neither job has a GPU that was measured" in text
-
-
-def test_ranks_without_a_ledger_are_no_smaller_job(tmp_path: Path) -> None:
-    """Of a job of which a rank left no ledger the sum is not told."""
-    one, other = (without_gpus(tmp_path / name) for name in "ab")
-    path = next(other.rglob("rank-0.ledger"))
-    path.write_text(path.read_text().replace('"world_size": 1', '"world_size": 2'))
-    text = words(call("report", "--compare", one, other).stdout)
-    assert "1 of 2 ranks has no ledger in B" in text
 
 
 def test_a_job_with_gpus_and_one_without_are_not_compared(folder: Path, tmp_path: Path) -> None:
@@ -355,12 +284,6 @@ def test_the_factors_of_the_jobs_own_site_count() -> None:
     cost = document("report", job.job_id, "--json")["cost"]
     assert (cost["pue"], cost["currency"]) == (1.5, "EUR")
     assert cost["facility_j"] > 0
-
-
-@pytest.mark.parametrize("wanted", ["a" * 5000, "a/" * 4000])
-def test_a_name_that_no_file_can_have_is_compared_as_a_job(folder: Path, wanted: str) -> None:
-    """What cannot be a path is no bug."""
-    assert refusal("--compare", wanted, folder).exit_code
 
 
 def test_the_next_command_names_the_folder_as_the_shell_takes_it(tmp_path: Path) -> None:

@@ -27,17 +27,6 @@ def test_what_an_archive_lacks_is_one_sentence(tmp_path: Path) -> None:
     )
 
 
-def test_an_archive_of_no_job_lacks_nothing_of_one(tmp_path: Path) -> None:
-    """What `hpckit sample` wrote outside of a job has no name, limits or site to be missed."""
-    made = MadeJob(gpus=1, duration_s=10.0, ledgers=False, meta={"job_id": None})
-    write_accounts(tmp_path / "sampled", made)
-    archive = tmp_path / "a.parquet"
-    call("report", "--from", tmp_path / "sampled", "--parquet", archive)
-    whole = document("report", "--from", tmp_path / "sampled", "--json")
-    found = document("report", "--from", archive, "--json")
-    assert found["missing"] == whole["missing"]
-
-
 def test_an_archive_in_its_job_folder_lacks_nothing() -> None:
     """Beside intent.json and site.json a Parquet file is reported on as the folder is."""
     job = ended_job()
@@ -50,15 +39,3 @@ def test_an_archive_in_its_job_folder_lacks_nothing() -> None:
     whole = document("report", "--from", job.folder, "--json")
     assert (found["job"], found["missing"]) == (whole["job"], whole["missing"])
     assert found["cost"]["pue"] == 1.5
-
-
-def test_another_programs_file_beside_an_archive_is_not_read(tmp_path: Path) -> None:
-    """A site.json in a folder of no job gives no factors, and is not said to be damaged."""
-    archive = tmp_path / "a.parquet"
-    write_accounts(tmp_path / "job", MadeJob(gpus=2, duration_s=60.0))
-    call("report", "--from", tmp_path / "job", "--parquet", archive)
-    before = document("report", "--from", archive, "--json")
-    factors = {"schema": "hpckit.site/1", "name": "other", "energy": {"pue": 1.9}}
-    for site in (factors, {"name": "my web site", "port": 8080}):
-        (tmp_path / "site.json").write_text(json.dumps(site))
-        assert document("report", "--from", archive, "--json") == before

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -113,14 +110,6 @@ def test_a_value_that_cannot_be_is_a_usage_error(option: str, value: str, said: 
     assert said in done.stderr
 
 
-def test_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    """A file in the folder's place is named."""
-    (tmp_path / "file").touch()
-    done = hpckit("sample", "--out", "file/below", "--duration", "0.1", cwd=tmp_path)
-    assert done.returncode == 7
-    assert "file/below" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
@@ -178,13 +167,6 @@ def test_a_folder_that_takes_nothing_is_not_said_to_have_it(
     assert "1 node" in reported.stdout
 
 
-def test_a_folder_that_is_none_is_not_said_to_have_it(tmp_path: Path) -> None:
-    """In /proc nothing can be made."""
-    done = hpckit("sample", "--out", "/proc/self", "--duration", "0.2", cwd=tmp_path)
-    assert done.returncode == 7
-    assert has_samples(Path(wrote(done)))
-
-
 def test_a_folder_that_is_removed_meanwhile_has_a_part_no_more(tmp_path: Path) -> None:
     """What came after it is kept, and what was in it is said to be lost."""
     process = begin("sample", "--out", "run", cwd=tmp_path)
@@ -197,32 +179,6 @@ def test_a_folder_that_is_removed_meanwhile_has_a_part_no_more(tmp_path: Path) -
     assert "somebody removed it; what it had is lost" in done.stderr
     assert " wrote  a part of " in done.stdout
     assert Path(wrote(done)).stat().st_size > 0
-
-
-def test_a_folder_that_is_moved_meanwhile_has_all_by_its_new_name(tmp_path: Path) -> None:
-    """The samples go on into the same file, which another folder in its place does not have."""
-    process = begin("sample", "--out", "run", cwd=tmp_path)
-    until(lambda: has_samples(tmp_path / "run" / FILE))
-    (tmp_path / "run").rename(tmp_path / "moved")
-    (tmp_path / "run").mkdir()
-    process.send_signal(signal.SIGINT)
-    done = ended(process)
-    assert done.returncode == 7
-    assert wrote(done) == str(tmp_path / "moved" / FILE)
-    assert done.stdout.splitlines()[-1] == f" next   hpckit report --from {tmp_path / 'moved'}"
-
-
-def test_a_file_that_is_emptied_meanwhile_has_lost_something(tmp_path: Path) -> None:
-    """Where somebody cuts it the exit code is 7, and the loss is said."""
-    process = begin("sample", "--out", "run", "--hz", "0.01", cwd=tmp_path)
-    until(lambda: has_samples(tmp_path / "run" / FILE))
-    process.send_signal(signal.SIGSTOP)
-    os.truncate(tmp_path / "run" / FILE, 0)
-    process.send_signal(signal.SIGINT)
-    process.send_signal(signal.SIGCONT)
-    done = ended(process)
-    assert done.returncode == 7
-    assert "somebody cut it; what it had is lost" in done.stderr
 
 
 def test_ctrl_c_before_the_sampler_listens_is_not_lost(tmp_path: Path) -> None:
@@ -336,71 +292,6 @@ def test_what_cannot_be_said_is_no_success(tmp_path: Path) -> None:
     assert done.returncode == 7
 
 
-def test_where_nobody_reads_the_output_the_samples_are_said_on_the_other(tmp_path: Path) -> None:
-    """A full pipe is waited for some seconds; what is in the folder is not told as a rest."""
-    reader, full = os.pipe()
-    os.set_blocking(full, False)
-    with contextlib.suppress(BlockingIOError):
-        while True:
-            os.write(full, b"x")
-    os.set_blocking(full, True)
-    process = begin("sample", "--out", "run", "--duration", "0.1", cwd=tmp_path, stdout=full)
-    done = ended(process)
-    os.close(full)
-    os.close(reader)
-    assert done.returncode == 7
-    lines = done.stderr.splitlines()
-    assert lines[0].endswith("standard output: it takes nothing")
-    assert re.match(r" wrote  \d+ samples of .* · run/", lines[1])
-    assert lines[-1] == " next   hpckit report --from run"
-
-
-def test_a_stopped_error_output_costs_no_samples(tmp_path: Path) -> None:
-    """Where standard error and the folder both hang, what is left is kept before it is said."""
-    process = begin_at_a_pipe(tmp_path)
-    assert process.stderr is not None
-    full = os.open(f"/proc/self/fd/{process.stderr.fileno()}", os.O_WRONLY | os.O_NONBLOCK)
-    with contextlib.suppress(BlockingIOError):
-        while True:
-            os.write(full, b"x" * 4096)
-    with contextlib.suppress(BlockingIOError):
-        while True:
-            os.write(full, b"x")
-    process.terminate()
-    until(lambda: any(map(has_samples, tmp_path.glob("hpckit-samples-*.samples"))))
-    os.close(full)
-    assert ended(process).returncode == 7
-
-
-def sampled_with_closed(tmp_path: Path, closed: str) -> int:
-    """The exit code of a short sampling where bash closed a stream before."""
-    root = str(Path(__file__).resolve().parents[3])
-    command = f"{shlex.quote(sys.executable)} -m hpckit sample --out run --duration 0.1 {closed}"
-    done = subprocess.run(
-        ["bash", "-c", command],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": root, "SLURMD_NODENAME": "n1", "TMPDIR": str(tmp_path)},
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
-    return done.returncode
-
-
-def test_what_cannot_be_said_on_a_closed_stdout_is_no_success(tmp_path: Path) -> None:
-    """The samples are whole where they belong: no file of the sampler gets its number."""
-    assert sampled_with_closed(tmp_path, ">&-") == 7
-    samples = (tmp_path / "run" / FILE).read_bytes()
-    assert all(isinstance(one, Block) for one in read_blocks(samples))
-
-
-def test_a_closed_stderr_takes_no_part_in_the_samples(tmp_path: Path) -> None:
-    """What would be said there of a folder that takes nothing does not go into a file."""
-    (tmp_path / "run" / FILE).mkdir(parents=True)
-    assert sampled_with_closed(tmp_path, "2>&-") == 7
-    (kept,) = tmp_path.glob("hpckit-samples-*.samples")
-    assert all(isinstance(one, Block) for one in read_blocks(kept.read_bytes()))
-
-
 def test_under_nohup_a_closed_session_changes_nothing(tmp_path: Path) -> None:
     """A HUP that is ignored at the start ends nothing; TERM does."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -414,25 +305,3 @@ def test_under_nohup_a_closed_session_changes_nothing(tmp_path: Path) -> None:
     assert process.poll() is None
     process.terminate()
     assert ended(process).returncode == 0
-
-
-def test_a_stopped_terminal_stops_no_sampling(tmp_path: Path) -> None:
-    """After Ctrl-S nothing is shown, and the time is sampled to its end."""
-    keyboard, terminal = os.openpty()
-    root = str(Path(__file__).resolve().parents[3])
-    words = ["sample", "--out", "run", "--hz", "10", "--duration", "4"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "hpckit", *words],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": root, "SLURMD_NODENAME": "n1", "HPCKIT_TOPOLOGY": "0"},
-        stdout=subprocess.PIPE,
-        stderr=terminal,
-    ) as process:
-        until(lambda: has_samples(tmp_path / "run" / FILE))
-        os.write(keyboard, b"\x13")
-        out, _ = process.communicate(timeout=LIMIT_S)
-    os.close(keyboard)
-    os.close(terminal)
-    assert process.returncode == 0
-    assert out.startswith(b" wrote  "), out
-    assert int(out.split()[1]) > 10, out  # 40 on a machine that has time

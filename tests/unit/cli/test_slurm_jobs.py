@@ -92,12 +92,6 @@ def test_a_task_that_slurm_does_not_list(slurm_job: SlurmJob) -> None:
     assert (error.message, error.hint) == ("Slurm lists no task 7 of job 46", "it lists: 0-2")
 
 
-def test_a_job_that_is_no_array_has_no_tasks(slurm_job: SlurmJob) -> None:
-    """`status` of a task of such a job says so."""
-    slurm_job({"46": RUNS})
-    assert refused("status", "46_7").message == "job 46 is no job array and has no task 7"
-
-
 def test_why_a_job_waits_is_in_the_document(slurm_job: SlurmJob) -> None:
     """`status --json` explains Slurm's reason as the screen does."""
     slurm_job({"46": WAITS})
@@ -105,12 +99,6 @@ def test_why_a_job_waits_is_in_the_document(slurm_job: SlurmJob) -> None:
     assert set(pending) == {"meaning", "help", "hopeless"}
     assert pending["hopeless"] is False
     assert "sprio -j 46" in pending["help"]
-
-
-def test_a_job_that_runs_has_nothing_to_explain(slurm_job: SlurmJob) -> None:
-    """`status --json` of a job that does not wait has no `pending`."""
-    slurm_job({"46": RUNS})
-    assert document("status", "--json")["pending"] is None
 
 
 @pytest.mark.parametrize(("rows", "is_lost"), [({"46": RUNS}, False), ({}, True)])
@@ -152,24 +140,6 @@ def test_following_a_lost_job_gives_what_there_is(slurm_job: SlurmJob) -> None:
     assert str(result.exception).startswith("what became of 46 is not known: ")
 
 
-def test_following_a_task_that_ended_of_a_lost_array(slurm_job: SlurmJob, tmp_path: Path) -> None:
-    """What is not known of other tasks is no fault of the one that is followed."""
-    entry = slurm_job({"46_0": COMPLETED}, array="0-1")
-    disabled = "echo 'Slurm accounting storage is disabled' >&2; exit 1"
-    (tmp_path / "slurm" / "sacct").write_text(f"#!/bin/sh\n{disabled}\n")
-    (Path(entry.folder) / "logs" / "job-0.log").write_bytes(b"zero\n")
-    assert document("status", "--json")["is_lost"] is True
-    assert call("logs", "-f", "46_0").stdout_bytes == b"zero\n"
-
-
-def test_following_a_lost_job_without_a_log(slurm_job: SlurmJob) -> None:
-    """Of a lost job without a log both are said in one sentence."""
-    slurm_job()
-    message = refused("logs", "-f").message
-    assert message.startswith("what became of 46 is not known: ")
-    assert "; the job has left no log in" in message
-
-
 @pytest.mark.parametrize(("array", "name"), [("0-1", None), (None, "job.log")])
 def test_an_array_has_no_log_of_its_own(
     slurm_job: SlurmJob, array: str | None, name: str | None
@@ -186,15 +156,6 @@ def test_wait_takes_no_task(slurm_job: SlurmJob) -> None:
     error = refused("wait", "46_3")
     assert error.message == "hpckit waits for whole jobs, and 46_3 is one task of an array"
     assert error.hint == "hpckit wait 46"
-
-
-def test_a_wait_that_runs_out_says_so_of_each_job(slurm_job: SlurmJob) -> None:
-    """`wait --timeout` prints every job's line, and exits 1."""
-    slurm_job({"46": RUNS})
-    result = call("wait", "--timeout", "0", "46")
-    assert result.exit_code == 1
-    assert result.stderr == " 46 has not ended within 0 s\n"
-    assert result.stdout.startswith(" 46 train   RUNNING")
 
 
 def slurm_site(tmp_path: Path) -> None:

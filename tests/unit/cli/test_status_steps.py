@@ -49,13 +49,6 @@ def test_many_steps_are_counted(slurm_job: SlurmJob, tmp_path: Path) -> None:
     assert "· 3 more nodes" in shown()
 
 
-def test_no_step_that_failed_is_no_row(slurm_job: SlurmJob, tmp_path: Path) -> None:
-    """A job without steps has no such row."""
-    slurm_job({"46": FAILED})
-    answering(tmp_path, steps=0)
-    assert "steps" not in shown()
-
-
 def test_the_document_has_the_detail(slurm_job: SlurmJob, tmp_path: Path) -> None:
     """`status --json` has what the job was given, and every step."""
     slurm_job({"46": FAILED})

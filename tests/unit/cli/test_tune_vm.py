@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from hpckit.cli.tune import Tuned, tune
+from hpckit.cli.tuned import Tuned, tune
 from hpckit.core.files import FileResources, packaged_data
 from hpckit.jobs.prepare import JobSource
 from hpckit.node.path import PathKind, PathTable

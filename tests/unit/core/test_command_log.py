@@ -99,13 +99,6 @@ def test_a_command_without_an_answer_has_no_code(
     assert (line["argv"], line["returncode"], line["duration_s"]) == (list(argv), None, 2.5)
 
 
-def test_words_that_are_no_text_are_recorded(path: Path) -> None:
-    """An argument with bytes that are not UTF-8 does not break the record."""
-    clock = FakeClock()
-    assert LoggedRunner(_Slow(clock), path, clock).run(("\udcff",), 1.0) == ANSWER
-    assert lines(path)[0]["argv"] == ["\udcff"]
-
-
 def test_a_log_that_cannot_be_written_refuses_first(tmp_path: Path) -> None:
     """With an unwritable log nothing is run, and the error names the file and the variable."""
     behind = _Slow(FakeClock())

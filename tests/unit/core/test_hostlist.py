@@ -38,11 +38,6 @@ def test_another_reader_of_host_lists_expands_them_alike(names: set[str]) -> Non
     assert set(NodeSet(folded)) == set(expand_hosts(folded)) == names
 
 
-def test_numbers_sort_by_value() -> None:
-    """`c2` comes before `c10`."""
-    assert sorted(["c10", "c2"], key=natural_order) == ["c2", "c10"]
-
-
 def test_names_with_numbers_of_any_length() -> None:
     """Names are ordered by their numbers, however long these are."""
     long = "e" + "9" * 5000
@@ -104,12 +99,6 @@ _NAMES = st.tuples(
 def test_clustershell_reads_the_same_names(text: str) -> None:
     """NodeSet, an implementation of its own, has the same set of names."""
     assert set(expand_hosts(text)) == set(NodeSet(text))
-
-
-@given(st.sets(st.from_regex(r"[a-z]{1,4}-?[0-9]{1,4}", fullmatch=True), max_size=20))
-def test_a_folded_list_gives_its_names_back(names: set[str]) -> None:
-    """expand(fold(x)) == x."""
-    assert set(expand_hosts(fold_hosts(names))) == names
 
 
 @given(st.text("abc[]-,019", max_size=30))

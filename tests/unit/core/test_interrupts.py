@@ -34,13 +34,6 @@ def test_a_signal_is_held_and_raised_after(number: signal.Signals) -> None:
     assert signal.getsignal(number) is signal.default_int_handler
 
 
-def test_no_signal_is_no_interrupt() -> None:
-    """Without a signal the block ends as any other, and the handlers are as before."""
-    with interrupts_held():
-        assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
 def test_an_error_inside_goes_before_a_signal() -> None:
     """When the block fails after a signal, its own error is raised and the handlers are back."""
     with pytest.raises(ValueError, match="mine"), interrupts_held():

@@ -85,11 +85,6 @@ def test_words_are_no_shell() -> None:
     assert ProcessRunner().run(["printf", "%s", word], 10).stdout == word
 
 
-def test_standard_input_is_empty() -> None:
-    """A command that reads its input finds it ended."""
-    assert ProcessRunner().run(["cat"], 10).stdout == ""
-
-
 def test_a_large_output_comes_back_whole() -> None:
     """Ten megabytes on both streams do not block."""
     done = ProcessRunner().run(

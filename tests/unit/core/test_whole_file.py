@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -22,40 +21,6 @@ def test_a_file_is_there_when_it_is_whole(tmp_path: Path) -> None:
         file.write(b"new")
         assert path.read_text() == "old"
     assert path.read_text() == "new"
-
-
-_KILLED = """
-import os, signal, sys
-from pathlib import Path
-from hpckit.core.files import whole_file
-with whole_file(Path(sys.argv[1])) as file:
-    file.write(b"new")
-    file.flush()
-    os.kill(os.getpid(), signal.SIGTERM)
-"""
-
-
-def test_a_signal_leaves_what_was_there(tmp_path: Path) -> None:
-    """A process that is ended half-way leaves no other file, where files can be without a name."""
-    path = tmp_path / "pages" / "a"
-    path.parent.mkdir()
-    path.write_text("old")
-    try:
-        os.close(os.open(path.parent, os.O_TMPFILE | os.O_WRONLY))
-    except OSError as error:
-        pytest.skip(f"{path.parent} has no files without a name: {error.strerror}")
-    ended = subprocess.run([sys.executable, "-c", _KILLED, path], check=False)
-    assert ended.returncode == -signal.SIGTERM
-    assert path.read_text() == "old"
-    assert list(path.parent.iterdir()) == [path]
-
-
-def test_where_there_is_no_proc_a_file_is_written(tmp_path: Path) -> None:
-    """Only through /proc/self/fd does a file get its name later: without it, it has one at once."""
-    with whole_file(tmp_path / "a", str(tmp_path / "proc")) as file:
-        file.write(b"new")
-        assert len(list(tmp_path.glob(".hpckit.*"))) == 1
-    assert (tmp_path / "a").read_bytes() == b"new"
 
 
 def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:

@@ -219,11 +219,10 @@ def test_slurm_and_a_file_of_the_same_are_one_fabric() -> None:
 
 
 def test_a_key_that_stands_twice_is_an_error() -> None:
-    """The error is where it stands again, not where another object has it too."""
+    """JSON would keep the last of them."""
     text = (
         '{"Instances": [{"InstanceId": "i-1", "NetworkNodes": ["t", "l"]},\n'
         '{"InstanceId": "i-2", "NetworkNodes": ["t", "l"],\n "NetworkNodes": ["t", "k"]}]}'
     )
-    with pytest.raises(ParseError, match="the key 'NetworkNodes' is there twice") as caught:
+    with pytest.raises(ParseError, match="the key 'NetworkNodes' is there twice"):
         parse_fabric(text, "aws.json")
-    assert caught.value.line_no == 3

@@ -299,10 +299,10 @@ def many_nodes_without_cpus() -> FileTree:
     return FileTree(texts={**ONLINE, **texts, f"{NODES}/node0/cpulist": "0-3"})
 
 
-def long_links(count: int = 1000) -> FileTree:
+def long_links() -> FileTree:
     """Links that lead through as many names as one may."""
     way = "a/" * (MOST_NAMES - 5)
-    links = {f"{PCI}/{address(at)}": f"../../../x{at}/{way}{address(at)}" for at in range(count)}
+    links = {f"{PCI}/{address(at)}": f"../../../x{at}/{way}{address(at)}" for at in range(1000)}
     return FileTree(texts=ONLINE, links=links)
 
 
