@@ -14,7 +14,7 @@ import time
 from hpckit.core.files_in_job import make_folder
 from hpckit.core.talk import json_text, reason, say
 from hpckit.injob.counter import GpuWatch, visible_devices
-from hpckit.sampler.gpus import NvmlRefused, openable, parent_in, shown_gpus
+from hpckit.sampler.gpus import NvmlRefused, openable
 from hpckit.spec.folder import LEDGER_SCHEMA, account_folder, ledger_file
 
 TYPE_CHECKING = False
@@ -242,7 +242,7 @@ def find_gpus(
     either.
     """
     try:
-        from hpckit.sampler.nvml_calls import NvmlCalls
+        from hpckit.sampler.nvml_calls import NvmlCalls, parent_in, shown_gpus
     except ImportError as error:
         raise NvmlRefused("this Python has no ctypes") from error
     try:
