@@ -5,8 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from pathlib import Path
-from typing import BinaryIO
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import BinaryIO
 
 _MOST_BYTES = 8192
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -167,16 +166,10 @@ def test_what_cannot_be_ordered_changes_nothing(
     assert done.stderr == WARNING + (folder / "no-order").read_bytes()
 
 
-CIRCLES = Locality(
-    domains=(Domain(name="a", level=0, parent=1), Domain(name="b", level=1, parent=0)),
-    domain_of=dict.fromkeys(NODES, 0),
-    nic_bytes_per_s={},
-)
 BAD = {
     "cut": "{",
     "newer": '{"schema":"hpckit.order/2"}',
     "bytes": "\xff",
-    "circles": json.dumps(order_tree(replace(PLAN, locality=CIRCLES))),
     "missing": None,
     "no folder": json.dumps(order_tree(PLAN)),
 }
