@@ -87,6 +87,27 @@ def test_a_block_behind_false_beginnings_is_found(begin: int) -> None:
     assert isinstance(block, Block)
 
 
+def test_headers_whose_payloads_overlap_are_given_up() -> None:
+    """A mebibyte of them claims 45 GB: the rest of a file is lost before all of it is looked at."""
+    size = 1 << 20
+    head = MAGIC + bytes([GPU, 0, GPU_RECORD.size, 0])
+    claims = (max(0, size - at - 300).to_bytes(4, "little") for at in range(0, size, 12))
+    chunks, condition = read(sample_file(20) + b"".join(head + claim for claim in claims), 1 << 21)
+    assert sum(len(chunk.gpu) for chunk in chunks) == 40
+    assert condition.lost_bytes >= size
+    assert condition.is_cut_short
+
+
+@pytest.mark.parametrize("place", [0, 70, 300, 5000])
+def test_damage_in_equal_blocks_costs_its_block_alone(place: int) -> None:
+    """Of blocks that are checked together the damaged one is lost, header or payload."""
+    data = bytearray(sample_file(600))
+    data[len(meta_block()) + place] ^= 4
+    chunks, condition = read(bytes(data))
+    rows = sum(len(chunk.gpu) // 2 + len(chunk.host) for chunk in chunks)
+    assert (rows, condition.lost_blocks) == (1195, 1)
+
+
 def test_a_hole_in_the_numbers_is_lost_blocks() -> None:
     """Blocks that are not there are counted by their sequence."""
     _, condition = read(meta_block() + gpu_block(1, 0) + gpu_block(5, 20))
