@@ -422,8 +422,7 @@ def write_parquet(made: MadeReport, path: Path, progress: Callable[[int, int], N
 def write_html(made: MadeReport, path: Path) -> None:
     """Write the page, and say where. Raises StorageFailed, RenderError."""
     from hpckit.account.gather import node_topologies
-    from hpckit.account.gpu_claims import node_pictures
-    from hpckit.account.page.html import PageParts, report_html
+    from hpckit.account.page.html import PageParts, node_pictures, report_html
     from hpckit.core.files import whole_file
     from hpckit.jobs.sites import load_templates
 
