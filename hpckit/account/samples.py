@@ -265,11 +265,10 @@ class SampleReader:
             return 0
         run_bytes = 0
         sizes = {GPU: GPU_RECORD.size, HOST: self._host_bytes}
-        while group := _equal_blocks(view, at + run_bytes, sequence, sizes):
-            for kind, blocks in group.items():
-                (self._now.gpu if kind == GPU else self._now.host).append(blocks)
-                run_bytes += len(blocks.payloads) * HEADER_BYTES + blocks.payloads.size
-                sequence += len(blocks.payloads)
+        for kind, blocks in _equal_blocks(view, at, sequence, sizes).items():
+            (self._now.gpu if kind == GPU else self._now.host).append(blocks)
+            run_bytes += len(blocks.payloads) * HEADER_BYTES + blocks.payloads.size
+            sequence += len(blocks.payloads)
             self._next_sequence = sequence
         return run_bytes
 
