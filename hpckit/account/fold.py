@@ -51,6 +51,7 @@ from hpckit.spec.site import EnergySite
 _UNKNOWN_INDEX = -1
 _MOST_TOLD = 8
 """Of the GPUs that a node lost: a node has so many."""
+_MOST_NAMED = 4
 
 
 class GpuFold(Struct, frozen=True, kw_only=True):
@@ -459,3 +460,64 @@ def with_slurms(
     is_exclusive = False if False in alone else None if None in alone else True
     found = from_slurm(told.value_j, told.plugin, is_exclusive=is_exclusive)
     return metered_energy(found, gpu) or found
+
+
+def twice_named(gpus: Sequence[GpuAccount]) -> list[str]:
+    """A sentence for the GPUs that count on the same nodes of one incarnation, of many the first.
+
+    A node under two names has all of its GPUs twice: that is one thing to say, not eight.
+    """
+    nodes: dict[tuple[int, str], dict[str, None]] = {}
+    for gpu in gpus:
+        nodes.setdefault((gpu.restart, gpu.uuid), {})[gpu.node] = None
+    alike: dict[tuple[int, tuple[str, ...]], list[str]] = {}
+    for (restart, uuid), names in nodes.items():
+        if len(names) > 1:
+            alike.setdefault((restart, tuple(names)), []).append(uuid)
+    told = [*alike.items()]
+    sentences = [_claim_sentence(uuids, *where) for where, uuids in told[:_MOST_NAMED]]
+    rest = sum(len(uuids) for _, uuids in told[_MOST_NAMED:])
+    return [*sentences, f"and {rest} more GPUs likewise"] if rest else sentences
+
+
+def _claim_sentence(uuids: Sequence[str], restart: int, names: Sequence[str]) -> str:
+    where = f"named by {len(names)} nodes ({', '.join(names[:_MOST_NAMED])})"
+    where += f" of restart {restart}" if restart else ""
+    own = "is one GPU, or its UUID is not its own"
+    if len(uuids) == 1:
+        return f"GPU {uuids[0]} is {where} and counts on each: it {own}"
+    return f"{len(uuids)} GPUs ({uuids[0]}, …) are {where} and count on each: each {own}"
+
+
+def gpus_refused(folds: Sequence[NodeFold], asked: int | None) -> dict[str, str]:
+    """The reason by node, of nodes on which no GPU was seen; none for a job that asked for none."""
+    if asked == 0:
+        return {}
+    found = {fold.evidence.node: reason for fold in folds if (reason := _refusal(fold))}
+    seen = {fold.evidence.node for fold in folds if fold.gpus}
+    return {node: reason for node, reason in found.items() if node not in seen}
+
+
+def refusal_words(refused: dict[str, str]) -> str:
+    """`NVML DriverNotLoaded on n1, n2`; the reason of the most nodes where they differ."""
+    if not refused:
+        return ""
+    reasons = list(refused.values())
+    reason = max(dict.fromkeys(reasons), key=reasons.count)
+    return f"{reason} on {named_nodes([node for node in refused if refused[node] == reason])}"
+
+
+def named_nodes(nodes: Sequence[str]) -> str:
+    """`n1, n2, n3, n4 and 2 more nodes`."""
+    more = f" and {len(nodes) - _MOST_NAMED} more nodes" if len(nodes) > _MOST_NAMED else ""
+    return ", ".join(nodes[:_MOST_NAMED]) + more
+
+
+def _refusal(fold: NodeFold) -> str | None:
+    """NVML's error by its name, or a sentence of the sampler's."""
+    told = None if fold.meta is None else fold.meta.host_refused.get("nvidia")
+    ranks = (life.start.nvml_refused for life in fold.evidence.lives)
+    reason = told or next(filter(None, ranks), None)
+    if reason is None or fold.gpus:
+        return None
+    return reason if " " in reason else f"NVML {reason}"

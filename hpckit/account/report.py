@@ -18,13 +18,16 @@ from hpckit.account.fold import (
     conservation,
     fold_node,
     gpu_accounts,
+    gpus_refused,
+    named_nodes,
     node_account,
     node_energy,
     rank_accounts,
+    refusal_words,
+    twice_named,
     with_slurms,
 )
 from hpckit.account.gather import Gathered, NodeEvidence, SampleStore
-from hpckit.account.gpu_claims import gpus_refused, named_nodes, refusal_words, twice_named
 from hpckit.account.rows import points_for
 from hpckit.account.rules import report_findings
 from hpckit.account.stragglers import Straggler, Surroundings, stragglers, with_behind

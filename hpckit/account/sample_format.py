@@ -80,7 +80,8 @@ HEADER_BYTES: Final = HEADER.size
 MOST_PAYLOAD_BYTES: Final = 1 << 24
 _BEGINNING: Final = re.compile(rb"HKS1|HKS\Z|HK\Z|H\Z")
 """Of a block, also where the data end in the middle of it."""
-_CUT: Final = "cut"
+MOST_VAIN_BYTES: Final = 1 << 28
+"""So many bytes that headers claim are looked at for one block, before the rest is given up."""
 
 
 class BlockHeader(NamedTuple):
@@ -120,25 +121,28 @@ class Damage(NamedTuple):
     is_tail: bool
 
 
-def read_blocks(data: bytes | memoryview, *, is_last: bool = True) -> Iterator[Block | Damage]:
-    """The blocks of a file in their order, and what lies between them that is none.
+def read_blocks(data: bytes | memoryview) -> Iterator[Block | Damage]:
+    """The blocks of a file in their order, and what lies between them that is none."""
+    view, at = memoryview(data), 0
+    while (part := next_part(view, at)) is not None:
+        yield part
+        at += part.lost_bytes if isinstance(part, Damage) else HEADER_BYTES + len(part.payload)
+
+
+def next_part(view: memoryview, at: int, *, is_last: bool = True) -> Block | Damage | None:
+    """What is there: a block, or the bytes that are none up to the next; None at the end.
 
     Where more of the file follows (not `is_last`), what may be the beginning of a block is left
     at the end.
     """
-    view = memoryview(data)
-    at = 0
-    while at < len(view):
-        end, block = at, _block_at(view, at)
-        while block is None or (block is _CUT and is_last and end < len(view)):
-            end = _next_magic(view, end + 1)
-            block = _block_at(view, end)
-        if end > at:
-            yield Damage(at, end - at, is_tail=is_last and end == len(view))
-        if not isinstance(block, Block):
-            return
-        yield block
-        at = end + HEADER_BYTES + len(block.payload)
+    end, vain_bytes, block = at, 0, _block_at(view, at)
+    while isinstance(block, int) or (block is None and is_last and end < len(view)):
+        vain_bytes += block or 0
+        end = _next_magic(view, end + 1) if vain_bytes < MOST_VAIN_BYTES else len(view)
+        block = _block_at(view, end)
+    if end > at:
+        return Damage(at, end - at, is_tail=is_last and end == len(view))
+    return block
 
 
 def _next_magic(view: memoryview, at: int) -> int:
@@ -147,21 +151,24 @@ def _next_magic(view: memoryview, at: int) -> int:
     return found.start() if found else len(view)
 
 
-def _block_at(view: memoryview, at: int) -> Block | str | None:
-    """The block there, `_CUT` where what follows the data may complete one, None for neither."""
+def _block_at(view: memoryview, at: int) -> Block | int | None:
+    """The block there, None where what follows the data may complete one.
+
+    For no block how many bytes were looked at to know it, beside the header.
+    """
     begin = at + HEADER_BYTES
     if begin > len(view):
-        return _CUT if MAGIC.startswith(bytes(view[at : at + len(MAGIC)])) else None
+        return None if MAGIC.startswith(bytes(view[at : at + len(MAGIC)])) else 0
     magic, *fields, crc = HEADER.unpack_from(view, at)
     header = BlockHeader._make(fields)
     if magic != MAGIC or header.payload_bytes > MOST_PAYLOAD_BYTES or not header.record_bytes:
-        return None
+        return 0
     end = begin + header.payload_bytes
     if end > len(view):
-        return _CUT
+        return None
     payload = view[begin:end]
     if zlib.crc32(payload, zlib.crc32(view[at : begin - 4])) != crc:
-        return None
+        return len(payload)
     return Block(header, payload)
 
 

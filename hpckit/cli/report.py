@@ -429,9 +429,7 @@ def write_html(made: MadeReport, path: Path) -> None:
     from msgspec import structs
 
     from hpckit.account.gather import node_topologies
-    from hpckit.account.gpu_claims import node_pictures
-    from hpckit.account.page.bokeh import bokeh_plots
-    from hpckit.account.page.html import PageParts, report_html
+    from hpckit.account.page.html import PageParts, node_pictures, report_html
     from hpckit.core.files import whole_file
     from hpckit.jobs.sites import load_templates
 

@@ -8,10 +8,8 @@ and beside it stand what 95 of 100 jobs keep, and the worst.
 from __future__ import annotations
 
 import json
-import math
 import subprocess
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -19,13 +17,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hpckit.account.values import Energy
 from tests.bench.account_figures import PROFILES, Bench, Figure, Step
-from tests.fakes.energy_faults import FAULTS, faulty_job
 from tests.fakes.energy_truth import SENSINGS, counter_job, integrated_job
-from tests.fakes.sensors import LIMIT_W, WAVEFORMS
+from tests.fakes.sensors import WAVEFORMS
 from tests.fakes.virtual_nvml import VirtualNvml
 
 LIMITS_PCT = {1.0: 5.0, 10.0: 1.0, 60.0: 1.0}
@@ -82,19 +78,6 @@ def intervals(bench: Bench) -> Iterator[Figure]:
         )  # fmt: skip
 
 
-def injections(bench: Bench) -> Iterator[Figure]:
-    """What readings that went wrong make of an energy: how many are negative or impossible."""
-    seeds = bench.pick(1000, 100)
-    with ProcessPoolExecutor() as pool:
-        made = {name: pool.submit(_judged, name, seeds) for name in (*FAULTS, "several")}
-        for name, future in made.items():
-            judged = future.result()
-            yield Figure(
-                name=f"{name}: negative or impossible", value=judged["wrong"], unit="", limit=0,
-                beside=f"of {seeds} jobs; {judged['none']} without a value, and said so",
-            )  # fmt: skip
-
-
 def played(bench: Bench) -> Iterator[Figure]:
     """Ranks of a second and of ten on the fake NVML, their ledgers, and what `report` says."""
     jobs = bench.pick(20, 4)
@@ -136,31 +119,6 @@ def _error(name: str, found: dict[str, list[Off]], limit_pct: float) -> Figure:
         beside=f"of {len(whole)} jobs 95 of 100 {np.quantile(whole, 0.95):.2f} %, "
         f"worst {whole.max():.2f} % ({worst})",
     )  # fmt: skip
-
-
-def _judged(fault: str, seeds: int) -> Counter[str]:
-    judged: Counter[str] = Counter()
-    for seed in range(seeds):
-        _, length_s, found = faulty_job(seed, fault)
-        judged["none"] += found.energy.value_j is None
-        judged["wrong"] += not is_possible(found.energy, found.joules, length_s)
-    return judged
-
-
-def is_possible(energy: Energy, joules: NDArray[np.float64], length_s: float) -> bool:
-    """Whether an energy is one that a GPU may have used, with a sane ± and coverage."""
-    if not np.isfinite(joules).all() or (np.diff(joules) < -1e-6).any():
-        return False
-    if energy.value_j is None:
-        return bool(energy.because)
-    most_j = 1.2 * LIMIT_W * (length_s + 0.5)
-    half_j = energy.plus_minus_j or 0.0
-    return (
-        (0 <= energy.value_j <= most_j or "not to be believed" in energy.because)
-        and math.isfinite(half_j)
-        and half_j >= 0
-        and 0 <= energy.coverage_frac <= 1
-    )
 
 
 def _played(bench: Bench, sensor: str, length_s: float, jobs: int) -> list[Off]:
@@ -210,6 +168,5 @@ def _offs_of_ranks(bench: Bench, folder: Path, node: VirtualNvml) -> Iterator[Of
 STEPS = (
     Step("truth:counter", "energies by counter", counters),
     Step("truth:interval", "energies by integration", intervals),
-    Step("truth:faults", "energies of readings that went wrong", injections),
     Step("truth:played", "energies of ranks on the fake NVML", played),
 )

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hpckit.account.gpu_claims import node_pictures
 from hpckit.account.page.bokeh import bokeh_plots
-from hpckit.account.page.html import PageParts, report_html
+from hpckit.account.page.html import PageParts, node_pictures, report_html
 from hpckit.account.values import JobReport
 from hpckit.core.files import FileResources, packaged_data
 from hpckit.jobs.sites import load_templates

@@ -84,10 +84,11 @@ def _lack(matrix: Floats | None, bin_s: float, absent: str) -> list[tuple[str, f
     lack = lack_of(matrix)
     if lack is None:
         return []
-    if lack.independent is None:
-        return [(_FEW, (LEAST_SAMPLES - lack.moments) * bin_s)]
+    moments, independent = lack
+    if independent is None:
+        return [(_FEW, (LEAST_SAMPLES - moments) * bin_s)]
     # What hangs together for as long is worth as many samples more as there is more of it.
-    return [(_SLOW, lack.moments * bin_s * (LEAST_INDEPENDENT / lack.independent - 1))]
+    return [(_SLOW, moments * bin_s * (LEAST_INDEPENDENT / independent - 1))]
 
 
 def _sentence(kind: str, sides: Sequence[tuple[str, float]]) -> str:

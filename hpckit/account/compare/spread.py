@@ -67,17 +67,6 @@ class Spread(NamedTuple):
     df: float
 
 
-class Lack(NamedTuple):
-    """Why a series tells no variance of its mean: it has too few moments, or changes too slowly.
-
-    `independent` is how many samples that do not hang together its moments are worth, None of too
-    few moments.
-    """
-
-    moments: int
-    independent: float | None
-
-
 def spread_of(matrix: Floats, *, same_boards: bool) -> Spread | None:
     """The mean over GPUs (rows) and moments (columns), NaN being no measurement.
 
@@ -95,17 +84,20 @@ def spread_of(matrix: Floats, *, same_boards: bool) -> Spread | None:
     return summed(float(gpu_means.mean()), parts)
 
 
-def lack_of(matrix: Floats) -> Lack | None:
-    """What a matrix of GPUs and moments lacks for a variance; None where it has one."""
+def lack_of(matrix: Floats) -> tuple[int, float | None] | None:
+    """The moments of a matrix of which no variance is told; None where one is.
+
+    With how many samples that do not hang together they are worth, None of too few moments.
+    """
     matrix = _known(matrix)
     moments = matrix.shape[1] if len(matrix) else 0
     if moments < LEAST_SAMPLES:
-        return Lack(moments, None)
+        return moments, None
     common = np.nanmean(matrix - np.nanmean(matrix, axis=1)[:, None], axis=0)
     variance, _ = variance_of_mean(common)
     if float(common.var()) >= LEAST_INDEPENDENT * variance:
         return None
-    return Lack(moments, float(common.var()) / variance)
+    return moments, float(common.var()) / variance
 
 
 def _known(matrix: Floats) -> Floats:

@@ -54,6 +54,10 @@ from hpckit.account.values import (
 from hpckit.core.errors import RenderError
 from hpckit.core.quantities import clocks, mass
 from hpckit.core.units import format_time_limit
+from hpckit.node.answers import NodeAnswer, group_alike
+from hpckit.node.picture.picture import node_svg
+from hpckit.node.rules.rules import node_findings
+from hpckit.node.topology import NodeTopology
 
 
 class NodePicture(Struct, frozen=True, kw_only=True):
@@ -92,6 +96,7 @@ NO_JOB: Final = "samples"
 """What stands for a job's name where `hpckit sample` measured without one, as on the screen."""
 _MOST_FINDINGS: Final = 100
 _MOST_BARS: Final = 64
+_MOST_PICTURES: Final = 4
 _KNOWN_ENDS: Final = {"COMPLETED": "good", "RUNNING": "plain", "PENDING": "plain"}
 
 
@@ -424,3 +429,18 @@ def _rendered(text: str, values: dict[str, Any], cache: jinja2.BytecodeCache | N
         raise RenderError(str(error.message), template=where) from error
     except Exception as error:  # a template is somebody's program, and may fail in any way
         raise RenderError(f"{type(error).__name__}: {error}", template=PAGE) from error
+
+
+def node_pictures(topologies: Mapping[str, NodeTopology]) -> tuple[NodePicture, ...]:
+    """A picture of each kind of node, by the names of the nodes; the largest kinds, at most four.
+
+    Odd findings of a node are marked in it as `hpckit inspect` marks them.
+    """
+    answers = [
+        NodeAnswer(node=node, topology=topology, findings=tuple(node_findings(topology)))
+        for node, topology in topologies.items()
+    ]
+    return tuple(
+        NodePicture(nodes=group.nodes, svg=node_svg(group.topology, group.findings))
+        for group in group_alike(answers)[:_MOST_PICTURES]
+    )

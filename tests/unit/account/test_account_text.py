@@ -305,26 +305,33 @@ def test_a_site_without_figures_is_told_what_to_do_in_a_line(
     assert line.endswith("; set [energy] in the site file")
 
 
-def test_a_node_that_others_use_is_told_in_a_line() -> None:
-    """Why a shared node's energy is not known takes no second line."""
-    shared = (of_kind(EnergyLack.OWN_METER), of_kind(EnergyLack.OWN_SHARE))
-    report = of_node(shared, clean().cost)
-    assert "          · node not known: other jobs may run on it too" in screen(report)
+SHARED = (of_kind(EnergyLack.OWN_METER), of_kind(EnergyLack.OWN_SHARE))
+ONE_KEY = EnergyReason(kind=EnergyLack.SITE_KEYS, keys=("cpu_core_w",))
 
 
-def test_a_single_key_that_lacks_is_named() -> None:
-    """Where the site file has some of its figures the one to add is said."""
-    one_key = EnergyReason(kind=EnergyLack.SITE_KEYS, keys=("cpu_core_w",))
-    lacks = (of_kind(EnergyLack.METER), one_key, of_kind(EnergyLack.SLURM_PLUGIN))
-    text = said(of_node(lacks, clean().cost))
-    assert "node not known: no meter; set energy.cpu_core_w in the site file · 15.6 kWh" in text
-
-
-def test_a_site_file_is_no_remedy_for_a_shared_node() -> None:
-    """What the cost lacks is not said of a node's energy that [energy] would not give."""
-    text = said(of_node((of_kind(EnergyLack.OWN_METER), of_kind(EnergyLack.OWN_SHARE)), NO_FACTORS))
-    told = "node not known: other jobs may run on it too · cost not known: set [energy] in"
-    assert told in text
+@pytest.mark.parametrize(
+    ("reasons", "cost", "words"),
+    [
+        (SHARED, clean().cost, "node not known: other jobs may run on it too · 15.6 kWh"),
+        # Where the site file has some of its figures the one to add is said.
+        (
+            (of_kind(EnergyLack.METER), ONE_KEY, of_kind(EnergyLack.SLURM_PLUGIN)),
+            clean().cost,
+            "node not known: no meter; set energy.cpu_core_w in the site file · 15.6 kWh",
+        ),
+        # What the cost lacks is not said of a node's energy that [energy] would not give.
+        (
+            SHARED,
+            NO_FACTORS,
+            "node not known: other jobs may run on it too · cost not known: set [energy] in",
+        ),
+    ],
+)
+def test_why_a_nodes_energy_is_not_known(
+    reasons: Sequence[EnergyReason], cost: Cost, words: str
+) -> None:
+    """In as few words as tell it, with what would change it."""
+    assert words in said(of_node(reasons, cost))
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100])
@@ -360,19 +367,17 @@ def test_each_restart_of_a_requeued_job_has_its_own_ends() -> None:
     assert "rank 0 is 20 % behind (n012, restart 0)" in text
 
 
-@pytest.mark.parametrize(("count", "words"), [(4, "1 more is behind"), (5, "2 more are behind")])
-def test_ranks_behind_beyond_three_are_counted(count: int, words: str) -> None:
-    """In the singular where it is one."""
+@pytest.mark.parametrize(
+    ("count", "behind", "differ"),
+    [(4, "1 more is behind", "1 more differs"), (5, "2 more are behind", "2 more differ")],
+)
+def test_what_is_odd_beyond_three_is_counted(count: int, behind: str, differ: str) -> None:
+    """Ranks and GPUs, in the singular where it is one."""
     ranks = [replace(one, behind_frac=0.2 * (one.rank < count)) for one in clean().ranks]
-    assert f"· {words}" in said(replace(clean(), ranks=tuple(ranks)))
-
-
-@pytest.mark.parametrize(("count", "words"), [(4, "1 more differs"), (5, "2 more differ")])
-def test_gpus_that_differ_beyond_three_are_counted(count: int, words: str) -> None:
-    """In the singular where it is one."""
-    idle, gpus = Share(idle_gpu_s=100.0), clean().gpus
-    gpus = (*(replace(one, waste=idle) for one in gpus[:count]), *gpus[count:])
-    assert f"· {words}" in said(replace(clean(), gpus=gpus))
+    gpus = [replace(one, waste=Share(idle_gpu_s=100.0)) for one in clean().gpus[:count]]
+    text = said(replace(clean(), ranks=tuple(ranks), gpus=(*gpus, *clean().gpus[count:])))
+    assert f"· {behind}" in text
+    assert f"· {differ}" in text
 
 
 def slowed(*heat_s: float | None, unknown_s: float = 0.0) -> str:

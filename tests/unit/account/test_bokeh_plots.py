@@ -25,11 +25,6 @@ def test_without_the_package() -> None:
     assert f"{sys.executable} -m pip install 'bokeh>=3.6,<4'" in found.because
 
 
-def test_package_without_a_version() -> None:
-    """A folder of that name that nobody installed is not taken for the library."""
-    assert "has no version" in bokeh_plots("tests").because
-
-
 def test_bokeh_is_not_imported() -> None:
     """Looking for it imports nothing of it."""
     code = (

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import pytest
 
+from hpckit.account.energy import cost_of
 from hpckit.account.energy_sums import Part, from_slurm, sum_of_boards, sum_of_parts
-from hpckit.account.values import Energy, EnergyLack, EnergyReason, EnergySource
+from hpckit.account.fold import node_energy, with_slurms
+from hpckit.account.values import Cost, Energy, EnergyLack, EnergyReason, EnergySource, SlurmEnergy
+from hpckit.spec.site import EnergySite
+from tests.fakes.measured_jobs import node
 
 
 def energy(value_j: float | None, half_j: float | None = None, **more: object) -> Energy:
@@ -95,3 +101,73 @@ def test_slurm_counts_whole_nodes() -> None:
 def test_slurms_figure_is_not_taken(plugin: str, is_exclusive: bool) -> None:
     """On shared nodes, and of a plugin of which it is not known what it counts, it is no figure."""
     assert from_slurm(500.0, plugin, is_exclusive=is_exclusive).value_j is None
+
+
+KWH_J: Final = 3.6e6
+UNKNOWN: Final = Energy(value_j=None, because="no meter")
+
+
+def cost(node: Energy, price: float | None, pue: float | None = None) -> Cost:
+    """What a node and its GPUs, which took 1 kWh, cost without a figure for carbon."""
+    gpu = Energy(value_j=KWH_J)
+    return cost_of(node, gpu, EnergySite(pue=pue, price_per_kwh=price, currency="EUR"))
+
+
+def test_pue_is_in_the_price() -> None:
+    """Of the nodes' energy where it is known; the keys that lack are fields and words."""
+    found = cost(Energy(value_j=2 * KWH_J), 0.5, pue=1.5)
+    assert found.facility_j == pytest.approx(3 * KWH_J)
+    assert found.price == pytest.approx(1.5)
+    assert (found.is_of_gpus, found.absent) == (False, ("co2_g_per_kwh",))
+    assert found.because == "the site file's [energy] has no co2_g_per_kwh"
+
+
+def test_a_cost_of_the_gpus_alone_says_so() -> None:
+    """Before what lacks, of a cost that has a figure at all."""
+    found = cost(UNKNOWN, 0.5)
+    assert found.is_of_gpus
+    assert found.price == pytest.approx(0.5)
+    lack = "the site file's [energy] has no pue, co2_g_per_kwh"
+    assert found.because == f"of the GPUs alone; {lack}"
+    nothing = cost(UNKNOWN, None)
+    assert (nothing.is_of_gpus, nothing.because) == (False, nothing.lack)
+
+
+def test_what_nobody_measured_has_no_cost() -> None:
+    """Nor is a key of the site file to blame for that."""
+    assert cost_of(UNKNOWN, UNKNOWN, EnergySite(pue=1.1)) == Cost()
+
+
+def metered(value_j: float) -> Energy:
+    """A node's meter, which is off by 10 % at most."""
+    return Energy(
+        value_j=value_j,
+        plus_minus_j=value_j / 10,
+        source=EnergySource.COUNTER,
+        coverage_frac=1.0,
+        scope="node",
+    )
+
+
+def test_a_nodes_meter_is_off_by_the_same_in_every_incarnation() -> None:
+    """The ± of a node that comes again add up, those of nodes as squares."""
+    again = [node("n1", energy=metered(100.0)), node("n1", energy=metered(200.0), restart=1)]
+    other = node("n2", energy=metered(400.0), restart=1)
+    total = node_energy([*again, other])
+    assert total.value_j == pytest.approx(700.0)
+    assert total.plus_minus_j == pytest.approx(50.0)
+
+
+def test_the_coverage_of_nodes_is_of_their_time() -> None:
+    """A node that was held for nine times as long weighs nine times as much."""
+    half = Energy(value_j=1.0, source=EnergySource.MODELLED, coverage_frac=0.5, scope="node")
+    total = node_energy([node("n1", 900.0, energy=half), node("n2", 100.0, energy=metered(1.0))])
+    assert total.coverage_frac == pytest.approx(0.55)
+
+
+def test_slurms_reasons_stand_behind_words_alone() -> None:
+    """Why nothing of hpckit's told it is kept, of an energy without reasons by kind too."""
+    slurms = EnergyReason(kind=EnergyLack.SLURM_PLUGIN)
+    energy = with_slurms(node_energy([]), None, SlurmEnergy(reasons=(slurms,)), [])
+    assert energy.reasons == (EnergyReason(text="nothing to sum"), slurms)
+    assert energy.because == "nothing to sum; Slurm gathers none here"

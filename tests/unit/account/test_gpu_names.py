@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpckit.account.gpu_claims import twice_named
+from hpckit.account.fold import twice_named
 from hpckit.account.values import GpuAccount
 from tests.fakes.measured import gpu as measured
 

@@ -59,19 +59,6 @@ def test_what_meta_does_not_know_is_passed_over() -> None:
     assert len(chunks) == 1
 
 
-def test_a_flipped_bit_costs_its_block_alone() -> None:
-    """The blocks before and behind a damaged one are read."""
-    data = bytearray(sample_file(15, gpus=1))
-    at = data.index(MAGIC, len(meta_block(1)) + 10) + 60
-    data[at] ^= 4
-    chunks, condition = read(bytes(data))
-    assert sum(len(chunk.gpu) for chunk in chunks) == 15
-    assert sum(len(chunk.host) for chunk in chunks) == 10
-    assert condition.lost_blocks == 1
-    assert condition.lost_bytes == 44 + 5 * 16
-    assert not condition.is_cut_short
-
-
 def test_a_file_that_was_cut_short_says_so() -> None:
     """A last block that is not whole is lost."""
     chunks, condition = read(sample_file(10)[:-3])
@@ -85,6 +72,33 @@ def test_a_block_behind_false_beginnings_is_found(begin: int) -> None:
     damage, block = read_blocks(memoryview(bytes(begin) + MAGIC * 1000 + gpu_block(0, 0))[begin:])
     assert damage == Damage(0, 4000, is_tail=False)
     assert isinstance(block, Block)
+
+
+def test_headers_whose_payloads_overlap_are_given_up() -> None:
+    """A mebibyte of them claims 45 GB: the rest of a file is lost before all of it is looked at."""
+    size = 1 << 20
+    head = MAGIC + bytes([GPU, 0, GPU_RECORD.size, 0])
+    claims = (max(0, size - at - 300).to_bytes(4, "little") for at in range(0, size, 12))
+    chunks, condition = read(sample_file(20) + b"".join(head + claim for claim in claims), 1 << 21)
+    assert sum(len(chunk.gpu) for chunk in chunks) == 40
+    assert condition.lost_bytes >= size
+    assert condition.is_cut_short
+
+
+HOST_AT = 44 + 10 * GPU_RECORD.size + 50
+"""In the first HOST block behind META."""
+
+
+@pytest.mark.parametrize("place", [0, 70, HOST_AT, 5000])
+def test_damage_in_equal_blocks_costs_its_block_alone(place: int) -> None:
+    """Of blocks that are checked together the damaged one is lost, header or payload."""
+    data = bytearray(sample_file(600))
+    data[len(meta_block()) + place] ^= 4
+    chunks, condition = read(bytes(data))
+    rows = sum(len(chunk.gpu) // 2 + len(chunk.host) for chunk in chunks)
+    assert (rows, condition.lost_blocks) == (1195, 1)
+    assert condition.lost_bytes == 44 + (5 * 16 if place == HOST_AT else 10 * GPU_RECORD.size)
+    assert not condition.is_cut_short
 
 
 def test_a_hole_in_the_numbers_is_lost_blocks() -> None:
