@@ -61,7 +61,7 @@ class LocalResult:
     """
 
     schema: Literal["hpckit.local-result/1"] = LOCAL_RESULT_SCHEMA
-    exit_code: int | None
+    exit_code: int
     exit_signal: int | None
     state: JobState
     reason: str | None

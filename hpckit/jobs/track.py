@@ -441,6 +441,14 @@ def _entry_of(folders: FileJobFolders, folder: Path) -> JobEntry:
     return entry
 
 
+def signal_word(name: str | None, known: Sequence[str], whose: str) -> str | None:
+    """The signal's name without SIG. Raises HpckitError for one that is not known."""
+    word = None if name is None else name.upper().removeprefix("SIG")
+    if word not in (None, *known):
+        raise HpckitError(f"{whose} cannot be sent {name}", hint=f"one of {', '.join(known)}")
+    return word
+
+
 def cancel_targets(status: JobStatus, task: int | None, signal: str | None) -> Sequence[str]:
     """The ids for scancel. `signal` None ends the job, KILL ends it at once.
 
