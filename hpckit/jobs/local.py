@@ -96,7 +96,7 @@ class LocalSubmitter:
         job_id, folder = job.job_id, Path(job.folder)
         if task is not None:
             raise HpckitError(f"job {job_id} is no job array and has no task {task}")
-        name = signal_word(signal_name, (*_FORWARDED, *_REQUESTED), "a local job")
+        name = signal_word(signal_name, sorted((*_FORWARDED, *_REQUESTED)), "a local job")
         status = local_status(job_id, folder)
         run = None
         if status.state in (JobState.RUNNING, JobState.FAILED, JobState.UNKNOWN):
