@@ -137,10 +137,8 @@ def find_job(index: SqliteJobIndex, wanted: str | None) -> JobEntry:
         if not newest:
             raise HpckitError("no job has been submitted yet", hint="hpckit submit JOB")
         return newest[0]
-    if not wanted.strip() or not wanted.isprintable():
-        raise NoSuchJob(f"{wanted!r} is no job id")
     job_id, _, where = wanted.partition(";")
-    if not job_id:
+    if not (job_id and wanted.strip() and wanted.isprintable()):
         raise NoSuchJob(f"{wanted!r} is no job id")
     found = [
         entry
