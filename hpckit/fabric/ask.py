@@ -43,7 +43,7 @@ class FabricProbe(SlurmProbe):
             return known.topologies
         version = self.look(cluster, needs_partitions=False).config.version
         topologies = tuple(topologies_of(self._slurm, cluster, version))
-        answer = _KnownTopologies(topologies=topologies, seen_s=self._now_s())
+        answer = _KnownTopologies(topologies=topologies, seen_s=self._clock.now_s())
         self.remember(cluster, "topology", answer)
         return topologies
 

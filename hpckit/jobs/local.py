@@ -29,6 +29,7 @@ from hpckit.jobs.process_tree import (
     session_members,
 )
 from hpckit.jobs.slurm_status import is_here, local_status
+from hpckit.jobs.track import signal_word
 from hpckit.slurm.values import JobEntry, JobId, JobState, JobStatus, StartedJob, SubmitRequest
 from hpckit.spec.job_folder import CANCEL_FILE, RESULT_FILE, RUN_FILE, SCRIPT_FILE, SUBMITIT_FOLDER
 
@@ -40,8 +41,8 @@ _PLACEHOLDERS = ("%j", "%t", "%A", "%a")
 # The supervisor keeps the time limit; submitit's own must never come first.
 _NEVER_MIN = 60 * 24 * 365 * 50
 _NEEDED = ("hpckit", "submitit", "cloudpickle", "typing_extensions", "psutil", "msgspec")
-_FORWARDED = ("INT", "HUP", "USR1", "USR2")
-_REQUESTED = ("TERM", "KILL")
+_FORWARDED = ("HUP", "INT", "USR1", "USR2")
+_REQUESTED = ("KILL", "TERM")
 
 
 class LocalSubmitter:
@@ -95,7 +96,7 @@ class LocalSubmitter:
         job_id, folder = job.job_id, Path(job.folder)
         if task is not None:
             raise HpckitError(f"job {job_id} is no job array and has no task {task}")
-        name = _signal(signal_name)
+        name = signal_word(signal_name, sorted((*_FORWARDED, *_REQUESTED)), "a local job")
         status = local_status(job_id, folder)
         run = None
         if status.state in (JobState.RUNNING, JobState.FAILED, JobState.UNKNOWN):
@@ -254,16 +255,6 @@ def _home_of(module: str) -> str:
         return ""
     origin = Path(spec.origin).absolute()
     return str(origin.parent.parent if spec.submodule_search_locations else origin.parent)
-
-
-def _signal(name: str | None) -> str | None:
-    if name is None:
-        return None
-    short = name.upper().removeprefix("SIG")
-    if short not in (*_FORWARDED, *_REQUESTED):
-        known = ", ".join(sorted((*_FORWARDED, *_REQUESTED)))
-        raise HpckitError(f"a local job cannot be sent {name}", hint=f"one of {known}")
-    return short
 
 
 def _read_run(folder: Path) -> LocalRun | None:

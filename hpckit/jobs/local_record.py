@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -16,8 +16,7 @@ from hpckit.slurm.values import JobState
 from hpckit.spec.job_folder import INTENT_FILE, LOCAL_RESULT_SCHEMA
 from hpckit.spec.store import FileJobFolders
 
-RUN_SCHEMA = "hpckit.local-run/1"
-CANCEL_SCHEMA = "hpckit.local-cancel/1"
+Record = TypeVar("Record")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +26,7 @@ class LocalRun:
     Times are seconds since the epoch, those of processes as in `ProcessMark`.
     """
 
-    schema: str = RUN_SCHEMA
+    schema: Literal["hpckit.local-run/1"] = "hpckit.local-run/1"
     host: str
     pid: int
     pid_started_s: float
@@ -61,8 +60,8 @@ class LocalResult:
     seconds since the epoch.
     """
 
-    schema: str = LOCAL_RESULT_SCHEMA
-    exit_code: int | None
+    schema: Literal["hpckit.local-result/1"] = LOCAL_RESULT_SCHEMA
+    exit_code: int
     exit_signal: int | None
     state: JobState
     reason: str | None
@@ -77,20 +76,12 @@ class CancelRequest:
     `signal` None ends the job, KILL ends it at once, TERM is only that signal to the script.
     """
 
-    schema: str = CANCEL_SCHEMA
+    schema: Literal["hpckit.local-cancel/1"] = "hpckit.local-cancel/1"
     user: str
     host: str
     pid: int
     requested_s: float
     signal: str | None
-
-
-_SCHEMAS: dict[type, str] = {
-    LocalRun: RUN_SCHEMA,
-    LocalResult: LOCAL_RESULT_SCHEMA,
-    CancelRequest: CANCEL_SCHEMA,
-}
-Record = TypeVar("Record")
 
 
 def write_record(folder: Path, name: str, record: LocalRun | LocalResult | CancelRequest) -> None:
@@ -109,14 +100,9 @@ def read_record(folder: Path, name: str, kind: type[Record]) -> Record | None:
     except OSError as error:
         raise StorageFailed(f"{path} cannot be read: {error.strerror}") from error
     try:
-        schema = msgspec.json.decode(data, type=dict[str, object]).get("schema")
-        record = msgspec.json.decode(data, type=kind)
+        return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise StorageFailed(f"{path} is damaged: {error}") from error
-    wanted = _SCHEMAS.get(kind, schema)
-    if schema != wanted:
-        raise StorageFailed(f"{path} has the schema {schema!r}, expected {wanted!r}")
-    return record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,33 +11,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 
 import psutil
 
 from hpckit.core.errors import HpckitError, StorageFailed
+from hpckit.injob.supervise import catch_signals, exit_code_of
 from hpckit.jobs.local_record import CancelRequest, LocalResult, LocalRun, read_record, write_record
 from hpckit.jobs.process_tree import become_subreaper, descendants, mark_of, send_signal
 from hpckit.slurm.values import JobState
 from hpckit.spec.job_folder import CANCEL_FILE, RESULT_FILE, RUN_FILE, SCRIPT_FILE, log_file
 
 FORWARDED = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-_SHELL_SIGNAL_BASE = 128
 _TRAP_WAIT_S = 2.0
 _POLL_S = 0.02
 _UNKILLABLE_S = 60.0  # slurm.conf(5), UnkillableStepTimeout
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How a script ended; the codes as in `LocalResult`."""
-
-    exit_code: int
-    exit_signal: int | None
-    state: JobState
-    reason: str | None
 
 
 class Supervision:
@@ -50,16 +39,16 @@ class Supervision:
     def __init__(
         self,
         folder: Path,
+        run: LocalRun,
         script: subprocess.Popen[bytes],
         wake: int,
-        *,
         time_limit_s: int | None,
-        kill_wait_s: float,
     ) -> None:
         self._folder = folder
+        self._run = run
         self._script = script
         self._wake = wake
-        self._kill_wait_s = kill_wait_s
+        self._kill_wait_s = run.kill_wait_s
         self._time_limit_s = time_limit_s
         self._timers: list[tuple[float, Callable[[], None]]] = []
         self._cause: tuple[JobState, str] | None = None
@@ -70,7 +59,7 @@ class Supervision:
         if time_limit_s is not None:
             self._timers.append((time.monotonic() + time_limit_s, self._time_out))
 
-    def outcome(self) -> Outcome:
+    def result(self) -> LocalResult:
         """Wait for the end of the script and of all that it started."""
         while not self._is_over():
             for number in self._arrived():
@@ -83,7 +72,7 @@ class Supervision:
         return self._judge()
 
     def kill_rest(self) -> None:
-        """Kill whatever is left now; nothing is, after `outcome`."""
+        """Kill whatever is left now; nothing is, after `result`."""
         while descendants(os.getpid()) and not self._gave_up():
             self._kill_all()
             time.sleep(_POLL_S)
@@ -189,15 +178,34 @@ class Supervision:
         self._answered = request
         return request
 
-    def _judge(self) -> Outcome:
-        code = os.waitstatus_to_exitcode(self._status or 0)
-        number = -code if code < 0 else None
-        exit_code = code if number is None else _SHELL_SIGNAL_BASE + number
+    def _judge(self) -> LocalResult:
+        status = self._status or 0
+        number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+        exit_code = exit_code_of(status)
         state, reason = self._cause or _own_end(exit_code, number)
         if left := descendants(os.getpid()):
             pids = ", ".join(str(process.pid) for process in left)
             reason = f"{reason or 'the script ended'}; these processes outlived SIGKILL: {pids}"
-        return Outcome(exit_code=exit_code, exit_signal=number, state=state, reason=reason)
+        return _result(self._run, exit_code, state, reason, exit_signal=number)
+
+
+def _result(
+    run: LocalRun,
+    exit_code: int,
+    state: JobState,
+    reason: str | None,
+    *,
+    exit_signal: int | None = None,
+) -> LocalResult:
+    """The result of a run that has ended just now."""
+    return LocalResult(
+        exit_code=exit_code,
+        exit_signal=exit_signal,
+        state=state,
+        reason=reason,
+        started_s=run.started_s,
+        ended_s=time.time(),
+    )
 
 
 def _own_end(exit_code: int, number: int | None) -> tuple[JobState, str | None]:
@@ -276,34 +284,23 @@ def run_script(
     try:
         script = _start(job, Path(workdir), script_sha256)
     except _NotStartedError as error:
-        outcome = Outcome(
-            exit_code=error.code, exit_signal=None, state=JobState.FAILED, reason=error.message
-        )
+        result = _result(run, error.code, JobState.FAILED, error.message)
     else:
-        outcome = _supervise(job, run, script, wake, time_limit_s)
-    _record_result(job, run, outcome)
-    return outcome.exit_code
+        result = _supervise(job, run, script, wake, time_limit_s)
+    _record_result(job, result)
+    return result.exit_code
 
 
 def _catch_signals() -> int:
-    """Turn signals into bytes of a pipe, where one that comes before the script waits for it."""
-    wake_read, wake_write = os.pipe()
-    os.set_blocking(wake_read, False)
-    os.set_blocking(wake_write, False)
-    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    """Turn signals into bytes of a pipe, also those that were ignored or blocked at submission."""
+    wake = catch_signals((signal.SIGTERM, signal.SIGCHLD, *FORWARDED))
     # A signal that was ignored at submission (nohup, a background shell) stays ignored across
     # exec(2), and bash cannot trap it.
     for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
-    for number in (signal.SIGTERM, signal.SIGCHLD, *FORWARDED):
-        signal.signal(number, _noted)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    return wake_read
-
-
-def _noted(_number: int, _frame: FrameType | None) -> None:
-    """Do nothing: the byte in the wake-up pipe is the message."""
+    return wake
 
 
 def _new_run(script_sha256: str, kill_wait_s: float) -> LocalRun:
@@ -360,13 +357,11 @@ def _start_reason(error: OSError, workdir: Path) -> str:
 
 def _supervise(
     job: Path, run: LocalRun, script: subprocess.Popen[bytes], wake: int, time_limit_s: int | None
-) -> Outcome:
-    supervision = Supervision(
-        job, script, wake, time_limit_s=time_limit_s, kill_wait_s=run.kill_wait_s
-    )
+) -> LocalResult:
+    supervision = Supervision(job, run, script, wake, time_limit_s)
     try:
         _record_script(job, run, script.pid)
-        return supervision.outcome()
+        return supervision.result()
     finally:
         # Whatever went wrong here, the job does not outlive the one who watches it.
         supervision.kill_rest()
@@ -384,15 +379,7 @@ def _record_script(job: Path, run: LocalRun, pid: int) -> None:
         _say(str(error))
 
 
-def _record_result(job: Path, run: LocalRun, outcome: Outcome) -> None:
-    result = LocalResult(
-        exit_code=outcome.exit_code,
-        exit_signal=outcome.exit_signal,
-        state=outcome.state,
-        reason=outcome.reason,
-        started_s=run.started_s,
-        ended_s=time.time(),
-    )
+def _record_result(job: Path, result: LocalResult) -> None:
     for attempt in range(_RESULT_ATTEMPTS):
         try:
             write_record(job, RESULT_FILE, result)

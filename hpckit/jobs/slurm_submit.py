@@ -25,7 +25,7 @@ from hpckit.core.files import Clock, pip_line
 from hpckit.core.process import CommandRunner
 from hpckit.jobs.slurm_status import SlurmStatuses
 from hpckit.jobs.status import CONFIRM_S
-from hpckit.jobs.track import cancel_targets
+from hpckit.jobs.track import cancel_targets, signal_word
 from hpckit.slurm.ask import SlurmCli, attempts
 from hpckit.slurm.sbatch import (
     SbatchFailure,
@@ -208,7 +208,7 @@ class SlurmSubmitter:
             raise HpckitError(f"job {status.job_id} has already ended: {status.state}")
         if status.state is JobState.UNKNOWN:
             raise AdapterError(f"job {status.job_id} cannot be cancelled: {status.reason}")
-        signal = None if signal_name is None else _signal(signal_name)
+        signal = signal_word(signal_name, _SIGNALS, "a job")
         targets = cancel_targets(status, task, signal)
         argv = ["scancel"]
         if signal is not None:
@@ -365,10 +365,3 @@ def _log_pattern(request: SubmitRequest) -> str:
         )
     name = task_log("%a", request.array_offset) if request.is_array else f"{LOGS_FOLDER}/job.log"
     return f"{folder.replace('%', '%%')}/{name}"
-
-
-def _signal(name: str) -> str:
-    short = name.upper().removeprefix("SIG")
-    if short not in _SIGNALS:
-        raise HpckitError(f"a job cannot be sent {name}", hint=f"one of {', '.join(_SIGNALS)}")
-    return short

@@ -137,10 +137,8 @@ def find_job(index: SqliteJobIndex, wanted: str | None) -> JobEntry:
         if not newest:
             raise HpckitError("no job has been submitted yet", hint="hpckit submit JOB")
         return newest[0]
-    if not wanted.strip() or not wanted.isprintable():
-        raise NoSuchJob(f"{wanted!r} is no job id")
     job_id, _, where = wanted.partition(";")
-    if not job_id:
+    if not (job_id and wanted.strip() and wanted.isprintable()):
         raise NoSuchJob(f"{wanted!r} is no job id")
     found = [
         entry
@@ -439,6 +437,14 @@ def _entry_of(folders: FileJobFolders, folder: Path) -> JobEntry:
     )
     entry.folder.encode()  # else the index cannot hold it
     return entry
+
+
+def signal_word(name: str | None, known: Sequence[str], whose: str) -> str | None:
+    """The signal's name without SIG. Raises HpckitError for one that is not known."""
+    word = None if name is None else name.upper().removeprefix("SIG")
+    if word not in (None, *known):
+        raise HpckitError(f"{whose} cannot be sent {name}", hint=f"one of {', '.join(known)}")
+    return word
 
 
 def cancel_targets(status: JobStatus, task: int | None, signal: str | None) -> Sequence[str]:

@@ -39,8 +39,6 @@ from hpckit.spec.slurm_options import SlurmOptions
 # Sources: pyxis, README.md, `--container-env` (an image's own value wins without it, and pyxis
 # 0.24 and later say so); Apptainer User Guide, Environment and Metadata (`--cleanenv` and
 # `--containall` let in what begins with APPTAINERENV_ alone).
-
-
 _PYXIS: Final = frozenset({"container-image", "container-name"})
 _OPTION: Final = "container-env"
 _RUNTIMES: Final = {"apptainer": "APPTAINERENV_", "singularity": "SINGULARITYENV_"}
@@ -267,10 +265,8 @@ def _slurm_options(slurm: SlurmOptions) -> Iterator[Option]:
         )
     if slurm.mail_type:
         yield Option(name="mail-type", value=",".join(slurm.mail_type))
-    if slurm.requeue:
-        yield Option(name="requeue", because="stated: the cluster's JobRequeue would decide")
-    else:
-        yield Option(name="no-requeue", because="stated: the cluster's JobRequeue would decide")
+    requeue = "requeue" if slurm.requeue else "no-requeue"
+    yield Option(name=requeue, because="stated: the cluster's JobRequeue would decide")
 
 
 def _srun_options(spec: JobSpec, launcher: Launcher) -> tuple[Option, ...]:
@@ -280,10 +276,10 @@ def _srun_options(spec: JobSpec, launcher: Launcher) -> tuple[Option, ...]:
         *_step_tasks(spec, launcher),
         Option(name="distribution", value=launch.distribution),
         Option(name="export", value="ALL"),
+        # Both answers are stated: the cluster's KillOnBadExit would decide where none is.
+        Option(name="kill-on-bad-exit", value="1" if launch.kill_on_bad_exit else "0"),
+        Option(name="wait", value=str(launch.wait_s)),
     ]
-    # Both answers are stated: the cluster's KillOnBadExit would decide where none is.
-    options.append(Option(name="kill-on-bad-exit", value="1" if launch.kill_on_bad_exit else "0"))
-    options.append(Option(name="wait", value=str(launch.wait_s)))
     if launch.mpi is not None:
         options.append(Option(name="mpi", value=launch.mpi))
     options += extra_options(spec.slurm.srun_extra, OWNED_BY_SRUN, "slurm.srun_extra")

@@ -8,7 +8,7 @@ src/common/slurm_opt.c, where the commands check their options before anything i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -171,8 +171,10 @@ def lint(
     With `version` None an option that some release from 22.05 to 26.05 does not take passes, and
     a pair that some release refuses does not: a job can do without the pair.
     """
-    findings = [*_options(options, program, version, topology), *_pairs(options, program, version)]
-    return tuple(findings)
+    return (
+        *_options(options, program, version, topology),
+        *_pairs(options, program, version),
+    )
 
 
 def is_said(pattern: str, option: Option) -> bool:
@@ -201,13 +203,11 @@ def _options(
         if program not in fact.programs or not any(is_said(fact.option, one) for one in options):
             continue
         if version is not None and not takes(fact, version):
-            level = Level.ERROR if fact.is_refused else Level.NOTE
-            yield _finding(fact, f"{program} of Slurm {version} {_lacks(fact)}", level)
+            yield _finding(fact, f"{program} of Slurm {version} {_lacks(fact)}")
         elif topology is not None and fact.topologies and topology not in fact.topologies:
             where = " or ".join(f"topology/{kind}" for kind in fact.topologies)
-            yield _finding(
-                fact, f"has an effect with {where} alone; here is topology/{topology}", Level.NOTE
-            )
+            text = f"has an effect with {where} alone; here is topology/{topology}"
+            yield replace(_finding(fact, text), level=Level.NOTE)
 
 
 def takes(fact: OptionFact, version: SlurmVersion) -> bool:
@@ -224,10 +224,11 @@ def _lacks(fact: OptionFact) -> str:
     return "does not take it" if fact.is_refused else "ignores it"
 
 
-def _finding(fact: OptionFact, text: str, level: Level) -> Notice:
+def _finding(fact: OptionFact | PairFact, text: str) -> Notice:
+    names = [fact.option] if isinstance(fact, OptionFact) else [fact.first, fact.second]
     return Notice(
-        level=level,
-        subject=f"--{fact.option}",
+        level=Level.ERROR if fact.is_refused else Level.NOTE,
+        subject=" ".join(f"--{name}" for name in names),
         text=text,
         remedy=fact.instead,
         source=fact.source,
@@ -246,13 +247,7 @@ def _pairs(
             text = f"{program} refuses the two together{since}"
             if not fact.is_refused:
                 text = f"{program} ignores --{fact.first.partition('=')[0]} beside the other"
-            yield Notice(
-                level=Level.ERROR if fact.is_refused else Level.NOTE,
-                subject=f"--{fact.first} --{fact.second}",
-                text=text,
-                remedy=fact.instead,
-                source=fact.source,
-            )
+            yield _finding(fact, text)
 
 
 def excludes(fact: PairFact, version: SlurmVersion | None) -> bool:

@@ -182,7 +182,6 @@ def cluster_name(environment: Mapping[str, str]) -> str | None:
 
 
 _FRESH_S = 3600.0
-_MOST_BYTES = 1 << 24  # three thousand partitions are 2 MB, 10,000 nodes as many
 
 
 class SeenAt(Protocol):
@@ -234,7 +233,7 @@ class SlurmProbe:
                 raise
             partitions, unread = (), error.message
         view = ClusterView(
-            config=config, partitions=partitions, seen_s=self._now_s(), unread=unread
+            config=config, partitions=partitions, seen_s=self._clock.now_s(), unread=unread
         )
         if unread is None:
             self.remember(cluster, "", view)
@@ -242,34 +241,22 @@ class SlurmProbe:
 
     def remembered(self, cluster: str | None, what: str, kind: type[Kept]) -> Kept | None:
         """Return what `remember` kept of the cluster in the last hour, None without."""
-        known = _read(self._path(cluster, what), kind)
+        try:
+            known = msgspec.json.decode(self._path(cluster, what).read_bytes(), type=kind)
+        except (OSError, ValueError, RecursionError):
+            return None
         # One from the future is of a clock that was wrong.
-        return known if known is not None and 0 <= self._now_s() - known.seen_s < _FRESH_S else None
+        return known if 0 <= self._clock.now_s() - known.seen_s < _FRESH_S else None
 
     def remember(self, cluster: str | None, what: str, answer: SeenAt) -> None:
         """Keep an answer about the cluster; one that cannot be written is asked again."""
-        _keep(self._path(cluster, what), answer)
-
-    def _now_s(self) -> float:
-        return self._clock.now_s()
+        path = self._path(cluster, what)
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_private(path, msgspec.json.encode(answer))
 
     def _path(self, cluster: str | None, what: str) -> Path:
         key = "\0".join((*self._here, cluster or "", *([what] if what else ())))
         return (
             self._folder / f"{hashlib.sha256(key.encode(errors='replace')).hexdigest()[:16]}.json"
         )
-
-
-def _read(path: Path, kind: type[Kept]) -> Kept | None:
-    try:
-        if not path.is_file() or path.stat().st_size > _MOST_BYTES:
-            return None
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
-        return None
-
-
-def _keep(path: Path, view: SeenAt) -> None:
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_private(path, msgspec.json.encode(view))

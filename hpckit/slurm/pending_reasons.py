@@ -361,5 +361,3 @@ TEXTS: Final[tuple[Text, ...]] = (
         ),
     ),
 )
-
-# The reference page; three tables go in.

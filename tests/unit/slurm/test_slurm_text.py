@@ -71,16 +71,14 @@ def test_a_time_is_utc() -> None:
     assert time_s("2026-11-21T06:49:14", HERE) == expected
 
 
-@pytest.mark.parametrize(
-    "text", ["", "N/A", "Unknown", "None", "(null)", "0001-01-01T00:00:00", "9999-12-31T23:59:59"]
-)
+@pytest.mark.parametrize("text", ["", "N/A", "Unknown", "None", "(null)"])
 def test_no_time_is_none(text: str) -> None:
-    """Slurm's words for no time are None, and so are years that no job has seen."""
+    """Slurm's words for no time are None."""
     assert time_s(text, HERE) is None
 
 
 @pytest.mark.parametrize(
-    "text", ["06:49:14", "2026-02-30T00:00:00", "0000-01-01T00:00:00", "2026-11-21 06:49:14", "now"]
+    "text", ["06:49:14", "2026-02-30T00:00:00", "9999-12-31T23:59:59", "2026-11-21 06:49:14", "now"]
 )
 def test_other_times_are_refused(text: str) -> None:
     """A time in another format, or one that no calendar has, is an error."""
