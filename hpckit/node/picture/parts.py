@@ -9,7 +9,7 @@ from typing import Final
 from hpckit.core.findings import FindingGroup
 from hpckit.core.svg import Drawing, Look, Rect, Stroke, Word, curve, path, text_width
 from hpckit.core.text import figure, names_shown, numbers_shown, visible
-from hpckit.node.links import LinkIsland, device_names
+from hpckit.node.links import LinkIsland
 from hpckit.node.pci import PciAddress, PcieLink
 from hpckit.node.picture import layout as looks
 from hpckit.node.picture.layout import (
@@ -24,13 +24,13 @@ from hpckit.node.picture.layout import (
     pair_stroke,
     wire_width,
 )
+from hpckit.node.rules.rule import device_names, gpu_name
 from hpckit.node.title import gpu_kind, place_cpus, place_title
 from hpckit.node.topology import CpuLink, Gpu, GpuLink, LinkKind, Nic, NodeTopology, is_down
 from hpckit.node.words import (
     bit_rate,
     byte_rate,
     cpus_shown,
-    gpu_label,
     gpu_model,
     is_narrow,
     is_storage,
@@ -315,9 +315,9 @@ class Parts:
         if beside is not None and not first.is_hidden:
             self._beside_wire(spot, beside)
         self._wire(spot, spot.rect.x + _IN, link)
-        words = [_middle(numbers_shown(map(gpu_label, spot.gpus)), 13, is_bold=True)]
+        words = [_middle(numbers_shown(gpu_name(gpu.index) for gpu in spot.gpus), 13, is_bold=True)]
         words += [_middle(text, _SMALL) for text in self._gpu_texts(spot.gpus)[:_LABEL_LINES]]
-        about = [gpu_label(first), gpu_kind(first), first.pci or "", pcie_words(link)]
+        about = [gpu_name(first.index), gpu_kind(first), first.pci or "", pcie_words(link)]
         self._box(spot, looks.HIDDEN if first.is_hidden else looks.GPU, words, about)
         self._mark(spot, [name for gpu in spot.gpus for name in device_names(gpu)])
 

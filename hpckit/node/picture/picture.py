@@ -10,7 +10,7 @@ from hpckit.core.finding_lines import sentence
 from hpckit.core.findings import Finding, FindingGroup, group_findings
 from hpckit.core.svg import Drawing, Rect, Stroke, Word, broken, fitted, path, text_width
 from hpckit.core.text import figure, numbers_shown
-from hpckit.node.links import Device, LinkIsland, link_islands
+from hpckit.node.links import LinkIsland, link_islands
 from hpckit.node.picture import layout as looks
 from hpckit.node.picture.layout import (
     Spot,
@@ -31,6 +31,7 @@ from hpckit.node.picture.parts import (
     is_crossed,
 )
 from hpckit.node.places import Place, places
+from hpckit.node.rules.rule import Device
 from hpckit.node.title import node_title
 from hpckit.node.topology import NodeTopology, is_down
 from hpckit.node.words import byte_rate, pcie_bytes_per_s, pcie_words
