@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -147,7 +147,8 @@ _SIZE: Final = 11.0
 _LEGEND_LINE: Final = 20.0
 _MOST_SAMPLES: Final = 4
 _MOST_FINDINGS: Final = 12
-_Entry = tuple[str, Stroke]
+_DOWN: Final = "network port that is not up"
+_Entry = tuple[str, Stroke | None]
 
 
 def draw_legend(
@@ -158,32 +159,24 @@ def draw_legend(
 ) -> float:
     """Draw it in a page of a width, from a y on; answers where it ends."""
     width, y = where
-    entries = (*_pcie_entries(topology), *_link_entries(topology, islands))
+    entries: list[_Entry] = [*_pcie_entries(topology), *_link_entries(topology, islands)]
+    if any(map(is_down, topology.nics)):
+        entries.append((_DOWN, None))
     x = MARGIN
-    if entries:
-        y += 8
+    y += 8 if entries else 0
     for text, stroke in entries:
         room = _SAMPLE + 8 + text_width(text, _SIZE) + 22
         if x > MARGIN and x + room > width - MARGIN:
             x, y = MARGIN, y + _LEGEND_LINE
-        drawing.wire(path((x, y - 4), (x + _SAMPLE, y - 4)), stroke)
+        if stroke is None:
+            rect = Rect(x=x, y=y - 11, w=_SAMPLE, h=14)
+            drawing.box("sample", rect, looks.DOWN, (), about=text)
+            drawing.cross(replace(rect, w=_SAMPLE - 4), looks.RED)
+        else:
+            drawing.wire(path((x, y - 4), (x + _SAMPLE, y - 4)), stroke)
         drawing.label(x + _SAMPLE + 8, y, Word(text=text, size=_SIZE, colour=looks.GREY))
         x += room
-    if any(map(is_down, topology.nics)):
-        y = _draw_down(drawing, (x, y), width)
     return y + _LEGEND_LINE if entries else y
-
-
-def _draw_down(drawing: Drawing, where: tuple[float, float], width: float) -> float:
-    text = "network port that is not up"
-    x, y = where
-    if x > MARGIN and x + _SAMPLE + 8 + text_width(text, _SIZE) > width - MARGIN:
-        x, y = MARGIN, y + _LEGEND_LINE
-    rect = Rect(x=x, y=y - 11, w=_SAMPLE, h=14)
-    drawing.box("sample", rect, looks.DOWN, (), about=text)
-    drawing.cross(Rect(x=x, y=y - 11, w=_SAMPLE - 4, h=14), looks.RED)
-    drawing.label(x + _SAMPLE + 8, y, Word(text=text, size=_SIZE, colour=looks.GREY))
-    return y
 
 
 def _pcie_entries(topology: NodeTopology) -> list[_Entry]:
@@ -199,7 +192,7 @@ def _pcie_entries(topology: NodeTopology) -> list[_Entry]:
         else:  # as it is, without what it could be
             known[pcie_words(replace(link, max_speed_gt_per_s=None, max_width=None))] = rate
     widest = sorted(known.items(), key=lambda item: item[1], reverse=True)[:_MOST_SAMPLES]
-    entries = [
+    entries: list[_Entry] = [
         (f"PCIe {text}, {byte_rate(rate)}", looks.pcie_stroke(rate)) for text, rate in widest
     ]
     if is_unknown:
@@ -207,7 +200,7 @@ def _pcie_entries(topology: NodeTopology) -> list[_Entry]:
     return entries
 
 
-def _link_entries(topology: NodeTopology, islands: Sequence[LinkIsland]) -> list[_Entry]:
+def _link_entries(topology: NodeTopology, islands: Sequence[LinkIsland]) -> Iterable[_Entry]:
     entries: dict[str, Stroke] = {}
     for island in islands:
         for link in sorted(island.links, key=lambda link: link.count or 0):
@@ -221,7 +214,7 @@ def _link_entries(topology: NodeTopology, islands: Sequence[LinkIsland]) -> list
         rate = beside.bandwidth_bytes_per_s
         text = f"{beside.kind} to the CPU" + ("" if rate is None else f", {byte_rate(rate)}")
         entries[text] = Stroke(colour=looks.link_colour(beside.kind), width=width)
-    return list(entries.items())
+    return entries.items()
 
 
 def draw_findings(
