@@ -16,7 +16,7 @@ from typing import Final
 from hpckit.core.findings import Severity
 from hpckit.core.svg import Look, Rect, Stroke
 from hpckit.node.places import Branch, Place
-from hpckit.node.topology import Accelerator, Gpu, LinkKind, Nic
+from hpckit.node.topology import Accelerator, CpuLink, Gpu, LinkKind, Nic
 from hpckit.node.words import as_float, nic_rate
 
 GPU_W: Final = 92.0
@@ -263,6 +263,11 @@ def pcie_stroke(bytes_per_s: float | None) -> Stroke:
 def link_colour(kind: LinkKind) -> str:
     """The colour of a kind of links."""
     return _LINKS[kind]
+
+
+def beside_stroke(link: CpuLink) -> Stroke:
+    """How the link from a GPU to the CPU beside it is drawn."""
+    return Stroke(colour=_LINKS[link.kind], width=max(2.5, wire_width(link.bandwidth_bytes_per_s)))
 
 
 def bar_look(kind: LinkKind) -> Look:

@@ -210,10 +210,9 @@ def _link_entries(topology: NodeTopology, islands: Sequence[LinkIsland]) -> Iter
                 text = f"{count}{link.kind}" + ("" if not rate else f", {byte_rate(rate)}")
                 entries[text] = looks.pair_stroke(link.kind, link.count, rate)
     for beside in topology.cpu_links:
-        width = max(2.5, looks.wire_width(beside.bandwidth_bytes_per_s))
         rate = beside.bandwidth_bytes_per_s
         text = f"{beside.kind} to the CPU" + ("" if rate is None else f", {byte_rate(rate)}")
-        entries[text] = Stroke(colour=looks.link_colour(beside.kind), width=width)
+        entries[text] = looks.beside_stroke(beside)
     return entries.items()
 
 
