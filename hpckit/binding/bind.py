@@ -35,7 +35,7 @@ from hpckit.core.units import and_more
 from hpckit.node.nics import nic_kinds
 from hpckit.node.path import PathKind
 from hpckit.node.pci_tree import PciTree
-from hpckit.node.rules.rule import CLOSE, gpu_cells
+from hpckit.node.rules.rule import CLOSE, path_cells
 from hpckit.node.topology import Gpu, Nic, NicRole, NodeTopology, is_down
 from hpckit.spec.nic_kind import NicKind
 
@@ -145,7 +145,7 @@ class Nics:
 
     def for_gpus(self, gpus: Sequence[Gpu]) -> list[list[GivenNic]]:
         """The NICs of each GPU: one, and what else hangs from the same switch and nobody has."""
-        kinds = nic_kinds(gpu_cells(self._node), gpus, self.usable)
+        kinds = nic_kinds(path_cells(self._node.paths), gpus, self.usable)
 
         def kind(at: int, nic: Nic) -> Kind:
             told = kinds.get(gpus[at].index, {}).get(nic.index)

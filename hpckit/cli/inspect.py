@@ -19,7 +19,7 @@ from hpckit.core.errors import HpckitError
 if TYPE_CHECKING:
     from hpckit.core.findings import Finding
     from hpckit.node.answers import NodeQuestion
-    from hpckit.node.inspect_nodes import NodesSeen
+    from hpckit.node.remote import NodesSeen
     from hpckit.node.topology import NodeTopology
 
 
@@ -225,7 +225,7 @@ _TIMEOUT_S = 60.0
 def inspect_many(options: SimpleNamespace) -> int:
     """Ask the nodes, print what they are, and give the exit code."""
     from hpckit.cli.submit import interrupt_on_signals
-    from hpckit.node.inspect_nodes import inspect_nodes
+    from hpckit.node.remote import inspect_nodes
     from hpckit.node.show import group_lines
 
     interrupt_on_signals()

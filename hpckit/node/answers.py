@@ -16,8 +16,9 @@ from hpckit.core.findings import Finding, Severity
 from hpckit.core.text import figure, names_shown, numbers_shown, visible
 from hpckit.node.path import PathKind
 from hpckit.node.pci import PciAddress, PcieLink
+from hpckit.node.rules.rule import gpu_name
 from hpckit.node.topology import Gpu, LinkKind, Nic, NodeTopology
-from hpckit.node.words import as_float, bit_rate, gpu_label, memory
+from hpckit.node.words import as_float, bit_rate, memory
 
 _Facts = Mapping[tuple[str, str], object]
 
@@ -108,7 +109,7 @@ def _facts(topology: NodeTopology) -> _Facts:
     facts: dict[tuple[str, str], object] = dict(_node_facts(topology))
     active = _active_links(topology)
     for gpu in topology.gpus:
-        subject = gpu_label(gpu)
+        subject = gpu_name(gpu.index)
         facts[subject, _THERE] = True
         facts[subject, "active NVLinks"] = active.get(gpu.index)
         facts |= {(subject, what): value for what, value in _gpu_facts(gpu, links)}

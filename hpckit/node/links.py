@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from itertools import combinations, permutations
 from typing import Final
 
-from hpckit.node.path import PathKind, PathTable, path_kind
-from hpckit.node.topology import Accelerator, Gpu, GpuLink, LinkKind, Nic, NodeTopology
-from hpckit.node.words import gpu_label, is_storage
+from hpckit.node.path import PathKind
+from hpckit.node.rules.rule import Cells, kind_between, path_cells
+from hpckit.node.topology import Gpu, GpuLink, LinkKind, Nic, NodeTopology
+from hpckit.node.words import is_storage
 
 _OF_A_HOP: Final = 15
 _WITHIN_A_PACKAGE: Final = 13
@@ -170,45 +171,6 @@ def _by_fewer(found: dict[_Way, set[int]], way: _Way) -> set[int]:
     return set[int]().union(*fewer)
 
 
-Device = Gpu | Nic | Accelerator
-
-
-def device_names(device: Device) -> tuple[str, ...]:
-    """What a matrix may call a device: `GPU0`; a NIC by its label or its name."""
-    if isinstance(device, Gpu):
-        return (gpu_label(device),)
-    if isinstance(device, Nic) and device.label is not None:
-        return (device.label, device.name)
-    return (device.name,)
-
-
-class PathLookup:
-    """The kinds of a path table by the devices' names."""
-
-    def __init__(self, paths: PathTable | None) -> None:
-        self._paths = paths
-        names = () if paths is None else paths.devices
-        self._at = {name: at for at, name in enumerate(names)}
-
-    def kind(self, a: Device, b: Device) -> PathKind | None:
-        """The path between two devices; None where the table has none, or none that is known."""
-        row, column = self._index(a), self._index(b)
-        if self._paths is None or row is None or column is None or row == column:
-            return None
-        cell = self._paths.cells[row][column] or self._paths.cells[column][row]
-        return None if cell is None else path_kind(cell)
-
-    def has(self, device: Device) -> bool:
-        """Whether the table has a row for a device."""
-        return self._index(device) is not None
-
-    def _index(self, device: Device) -> int | None:
-        for name in device_names(device):
-            if name in self._at:
-                return self._at[name]
-        return None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nearest:
     """The NICs that are closest to a GPU, all by a path of one kind.
@@ -226,21 +188,21 @@ def nearest_nics(topology: NodeTopology) -> dict[int, Nearest]:
 
     A GPU of whose paths to NICs none is known is not there.
     """
-    lookup = PathLookup(topology.paths)
+    cells = path_cells(topology.paths)
     compute = tuple(nic for nic in topology.nics if not is_storage(nic))
     found: dict[int, Nearest] = {}
     for gpu in topology.gpus:
-        near = _nearest(lookup, gpu, compute or topology.nics)
+        near = _nearest(cells, gpu, compute or topology.nics)
         if near is not None:
             found[gpu.index] = near
     return found
 
 
-def _nearest(lookup: PathLookup, gpu: Gpu, nics: Iterable[Nic]) -> Nearest | None:
+def _nearest(cells: Cells, gpu: Gpu, nics: Iterable[Nic]) -> Nearest | None:
     by_kind: dict[PathKind, list[Nic]] = {}
     is_certain = True
     for nic in nics:
-        kind = lookup.kind(gpu, nic)
+        kind = kind_between(cells, gpu, nic)
         if kind is None:
             is_certain = False
         else:

@@ -11,20 +11,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from hpckit.core.units import counted
-from hpckit.node.path import PathKind, path_kind
+from hpckit.node.path import PathKind
 from hpckit.node.pci import PciDevice
-from hpckit.node.rules.rule import CLOSE, Cells, gpu_cells, gpu_name
+from hpckit.node.rules.rule import CLOSE, Cells, kind_between, path_cells
 from hpckit.node.topology import Gpu, Nic, NicRole, NodeTopology, is_down
 from hpckit.spec.nic_kind import NicKind
 
 
 def close_nics(topology: NodeTopology, cells: Cells) -> dict[int, frozenset[int]]:
-    """GPU index → the indices of the NICs with a PIX or PXB path to it, by `gpu_cells`.
+    """GPU index → the indices of the NICs with a PIX or PXB path to it, by `path_cells`.
 
     A GPU is there if its path to any NIC is known; one that the driver does not show is not.
     """
@@ -37,24 +37,15 @@ def close_nics(topology: NodeTopology, cells: Cells) -> dict[int, frozenset[int]
 
 
 def nic_kinds(
-    cells: Cells, gpus: Iterable[Gpu], nics: Iterable[Nic]
+    cells: Cells, gpus: Iterable[Gpu], nics: Sequence[Nic]
 ) -> dict[int, dict[int, PathKind]]:
-    """GPU index → NIC index → what lies between them, by `gpu_cells`, where that is known."""
-    listed = {name for pair in cells for name in pair}
-    asked = [nic for nic in nics if nic.name in listed or nic.label in listed]
-    found: dict[int, dict[int, PathKind]] = {}
-    for gpu in gpus:
-        kinds = ((nic.index, _kind_between(cells, gpu_name(gpu.index), nic)) for nic in asked)
-        found[gpu.index] = {index: kind for index, kind in kinds if kind is not None}
-    return found
-
-
-def _kind_between(cells: Cells, gpu: str, nic: Nic) -> PathKind | None:
-    for name in (nic.name,) if nic.label is None else (nic.label, nic.name):
-        cell = cells.get((gpu, name)) or cells.get((name, gpu))
-        if cell is not None:
-            return path_kind(cell)
-    return None
+    """GPU index → NIC index → what lies between them, by `path_cells`, where that is known."""
+    return {
+        gpu.index: {
+            nic.index: kind for nic in nics if (kind := kind_between(cells, gpu, nic)) is not None
+        }
+        for gpu in gpus
+    }
 
 
 ETHERNET: Final = "ethernet"
@@ -111,7 +102,7 @@ class _View:
             address.rpartition(".")[0]
             for address in {nic.pci for nic in topology.nics if nic.pci is not None}
         )
-        close = close_nics(topology, gpu_cells(topology))
+        close = close_nics(topology, path_cells(topology.paths))
         self._close = frozenset[int]().union(*close.values())
         self._names = {nic.pci: nic.name for nic in topology.nics if nic.pci is not None}
         self._bonds = {nic.bond for nic in topology.nics if nic.bond in (nic.name, *nic.netdevs)}

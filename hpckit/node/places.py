@@ -13,10 +13,11 @@ from itertools import combinations
 from typing import Final
 
 from hpckit.core.index_list import IndexList, least_index
-from hpckit.node.links import Device, PathLookup, joined
+from hpckit.node.links import joined
 from hpckit.node.path import PathKind
 from hpckit.node.pci import PciAddress, PciDevice
 from hpckit.node.pci_tree import PciTree
+from hpckit.node.rules.rule import Cells, Device, device_names, kind_between, path_cells
 from hpckit.node.topology import (
     Accelerator,
     Gpu,
@@ -85,13 +86,13 @@ class Place:
 def places(topology: NodeTopology) -> tuple[Place, ...]:
     """The NUMA nodes that have CPUs or devices, by package and index; what is not placed last."""
     tree = PciTree(topology.pci)
-    lookup = PathLookup(topology.paths)
+    cells = path_cells(topology.paths)
     by_numa: dict[_Where, list[Branch]] = {
         numa.index: [] for numa in topology.numa_nodes if _has_cpus(numa)
     }
-    for branch in (*_tree_branches(topology, tree), *_matrix_branches(topology, tree, lookup)):
+    for branch in (*_tree_branches(topology, tree), *_matrix_branches(topology, tree, cells)):
         for part in _single(branch):
-            by_numa.setdefault(_numa_of(part, tree, lookup, topology), []).append(part)
+            by_numa.setdefault(_numa_of(part, tree, cells, topology), []).append(part)
     packages = PackagesOfCpus(topology.cpu.packages)
     found = (_place(topology, index, parts, packages) for index, parts in by_numa.items())
     return tuple(sorted(found, key=_order_of_place))
@@ -196,15 +197,16 @@ def _tree_branches(topology: NodeTopology, tree: PciTree) -> tuple[Branch, ...]:
     return (top.branch(tree),)
 
 
-def _matrix_branches(
-    topology: NodeTopology, tree: PciTree, lookup: PathLookup
-) -> tuple[Branch, ...]:
+def _matrix_branches(topology: NodeTopology, tree: PciTree, cells: Cells) -> tuple[Branch, ...]:
     """Those that the tree does not have; what is PIX or PXB from a GPU is on a switch with it."""
     devices: tuple[Device, ...] = (*topology.gpus, *topology.nics, *topology.accelerators)
     ends = [end for end in devices if end.pci not in tree.addresses]
-    listed = [at for at, end in enumerate(ends) if lookup.has(end)]
+    names = {name for pair in cells for name in pair}
+    listed = [at for at, end in enumerate(ends) if names.intersection(device_names(end))]
     near = [
-        (a, b) for a, b in combinations(listed, 2) if lookup.kind(ends[a], ends[b]) in _SWITCHED
+        (a, b)
+        for a, b in combinations(listed, 2)
+        if kind_between(cells, ends[a], ends[b]) in _SWITCHED
     ]
     found = []
     for group in joined([*((at, at) for at in range(len(ends))), *near]):
@@ -214,7 +216,7 @@ def _matrix_branches(
     return tuple(found)
 
 
-def _numa_of(branch: Branch, tree: PciTree, lookup: PathLookup, topology: NodeTopology) -> _Where:
+def _numa_of(branch: Branch, tree: PciTree, cells: Cells, topology: NodeTopology) -> _Where:
     """The first NUMA node that a device of it, or a bridge above one, is known to be beside.
 
     Where none is, the CPUs beside its first GPU, or the one NUMA node that there is.
@@ -229,7 +231,7 @@ def _numa_of(branch: Branch, tree: PciTree, lookup: PathLookup, topology: NodeTo
     gpus = [device for device in devices if isinstance(device, Gpu)]
     beside: list[_Where] = [gpu.cpus for gpu in gpus if gpu.cpus]
     for device in () if beside else devices:
-        near = [gpu for gpu in topology.gpus if lookup.kind(device, gpu) in _SAME_NUMA]
+        near = [gpu for gpu in topology.gpus if kind_between(cells, device, gpu) in _SAME_NUMA]
         beside += [gpu.numa_index if gpu.numa_index is not None else gpu.cpus for gpu in near]
     return next((where for where in beside if where not in (None, "")), _only_numa(topology))
 

@@ -22,6 +22,7 @@ from hpckit.node.links import GpuReach, Nearest, gpu_reach, nearest_nics
 from hpckit.node.path import NcclPath, PathKind, path_kind
 from hpckit.node.pci import PciAddress, PcieLink
 from hpckit.node.places import Branch, Place, places
+from hpckit.node.rules.rule import gpu_name
 from hpckit.node.title import gpu_kind, place_cpus, place_title
 from hpckit.node.topology import Accelerator, Gpu, LinkKind, Nic, NodeTopology, is_down
 from hpckit.node.words import (
@@ -315,7 +316,7 @@ def _gpu_rows(gpus: Sequence[Gpu], place: Place, facts: _Facts) -> list[_Row]:
     rows = []
     for _, group in groupby(gpus, key=alike):
         same = tuple(group)
-        name = numbers_shown(f"GPU{figure(gpu.index)}" for gpu in same)
+        name = numbers_shown(gpu_name(gpu.index) for gpu in same)
         kinds = {gpu.partition or "" for gpu in same}
         part = None if same[0].partition is None else f"partition {same[0].partition}"
         if len(same) > 1:
@@ -354,7 +355,7 @@ def _links_cell(gpu: Gpu, facts: _Facts) -> str:
 
 
 def _reach_words(reach: GpuReach) -> str:
-    peers = "all" if reach.is_all else numbers_shown(f"GPU{figure(gpu)}" for gpu in reach.gpus)
+    peers = "all" if reach.is_all else numbers_shown(map(gpu_name, reach.gpus))
     if not reach.is_direct:
         return f"over other GPUs to {peers}"
     count = "" if reach.count is None else figure(reach.count)

@@ -12,7 +12,7 @@ from typing import Final
 from hpckit.core.index_list import IndexList, count_indices
 from hpckit.core.text import figure, visible
 from hpckit.node.pci import PCIE_GT_PER_S, PciAddress, PcieLink
-from hpckit.node.topology import Gpu, Nic, NicRole
+from hpckit.node.topology import Nic, NicRole
 from hpckit.spec.nic_kind import NicKind
 
 _GIB: Final = 1024**3
@@ -149,11 +149,6 @@ def is_storage(nic: Nic) -> bool:
 def role_words(role: NicRole) -> str:
     """What a NIC is for: `compute`, `storage`, `not for jobs`."""
     return "not for jobs" if role is NicRole.OTHER else str(role)
-
-
-def gpu_label(gpu: Gpu) -> str:
-    """`GPU0`, as every tool's matrix has it."""
-    return f"GPU{figure(gpu.index)}"
 
 
 def cpus_shown(cpus: IndexList, most: int = 26) -> str:

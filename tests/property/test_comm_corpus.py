@@ -13,7 +13,7 @@ from hpckit.comm.seen import seen_node
 from hpckit.core.errors import ParseError
 from hpckit.node.capture.snapshot import inspect_capture
 from hpckit.node.nics import close_nics
-from hpckit.node.rules.rule import gpu_cells
+from hpckit.node.rules.rule import path_cells
 from hpckit.node.topology import GpuVendor, NodeTopology
 from hpckit.spec.nic_kind import NicKind
 from hpckit.spec.platform import CommSetting, NcclVersion, Platform
@@ -68,7 +68,7 @@ def is_textbook(machine: NodeTopology) -> bool:
     """
     if any(nic.kind is NicKind.EFA for nic in machine.nics):
         return False
-    close = close_nics(machine, gpu_cells(machine))
+    close = close_nics(machine, path_cells(machine.paths))
     makers = {gpu.vendor for gpu in machine.gpus}
     each = [len(nics) for nics in close.values()]
     return makers == {GpuVendor.NVIDIA} and each == [1] * TEXTBOOK_GPUS

@@ -30,8 +30,9 @@ from hpckit.comm.bandwidth.values import (
 )
 from hpckit.core.units import counted
 from hpckit.fabric.topology import nvlink_domain
-from hpckit.node.links import PathLookup, is_direct, joined
+from hpckit.node.links import is_direct, joined
 from hpckit.node.path import PathKind
+from hpckit.node.rules.rule import kind_between, path_cells
 from hpckit.node.topology import (
     Gpu,
     GpuLink,
@@ -178,9 +179,10 @@ def _is_switched(gpus: Sequence[Gpu], pairs: Pairs, architecture: str | None) ->
 def _pcie_ring(
     topology: NodeTopology, gpus: Sequence[Gpu], unknown: list[Unknown]
 ) -> PcieRing | None:
-    lookup = PathLookup(topology.paths)
+    cells = path_cells(topology.paths)
     kinds = {
-        (one.index, other.index): lookup.kind(one, other) for one, other in combinations(gpus, 2)
+        (one.index, other.index): kind_between(cells, one, other)
+        for one, other in combinations(gpus, 2)
     }
     if None in kinds.values():
         because = "the source does not tell what lies between all of them"

@@ -267,12 +267,10 @@ def topology_of(said: GpuMatrices) -> NodeTopology:
 def _pair(said: GpuMatrices, a: int, b: int) -> PairReport:
     word = said.word(Matrix.TYPE, a, b)
     weight, hops = said.number(Matrix.WEIGHT, a, b), said.number(Matrix.HOPS, a, b)
-    kind = said_kind(word and word.upper(), weight, hops)
     figures = _RANGE.fullmatch(said.word(Matrix.BANDWIDTH, a, b) or "")
     access = (said.word(Matrix.ACCESS, a, b) or "").upper()
     return PairReport(
-        kind=LinkKind.XGMI if kind is LinkKind.XGMI else None,
-        is_pcie=kind is PathKind.SYS,
+        kind=said_kind(word and word.upper(), weight, hops),
         weight=weight,
         hops=hops,
         min_mbytes_per_s=int(figures[1]) if figures else None,
@@ -292,10 +290,10 @@ def _unknown(
         because = f"{said.source.format} was not asked for weights, hops or types"
         return (*found, Unknown("GPUs", "paths", because))
     blank = {at for at, one in pairs.items() if paths.cells[at[0]][at[1]] is None}
-    if any(pairs[at].is_pcie for at in blank):
+    if any(pairs[at].kind is PathKind.SYS for at in blank):
         because = "it is not said which PCIe bridge the GPUs of a NUMA node share"
         found.append(Unknown("GPUs", "paths over PCIe", because))
-    if any(not pairs[at].is_pcie for at in blank):
+    if any(pairs[at].kind is not PathKind.SYS for at in blank):
         because = f"{said.source.format} does not name the type of link of some pairs"
         found.append(Unknown("GPUs", "paths", because))
     return tuple(found)
@@ -324,20 +322,14 @@ _KEYS = re.compile(r'"(?:link_status|link_type|num_hops|hops|weight)"')
 _CSV = re.compile(
     r"^gpu,(?:bdf,)?(?:link_accessibility|weight|hops|link_type|numa_bandwidth)_gpu_", re.MULTILINE
 )
-_OF_LINK: Final = {
-    "link_status": Matrix.ACCESS,
+_OF_KEY: Final = {
+    **dict.fromkeys(("link_status", "link_accessibility"), Matrix.ACCESS),
     "weight": Matrix.WEIGHT,
-    "num_hops": Matrix.HOPS,
+    **dict.fromkeys(("num_hops", "hops"), Matrix.HOPS),
     "link_type": Matrix.TYPE,
-    "bandwidth": Matrix.BANDWIDTH,
+    **dict.fromkeys(("bandwidth", "numa_bandwidth"), Matrix.BANDWIDTH),
 }
-_OF_TABLE: Final = {
-    "link_accessibility": Matrix.ACCESS,
-    "weight": Matrix.WEIGHT,
-    "hops": Matrix.HOPS,
-    "link_type": Matrix.TYPE,
-    "numa_bandwidth": Matrix.BANDWIDTH,
-}
+"""Keys of a link (since 6.1), and those of a table with a link each (before)."""
 _GPU_KEY = re.compile(r"gpu_(\d{1,4})", re.ASCII)
 
 
@@ -445,10 +437,9 @@ def _words_of(one: Mapping[str, Any], index: int) -> dict[tuple[Matrix, int, int
     for link in links if isinstance(links, list) else ():
         peer = _index(link.get("gpu")) if isinstance(link, dict) else None
         if peer is not None:
-            for name, matrix in _OF_LINK.items():
-                if name in link:
-                    words[matrix, index, peer] = cell_of(link[name])
-    for name, matrix in _OF_TABLE.items():
+            keys = _OF_KEY.keys() & link.keys()
+            words |= {(_OF_KEY[key], index, peer): cell_of(link[key]) for key in keys}
+    for name, matrix in _OF_KEY.items():
         table = one.get(name)
         for key, value in table.items() if isinstance(table, dict) else ():
             match = _GPU_KEY.fullmatch(key)

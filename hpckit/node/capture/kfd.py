@@ -17,7 +17,7 @@ from hpckit.core.excerpt import refusal
 from hpckit.core.file_tree import FileTree
 from hpckit.core.units import format_indices
 from hpckit.node.capture.xgmi import HOP_WEIGHT, XGMI_LINKS, PairReport, unknown_of_links, xgmi_link
-from hpckit.node.path import LINK_BYTES_PER_S
+from hpckit.node.path import LINK_BYTES_PER_S, PathKind
 from hpckit.node.pci import PciAddress
 from hpckit.node.pci_tree import AMD
 from hpckit.node.topology import (
@@ -54,8 +54,8 @@ _NAMES: Final = frozenset(pattern.rpartition("/")[2] for pattern in KFD_PATTERNS
 
 
 TYPE_HYPERTRANSPORT: Final = 1
-TYPE_PCIE: Final = 2
-TYPE_XGMI: Final = 11
+_KINDS: Final[Mapping[int, LinkKind | PathKind]] = {2: PathKind.SYS, 11: LinkKind.XGMI}
+"""Of links, by their type."""
 FLAG_ENABLED: Final = 1 << 0
 FLAG_NO_PEER_DMA: Final = 1 << 4
 HEAPS_OF_GPU: Final = frozenset({1, 2})
@@ -335,10 +335,8 @@ def _with_partitions(nodes: Sequence[KfdNode], gpus: Sequence[Gpu]) -> tuple[Gpu
 
 def _report(link: Properties) -> PairReport:
     flags = link.get("flags")
-    is_xgmi = link.get("type") == TYPE_XGMI
     return PairReport(
-        kind=LinkKind.XGMI if is_xgmi else None,
-        is_pcie=link.get("type") == TYPE_PCIE,
+        kind=_KINDS.get(link.get("type", 0)),
         weight=link.get("weight"),
         min_mbytes_per_s=link.get("min_bandwidth"),
         max_mbytes_per_s=link.get("max_bandwidth"),

@@ -30,12 +30,11 @@ XGMI_LINKS: Final = {"gfx908": 3, "gfx942": 7}
 class PairReport:
     """What a source says of the way from one GPU to another; None where it says nothing.
 
-    `kind` is LinkKind.XGMI, or None for PCIe and for what is unknown: `is_pcie` tells these apart.
+    `kind` is XGMI, SYS for any way over PCIe, or None for what is unknown.
     `min_mbytes_per_s` is one link, `max_mbytes_per_s` all of them, in 10^6 bytes a second.
     """
 
-    kind: LinkKind | None = None
-    is_pcie: bool = False
+    kind: LinkKind | PathKind | None = None
     weight: int | None = None
     hops: int | None = None
     min_mbytes_per_s: int | None = None
@@ -91,10 +90,8 @@ def path_cell(one: PairReport, numa: tuple[int | None, int | None]) -> str | Non
 
     Within a NUMA node AMD's tools do not say which bridge the two share (PIX, PXB, PHB or NODE).
     """
-    if one.kind is not None:
-        return PathKind.XGMI
-    if not one.is_pcie:
-        return None
+    if one.kind is not PathKind.SYS:
+        return None if one.kind is None else PathKind.XGMI
     if one.hops is not None:
         is_far = one.hops >= ACROSS_NODES_HOPS
     elif None not in numa:

@@ -16,7 +16,7 @@ from typing import Final
 from hpckit.core.findings import Severity
 from hpckit.core.svg import Look, Rect, Stroke
 from hpckit.node.places import Branch, Place
-from hpckit.node.topology import Accelerator, Gpu, LinkKind, Nic
+from hpckit.node.topology import Accelerator, CpuLink, Gpu, LinkKind, Nic
 from hpckit.node.words import as_float, nic_rate
 
 GPU_W: Final = 92.0
@@ -64,17 +64,11 @@ class Spot:
     accelerator: Accelerator | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stack:
-    boxes: tuple[tuple[Nic, ...], ...]
+_Part = Branch | tuple[Spot, ...]
+"""A switch, or boxes that are not put anywhere yet: a stack of NICs, or a GPU or accelerator."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Card:
-    gpus: tuple[Gpu, ...]
-
-
-_Part = Branch | _Card | Accelerator | _Stack
+_NOWHERE: Final = Rect(x=0, y=0, w=0, h=0)
+_WIDTHS: Final = {Kind.GPU: GPU_W, Kind.ACCELERATOR: ACCELERATOR_W, Kind.NIC: SPINE + NIC_W}
 
 
 def place_spots(place: Place) -> tuple[Spot, ...]:
@@ -138,22 +132,25 @@ def _turned(rect: Rect, height: float) -> Rect:
 
 
 def _parts(branch: Branch) -> tuple[_Part, ...]:
-    stacks = tuple(nic_boxes(branch.nics))
-    count = -(-len(stacks) // _STACK)
-    each = -(-len(stacks) // count) if count else 1
+    nics = [Spot(kind=Kind.NIC, rect=_NOWHERE, nics=box) for box in nic_boxes(branch.nics)]
+    count = -(-len(nics) // _STACK)
+    each = -(-len(nics) // count) if count else 1
     return (
         *branch.branches,
-        *_cards(branch.gpus),
-        *branch.accelerators,
-        *(_Stack(boxes=stacks[at : at + each]) for at in range(0, len(stacks), each)),
+        *((Spot(kind=Kind.GPU, rect=_NOWHERE, gpus=card),) for card in _cards(branch.gpus)),
+        *(
+            (Spot(kind=Kind.ACCELERATOR, rect=_NOWHERE, accelerator=one),)
+            for one in branch.accelerators
+        ),
+        *(tuple(nics[start : start + each]) for start in range(0, len(nics), each)),
     )
 
 
-def _cards(gpus: Sequence[Gpu]) -> tuple[_Card, ...]:
+def _cards(gpus: Sequence[Gpu]) -> list[tuple[Gpu, ...]]:
     def card(gpu: Gpu) -> tuple[object, ...]:
         return (gpu.pci,) if gpu.pci is not None and gpu.partition else (gpu.index,)
 
-    return tuple(_Card(gpus=tuple(group)) for _, group in groupby(gpus, key=card))
+    return [tuple(group) for _, group in groupby(gpus, key=card)]
 
 
 def nic_boxes(nics: Sequence[Nic]) -> list[tuple[Nic, ...]]:
@@ -172,9 +169,7 @@ def nic_boxes(nics: Sequence[Nic]) -> list[tuple[Nic, ...]]:
 def _width(part: _Part) -> float:
     if isinstance(part, Branch):
         return max(_LEAST_BAR, _width_of(_parts(part)))
-    if isinstance(part, _Stack):
-        return SPINE + NIC_W
-    return GPU_W if isinstance(part, _Card) else ACCELERATOR_W
+    return _WIDTHS[part[0].kind]
 
 
 def _width_of(parts: Sequence[_Part]) -> float:
@@ -187,8 +182,8 @@ def _lowest(branch: Branch, bottom: float) -> float:
         top = bottom + WIRE
         if isinstance(part, Branch):
             lowest = max(lowest, _lowest(part, top + BAR_H))
-        elif isinstance(part, _Stack):
-            lowest = max(lowest, top + len(part.boxes) * (NIC_H + NIC_GAP) - NIC_GAP)
+        elif part[0].kind is Kind.NIC:
+            lowest = max(lowest, top + len(part) * (NIC_H + NIC_GAP) - NIC_GAP)
         else:
             lowest = max(lowest, top + GPU_H)
     return lowest
@@ -205,30 +200,16 @@ def _hanging(branch: Branch, bar: Rect, bottom: float) -> list[Spot]:
             own = Rect(x=x, y=y, w=width, h=BAR_H)
             spots.append(Spot(kind=Kind.SWITCH, rect=own, above=bar, branch=part))
             spots += _hanging(part, own, bottom)
-        elif isinstance(part, _Stack):
-            spots += _stack(part, Rect(x=x + SPINE, y=y, w=NIC_W, h=NIC_H), bar)
+        elif part[0].kind is Kind.NIC:
+            first = Rect(x=x + SPINE, y=y, w=NIC_W, h=NIC_H)
+            for row, spot in enumerate(part):
+                rect = _moved(first, 0, row * (NIC_H + NIC_GAP))
+                spots.append(replace(spot, rect=rect, above=bar))
         else:
-            spots.append(_standing(part, Rect(x=x, y=bottom - GPU_H, w=width, h=GPU_H), bar))
+            rect = Rect(x=x, y=bottom - GPU_H, w=width, h=GPU_H)
+            spots.append(replace(part[0], rect=rect, above=bar))
         x += width + GAP
     return spots
-
-
-def _stack(stack: _Stack, first: Rect, bar: Rect) -> list[Spot]:
-    return [
-        Spot(
-            kind=Kind.NIC,
-            rect=replace(first, y=first.y + at * (NIC_H + NIC_GAP)),
-            above=bar,
-            nics=nics,
-        )
-        for at, nics in enumerate(stack.boxes)
-    ]
-
-
-def _standing(part: _Card | Accelerator, rect: Rect, bar: Rect) -> Spot:
-    if isinstance(part, _Card):
-        return Spot(kind=Kind.GPU, rect=rect, above=bar, gpus=part.gpus)
-    return Spot(kind=Kind.ACCELERATOR, rect=rect, above=bar, accelerator=part)
 
 
 PANEL: Final = Look(fill="#f6f8fa", stroke="#d0d7de", width=1, radius=8)
@@ -282,6 +263,11 @@ def pcie_stroke(bytes_per_s: float | None) -> Stroke:
 def link_colour(kind: LinkKind) -> str:
     """The colour of a kind of links."""
     return _LINKS[kind]
+
+
+def beside_stroke(link: CpuLink) -> Stroke:
+    """How the link from a GPU to the CPU beside it is drawn."""
+    return Stroke(colour=_LINKS[link.kind], width=max(2.5, wire_width(link.bandwidth_bytes_per_s)))
 
 
 def bar_look(kind: LinkKind) -> Look:

@@ -9,7 +9,7 @@ from typing import Final
 from hpckit.core.findings import FindingGroup
 from hpckit.core.svg import Drawing, Look, Rect, Stroke, Word, curve, path, text_width
 from hpckit.core.text import figure, names_shown, numbers_shown, visible
-from hpckit.node.links import LinkIsland, device_names
+from hpckit.node.links import LinkIsland
 from hpckit.node.pci import PciAddress, PcieLink
 from hpckit.node.picture import layout as looks
 from hpckit.node.picture.layout import (
@@ -24,13 +24,13 @@ from hpckit.node.picture.layout import (
     pair_stroke,
     wire_width,
 )
+from hpckit.node.rules.rule import device_names, gpu_name
 from hpckit.node.title import gpu_kind, place_cpus, place_title
 from hpckit.node.topology import CpuLink, Gpu, GpuLink, LinkKind, Nic, NodeTopology, is_down
 from hpckit.node.words import (
     bit_rate,
     byte_rate,
     cpus_shown,
-    gpu_label,
     gpu_model,
     is_narrow,
     is_storage,
@@ -315,9 +315,9 @@ class Parts:
         if beside is not None and not first.is_hidden:
             self._beside_wire(spot, beside)
         self._wire(spot, spot.rect.x + _IN, link)
-        words = [_middle(numbers_shown(map(gpu_label, spot.gpus)), 13, is_bold=True)]
+        words = [_middle(numbers_shown(gpu_name(gpu.index) for gpu in spot.gpus), 13, is_bold=True)]
         words += [_middle(text, _SMALL) for text in self._gpu_texts(spot.gpus)[:_LABEL_LINES]]
-        about = [gpu_label(first), gpu_kind(first), first.pci or "", pcie_words(link)]
+        about = [gpu_name(first.index), gpu_kind(first), first.pci or "", pcie_words(link)]
         self._box(spot, looks.HIDDEN if first.is_hidden else looks.GPU, words, about)
         self._mark(spot, [name for gpu in spot.gpus for name in device_names(gpu)])
 
@@ -365,9 +365,7 @@ class Parts:
         self._mark(spot, [name for nic in spot.nics for name in device_names(nic)])
 
     def _spine(self, spot: Spot, link: PcieLink | None, *, is_labelled: bool) -> None:
-        if spot.above is None:
-            return
-        start, _ = _edges(spot.above, spot.rect)
+        start, _ = _edges(spot)
         x, y = spot.rect.x - SPINE + 3, spot.rect.y + spot.rect.h / 2
         stroke = looks.pcie_stroke(pcie_bytes_per_s(link))
         self._drawing.wire(path((x, start), (x, y), (spot.rect.x, y)), stroke)
@@ -376,9 +374,7 @@ class Parts:
             self._wire_label(x + 7, start, link, is_down=spot.rect.y > start)
 
     def _wire(self, spot: Spot, x: float, link: PcieLink | None) -> None:
-        if spot.above is None:
-            return
-        start, end = _edges(spot.above, spot.rect)
+        start, end = _edges(spot)
         stroke = looks.pcie_stroke(pcie_bytes_per_s(link))
         self._drawing.wire(path((x, start), (x, end)), stroke)
         self._wire_label(x + 7, start, link, is_down=end > start)
@@ -394,13 +390,9 @@ class Parts:
 
     def _beside_wire(self, spot: Spot, beside: CpuLink) -> None:
         """The link to a CPU goes to its bar, or behind the switches on the way to it."""
-        if spot.above is None:
-            return
-        start, end = _edges(spot.above, spot.rect)
+        start, end = _edges(spot)
         x = spot.rect.x + _C2C_IN
-        width = max(2.5, looks.wire_width(beside.bandwidth_bytes_per_s))
-        stroke = Stroke(colour=looks.link_colour(beside.kind), width=width)
-        self._drawing.wire(path((x, start), (x, end)), stroke)
+        self._drawing.wire(path((x, start), (x, end)), looks.beside_stroke(beside))
 
     def _box(self, spot: Spot, look: Look, words: Sequence[Word], about: Sequence[str]) -> None:
         text = " · ".join(part for part in about if part)
@@ -457,11 +449,10 @@ def _middle(text: str, size: float, *, is_bold: bool = False) -> Word:
     return Word(text=text, size=size, is_bold=is_bold, anchor="middle")
 
 
-def _edges(above: Rect, rect: Rect) -> tuple[float, float]:
+def _edges(spot: Spot) -> tuple[float, float]:
     """Where a wire leaves a bar and where it meets a box: on the sides that face each other."""
-    if above.y < rect.y:
-        return above.bottom, rect.y
-    return above.y, rect.bottom
+    above, rect = spot.above or spot.rect, spot.rect
+    return (above.bottom, rect.y) if above.y < rect.y else (above.y, rect.bottom)
 
 
 def _label_lines(text: str) -> list[str]:

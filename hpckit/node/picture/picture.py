@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -10,7 +10,7 @@ from hpckit.core.finding_lines import sentence
 from hpckit.core.findings import Finding, FindingGroup, group_findings
 from hpckit.core.svg import Drawing, Rect, Stroke, Word, broken, fitted, path, text_width
 from hpckit.core.text import figure, numbers_shown
-from hpckit.node.links import Device, LinkIsland, link_islands
+from hpckit.node.links import LinkIsland, link_islands
 from hpckit.node.picture import layout as looks
 from hpckit.node.picture.layout import (
     Spot,
@@ -31,6 +31,7 @@ from hpckit.node.picture.parts import (
     is_crossed,
 )
 from hpckit.node.places import Place, places
+from hpckit.node.rules.rule import Device
 from hpckit.node.title import node_title
 from hpckit.node.topology import NodeTopology, is_down
 from hpckit.node.words import byte_rate, pcie_bytes_per_s, pcie_words
@@ -146,7 +147,8 @@ _SIZE: Final = 11.0
 _LEGEND_LINE: Final = 20.0
 _MOST_SAMPLES: Final = 4
 _MOST_FINDINGS: Final = 12
-_Entry = tuple[str, Stroke]
+_DOWN: Final = "network port that is not up"
+_Entry = tuple[str, Stroke | None]
 
 
 def draw_legend(
@@ -157,32 +159,24 @@ def draw_legend(
 ) -> float:
     """Draw it in a page of a width, from a y on; answers where it ends."""
     width, y = where
-    entries = (*_pcie_entries(topology), *_link_entries(topology, islands))
+    entries: list[_Entry] = [*_pcie_entries(topology), *_link_entries(topology, islands)]
+    if any(map(is_down, topology.nics)):
+        entries.append((_DOWN, None))
     x = MARGIN
-    if entries:
-        y += 8
+    y += 8 if entries else 0
     for text, stroke in entries:
         room = _SAMPLE + 8 + text_width(text, _SIZE) + 22
         if x > MARGIN and x + room > width - MARGIN:
             x, y = MARGIN, y + _LEGEND_LINE
-        drawing.wire(path((x, y - 4), (x + _SAMPLE, y - 4)), stroke)
+        if stroke is None:
+            rect = Rect(x=x, y=y - 11, w=_SAMPLE, h=14)
+            drawing.box("sample", rect, looks.DOWN, (), about=text)
+            drawing.cross(replace(rect, w=_SAMPLE - 4), looks.RED)
+        else:
+            drawing.wire(path((x, y - 4), (x + _SAMPLE, y - 4)), stroke)
         drawing.label(x + _SAMPLE + 8, y, Word(text=text, size=_SIZE, colour=looks.GREY))
         x += room
-    if any(map(is_down, topology.nics)):
-        y = _draw_down(drawing, (x, y), width)
     return y + _LEGEND_LINE if entries else y
-
-
-def _draw_down(drawing: Drawing, where: tuple[float, float], width: float) -> float:
-    text = "network port that is not up"
-    x, y = where
-    if x > MARGIN and x + _SAMPLE + 8 + text_width(text, _SIZE) > width - MARGIN:
-        x, y = MARGIN, y + _LEGEND_LINE
-    rect = Rect(x=x, y=y - 11, w=_SAMPLE, h=14)
-    drawing.box("sample", rect, looks.DOWN, (), about=text)
-    drawing.cross(Rect(x=x, y=y - 11, w=_SAMPLE - 4, h=14), looks.RED)
-    drawing.label(x + _SAMPLE + 8, y, Word(text=text, size=_SIZE, colour=looks.GREY))
-    return y
 
 
 def _pcie_entries(topology: NodeTopology) -> list[_Entry]:
@@ -198,7 +192,7 @@ def _pcie_entries(topology: NodeTopology) -> list[_Entry]:
         else:  # as it is, without what it could be
             known[pcie_words(replace(link, max_speed_gt_per_s=None, max_width=None))] = rate
     widest = sorted(known.items(), key=lambda item: item[1], reverse=True)[:_MOST_SAMPLES]
-    entries = [
+    entries: list[_Entry] = [
         (f"PCIe {text}, {byte_rate(rate)}", looks.pcie_stroke(rate)) for text, rate in widest
     ]
     if is_unknown:
@@ -206,7 +200,7 @@ def _pcie_entries(topology: NodeTopology) -> list[_Entry]:
     return entries
 
 
-def _link_entries(topology: NodeTopology, islands: Sequence[LinkIsland]) -> list[_Entry]:
+def _link_entries(topology: NodeTopology, islands: Sequence[LinkIsland]) -> Iterable[_Entry]:
     entries: dict[str, Stroke] = {}
     for island in islands:
         for link in sorted(island.links, key=lambda link: link.count or 0):
@@ -216,11 +210,10 @@ def _link_entries(topology: NodeTopology, islands: Sequence[LinkIsland]) -> list
                 text = f"{count}{link.kind}" + ("" if not rate else f", {byte_rate(rate)}")
                 entries[text] = looks.pair_stroke(link.kind, link.count, rate)
     for beside in topology.cpu_links:
-        width = max(2.5, looks.wire_width(beside.bandwidth_bytes_per_s))
         rate = beside.bandwidth_bytes_per_s
         text = f"{beside.kind} to the CPU" + ("" if rate is None else f", {byte_rate(rate)}")
-        entries[text] = Stroke(colour=looks.link_colour(beside.kind), width=width)
-    return list(entries.items())
+        entries[text] = looks.beside_stroke(beside)
+    return entries.items()
 
 
 def draw_findings(

@@ -38,6 +38,11 @@ PASSED_ON: Final = frozenset({"vfio-pci", "pci-stub", "xen-pciback"})
 Check = Callable[[InspectedNode], Iterator[Evidence]]
 
 
+def _of_gpu(index: int, words: str) -> Evidence:
+    name = gpu_name(index)
+    return Evidence(name, f"{name} {words}")
+
+
 def gpu_lost(node: InspectedNode) -> Iterator[Evidence]:
     """Rule `gpu-lost`."""
     told = dict[str, str]()
@@ -97,11 +102,8 @@ def gpu_without_driver(node: InspectedNode) -> Iterator[Evidence]:
     for gpu in node.topology.gpus:
         others = {drivers.get(one.index) for one in node.gpus if one.vendor is gpu.vendor} - {None}
         if gpu.is_hidden and gpu.index in drivers and drivers[gpu.index] is None and others:
-            yield Evidence(
-                gpu_name(gpu.index),
-                f"{gpu_name(gpu.index)} ({gpu.pci}) has no kernel driver bound to it,"
-                f" the other GPUs have {named(one for one in others if one)}",
-            )
+            theirs = f"the other GPUs have {named(one for one in others if one)}"
+            yield _of_gpu(gpu.index, f"({gpu.pci}) has no kernel driver bound to it, {theirs}")
 
 
 def gpus_hidden(node: InspectedNode) -> Iterator[Evidence]:
@@ -147,7 +149,7 @@ def _of_health(sentence: Callable[[GpuHealth], str | None]) -> Check:
         for gpu in node.gpus:
             words = None if gpu.health is None else sentence(gpu.health)
             if words:
-                yield Evidence(gpu_name(gpu.index), f"{gpu_name(gpu.index)} {words}")
+                yield _of_gpu(gpu.index, words)
 
     return check
 
@@ -201,9 +203,7 @@ def ecc_uneven(node: InspectedNode) -> Iterator[Evidence]:
         modes = {gpu.index: gpu.health.ecc_enabled for gpu in group if gpu.health is not None}
         if most_common(mode for mode in modes.values() if mode is not None):
             for index in (index for index, mode in modes.items() if mode is False):
-                yield Evidence(
-                    gpu_name(index), f"{gpu_name(index)} has ECC off, most of its peers have it on"
-                )
+                yield _of_gpu(index, "has ECC off, most of its peers have it on")
 
 
 def _slowed(*words: str, unless: tuple[str, ...] = ()) -> Check:
@@ -242,15 +242,15 @@ def _letters(word: str) -> str:
 def fabric_not_completed(node: InspectedNode) -> Iterator[Evidence]:
     """Rule `fabric-not-completed`."""
     for gpu in node.gpus:
-        fabric, name = gpu.fabric, gpu_name(gpu.index)
+        fabric = gpu.fabric
         if fabric is None or fabric.state is None:
             continue
         if _letters(fabric.state) not in FABRIC_FINE:
-            yield Evidence(name, f"{name} has the NVLink fabric state {fabric.state}{_of(node)}")
+            yield _of_gpu(gpu.index, f"has the NVLink fabric state {fabric.state}{_of(node)}")
         elif _letters(fabric.state) == "completed" and not (
             fabric.status is None or _letters(fabric.status) in FABRIC_SUCCESS
         ):
-            yield Evidence(name, f"{name} has an NVLink fabric that completed with {fabric.status}")
+            yield _of_gpu(gpu.index, f"has an NVLink fabric that completed with {fabric.status}")
 
 
 def fabric_unhealthy(node: InspectedNode) -> Iterator[Evidence]:
@@ -258,8 +258,7 @@ def fabric_unhealthy(node: InspectedNode) -> Iterator[Evidence]:
     for gpu in node.gpus:
         health = None if gpu.fabric is None else gpu.fabric.health
         if health is not None and health.upper().startswith(UNHEALTHY):
-            name = gpu_name(gpu.index)
-            yield Evidence(name, f"{name} has an NVLink fabric that is {health}")
+            yield _of_gpu(gpu.index, f"has an NVLink fabric that is {health}")
 
 
 def _of(node: InspectedNode) -> str:
@@ -280,9 +279,8 @@ def mig_on(node: InspectedNode) -> Iterator[Evidence]:
         yield Evidence(GPUS, f"MIG is on in all {len(on)} GPUs{total}")
         return
     for gpu, count in zip(on, devices, strict=True):
-        name = gpu_name(gpu.index)
         told_of = "" if count is None else f", {counted(count, 'MIG device')}"
-        yield Evidence(name, f"{name} has MIG on{told_of}")
+        yield _of_gpu(gpu.index, f"has MIG on{told_of}")
 
 
 # There are two kinds of evidence. NVML tells each GPU's own links, so a GPU at a switch is held
@@ -354,8 +352,8 @@ def _off_the_board(group: _Group) -> Iterator[Evidence]:
         return
     others = f"the other {len(linked)} GPUs of its board have"
     for index in sorted(group.told - linked, key=list(group.gpus).index):
-        words = f"{gpu_name(index)} has no NVLink to another GPU, {others}"
-        yield Evidence(gpu_name(index), f"{words}{_inactive(group.gpus[index])}")
+        inactive = _inactive(group.gpus[index])
+        yield _of_gpu(index, f"has no NVLink to another GPU, {others}{inactive}")
 
 
 def no_nvlinks(node: InspectedNode) -> Iterator[Evidence]:
@@ -364,10 +362,9 @@ def no_nvlinks(node: InspectedNode) -> Iterator[Evidence]:
     for group in _groups(node):
         linked = frozenset[int]().union(*group.linked)
         for index in group.gpus if linked else ():
-            name = gpu_name(index)
-            if index in group.told - linked and name not in named_already:
+            if index in group.told - linked and gpu_name(index) not in named_already:
                 others = f"{gpu_ranges(linked)} {have(len(linked))}"
-                yield Evidence(name, f"{name} has no NVLink to another GPU, {others}")
+                yield _of_gpu(index, f"has no NVLink to another GPU, {others}")
 
 
 def uneven_bridges(node: InspectedNode) -> Iterator[Evidence]:
@@ -395,12 +392,8 @@ def _own_links(group: Collection[Gpu]) -> Iterator[Evidence]:
     peers = sum(len(each) == most for each in active.values())
     for gpu in group:
         if gpu.index in active and len(active[gpu.index]) < most:
-            name, count = gpu_name(gpu.index), len(active[gpu.index])
-            yield Evidence(
-                name,
-                f"{name} has {counted(count, 'active NVLink')},"
-                f" {_others(peers)} {most}{_inactive(gpu)}",
-            )
+            count = counted(len(active[gpu.index]), "active NVLink")
+            yield _of_gpu(gpu.index, f"has {count}, {_others(peers)} {most}{_inactive(gpu)}")
 
 
 def _others(peers: int) -> str:
@@ -506,8 +499,7 @@ def _in_even(pairs: Pairs, gpu: Gpu) -> Evidence:
     rest = (
         f"NV{most} to {gpu_ranges(peers[most])}" if most in peers else f"NV{most} is between those"
     )
-    name = gpu_name(gpu.index)
-    return Evidence(name, f"{name} has {told}, and {rest}{_inactive(gpu)}")
+    return _of_gpu(gpu.index, f"has {told}, and {rest}{_inactive(gpu)}")
 
 
 def _in_mesh(
@@ -522,9 +514,6 @@ def _in_mesh(
         return
     for index in sorted(component):
         if sums[index] < most:
-            name = gpu_name(index)
-            yield Evidence(
-                name,
-                f"{name} has {counted(sums[index], 'NVLink')} to other GPUs in all,"
-                f" {_others(whole)} {most}{_inactive(gpus[index])}",
-            )
+            links = f"{counted(sums[index], 'NVLink')} to other GPUs in all"
+            rest = f"{_others(whole)} {most}{_inactive(gpus[index])}"
+            yield _of_gpu(index, f"has {links}, {rest}")

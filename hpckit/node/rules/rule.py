@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Final, TypeVar
 
 from hpckit.core import hostlist
 from hpckit.core.index_list import index_list
-from hpckit.node.path import PathKind
-from hpckit.node.topology import Gpu, NodeTopology
+from hpckit.node.path import PathKind, PathTable, path_kind
+from hpckit.node.topology import Accelerator, Gpu, Nic, NodeTopology
 
 GPUS: Final = "GPUs"
 """The subject of a finding about all GPUs of a node."""
@@ -20,6 +21,7 @@ CLOSE: Final = frozenset({PathKind.PIX, PathKind.PXB})
 
 _MOST_NAMED: Final = 8
 
+Device = Gpu | Nic | Accelerator
 Cells = Mapping[tuple[str, str], str]
 """(row, column) → what lies between the two."""
 
@@ -30,7 +32,7 @@ Value = TypeVar("Value", bound=Hashable)
 class InspectedNode:
     """A node, and how many GPUs Slurm's gres says are to be seen, None where nobody says.
 
-    `cells` are `gpu_cells` of it.
+    `cells` are `path_cells` of it.
     """
 
     topology: NodeTopology
@@ -78,15 +80,31 @@ def twins(gpus: Iterable[Gpu]) -> list[list[Gpu]]:
     return list(groups.values())
 
 
-def gpu_cells(topology: NodeTopology) -> dict[tuple[str, str], str]:
-    """(row, column) → what lies between the two, one of them a GPU, where that is known."""
-    table = topology.paths
-    if table is None:
+def device_names(device: Device) -> tuple[str, ...]:
+    """Return what a matrix may call a device: `GPU0`; a NIC by its label or its name."""
+    if isinstance(device, Gpu):
+        return (gpu_name(device.index),)
+    if isinstance(device, Nic) and device.label is not None:
+        return (device.label, device.name)
+    return (device.name,)
+
+
+def path_cells(paths: PathTable | None) -> Cells:
+    """Return what lies between two devices by their names, where that is known."""
+    if paths is None:
         return {}
-    gpus = {gpu_name(gpu.index) for gpu in topology.gpus}
     return {
         (row, column): cell
-        for row, cells in zip(table.devices, table.cells, strict=True)
-        for column, cell in zip(table.devices, cells, strict=True)
-        if cell is not None and (row in gpus or column in gpus)
+        for row, cells in zip(paths.devices, paths.cells, strict=True)
+        for column, cell in zip(paths.devices, cells, strict=True)
+        if cell is not None
     }
+
+
+def kind_between(cells: Cells, a: Device, b: Device) -> PathKind | None:
+    """Return the path between two devices, by `path_cells`; None where it is not known."""
+    for pair in product(device_names(a), device_names(b)):
+        cell = cells.get(pair) or cells.get(pair[::-1])
+        if cell is not None:
+            return path_kind(cell)
+    return None

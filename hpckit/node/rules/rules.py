@@ -11,7 +11,7 @@ from typing import Final
 from hpckit.core.findings import Check, Finding, Rule, Severity, SourcedFinding, judge
 from hpckit.core.hostlist import natural_order
 from hpckit.node.rules import bus, gpu
-from hpckit.node.rules.rule import InspectedNode, gpu_cells
+from hpckit.node.rules.rule import InspectedNode, path_cells
 from hpckit.node.topology import NodeTopology
 
 _MEMORY_ERRORS: Final = "NVIDIA GPU Memory Error Management, row remapping"
@@ -225,7 +225,9 @@ def node_findings(
     node, in a job those that it was given. Paths and the roles of NICs are used, so `with_paths`
     and `with_nic_roles` come first.
     """
-    node = InspectedNode(topology=topology, cells=gpu_cells(topology), expected_gpus=expected_gpus)
+    node = InspectedNode(
+        topology=topology, cells=path_cells(topology.paths), expected_gpus=expected_gpus
+    )
 
     def place(finding: Finding) -> tuple[object, ...]:
         subject = natural_order(finding.subject)

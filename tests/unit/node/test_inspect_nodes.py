@@ -16,9 +16,8 @@ from hpckit.core.fields import to_tree
 from hpckit.core.process import CommandResult, HeardCommand
 from hpckit.injob.archive import pack_injob
 from hpckit.node.answers import NodeQuestion
-from hpckit.node.inspect_nodes import NodesSeen, inspect_nodes
 from hpckit.node.probe import answer_lines, error_document
-from hpckit.node.remote import SrunProbe
+from hpckit.node.remote import NodesSeen, SrunProbe, inspect_nodes
 from hpckit.node.topology import Gpu, NodeTopology, NvLink, Source
 from hpckit.slurm.ask import SlurmCli
 from tests.fakes.clock import FakeClock
