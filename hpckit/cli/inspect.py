@@ -224,11 +224,10 @@ _TIMEOUT_S = 60.0
 
 def inspect_many(options: SimpleNamespace) -> int:
     """Ask the nodes, print what they are, and give the exit code."""
-    from hpckit.cli.submit import interrupt_on_signals
     from hpckit.node.inspect_nodes import inspect_nodes
     from hpckit.node.show import group_lines
 
-    interrupt_on_signals()
+    wiring.interrupt_on_signals()
     line = output.Progress()
 
     def progress(answered: int, asked: int) -> None:
@@ -289,7 +288,6 @@ def _shared_dir(options: SimpleNamespace) -> Path:
 
 
 def _document(seen: NodesSeen) -> dict[str, object]:
-    from hpckit.core.fields import to_tree
     from hpckit.core.findings import finding_trees
     from hpckit.core.hostlist import fold_hosts
 
@@ -298,14 +296,14 @@ def _document(seen: NodesSeen) -> dict[str, object]:
         "hpckit": hpckit.__version__,
         "groups": [
             {
-                "nodes": list(group.nodes),
+                "nodes": group.nodes,
                 "nodelist": fold_hosts(group.nodes),
-                "differs": list(group.differs),
+                "differs": group.differs,
                 "findings": finding_trees(group.findings),
-                "topology": to_tree(group.topology),
+                "topology": group.topology,
             }
             for group in seen.groups
         ],
         "silent": finding_trees(seen.silent),
-        "words": list(seen.words),
+        "words": seen.words,
     }

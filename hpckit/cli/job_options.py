@@ -335,11 +335,11 @@ def advised(wanted: str) -> AdvisedJob:
     is no advice.
     """
     from hpckit.account.advice.advice import advised_job
-    from hpckit.cli.report import ReportOptions, made_report
+    from hpckit.cli.report import made_report
 
     if wanted.endswith(".json"):
         return _read(wanted)
-    report = made_report(ReportOptions(job_id=wanted), lambda _done, _of: None).report
+    report = made_report(wanted, None, lambda _done, _of: None).report
     return advised_job(report, Path(report.job.folder or "."), wiring.job_folders())
 
 

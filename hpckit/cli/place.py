@@ -216,10 +216,10 @@ def document(
         "hpckit": hpckit.__version__,
         "order": orders.pop("placed"),
         "ranks_per_node": question.ranks_per_node,
-        "mesh": to_tree(mesh_of(question.sizes, question.volumes).axes),
+        "mesh": mesh_of(question.sizes, question.volumes).axes,
         **tree,
         "orders": orders,
-        "binding": None if binding is None else to_tree(binding),
+        "binding": binding,
     }
 
 
