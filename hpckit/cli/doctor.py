@@ -27,7 +27,6 @@ _COLOURS = {"ok": "green", "note": "yellow", "error": "red"}
 def doctor_command(ctx: click.Context, site: str, *, as_json: bool) -> None:
     """Say what this machine has and lacks; exit 1 if something needed is missing."""
     from hpckit.cli.examine import examine, examine_gpus
-    from hpckit.core.fields import to_tree
     from hpckit.jobs.sites import load_site
 
     caller = wiring.caller()
@@ -44,7 +43,7 @@ def doctor_command(ctx: click.Context, site: str, *, as_json: bool) -> None:
     findings = [*looked_at, examine_gpus(wiring.gpu_driver())]
     if as_json:
         about = {"schema": "hpckit.doctor/1", "hpckit": hpckit.__version__}
-        output.document({**about, "findings": to_tree(findings)})
+        output.document({**about, "findings": findings})
     else:
         output.result(f" hpckit {hpckit.__version__} on {caller.host} · site {site}")
         output.remarks([_row(finding) for finding in findings])

@@ -37,6 +37,28 @@ _MANY_NODES = (
 )
 
 
+class InspectOptions(SimpleNamespace):
+    """What `hpckit inspect` is asked; `format_` is chosen already."""
+
+    file: str | None
+    format_: str
+    vocabulary: str | None
+    machine: int | None
+    sysroot: str | None
+    expected_gpus: int | None
+    fail_on: str | None
+    nodelist: str | None
+    job_id: str | None
+    timeout_s: float | None
+    partition: str | None
+    account: str | None
+    qos: str | None
+    reservation: str | None
+    gpus_per_node: int | None
+    shared_dir: str | None
+    site: str | None
+
+
 @click.command("inspect")
 @click.argument("file", required=False, type=click.Path(allow_dash=True), metavar="[FILE]")
 @click.option(
@@ -116,14 +138,14 @@ def inspect_command(
     /sys/class/kfd or /sys/class/infiniband. - is standard input.
     """
     format_ = output.format_of(format_, as_json=as_json, default="tree")
-    options = SimpleNamespace(format_=format_, **params)
+    options = InspectOptions(format_=format_, **params)
     _check_together(options)
     if options.nodelist is not None or options.job_id is not None:
         ctx.exit(inspect_many(options))
     ctx.exit(_inspect_node(options))
 
 
-def _check_together(options: SimpleNamespace) -> None:
+def _check_together(options: InspectOptions) -> None:
     many = [name for name in (options.nodelist, options.job_id) if name is not None]
     if not all(name.strip() for name in many):
         # As from a variable that is not set: this node is not what was asked for.
@@ -143,7 +165,7 @@ def _check_together(options: SimpleNamespace) -> None:
     _check_node(options)
 
 
-def _check_node(options: SimpleNamespace) -> None:
+def _check_node(options: InspectOptions) -> None:
     sysroot = options.sysroot
     if sysroot is not None and options.file:
         raise click.UsageError("--sysroot is for this node, not for a FILE")
@@ -153,7 +175,7 @@ def _check_node(options: SimpleNamespace) -> None:
         raise click.UsageError("--machine is for a FILE alone")
 
 
-def _inspect_node(options: SimpleNamespace) -> int:
+def _inspect_node(options: InspectOptions) -> int:
     from hpckit.node.rules.rules import node_findings
 
     topology = _topology(options)
@@ -162,7 +184,7 @@ def _inspect_node(options: SimpleNamespace) -> int:
     return output.fail_code(findings, options.fail_on)
 
 
-def _topology(options: SimpleNamespace) -> NodeTopology:
+def _topology(options: InspectOptions) -> NodeTopology:
     from hpckit.node.capture.snapshot import inspect_capture
     from hpckit.node.inspect import inspect_here
 
@@ -181,7 +203,7 @@ def _topology(options: SimpleNamespace) -> NodeTopology:
     return machines[which - 1]
 
 
-def _print(topology: NodeTopology, findings: Sequence[Finding], options: SimpleNamespace) -> None:
+def _print(topology: NodeTopology, findings: Sequence[Finding], options: InspectOptions) -> None:
     format_ = options.format_
     if format_ == "json":
         output.document(document(topology, findings))
@@ -222,13 +244,12 @@ NODES_SCHEMA = "hpckit.nodes/1"
 _TIMEOUT_S = 60.0
 
 
-def inspect_many(options: SimpleNamespace) -> int:
+def inspect_many(options: InspectOptions) -> int:
     """Ask the nodes, print what they are, and give the exit code."""
-    from hpckit.cli.submit import interrupt_on_signals
     from hpckit.node.remote import inspect_nodes
     from hpckit.node.show import group_lines
 
-    interrupt_on_signals()
+    wiring.interrupt_on_signals()
     line = output.Progress()
 
     def progress(answered: int, asked: int) -> None:
@@ -267,7 +288,7 @@ def _bar(done: int, total: int, width: int = 20) -> str:
 _ASKED = ("expected_gpus", "partition", "account", "qos", "reservation", "gpus_per_node")
 
 
-def _question(options: SimpleNamespace) -> NodeQuestion:
+def _question(options: InspectOptions) -> NodeQuestion:
     from hpckit.node.answers import NodeQuestion
 
     return NodeQuestion(
@@ -278,7 +299,7 @@ def _question(options: SimpleNamespace) -> NodeQuestion:
     )
 
 
-def _shared_dir(options: SimpleNamespace) -> Path:
+def _shared_dir(options: InspectOptions) -> Path:
     from hpckit.jobs.sites import load_site
     from hpckit.jobs.submit import expand_job_root
 
@@ -289,7 +310,6 @@ def _shared_dir(options: SimpleNamespace) -> Path:
 
 
 def _document(seen: NodesSeen) -> dict[str, object]:
-    from hpckit.core.fields import to_tree
     from hpckit.core.findings import finding_trees
     from hpckit.core.hostlist import fold_hosts
 
@@ -298,14 +318,14 @@ def _document(seen: NodesSeen) -> dict[str, object]:
         "hpckit": hpckit.__version__,
         "groups": [
             {
-                "nodes": list(group.nodes),
+                "nodes": group.nodes,
                 "nodelist": fold_hosts(group.nodes),
-                "differs": list(group.differs),
+                "differs": group.differs,
                 "findings": finding_trees(group.findings),
-                "topology": to_tree(group.topology),
+                "topology": group.topology,
             }
             for group in seen.groups
         ],
         "silent": finding_trees(seen.silent),
-        "words": list(seen.words),
+        "words": seen.words,
     }

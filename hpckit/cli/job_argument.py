@@ -136,22 +136,21 @@ def status_document(
         "task": task,
         "part_ids": [part.job_id for part in status.parts],
         "cluster": status.cluster,
-        **_picked(entry, "name", "site", "folder"),
-        **_picked(status, "state", "slurm_state=raw", "is_lost", "exit_code", "exit_signal"),
-        **_picked(status, "reason", "slurm_reason"),
-        "pending": pending and _picked(pending, "meaning", "help", "hopeless"),
+        **picked(entry, "name", "site", "folder"),
+        **picked(status, "state", "slurm_state=raw", "is_lost", "exit_code", "exit_signal"),
+        **picked(status, "reason", "slurm_reason"),
+        "pending": pending and picked(pending, "meaning", "help", "hopeless"),
         "submitted_s": entry.created_s,
-        "expected_start_s": status.expected_start_s,
-        **_picked(status, *_SPAN),
+        **picked(status, "expected_start_s", *_SPAN),
         "tasks": [
-            _picked(record, "task=task_index", "state", "exit_code", *_SPAN)
+            picked(record, "task=task_index", "state", "exit_code", *_SPAN)
             for record in status.tasks
         ],
         "detail": detail
         and {
-            **_picked(detail, "partition", "account", "qos", "restarts"),
+            **picked(detail, "partition", "account", "qos", "restarts"),
             "tres_allocated": dict(detail.tres_allocated),
-            "steps": [_picked(step, *_STEP, *_SPAN) for step in detail.steps],
+            "steps": [picked(step, *_STEP, *_SPAN) for step in detail.steps],
         },
     }
 
@@ -160,10 +159,10 @@ _SPAN: Final = ("started_s", "ended_s", "nodelist")
 _STEP: Final = ("step=step_id", "name", "state", "slurm_state=raw", "exit_code", "exit_signal")
 
 
-def _picked(value: object, *names: str) -> dict[str, object]:
-    """Return attributes by their names; `key=attribute` has another name in the document."""
+def picked(value: object, *names: str) -> dict[str, object]:
+    """Return attributes by their names, all None of None; `key=attribute` renames one."""
     pairs = (name.partition("=") for name in names)
-    return {key: getattr(value, attribute or key) for key, _, attribute in pairs}
+    return {key: value and getattr(value, attribute or key) for key, _, attribute in pairs}
 
 
 def complete_site(

@@ -102,12 +102,25 @@ class JobOptions(SimpleNamespace):
     line; `command` is what stands behind `--`.
     """
 
+    job: str | None
+    site: str | None
+    slurm_version: SlurmVersion | None
+    from_report: str | None
+    topology: str | None
+    stage: str | None
+    template: str | None
+    site_dirs: tuple[Path, ...]
+    template_dirs: tuple[Path, ...]
+    values: Mapping[str, tuple[object, str]]
+    words: tuple[str, ...]
+    command: tuple[str, ...]
+
     @classmethod
     def of(cls, ctx: click.Context, params: Mapping[str, Any]) -> Self:
         """Return the options as click read them. Raises click.UsageError."""
         values, words = _given(params)
         command = ctx.meta.get(_COMMAND, ())
-        return cls(**params, values=values, words=words, command=command)
+        return cls(**params, values=values, words=tuple(words), command=command)
 
 
 def _slurm_version(
@@ -335,11 +348,11 @@ def advised(wanted: str) -> AdvisedJob:
     is no advice.
     """
     from hpckit.account.advice.advice import advised_job
-    from hpckit.cli.report import ReportOptions, made_report
+    from hpckit.cli.report import made_report
 
     if wanted.endswith(".json"):
         return _read(wanted)
-    report = made_report(ReportOptions(job_id=wanted), lambda _done, _of: None).report
+    report = made_report(wanted, None, lambda _done, _of: None).report
     return advised_job(report, Path(report.job.folder or "."), wiring.job_folders())
 
 

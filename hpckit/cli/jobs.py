@@ -20,6 +20,7 @@ from hpckit.cli.job_argument import (
     job_argument,
     log_task,
     many_jobs_argument,
+    picked,
     required_job_argument,
     say_open,
     site_of,
@@ -32,6 +33,7 @@ from hpckit.core.units import format_duration, format_indices
 
 if TYPE_CHECKING:
     from hpckit.injob.runner import RunOptions
+    from hpckit.jobs.chain import Chain, StageLine
     from hpckit.jobs.index import SqliteJobIndex
     from hpckit.jobs.track import TrackTools
     from hpckit.slurm.values import JobDetail, JobEntry, JobState, JobStatus, StepRecord
@@ -127,17 +129,9 @@ def _say_unknown(rows: Sequence[tuple[JobEntry, JobStatus]]) -> None:
 
 def _row(entry: JobEntry, status: JobStatus) -> dict[str, object]:
     return {
-        "job_id": entry.job_id,
-        "submission": entry.submission,
-        "cluster": entry.cluster,
-        "name": entry.name,
-        "site": entry.site,
-        "folder": entry.folder,
+        **picked(entry, "job_id", "submission", "cluster", "name", "site", "folder"),
         "submitted_s": entry.created_s,
-        "state": str(status.state),
-        "exit_code": status.exit_code,
-        "reason": status.reason,
-        "slurm_reason": status.slurm_reason,
+        **picked(status, "state", "exit_code", "reason", "slurm_reason"),
     }
 
 
@@ -209,11 +203,7 @@ def show_command(job_id: str | None, *, script: bool, runner: bool, as_json: boo
         output.document(
             {
                 "schema": "hpckit.job-record/1",
-                "job_id": entry.job_id,
-                "name": entry.name,
-                "site": entry.site,
-                "folder": entry.folder,
-                "submitted_s": entry.created_s,
+                **picked(entry, "job_id", "name", "site", "folder", "submitted_s=created_s"),
                 "script_sha256": intent["script_sha256"],
                 "script": text,
                 "effective": effective,
@@ -334,7 +324,6 @@ def status_command(job_id: str | None, *, as_json: bool) -> None:
 
     ID_TASK is one task of a job array, as Slurm writes it: 4242_7.
     """
-    from hpckit.cli.submit import chain_document, chain_row
     from hpckit.jobs.chain import chain_status
     from hpckit.jobs.track import after_status, find_task, job_detail
 
@@ -371,6 +360,28 @@ def _how(entry: JobEntry, status: JobStatus, now_s: float) -> str:
     if status.state.is_waiting:
         text += f" · submitted {format_duration(now_s - entry.created_s)} ago"
     return text
+
+
+def chain_row(chain: Chain) -> Iterator[tuple[str, str]]:
+    """The row of `hpckit status` about a chain; none for a job by itself."""
+    if chain.stages[0][0].chain is not None:
+        yield "chain", " → ".join(_stage_words(line) for line in chain.lines)
+
+
+def _stage_words(line: StageLine) -> str:
+    if line.job_id is None:
+        return f"{line.name} ({line.reason})"
+    code = f" {line.exit_code}" if line.exit_code else ""
+    never = " (not started)" if line.never_began else ""
+    return f"{line.name} {line.job_id} {output.state_word(line.state)}{code}{never}"
+
+
+def chain_document(chain: Chain) -> list[dict[str, object]] | None:
+    """The stages of a chain, for `hpckit.status/1`; None for a job by itself."""
+    if chain.stages[0][0].chain is None:
+        return None
+    names = ("stage=name", "job_id", "state", "exit_code", "reason")
+    return [picked(line, *names) for line in chain.lines]
 
 
 def _why_it_waits(status: JobStatus, shown: str, now_s: float) -> Iterator[tuple[str, str]]:

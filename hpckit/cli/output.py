@@ -65,11 +65,13 @@ def format_of(format_: str | None, *, as_json: bool, default: str) -> str:
 
 
 def document(value: object) -> None:
-    """Print one JSON document; what steers a terminal or hides its neighbours is escaped.
+    """Print one JSON document of plain or model values; what steers a terminal is escaped.
 
     So is a byte of a path that is no UTF-8, which Python holds as half a surrogate pair.
     """
-    text = json.dumps(value, ensure_ascii=False, indent=2)
+    from hpckit.core.fields import to_tree
+
+    text = json.dumps(to_tree(value), ensure_ascii=False, indent=2)
     click.echo(_STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 

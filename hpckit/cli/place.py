@@ -27,6 +27,25 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json", "hostfile", "order", "cpu-bind", "svg")
 
 
+class PlaceOptions(SimpleNamespace):
+    """What `hpckit place` is asked; `format_` is chosen already."""
+
+    job: str | None
+    nodelist: str | None
+    gpus_per_node: int | None
+    mesh: str | None
+    volume: str | None
+    fabric: str | None
+    topology: str | None
+    slurm_version: str | None
+    site: str | None
+    node_gbits: float | None
+    oversubscription: float | None
+    format_: str
+    axis: str | None
+    node: str | None
+
+
 @click.command("place")
 @click.argument("job", required=False, type=click.Path(allow_dash=True), metavar="[JOB]")
 @click.option(
@@ -96,7 +115,7 @@ def place_command(
 
     typed = ctx.get_parameter_source("site") is ParameterSource.COMMANDLINE
     format_ = output.format_of(format_, as_json=as_json, default="table")
-    options = SimpleNamespace(format_=format_, **params)
+    options = PlaceOptions(format_=format_, **params)
     if typed and options.job is None:
         raise click.UsageError("--site is for a JOB")
     _check_together(options)
@@ -119,7 +138,7 @@ def place_command(
         _print(question, topology, placement, options)
 
 
-def _is_node_alone(options: SimpleNamespace) -> bool:
+def _is_node_alone(options: PlaceOptions) -> bool:
     if options.job is not None or options.mesh is not None:
         return False
     if options.format_ == "cpu-bind":
@@ -130,7 +149,7 @@ def _is_node_alone(options: SimpleNamespace) -> bool:
     return is_alone
 
 
-def _check_together(options: SimpleNamespace) -> None:
+def _check_together(options: PlaceOptions) -> None:
     if [options.job, options.fabric, options.node].count("-") > 1:
         raise click.UsageError("only one of JOB, --fabric and --node can be standard input")
     if options.format_ == "cpu-bind" and options.node is None:
@@ -139,7 +158,7 @@ def _check_together(options: SimpleNamespace) -> None:
         raise click.UsageError("--axis is for --format svg alone")
 
 
-def _question(options: SimpleNamespace) -> PlaceQuestion:
+def _question(options: PlaceOptions) -> PlaceQuestion:
     from hpckit.placement.place import PlaceQuestion, even_ranks
     from hpckit.spec.options import parse_mesh, parse_volumes
 
@@ -165,7 +184,7 @@ def _print(
     question: PlaceQuestion,
     topology: ClusterTopology,
     placement: Placement,
-    options: SimpleNamespace,
+    options: PlaceOptions,
 ) -> None:
     if options.format_ == "order":
         click.echo("\n".join(placement.orders.placed))
@@ -216,14 +235,14 @@ def document(
         "hpckit": hpckit.__version__,
         "order": orders.pop("placed"),
         "ranks_per_node": question.ranks_per_node,
-        "mesh": to_tree(mesh_of(question.sizes, question.volumes).axes),
+        "mesh": mesh_of(question.sizes, question.volumes).axes,
         **tree,
         "orders": orders,
-        "binding": None if binding is None else to_tree(binding),
+        "binding": binding,
     }
 
 
-def question_of_job(job: str, options: SimpleNamespace) -> PlaceQuestion:
+def question_of_job(job: str, options: PlaceOptions) -> PlaceQuestion:
     """Return the question with the job's mesh, volumes and ranks; options stand over them.
 
     Raises ConfigError, click.UsageError.

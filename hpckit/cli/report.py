@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _PRINTED = ("json", "csv", "openmetrics")
 _QUIET_S = 1.0
+_MOVED = "where it was removed or moved: hpckit report --from FOLDER reads a copy of it"
 _FAILED = frozenset({"FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "DEADLINE"})
 """States after which the logs say more than the account."""
 
@@ -39,20 +41,20 @@ Examples:
 """
 
 
-class ReportOptions(NamedTuple):
+class ReportOptions(SimpleNamespace):
     """What `hpckit report` is asked."""
 
-    job_id: str | None = None
-    from_: str | None = None
-    as_json: bool = False
-    as_csv: bool = False
-    as_openmetrics: bool = False
-    curves: bool = False
-    html: str | None = None
-    parquet: str | None = None
-    site: str | None = None
-    patch: bool = False
-    compare: tuple[str, str] | None = None
+    job_id: str | None
+    from_: str | None
+    as_json: bool
+    as_csv: bool
+    as_openmetrics: bool
+    curves: bool
+    html: str | None
+    parquet: str | None
+    site: str | None
+    patch: bool
+    compare: tuple[str, str] | None
 
 
 @click.command("report", epilog=_EXAMPLES)
@@ -104,27 +106,22 @@ def report_command(**params: Any) -> None:
     """
     options = ReportOptions(**params)
     _check(options)
-    _keep_blas_alone()
+    # numpy's BLAS gets small products alone: its threads would wait spinning. In this process and
+    # its workers, and before numpy is imported, which is when they start.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
     if options.compare:
         with _progress() as progress:
             show_comparison(options, options.compare, progress)
         return
     with _progress() as progress:
-        made = made_report(options, progress)
+        curves = bool(options.curves or options.html)
+        made = made_report(options.job_id, options.from_, progress, options.site, curves=curves)
         if options.parquet:
             write_parquet(made, Path(options.parquet), progress)
     if options.html:
         write_html(made, Path(options.html))
     _print(made.report, options)
-
-
-def _keep_blas_alone() -> None:
-    """Have numpy's BLAS start no threads: it gets small products alone, and they wait spinning.
-
-    In this process and its workers; before numpy is imported, which is when they start.
-    """
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def _check(options: ReportOptions) -> None:
@@ -133,7 +130,7 @@ def _check(options: ReportOptions) -> None:
     if len(printed) > 1:
         raise click.UsageError(f"--{printed[0]} and --{printed[1]} exclude each other")
     if options.compare:
-        _check_compared(options, options.compare, printed)
+        _check_compared(options, printed)
     _check_stray(options, printed)
     if options.curves and not options.as_json:
         raise click.UsageError("--curves is for --json alone")
@@ -163,7 +160,7 @@ def _check_files(options: ReportOptions) -> None:
         raise click.UsageError("--html and --parquet cannot be one file")
 
 
-def _check_compared(options: ReportOptions, compared: tuple[str, str], printed: list[str]) -> None:
+def _check_compared(options: ReportOptions, printed: list[str]) -> None:
     """A comparison is printed on the screen or as JSON, and names its jobs itself."""
     given = [f"--{word}" for word in ("html", "parquet") if getattr(options, word)]
     given += [f"--{word}" for word in printed if word != "json"]
@@ -171,7 +168,7 @@ def _check_compared(options: ReportOptions, compared: tuple[str, str], printed: 
     given += ["JOB_ID"] if options.job_id else []
     if given:
         raise click.UsageError(f"--compare A B and {given[0]} exclude each other")
-    if not all(compared):
+    if not all(options.compare or ()):
         raise click.UsageError("--compare needs two jobs: an id or a folder, got nothing for one")
 
 
@@ -266,7 +263,7 @@ def _side(
 
     is_place = _is_there(wanted) and ("/" in wanted or not wanted.isdecimal())
     job_id, place = (None, wanted) if is_place else (wanted, None)
-    made = made_report(options._replace(job_id=job_id, from_=place), progress)
+    made = made_report(job_id, place, progress, options.site, curves=options.curves)
     return side_of(made.report, made.gathered, made.store, wiring.job_folders())
 
 
@@ -296,32 +293,36 @@ class MadeReport(NamedTuple):
     store: SampleStore
 
 
-def made_report(options: ReportOptions, progress: Callable[[int, int], None]) -> MadeReport:
-    """Return the report that the command line asks for. Raises HpckitError."""
+def made_report(
+    job_id: str | None,
+    place: str | None,
+    progress: Callable[[int, int], None],
+    site_name: str | None = None,
+    *,
+    curves: bool = False,
+) -> MadeReport:
+    """Return the report on a job, or on what is in a place. Raises HpckitError."""
     from msgspec import structs
 
     from hpckit.account.gather import gather
     from hpckit.account.report import ReportTools, report_of
     from hpckit.account.report_facts import no_accounts, not_in_an_archive
 
-    asked = _asked(options)
-    facts, folder, store = asked.facts, asked.folder, asked.store
+    asked = _job(job_id) if place is None else _asked(Path(place))
+    facts, store = asked.facts, asked.store
     try:
-        accounts = store.find(folder, facts.array_task)
+        accounts = store.find(asked.folder, facts.array_task)
     except HpckitError as error:
-        if options.from_:
+        if place is not None:
             raise
-        raise HpckitError(
-            f"the folder of job {facts.job_id}: {error}",
-            hint="where it was removed or moved: hpckit report --from FOLDER reads a copy of it",
-        ) from None
+        wrong = f"the folder of job {facts.job_id}: {error}"
+        raise HpckitError(wrong, hint=_MOVED) from None
     if not accounts.incarnations:
-        raise no_accounts(facts, accounts, wiring.job_folders(), folder)
+        raise no_accounts(facts, accounts, wiring.job_folders(), asked.folder)
     tools = ReportTools(
         store=store, fold_all=wiring.fold_all, progress=progress, slurm_energy=asked.slurm_energy
     )
-    curves = bool(options.curves or options.html)
-    site, unread = _site(options, facts.folder)
+    site, unread = _site(site_name, facts.folder)
     facts = structs.replace(facts, missing=(*facts.missing, *unread))
     gathered = gather(store, accounts)
     report = report_of(gathered, tools, facts, site, curves=curves)
@@ -330,7 +331,7 @@ def made_report(options: ReportOptions, progress: Callable[[int, int], None]) ->
 
         report = with_advice_of(report, Path(facts.folder), wiring.job_folders())
     if asked.is_archive and facts.folder is None:
-        lacks = not_in_an_archive(report, has_site=bool(options.site))
+        lacks = not_in_an_archive(report, has_site=bool(site_name))
         report = structs.replace(report, missing=(*report.missing, *lacks))
     return MadeReport(report=report, gathered=gathered, store=store)
 
@@ -348,25 +349,20 @@ class _Asked(NamedTuple):
     is_archive: bool = False
 
 
-def _asked(options: ReportOptions) -> _Asked:
+def _asked(path: Path) -> _Asked:
     from hpckit.account.report_facts import facts_of_folder, folder_of_job
     from hpckit.account.store import FileSampleStore
 
-    if not options.from_:
-        return _job(options.job_id)
-    path = Path(options.from_)
     is_folder = path.is_dir()
-    store = FileSampleStore() if is_folder else _archive(path)
+    store: SampleStore = FileSampleStore()
+    if not is_folder:
+        from hpckit.account.parquet.store import archive
+
+        store = archive(path)
     folders = wiring.job_folders()
     folder = folder_of_job(path, folders) if is_folder else path.parent
     facts = facts_of_folder(folder, folders)
     return _Asked(facts=facts, folder=path, store=store, is_archive=not is_folder)
-
-
-def _archive(path: Path) -> SampleStore:
-    from hpckit.account.parquet.store import archive
-
-    return archive(path)
 
 
 def _job(job_id: str | None) -> _Asked:
@@ -398,7 +394,7 @@ def _job(job_id: str | None) -> _Asked:
     )
 
 
-def _site(options: ReportOptions, job_folder: str | None) -> tuple[EnergySite, tuple[str, ...]]:
+def _site(name: str | None, job_folder: str | None) -> tuple[EnergySite, tuple[str, ...]]:
     """Return the site's energy factors, and a sentence where the job's own cannot be read.
 
     Beside accounts that are in no job's folder, another program's site.json may lie.
@@ -406,10 +402,10 @@ def _site(options: ReportOptions, job_folder: str | None) -> tuple[EnergySite, t
     from hpckit.account.report_facts import energy_site
     from hpckit.spec.site import EnergySite
 
-    if options.site:
+    if name:
         from hpckit.jobs.sites import load_site
 
-        return load_site(wiring.resources(), options.site).energy, ()
+        return load_site(wiring.resources(), name).energy, ()
     if job_folder is None:
         return EnergySite(), ()
     return energy_site(Path(job_folder), wiring.job_folders())
@@ -429,6 +425,7 @@ def write_html(made: MadeReport, path: Path) -> None:
     from msgspec import structs
 
     from hpckit.account.gather import node_topologies
+    from hpckit.account.page.bokeh import bokeh_plots
     from hpckit.account.page.html import PageParts, node_pictures, report_html
     from hpckit.core.files import whole_file
     from hpckit.jobs.sites import load_templates

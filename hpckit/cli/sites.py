@@ -69,14 +69,13 @@ def _lines(text: str, indent: int) -> list[str]:
 @_JSON
 def show(name: str, site_dirs: tuple[Path, ...], *, as_json: bool) -> None:
     """Print the site file called NAME, or its values with defaults as JSON."""
-    from hpckit.core.fields import to_tree
     from hpckit.jobs.sites import load_site
 
     resources = wiring.resources(site_dirs)
     site = load_site(resources, name)
     paths = resources.site_files().get(name)
     if as_json or not paths:
-        output.document(to_tree(site))
+        output.document(site)
         return
     output.talk(f" {paths[0]}")
     click.echo(resources.read(paths[0]), nl=False)

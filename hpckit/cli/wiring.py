@@ -11,13 +11,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from hpckit.core.errors import StorageFailed
+from hpckit.core.files import (
+    Clock,
+    FileResources,
+    SystemClock,
+    account_home,
+    dead_link,
+    search_path,
+    user_name,
+    xdg_folder,
+)
 
 if TYPE_CHECKING:
     from hpckit.account.fold import FoldRequest, NodeFold
     from hpckit.account.store import SlurmEnergies
     from hpckit.comm.library_search import Person
-    from hpckit.core.files import Clock, FileResources
-    from hpckit.core.process import CommandRunner, Runner
+    from hpckit.core.process import Runner
     from hpckit.fabric.ask import FabricProbe
     from hpckit.jobs.draft import Caller
     from hpckit.jobs.index import SqliteJobIndex
@@ -27,6 +36,7 @@ if TYPE_CHECKING:
     from hpckit.node.inspect import GpuDriver, SystemFiles
     from hpckit.node.remote import SrunProbe
     from hpckit.script.template_cache import TemplateCache
+    from hpckit.slurm.ask import SlurmCli
     from hpckit.slurm.values import JobEntry
     from hpckit.spec.site import SubmitterKind
     from hpckit.spec.store import FileJobFolders
@@ -50,8 +60,6 @@ def workdir() -> Path:
 
 def resources(site_dirs: Sequence[Path] = (), template_dirs: Sequence[Path] = ()) -> FileResources:
     """Site files and templates along the search path."""
-    from hpckit.core.files import FileResources, search_path
-
     return FileResources(
         search_path(os.environ, home()), site_dirs=site_dirs, template_dirs=template_dirs
     )
@@ -65,32 +73,22 @@ def template_cache() -> TemplateCache:
 
 
 def _caches() -> Path:
-    from hpckit.core.files import xdg_folder
-
     return xdg_folder(os.environ, "XDG_CACHE_HOME", home()) / "hpckit"
 
 
 def cluster_probe() -> FabricProbe:
     """What asks Slurm about its cluster; the answers are kept under $XDG_CACHE_HOME."""
     from hpckit.fabric.ask import FabricProbe
-    from hpckit.slurm.ask import SlurmCli
 
-    slurm = SlurmCli(command_runner(), clock())
-    return FabricProbe(slurm, _caches() / "clusters", clock(), os.environ)
+    return FabricProbe(_slurm(), _caches() / "clusters", clock(), os.environ)
 
 
 def job_index() -> SqliteJobIndex:
     """The index of this user's jobs, under $XDG_STATE_HOME."""
     from hpckit.jobs.index import SqliteJobIndex
 
-    return SqliteJobIndex(state_folder() / "jobs.sqlite")
-
-
-def state_folder() -> Path:
-    """`$XDG_STATE_HOME/hpckit`, by default `~/.local/state/hpckit`."""
-    from hpckit.core.files import xdg_folder
-
-    return xdg_folder(os.environ, "XDG_STATE_HOME", home()) / "hpckit"
+    state = xdg_folder(os.environ, "XDG_STATE_HOME", home()) / "hpckit"
+    return SqliteJobIndex(state / "jobs.sqlite")
 
 
 def submitter(kind: SubmitterKind) -> Submitter:
@@ -129,8 +127,6 @@ def track_tools() -> TrackTools:
 
 def clock() -> Clock:
     """The machine's own clock."""
-    from hpckit.core.files import SystemClock
-
     return SystemClock()
 
 
@@ -159,25 +155,33 @@ def fold_all(
 def slurm_energies() -> SlurmEnergies:
     """What asks Slurm's accounting for the energy of nodes."""
     from hpckit.account.store import SlurmEnergies
+
+    return SlurmEnergies(_slurm(), cluster_probe())
+
+
+def _slurm() -> SlurmCli:
+    """What runs Slurm's commands."""
     from hpckit.slurm.ask import SlurmCli
 
-    return SlurmEnergies(SlurmCli(command_runner(), clock()), cluster_probe())
+    return SlurmCli(command_runner(), clock())
 
 
-def command_runner() -> CommandRunner:
+def command_runner() -> Runner:
     """External commands, on record in the file that HPCKIT_COMMAND_LOG names."""
-    return _runner()
-
-
-def _runner() -> Runner:
-    from hpckit.core.process import ListeningRunner
+    from hpckit.core.process import ListeningRunner, LoggedRunner
 
     path = os.environ.get("HPCKIT_COMMAND_LOG")
-    if not path:
-        return ListeningRunner()
-    from hpckit.core.process import LoggedRunner
+    return LoggedRunner(ListeningRunner(), Path(path), clock()) if path else ListeningRunner()
 
-    return LoggedRunner(ListeningRunner(), Path(path), clock())
+
+def interrupt_on_signals() -> None:
+    """SIGTERM and a closed session undo or complete a submission as Ctrl-C does.
+
+    Not where one is ignored: under nohup(1) a closed session changes nothing.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
 
 
 def submit_tools(kind: SubmitterKind, *, checks: bool = True) -> SubmitTools:
@@ -213,7 +217,6 @@ def _shell_environment() -> dict[str, str]:
 def person() -> Person:
     """Whose shell this is."""
     from hpckit.comm.library_search import Person
-    from hpckit.core.files import account_home
 
     return Person(environment=_shell_environment(), home=str(home()), account_home=account_home())
 
@@ -224,7 +227,6 @@ def caller() -> Caller:
 
     import psutil
 
-    from hpckit.core.files import user_name
     from hpckit.jobs.draft import Caller
     from hpckit.slurm.ask import cluster_name
 
@@ -295,10 +297,9 @@ def node_probes(sysroot: str | None) -> tuple[SystemFiles, GpuDriver, str | None
 
 def node_names() -> tuple[str, ...]:
     """All nodes that Slurm knows. Raises AdapterError."""
-    from hpckit.slurm.ask import SlurmCli
     from hpckit.slurm.squeue import parse_sinfo_nodes, sinfo_nodes_argv
 
-    answer = SlurmCli(command_runner(), clock()).ask(sinfo_nodes_argv(None))
+    answer = _slurm().ask(sinfo_nodes_argv(None))
     return tuple(node.name for node in parse_sinfo_nodes(answer.stdout))
 
 
@@ -306,12 +307,10 @@ def node_probe(shared: Path) -> SrunProbe:
     """What asks other nodes through srun; `shared` is a folder that they share with this host."""
     from hpckit.injob.archive import pack_injob
     from hpckit.node.remote import SrunProbe
-    from hpckit.slurm.ask import SlurmCli
 
     python = os.environ.get("HPCKIT_PYTHON") or sys.executable
-    slurm = SlurmCli(command_runner(), clock())
     return SrunProbe(
-        slurm, _runner(), shared, python, lambda archive: pack_injob(archive, _caches())
+        _slurm(), command_runner(), shared, python, lambda archive: pack_injob(archive, _caches())
     )
 
 
@@ -320,8 +319,6 @@ def become_sampler(folder: str, words: Sequence[str]) -> NoReturn:
 
     Raises StorageFailed when `folder` cannot be made.
     """
-    from hpckit.core.files import dead_link
-
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -45,7 +45,7 @@ class KeyRule:
 
     doc: str
     check: Check | None = None
-    schema: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    schema: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def key(

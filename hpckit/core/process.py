@@ -226,25 +226,25 @@ class ListeningRunner(ProcessRunner):
     ) -> Sequence[HeardCommand]:
         """What became of each command. Raises ToolMissing, AdapterError."""
         end_s = time.monotonic() + timeout_s
-        ended: dict[int, HeardCommand] = {}
+        ended = [HeardCommand(stderr="") for _ in commands]
         running: dict[int, _Running] = {}
         waiting = list(enumerate(commands))
         try:
             while (waiting or running) and time.monotonic() < end_s:
                 while waiting and len(running) < _AT_ONCE:
-                    at, argv = waiting.pop(0)
-                    running[at] = _Running(argv, self.clean_environment(), heard)
-                for at in [at for at, one in running.items() if one.has_ended()]:
-                    ended[at] = running.pop(at).result()
+                    index, argv = waiting.pop(0)
+                    running[index] = _Running(argv, self.clean_environment(), heard)
+                for index in [index for index, command in running.items() if command.has_ended()]:
+                    ended[index] = running.pop(index).result()
                 time.sleep(_TICK_S if running else 0.0)
             _ask_to_end(list(running.values()))
-            for at in list(running):
-                ended[at] = running.pop(at).given_up()
+            for index in list(running):
+                ended[index] = running.pop(index).result(is_late=True)
         finally:
             _ask_to_end(list(running.values()))
-            for one in running.values():
-                one.close()
-        return [ended.get(at, HeardCommand(stderr="")) for at in range(len(commands))]
+            for command in running.values():
+                command.close()
+        return ended
 
 
 def _ask_to_end(commands: Sequence[_Running]) -> None:
@@ -252,7 +252,7 @@ def _ask_to_end(commands: Sequence[_Running]) -> None:
     for command in commands:
         command.process.terminate()
     end_s = time.monotonic() + _GRACE_S
-    while time.monotonic() < end_s and not all(command.is_over() for command in commands):
+    while time.monotonic() < end_s and any(command.process.poll() is None for command in commands):
         time.sleep(_TICK_S)
 
 
@@ -261,7 +261,7 @@ class _Running:
         self, argv: Sequence[str], environment: Mapping[str, str], heard: Callable[[str], None]
     ) -> None:
         self._heard = heard
-        self._at = 0
+        self._offset = 0
         self._out, self._err = os.memfd_create("stdout"), os.memfd_create("stderr")
         try:
             self.process = start(argv, self._out, self._err, environment, signal.SIGTERM)
@@ -271,26 +271,17 @@ class _Running:
 
     def has_ended(self) -> bool:
         """Hand on the lines that have come, and tell whether there will be more."""
-        is_over = self.is_over()
+        is_over = self.process.poll() is not None
         self._hear(is_end=is_over)
         return is_over
 
-    def is_over(self) -> bool:
-        """Whether its process has ended."""
-        return self.process.poll() is not None
-
-    def result(self) -> HeardCommand:
-        """How it ended."""
-        ended = HeardCommand(stderr=text_of(self._err), returncode=shell_code(self.process.wait()))
+    def result(self, *, is_late: bool = False) -> HeardCommand:
+        """How it ended, or what it has said until it is ended."""
+        self._hear(is_end=True)
+        code = None if is_late else shell_code(self.process.wait())
+        ended = HeardCommand(stderr=text_of(self._err), returncode=code)
         self.close()
         return ended
-
-    def given_up(self) -> HeardCommand:
-        """End it, and keep what it has said."""
-        self._hear(is_end=True)
-        late = HeardCommand(stderr=text_of(self._err))
-        self.close()
-        return late
 
     def close(self) -> None:
         """End what still runs, and close the files."""
@@ -302,10 +293,10 @@ class _Running:
         os.close(self._err)
 
     def _hear(self, *, is_end: bool) -> None:
-        new = os.pread(self._out, os.fstat(self._out).st_size - self._at, self._at)
+        new = os.pread(self._out, os.fstat(self._out).st_size - self._offset, self._offset)
         if not is_end:
             new = new[: new.rfind(b"\n") + 1]
-        self._at += len(new)
+        self._offset += len(new)
         for line in new.decode("utf-8", errors="replace").splitlines():
             self._heard(line)
 
@@ -329,40 +320,33 @@ class LoggedRunner:
         self, argv: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None
     ) -> CommandResult:
         """The result of `argv`, on record. Raises StorageFailed, and what that runner raises."""
-        begun_s, code = self._clock.now_s(), None
-        with self._open() as file:
-            try:
-                result = self._runner.run(argv, timeout_s, environment)
-                code = result.returncode
-            finally:
-                self._write(file, [argv], begun_s, [code])
+        with self._recorded([argv]) as codes:
+            result = self._runner.run(argv, timeout_s, environment)
+            codes[:] = [result.returncode]
         return result
 
     def listen(
         self, commands: Sequence[Sequence[str]], timeout_s: float, heard: Callable[[str], None]
     ) -> Sequence[HeardCommand]:
         """What became of each command, on record once all have ended."""
-        begun_s = self._clock.now_s()
-        ended: Sequence[HeardCommand] = ()
-        with self._open() as file:
-            try:
-                ended = self._runner.listen(commands, timeout_s, heard)
-            finally:
-                codes = [command.returncode for command in ended] or [None] * len(commands)
-                self._write(file, commands, begun_s, codes)
+        with self._recorded(commands) as codes:
+            ended = self._runner.listen(commands, timeout_s, heard)
+            codes[:] = [command.returncode for command in ended]
         return ended
 
-    def _write(
-        self,
-        file: FileIO,
-        commands: Sequence[Sequence[str]],
-        begun_s: float,
-        codes: Sequence[int | None],
-    ) -> None:
-        # The commands were run: a full disk must not make it look as if they were not.
-        with suppress(OSError):
-            for argv, code in zip(commands, codes, strict=True):
-                file.write(self._line(argv, begun_s, code))
+    @contextmanager
+    def _recorded(self, commands: Sequence[Sequence[str]]) -> Iterator[list[int | None]]:
+        """Write a line for each command, with the codes that the block has put in their place."""
+        begun_s = self._clock.now_s()
+        codes: list[int | None] = [None] * len(commands)
+        with self._open() as file:
+            try:
+                yield codes
+            finally:
+                # The commands were run: a full disk must not make it look as if they were not.
+                with suppress(OSError):
+                    for argv, code in zip(commands, codes, strict=True):
+                        file.write(self._line(argv, begun_s, code))
 
     def _open(self) -> FileIO:
         try:

@@ -41,12 +41,9 @@ def visible(text: str, most: int = 40) -> str:
 
     Control characters, those written from right to left and combining ones become escapes.
     """
-    shown = "".join(map(_seen, text[: most + 1])) if not text.isascii() or _hides(text) else text
+    is_plain = text.isascii() and text.isprintable()
+    shown = text if is_plain else "".join(map(_seen, text[: most + 1]))
     return shown if len(shown) <= most else shown[: most - 1] + "…"
-
-
-def _hides(text: str) -> bool:
-    return not text.isprintable()
 
 
 @lru_cache(maxsize=1024)
@@ -281,9 +278,8 @@ def _cut(line: str, width: int) -> str:
         shorter = line.rpartition(" ")[0].rstrip()
         line = shorter if shorter.strip() else line[:room]
     told, colon, begun = line.rpartition(": ")
-    if (
-        colon and len(begun) < _LEAST_COLUMNS
-    ):  # of what it would say there is no more than a beginning
+    # Of what it would say there is no more than a beginning.
+    if colon and len(begun) < _LEAST_COLUMNS:
         line = told
     return line.rstrip().removesuffix(" ·") + _CUT
 

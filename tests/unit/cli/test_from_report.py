@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hpckit.cli.job_options import advised
-from hpckit.cli.submit import advice_words
+from hpckit.cli.submitted import advice_words
 from hpckit.core.errors import ConfigError, HpckitError
 from hpckit.jobs.submit import Submission
 from hpckit.spec.job_folder import RESULT_FILE

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -10,7 +11,7 @@ import psutil
 import pytest
 
 from hpckit.core.errors import AdapterError, ToolMissing, ToolTimeout
-from hpckit.core.process import ProcessRunner
+from hpckit.core.process import ListeningRunner, ProcessRunner, in_processes
 from tests.fakes.local_job import until
 
 
@@ -137,3 +138,69 @@ def test_a_file_of_another_machine_says_so(tmp_path: Path) -> None:
     tool.chmod(0o755)
     with pytest.raises(AdapterError, match="Exec format error"):
         ProcessRunner().run([str(tool)], 10)
+
+
+ENDING_WELL = "trap 'echo given back >&2; exit 0' TERM; echo started; while :; do sleep 0.05; done"
+DEAF = "trap '' TERM; echo started; while :; do sleep 0.05; done"
+KILLED = """
+import os, signal, sys
+from hpckit.core.process import ListeningRunner
+script = "trap 'touch $0; exit' TERM; echo started; while :; do sleep 0.05; done"
+die = lambda line: os.kill(os.getpid(), signal.SIGKILL)
+ListeningRunner().listen([("sh", "-c", script, sys.argv[1])], 60, die)
+"""
+
+
+def test_a_command_that_is_given_up_is_asked_to_end() -> None:
+    """Srun gives its allocation back when it gets SIGTERM, and cannot when it is killed."""
+    (ended,) = ListeningRunner().listen([("sh", "-c", ENDING_WELL)], 1, lambda _: None)
+    assert ended.is_late
+    assert ended.stderr == "given back\n"
+
+
+def test_a_command_that_does_not_end_is_killed() -> None:
+    """One that ignores SIGTERM is waited for no longer than a moment."""
+    begun_s = time.monotonic()
+    (ended,) = ListeningRunner().listen([("sh", "-c", DEAF)], 1, lambda _: None)
+    assert ended.is_late
+    assert time.monotonic() - begun_s < 10
+
+
+def test_a_command_is_asked_to_end_when_hpckit_is_killed(tmp_path: Path) -> None:
+    """Also kill -9 leaves no srun that holds or waits for an allocation."""
+    mark = tmp_path / "given-back"
+    done = subprocess.run([sys.executable, "-c", KILLED, mark], env=os.environ, check=False)
+    assert done.returncode == -signal.SIGKILL
+    end_s = time.monotonic() + 20
+    while not mark.exists():
+        assert time.monotonic() < end_s
+        time.sleep(0.02)
+
+
+def test_results_come_in_the_order_of_what_was_given() -> None:
+    """However many processes there are, the first result is that of the first."""
+    assert list(in_processes(abs, list(range(-20, 0)))) == list(range(20, 0, -1))
+
+
+def test_one_alone_needs_no_other_process() -> None:
+    """A function that no other process could be sent is called here."""
+    assert list(in_processes(lambda number: number + 1, [1])) == [2]
+
+
+def test_nothing_gives_nothing() -> None:
+    """No work is no error."""
+    assert list(in_processes(abs, [])) == []
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU has no other process")
+def test_a_process_that_was_killed_is_said() -> None:
+    """The kernel may do that for want of memory: an answer of the world outside, and no bug."""
+    with pytest.raises(AdapterError, match="was killed before it was done") as caught:
+        list(in_processes(os._exit, [9, 9]))
+    assert "memory" in (caught.value.hint or "")
+
+
+def test_an_error_comes_out() -> None:
+    """What a process raises is raised here."""
+    with pytest.raises(ValueError, match="invalid literal"):
+        list(in_processes(int, ["1", "x", "3"]))

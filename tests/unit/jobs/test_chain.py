@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click import unstyle
 
-from hpckit.cli.submit import chain_document, chain_row
+from hpckit.cli.jobs import chain_document, chain_row
 from hpckit.core.errors import (
     AdapterError,
     ConfigError,
