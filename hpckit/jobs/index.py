@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hpckit.core.errors import StorageFailed
 from hpckit.slurm.values import JobEntry, JobId, JobPart, JobState
@@ -46,6 +46,8 @@ def _parts(text: str) -> tuple[JobPart, ...]:
     return tuple(JobPart(offset=int(offset), job_id=JobId(job_id)) for offset, job_id in pairs)
 
 
+T = TypeVar("T")
+
 _VERSION = 3
 _BUSY_S = 30.0
 _RETRY_S = 0.05
@@ -72,6 +74,7 @@ _PUT = _INSERT.replace("INSERT", "INSERT OR REPLACE", 1)
 _SET = ", ".join(f"{name} = ?{place}" for place, name in enumerate(COLUMNS, start=1))
 _UPDATE = f"UPDATE jobs SET {_SET} WHERE submission = ?1"  # noqa: S608  constants
 _SELECT = f"SELECT {_COLUMNS} FROM jobs"  # noqa: S608  constants
+_SELECT_IDS = f"SELECT {_COLUMNS}, rowid FROM jobs"  # noqa: S608  likewise
 _HAS_TABLE = "SELECT 1 FROM sqlite_master WHERE name = 'jobs'"
 _NEWEST_FIRST = "ORDER BY created_s DESC, rowid DESC"
 
@@ -159,28 +162,43 @@ class SqliteJobIndex:
     def readable(self) -> tuple[Sequence[JobEntry], str | None]:
         """What can be read of every job, newest first, and how it is damaged if that is not all.
 
-        Of a file with a page that is damaged, the lines before that page are read.
+        Of a file with a page that is damaged, lines before and behind that page are read.
         """
-        entries: list[JobEntry] = []
-        problem = None
-        try:
-            entries.extend(self._rows(f"{_SELECT} ORDER BY rowid", ()))
-        except _DamagedError as error:
-            problem = error.message
-        entries.reverse()
-        return sorted(entries, key=lambda entry: -entry.created_s), problem
+        problems: list[str] = []
+        found: dict[int, JobEntry] = {}
+
+        def take(row: Sequence[Any]) -> None:
+            *values, rowid = row
+            found[rowid] = entry_of(values)
+
+        for order, is_as_stated in (("rowid", True), ("rowid DESC", False)):
+            try:
+                query = f"{_SELECT_IDS} ORDER BY {order}"
+                self._rows(query, (), take, is_as_stated=is_as_stated)
+                break
+            except _DamagedError as error:
+                problems.append(error.message)
+        newest = sorted(found, key=lambda rowid: (found[rowid].created_s, rowid), reverse=True)
+        return [found[rowid] for rowid in newest], next(iter(problems), None)
 
     def _read(self, query: str, values: tuple[object, ...]) -> list[JobEntry]:
-        return list(self._rows(query, values))
+        return self._rows(query, values, entry_of)
 
-    def _rows(self, query: str, values: tuple[object, ...]) -> Iterator[JobEntry]:
+    def _rows(
+        self,
+        query: str,
+        values: tuple[object, ...],
+        take: Callable[[Sequence[object]], T],
+        *,
+        is_as_stated: bool = True,
+    ) -> list[T]:
         if not os.path.lexists(self._path):  # unlike Path.exists, this one never raises
-            return
+            return []
         with self._failures("read"), self._connection() as db:
-            if self._version(db) == 0:
-                return
+            if is_as_stated and self._version(db) == 0:
+                return []
             db.execute("PRAGMA query_only = ON")
-            yield from map(entry_of, db.execute(query, values))
+            return [take(row) for row in db.execute(query, values)]
 
     def _damaged(self, cause: object) -> _DamagedError:
         return _DamagedError(

@@ -331,16 +331,17 @@ def test_a_state_of_a_later_version_is_unknown(path: Path) -> None:
     assert index.latest(None)[0].state is JobState.UNKNOWN
 
 
-def test_lines_before_a_damaged_page_are_kept(path: Path) -> None:
-    """What is before the page is in the rebuilt index."""
+def test_lines_around_a_damaged_page_are_kept(path: Path) -> None:
+    """What is before and behind the page is in the rebuilt index, and nothing else is lost."""
     index = SqliteJobIndex(path)
     index.rebuild([replace(entry(f"{at}"), folder=f"/jobs/{at}") for at in range(400)], ())
     content = path.read_bytes()
     page = content.index(b"/jobs/200") // PAGE_BYTES * PAGE_BYTES
     path.write_bytes(content[:page] + b"\xff" * PAGE_BYTES + content[page + PAGE_BYTES :])
     index.rebuild((), ())
-    kept = {job.job_id for job in index.latest(None)}
-    assert {"0", "100"} <= kept
+    left = {one.job_id for one in index.latest(None)}
+    assert {"0", "399"} <= left
+    assert len(left) > 300
 
 
 def test_a_folder_in_its_place_is_no_damage(path: Path) -> None:
@@ -354,17 +355,20 @@ def test_a_folder_in_its_place_is_no_damage(path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [-3, 0, 2])
-def test_a_wrong_version_is_damage(path: Path, version: int) -> None:
-    """A file of no version or an old one is said to be damaged."""
+def test_a_wrong_version_alone_costs_no_line(path: Path, version: int) -> None:
+    """Where only the header is damaged a rebuild has every line."""
     index = SqliteJobIndex(path)
     index.add(entry("1"))
+    index.add(entry("2"))
     run_sql(path, f"PRAGMA user_version = {version}")
     with pytest.raises(StorageFailed, match=f"is damaged: its version is {version}"):
         index.latest(None)
+    index.rebuild([], [])
+    assert {one.job_id for one in index.latest(None)} == {"1", "2"}
 
 
 def test_a_rebuild_that_fails_leaves_the_old_file(path: Path) -> None:
-    """Where the new file cannot be made, the old one stays as it was."""
+    """Where the new file cannot be made, the next rebuild still finds what there was."""
     index = SqliteJobIndex(path)
     index.rebuild([entry("1"), entry("2")], [])
     run_sql(path, "PRAGMA user_version = -1")
@@ -375,5 +379,5 @@ def test_a_rebuild_that_fails_leaves_the_old_file(path: Path) -> None:
         index.rebuild([], [])
     assert path.read_bytes() == before
     blocked.rmdir()
-    index.rebuild([entry("3")], [])
-    assert ids(index.latest(None)) == ["3"]
+    index.rebuild([], [])
+    assert len(index.latest(None)) > 1
