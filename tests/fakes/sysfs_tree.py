@@ -113,6 +113,22 @@ def dgx_h100(hostname: str = "dgx") -> Machine:
     )
 
 
+def with_nic_down(machine: Machine, name: str) -> Machine:
+    """The same machine, the port of one NIC being down."""
+    return replace(
+        machine,
+        switches=tuple(
+            replace(
+                switch,
+                cards=tuple(
+                    replace(card, is_up=card.is_up and card.name != name) for card in switch.cards
+                ),
+            )
+            for switch in machine.switches
+        ),
+    )
+
+
 def forty_nics() -> Machine:
     """Two packages of 64 cores, 8 NUMA nodes, 8 GPUs and 40 NICs, five NICs a GPU."""
     return Machine(
