@@ -27,6 +27,7 @@ class Card:
     kind: str = "InfiniBand"
     netdev: str | None = None
     rate_gb_per_s: int = 400
+    is_up: bool = True
     max_width: int = 16
     width: int = 16
 
@@ -55,6 +56,7 @@ class Machine:
     memory_bytes: int = 2 * 1024**4
     gpu_name: str = "NVIDIA H100 80GB HBM3"
     driver_version: str = "570.86.15"
+    is_guest: bool = False
     allowed: str | None = None
     switches: tuple[Switch, ...] = field(default=())
 
@@ -191,7 +193,7 @@ def _mask(indices: list[int]) -> str:
 
 def _write_proc(files: _Files, machine: Machine) -> None:
     cpus = machine.packages * machine.cores * machine.threads
-    flags = "fpu vme sse2 ht"
+    flags = "fpu vme sse2 ht" + " hypervisor" * machine.is_guest
     blocks = [
         f"processor\t: {cpu}\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 143\n"
         f"model name\t: {machine.cpu_model}\nflags\t\t: {flags}\n"
@@ -223,11 +225,23 @@ def _write_cpus(files: _Files, machine: Machine) -> None:
             files.text(f"{topology}/{name}", _mask(of))
             files.text(f"{topology}/{name}_list", index_list(of))
         shared = machine.cpus_of(core * machine.l3_groups // cores, machine.l3_groups)
-        cache = f"{folder}/cpu{cpu}/cache/index3"
-        files.text(f"{cache}/level", "3")
-        files.text(f"{cache}/size", "107520K")
-        files.text(f"{cache}/shared_cpu_map", _mask(shared))
-        files.text(f"{cache}/shared_cpu_list", index_list(shared))
+        _write_caches(files, f"{folder}/cpu{cpu}/cache", siblings, shared)
+
+
+def _write_caches(files: _Files, folder: str, core: list[int], shared: list[int]) -> None:
+    caches = (
+        (1, "Data", "48K", core),
+        (1, "Instruction", "32K", core),
+        (2, "Unified", "2048K", core),
+        (3, "Unified", "107520K", shared),
+    )
+    for index, (level, kind, size, cpus) in enumerate(caches):
+        cache = f"{folder}/index{index}"
+        files.text(f"{cache}/level", str(level))
+        files.text(f"{cache}/type", kind)
+        files.text(f"{cache}/size", size)
+        files.text(f"{cache}/shared_cpu_map", _mask(cpus))
+        files.text(f"{cache}/shared_cpu_list", index_list(cpus))
 
 
 def _write_numa(files: _Files, machine: Machine) -> None:
@@ -251,7 +265,7 @@ def _write_switch(files: _Files, machine: Machine, switch: Switch) -> None:
     root, bus = f"sys/devices/pci0000:{switch.bus:02x}", switch.bus
     last = bus + 2 + len(switch.cards)
     cpus = machine.cpus_of(switch.numa_index, machine.numa_nodes)
-    near = (switch.numa_index, cpus)
+    near = (None if machine.is_guest else switch.numa_index, cpus)
     port = Card(device=0x352A, vendor=0x8086, class_code=0x0604, driver="pcieport")
     inner = replace(port, device=0xC030, vendor=0x1000)
     place = f"{root}/0000:{bus:02x}:01.0"
@@ -267,9 +281,9 @@ def _write_switch(files: _Files, machine: Machine, switch: Switch) -> None:
 
 
 def _write_device(
-    files: _Files, near: tuple[int, list[int]], place: str, card: Card, buses: _Buses
+    files: _Files, near: tuple[int | None, list[int]], place: str, card: Card, buses: _Buses
 ) -> None:
-    """`near` are the NUMA node and the CPUs that are local."""
+    """`near` are the NUMA node, None being unknown, and the CPUs that are local."""
     address, (numa_index, cpus) = place.rpartition("/")[2], near
     values = {
         "class": f"0x{card.class_code:04x}00",
@@ -277,7 +291,7 @@ def _write_device(
         "device": f"0x{card.device:04x}",
         "subsystem_vendor": f"0x{card.vendor:04x}",
         "subsystem_device": "0x0001",
-        "numa_node": str(numa_index),
+        "numa_node": str(-1 if numa_index is None else numa_index),
         "local_cpulist": index_list(cpus),
         "local_cpus": _mask(cpus),
         "current_link_speed": "32.0 GT/s PCIe",
@@ -331,9 +345,9 @@ def _write_rdma(files: _Files, place: str, card: Card, name: str) -> None:
     folder = f"{place}/infiniband/{name}"
     guid = f"9c63:c003:00{place[-7:-5]}:0000"
     port = {
-        "state": "4: ACTIVE",
-        "phys_state": "5: LinkUp",
-        "rate": f"{card.rate_gb_per_s} Gb/sec (4X NDR)",
+        "state": "4: ACTIVE" if card.is_up else "1: DOWN",
+        "phys_state": "5: LinkUp" if card.is_up else "3: Disabled",
+        "rate": f"{card.rate_gb_per_s} Gb/sec (4X NDR)" if card.is_up else "10 Gb/sec (4X SDR)",
         "link_layer": card.kind,
     }
     device = {"node_guid": guid, "node_type": "1: CA", "fw_ver": "28.39.1002", "hca_type": "MT4129"}
@@ -347,8 +361,8 @@ def _write_rdma(files: _Files, place: str, card: Card, name: str) -> None:
 
 def _write_netdev(files: _Files, place: str, card: Card, name: str) -> None:
     folder = f"{place}/net/{name}"
-    files.text(f"{folder}/operstate", "up")
-    files.text(f"{folder}/speed", str(card.rate_gb_per_s * 1000))
+    files.text(f"{folder}/operstate", "up" if card.is_up else "down")
+    files.text(f"{folder}/speed", str(card.rate_gb_per_s * 1000 if card.is_up else -1))
     files.text(f"{folder}/address", "02:00:00:00:00:01")
     files.link(f"{folder}/device", place)
     files.link(f"sys/class/net/{name}", folder)
