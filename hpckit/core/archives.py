@@ -27,6 +27,8 @@ _PACKERS: Final[Mapping[bytes, Callable[[Any], Any]]] = {
     b"\xfd7zXZ\x00": lzma.open,
 }
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
+_MOST_PAX: Final = 1 << 30
+"""Sum of the squares of the bytes of extended headers: a second or two."""
 _USTAR: Final = slice(257, 262)
 _HEADER_BYTES: Final = 512
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
@@ -91,6 +93,14 @@ class _Unpacked:
 class _Member(tarfile.TarInfo):
     """A header of which a damaged one is an error also where it is not the first."""
 
+    def _proc_pax(self, archive: tarfile.TarFile) -> Self:
+        """Refuse long extended headers: reading one takes the square of it (CVE-2024-6232)."""
+        spent = vars(archive)
+        spent["pax"] = spent.get("pax", 0) + self.size**2
+        if spent["pax"] > _MOST_PAX:
+            raise refuse_tar("its extended headers are too long", name=self.name)
+        return super()._proc_pax(archive)  # type: ignore[misc,no-any-return]
+
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         try:
@@ -121,5 +131,6 @@ def tar_members(
             for member in archive:
                 file = archive.extractfile(member) if member.isreg() else None
                 yield member, file.read(wanted(member)) if file is not None else b""
+                archive.members = []  # type: ignore[attr-defined]  # else it keeps every header
     except _MALFORMED as error:
         raise refuse_tar(f"it is damaged: {error}", expected="a whole archive") from error

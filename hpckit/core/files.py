@@ -304,8 +304,9 @@ def _beside(
     """Yield a file that takes the place of another when it is whole."""
     temporary = path.parent / f".hpckit.{os.urandom(4).hex()}"
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
+    handle = os.open(temporary, flags, 0o666 if mode is None else mode)
     try:
-        with os.fdopen(os.open(temporary, flags, 0o666 if mode is None else mode), "wb") as file:
+        with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             if is_durable:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -56,7 +57,8 @@ def refuse_document(text: str, key: str, message: str, expected: str, tool: str)
 
 _SPACE: Final = re.compile(r"[\s,]*")
 _HALF: Final = re.compile(
-    r"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]..|[\ud800-\udfff]"
+    r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(?P<half>u[dD][89a-fA-F]..)|.)|(?P<raw>[\ud800-\udfff])",
+    re.DOTALL,
 )
 """Half of a character of two halves: an escape of JSON can write one, and no output can."""
 _EXPECTED: Final = "a JSON object, a list of them, or one a line"
@@ -90,7 +92,7 @@ def json_objects(text: str, name: str) -> list[JsonObject]:
     decoder = json.JSONDecoder(
         parse_float=_finite, parse_constant=_finite, object_pairs_hook=_object
     )
-    half = _HALF.search(text)
+    half = next((found for found in _HALF.finditer(text) if found.lastgroup), None)
     if half is not None:
         message = f"{half[0].encode('unicode_escape').decode()} is half a character"
         raise _refuse(text, name, half.start(), message, "Unicode text")
@@ -114,8 +116,7 @@ def _after_space(text: str, at: int) -> int:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     tree = dict(pairs)
     if len(tree) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
         raise ValueError(f"the key {twice[:60]!r} is there twice in one object")
     return tree
 
@@ -214,6 +215,7 @@ class _Builder:
     def __init__(self) -> None:
         self.root = Element("", {}, 1, 1)
         self.parser = expat.ParserCreate()
+        self.parser.buffer_text = True
         self.parser.StartDoctypeDeclHandler = self._doctype
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from hpckit.slurm.ask import SlurmCli
 
 _SINCE_MARGIN_S = 60.0
+_MOST_TASKS = 1_000_000
 
 Records = Mapping[str, Sequence[JobRecord]]
 """Submission → the records of its job."""
@@ -269,7 +270,10 @@ def _tasks(folder: Path) -> Sequence[int] | None:
     try:
         text = json.loads(read_regular(folder / EFFECTIVE_FILE))["job"]["slurm"]["array"]
         ranges = array_ranges(str(text))
+        count = sum(map(len, ranges))
     except _UNREADABLE:
+        return None
+    if count > _MOST_TASKS:
         return None
     return sorted({task for tasks in ranges for task in tasks})
 

@@ -91,6 +91,11 @@ def record_end(entry: JobEntry, status: JobStatus, folders: FileJobFolders) -> N
         folders.write(folder, RESULT_FILE, as_json({"schema": RESULT_SCHEMA, **to_tree(status)}))
 
 
+_JOB_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
+_UUID: Final = re.compile(r"[0-9a-f]{32}")
+_LATEST_S: Final = 1e11
+_MOST_TASKS: Final = 10**9
+
 _SHARE: Final = 0.2
 _LONGEST_S: Final = 60.0
 
@@ -425,18 +430,30 @@ def _entry_of(folders: FileJobFolders, folder: Path) -> JobEntry:
     entry = JobEntry(
         job_id=JobId(str(confirmed.get("job_id", intent["job_id"]))),
         submission=str(intent["uuid"]),
-        cluster=confirmed.get("cluster"),
+        cluster=_text(confirmed.get("cluster")),
         name=str(intent["name"]),
         site=str(intent["site"]),
         folder=str(folder),
         created_s=float(intent["created_s"]),
         state=JobState.PENDING,
         parts=recorded_parts(intent, confirmed),
-        chain=intent.get("chain"),
-        stage=intent.get("stage"),
+        chain=_text(intent.get("chain")),
+        stage=_text(intent.get("stage")),
     )
+    ids = (entry.job_id, *(part.job_id for part in entry.parts))
+    if not (
+        all(map(_JOB_ID.fullmatch, ids))
+        and _UUID.fullmatch(entry.submission)
+        and 0 <= entry.created_s < _LATEST_S
+        and all(0 <= part.offset < _MOST_TASKS for part in entry.parts)
+    ):
+        raise ValueError("it holds an id, a time or parts that cannot be")
     entry.folder.encode()  # else the index cannot hold it
     return entry
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
 
 
 def signal_word(name: str | None, known: Sequence[str], whose: str) -> str | None:

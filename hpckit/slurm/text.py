@@ -226,9 +226,10 @@ def array_tasks(expression: str) -> tuple[int, ...] | None:
         return None
     try:
         ranges = array_ranges(expression[:-1])
-    except ValueError:
+        count = sum(map(len, ranges))
+    except (ValueError, OverflowError):
         return None
-    if not 0 < sum(map(len, ranges)) <= _MOST_TASKS:
+    if not 0 < count <= _MOST_TASKS:
         return None
     return tuple(index for indexes in ranges for index in indexes)
 
