@@ -211,6 +211,12 @@ def _take_life(gathering: _Gathering, restart: int, life: RankLedger, path: Path
         return
     if gathering.is_new(life.start.identity, path):
         gathering.lives[restart, life.start.node].append(life)
+    elif life.end is not None:  # of copies the one with an end counts
+        for lives in gathering.lives.values():
+            lives[:] = [
+                life if other.end is None and other.start.identity == life.start.identity else other
+                for other in lives
+            ]
 
 
 def _take_samples(store: SampleStore, files: AccountFiles, gathering: _Gathering) -> None:
@@ -229,6 +235,12 @@ def _take_samples(store: SampleStore, files: AccountFiles, gathering: _Gathering
         restart = span.meta.restart if files.restart is None else files.restart
         if gathering.is_new(span.identity, path):
             gathering.spans[restart, span.node].append(span)
+            continue
+        for spans in gathering.spans.values():  # of copies the longest counts
+            spans[:] = [
+                span if other.identity == span.identity and other.last_ns < span.last_ns else other
+                for other in spans
+            ]
 
 
 def _first_line(error: ParseError) -> str:

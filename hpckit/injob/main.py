@@ -47,10 +47,7 @@ def _run(verb: str, rest: list[str], env: dict[str, str]) -> int | None:
 
         return run(rest, env)
     if verb in ("port", "order"):
-        from hpckit.injob.port import port
-        from hpckit.placement.in_job import order
-
-        return (port if verb == "port" else order)(rest)
+        return _before_ranks(verb, rest)
     if verb == "probe":
         from hpckit.node.probe import probe
 
@@ -65,3 +62,13 @@ def _run(verb: str, rest: list[str], env: dict[str, str]) -> int | None:
 
         return topology(rest, env)
     return None
+
+
+def _before_ranks(verb: str, rest: list[str]) -> int | None:
+    if verb == "port":
+        from hpckit.injob.port import port
+
+        return port(rest)
+    from hpckit.placement.in_job import order
+
+    return order(rest)

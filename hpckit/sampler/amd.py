@@ -59,9 +59,10 @@ class AmdGpu:
         self._files: dict[str, HeldFile] = {}
         for column, (_, names) in _FILES.items():
             paths = [name.format(device=device, sensors=sensors) for name in names]
-            for held in filter(None, map(hold, paths)):
-                if number_of(held.read()) is not None:
-                    self._files.setdefault(column, held)
+            for path in paths:
+                held = None if column in self._files else hold(path)
+                if held is not None and number_of(held.read()) is not None:
+                    self._files[column] = held
             if column not in self._files:
                 self._refused[column] = f"no {os.path.basename(paths[0])} that can be read"
         self._limit = hold(f"{sensors}/power1_cap")

@@ -128,7 +128,7 @@ def _numbered(words: str, mine: Sequence[ShownGpu]) -> list[int]:
     from hpckit.core.index_list import expand_indices
 
     try:
-        wanted = set(expand_indices(words))
+        wanted = set(expand_indices(words.strip(",")))
     except ValueError:
         return []
     lost = [gpu for gpu in mine if not gpu.uuid]

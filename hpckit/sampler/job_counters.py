@@ -97,6 +97,7 @@ class JobProcesses:
         self._known: dict[int, JobProcess | None] = {}
         self._scans = 0
         self._left_out = set(self._ancestors(pid or os.getpid()))
+        self._rank: tuple[int, ProcessStat] | None = None
 
     def scan(self) -> list[JobProcess]:
         """Those that are there now."""
@@ -115,11 +116,24 @@ class JobProcesses:
         return [process for process in self._known.values() if process is not None]
 
     def has_ranks(self) -> bool:
-        """Whether any of them looks like a rank: it is of a step, or no part of a script."""
+        """Whether any of them looks like a rank: it is of a step, or no part of a script.
+
+        One that was found is looked at first: all of /proc is read only once it has gone.
+        """
+        if self._rank is not None:
+            pid, before = self._rank
+            now = stat_of(pid, self._proc)
+            is_same = now and (now.start_ticks, now.comm) == (before.start_ticks, before.comm)
+            if is_same and now is not None and not now.is_zombie:
+                return True
+        self._rank = None
         self._known.clear()
-        return any(
-            process.step is not None or process.comm not in _NOT_RANKS for process in self.scan()
-        )
+        for process in self.scan():
+            if process.step is not None or process.comm not in _NOT_RANKS:
+                stat = stat_of(process.pid, self._proc)
+                self._rank = None if stat is None else (process.pid, stat)
+                return True
+        return False
 
     def _look(self, pid: int) -> JobProcess | None:
         folder = f"{self._proc}/{pid}"

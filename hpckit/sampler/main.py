@@ -416,7 +416,11 @@ class _Run:
             if not is_end and gpu is not None:
                 again = ["--without", ",".join((*wish.without, gpu))]
                 again += [] if left_s is None else ["--duration", repr(left_s)]
-                os.execv(sys.executable, [*self._command(), *self._words, *again])
+                try:
+                    os.execv(sys.executable, [*self._command(), *self._words, *again])
+                except OSError as error:
+                    why = f"{sys.executable}: {error.strerror}; sampling ends here"
+                    _in_time(lambda: self._say(why))
             _in_time(self._say_last, 2 * _LAST_WORDS_S)
         finally:
             os._exit(self._code(is_over=is_over and not self._is_unsaid))

@@ -88,7 +88,7 @@ class NvmlGpm:
         failed = self._get(self._handle.handle, self._new)
         if failed:
             self.profile, self._last_ns = _NOTHING, None
-            if reason_of(failed) in LASTING:
+            if reason_of(failed) in LASTING | {"Uninitialized", "InvalidArgument"}:
                 self._give_up(reason_of(failed))
             return
         if self._last_ns is not None:

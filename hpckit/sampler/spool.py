@@ -204,7 +204,10 @@ class Copier:
             self._check(self._fd)
         if self._fd is None:
             self._fd = self._open()
-            self._size = os.fstat(self._fd).st_size
+            # After an error it may be another file by now, or a shorter one.
+            self._check(self._fd)
+            if self._fd is None:
+                raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
         return self._fd
 
     def _check(self, fd: int) -> None:
@@ -220,7 +223,7 @@ class Copier:
             self._say(f"{self._path}: somebody {how} it; what it had is lost")
         if is_removed or (is_cut and not found.st_size):
             self.reached = None
-        self._size = found.st_size
+        self._size = None if is_removed else found.st_size
         if is_removed:
             self._let_go()
 
@@ -289,8 +292,8 @@ def _sequence_after(fd: int) -> int:
 
 
 _FIRST_WAIT_S = 0.5
-_KEEP_S = 1.0
-"""How long a folder of this node may take to keep the rest: TMPDIR may hang too."""
+_KEEP_S, _KEEP_LAST_S = 1.0, 2.0
+"""How long a folder of this node may take to keep the rest, and the last: TMPDIR may hang too."""
 
 
 class SampleSpool:
@@ -356,17 +359,19 @@ class SampleSpool:
             return None
         rest = self.copier.rest()
         name = f"hpckit-samples-{os.getuid()}-{os.getpid()}-{time.time_ns():x}.samples"
+        *_, last = self._local_roots
         for root in self._local_roots:
             kept: list[str] = []
             keeping = threading.Thread(
                 target=_keep, args=(f"{root}/{name}", rest, kept), name="hpckit-keep", daemon=True
             )
             keeping.start()
-            keeping.join(_KEEP_S)
+            keeping.join(_KEEP_LAST_S if root == last else _KEEP_S)
             if kept:
                 return kept[0]
         self._dropped = True
-        self._say("no room on this node: the samples that the job folder does not have are lost")
+        why = "no room on this node, or it took too long"
+        self._say(f"{why}: the samples that the job folder does not have are lost")
         return None
 
 

@@ -256,13 +256,22 @@ def test_ranks(tree: CgroupTree, comm: str, step: str | None, *, is_rank: bool) 
     assert processes(tree).has_ranks() is is_rank
 
 
-def test_a_zombie_is_no_rank(tree: CgroupTree) -> None:
-    """What it was is not told any more; nor is another program in its place the same rank."""
+@pytest.mark.parametrize(
+    ("before", "after", "is_there"),
+    [("", "", True), (" 4711 ", " 4712 ", False), (") S", ") Z", False), ("python3", "sh", False)],
+    ids=["the same", "another of its number", "a zombie", "another program"],
+)
+def test_known_rank_is_asked_for_alone(
+    tree: CgroupTree, before: str, after: str, *, is_there: bool
+) -> None:
+    """While it lives no other process is looked at; one that is not it is as any other."""
     tree.process(50, "/", step="0")
     found = processes(tree)
     assert found.has_ranks()
     tree.write("proc/50/environ", b"")
-    assert not found.has_ranks()
+    stat = tree.root / "proc/50/stat"
+    stat.write_text(stat.read_text().replace(before, after))
+    assert found.has_ranks() is is_there
 
 
 def test_list_of_proc_is_read_to_its_end() -> None:
