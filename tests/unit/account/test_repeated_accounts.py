@@ -68,6 +68,18 @@ def test_samples_of_a_copied_file_count_once(tmp_path: Path) -> None:
     assert told.startswith("restart-0/node-z.samples repeats what restart-0/node-n000.samples has")
 
 
+def test_of_copies_the_longest_counts(tmp_path: Path) -> None:
+    """What was copied during the job comes first by name, and hides nothing of the whole."""
+    place = place_of(tmp_path)
+    before = reported(tmp_path)
+    samples = (place / "node-n000.samples").read_bytes()
+    (place / "node-a.samples").write_bytes(samples[: len(samples) // 2])
+    ledger = (place / "rank-1.ledger").read_text()
+    (place / "rank-00.ledger").write_text(ledger.splitlines(keepends=True)[0])
+    after = reported(tmp_path)
+    assert (after.energy, after.gpus, after.ranks) == (before.energy, before.gpus, before.ranks)
+
+
 @pytest.mark.parametrize(("sizes", "most"), [((2, 2), 2), ((None, None), None), ((None, 5), 5)])
 def test_a_comparison_knows_how_many_ranks_there_were(
     tmp_path: Path, sizes: tuple[int | None, ...], most: int | None
