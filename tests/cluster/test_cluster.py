@@ -36,9 +36,9 @@ def test_down_leaves_nothing(cluster: Cluster) -> None:
     script, name = str(CHECKOUT / "docker" / "cluster"), f"{cluster.name}-up"
     environ = {**cluster.environ, "HPCKIT_CLUSTER": name}
     try:
-        subprocess.run([script, "up"], env=environ, check=True, capture_output=True, timeout=120)
+        subprocess.run([script, "up"], env=environ, check=True, capture_output=True, timeout=600)
     finally:
-        subprocess.run([script, "down"], env=environ, check=True, capture_output=True, timeout=120)
+        subprocess.run([script, "down"], env=environ, check=True, capture_output=True, timeout=600)
     for what in (["ps", "--all"], ["volume", "ls"], ["network", "ls"]):
         form = "{{.Names}}" if what[0] == "ps" else "{{.Name}}"
         asked = ["docker", *what, f"--format={form}"]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.cluster import CHECKOUT, Cluster
 
-SUITES = ("test_submitter.py", "test_job_index.py", "test_command_runner.py", "test_clock.py")
+SUITES = ("test_submitter.py", "test_command_runner.py", "test_clock.py")
 
 
 @pytest.fixture
