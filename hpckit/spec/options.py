@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from hpckit.core.errors import ConfigError, PlanError
 from hpckit.core.fields import MAX_COUNT, matching
-from hpckit.slurm.text import array_ranges, split_throttle
 from hpckit.spec.job import MAX_VOLUME_BYTES, MeshAxis
 
 if TYPE_CHECKING:
@@ -49,6 +48,8 @@ def array_parts(expression: str, max_array_size: int | None) -> tuple[ArrayPart,
     fit, the expression itself is the one part. Each part keeps the throttle. Raises PlanError for
     more than MOST_PARTS.
     """
+    from hpckit.slurm.text import array_ranges, split_throttle
+
     ranges = array_ranges(expression)
     whole = (ArrayPart(expression=expression, offset=0),)
     if not max_array_size or all(tasks[-1] < max_array_size for tasks in ranges):
@@ -94,6 +95,8 @@ def _written(tasks: range) -> str:
 
 def is_throttled(expression: str) -> bool:
     """Whether an array says how many of its tasks may run at once."""
+    from hpckit.slurm.text import split_throttle
+
     return bool(split_throttle(expression)[1])
 
 
@@ -103,6 +106,8 @@ def array_shape(expression: str | None) -> ArrayShape | None:
     Slurm's step is the first one that the expression writes, else 1 (tried with 24.11.5). Of more
     than a million tasks those that are named twice are counted twice.
     """
+    from hpckit.slurm.text import array_ranges
+
     ranges = array_ranges(expression) if expression is not None else ()
     if expression is None or not ranges:
         return None
