@@ -11,21 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from hpckit.core.errors import StorageFailed
-from hpckit.core.files import (
-    Clock,
-    FileResources,
-    SystemClock,
-    account_home,
-    dead_link,
-    search_path,
-    user_name,
-    xdg_folder,
-)
 
 if TYPE_CHECKING:
     from hpckit.account.fold import FoldRequest, NodeFold
     from hpckit.account.store import SlurmEnergies
     from hpckit.comm.library_search import Person
+    from hpckit.core.files import Clock, FileResources
     from hpckit.core.process import Runner
     from hpckit.fabric.ask import FabricProbe
     from hpckit.jobs.draft import Caller
@@ -60,6 +51,8 @@ def workdir() -> Path:
 
 def resources(site_dirs: Sequence[Path] = (), template_dirs: Sequence[Path] = ()) -> FileResources:
     """Site files and templates along the search path."""
+    from hpckit.core.files import FileResources, search_path
+
     return FileResources(
         search_path(os.environ, home()), site_dirs=site_dirs, template_dirs=template_dirs
     )
@@ -73,6 +66,8 @@ def template_cache() -> TemplateCache:
 
 
 def _caches() -> Path:
+    from hpckit.core.files import xdg_folder
+
     return xdg_folder(os.environ, "XDG_CACHE_HOME", home()) / "hpckit"
 
 
@@ -85,6 +80,7 @@ def cluster_probe() -> FabricProbe:
 
 def job_index() -> SqliteJobIndex:
     """The index of this user's jobs, under $XDG_STATE_HOME."""
+    from hpckit.core.files import xdg_folder
     from hpckit.jobs.index import SqliteJobIndex
 
     state = xdg_folder(os.environ, "XDG_STATE_HOME", home()) / "hpckit"
@@ -127,6 +123,8 @@ def track_tools() -> TrackTools:
 
 def clock() -> Clock:
     """The machine's own clock."""
+    from hpckit.core.files import SystemClock
+
     return SystemClock()
 
 
@@ -217,6 +215,7 @@ def _shell_environment() -> dict[str, str]:
 def person() -> Person:
     """Whose shell this is."""
     from hpckit.comm.library_search import Person
+    from hpckit.core.files import account_home
 
     return Person(environment=_shell_environment(), home=str(home()), account_home=account_home())
 
@@ -227,6 +226,7 @@ def caller() -> Caller:
 
     import psutil
 
+    from hpckit.core.files import user_name
     from hpckit.jobs.draft import Caller
     from hpckit.slurm.ask import cluster_name
 
@@ -319,6 +319,8 @@ def become_sampler(folder: str, words: Sequence[str]) -> NoReturn:
 
     Raises StorageFailed when `folder` cannot be made.
     """
+    from hpckit.core.files import dead_link
+
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
