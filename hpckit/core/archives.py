@@ -91,7 +91,10 @@ class _Unpacked:
 
 
 class _Member(tarfile.TarInfo):
-    """A header of which a damaged one is an error also where it is not the first."""
+    """A header of which a damaged one is an error also where it is not the first.
+
+    The stubs of `tarfile` lack the names that are overridden, caught and set here.
+    """
 
     def _proc_pax(self, archive: tarfile.TarFile) -> Self:
         """Refuse long extended headers: reading one takes the square of it (CVE-2024-6232)."""
