@@ -292,15 +292,15 @@ class _Run:
         if self._topology is not None:
             self._topology.end()
         kept = spool.close(limit_s, self._hurry())
-        out, target, copier = self._wish.out, self._target, spool.copier
-        sentences = [f"{out}/{target}: not written in time"] if copier.is_unwritten else []
+        out, target = self._wish.out, self._target
+        sentences = [f"{out}/{target}: not written in time"] if spool.is_unwritten else []
         if kept is not None:
             sentences.append(f"not all reached {out}; the rest is in {kept} on this node")
         if self._wish.by_hand:
-            if copier.is_unsynced:
+            if spool.is_unsynced:
                 why = "not synced in time; the last samples may be lost"
                 sentences.append(f"{out}/{target}: {why}")
-            self._place = Place(out, target, copier.reached, kept, spool.is_lost)
+            self._place = Place(out, target, spool.reached, kept, spool.is_lost)
         self._is_closed = True
         return sentences
 
