@@ -115,12 +115,10 @@ def _fewer_leaves(request: PlacementRequest, time_s: float) -> Iterator[str]:
     if ideal is None or ROOT in members or ideal[1] >= len(now):
         return
     nodes, leaves = ideal
-    ideal_s = _ideal_s(request, nodes)
-    if ideal_s < time_s * (1 - _WORTH_FRAC):
+    if gain := _gain(request, nodes, time_s):
         yield (
             f"--switches={leaves}@2:00:00 (waits 2 h at most): {leaves}"
-            f" {'leaf' if leaves == 1 else 'leaves'} instead of {len(now)};"
-            f" {_saves(time_s, ideal_s)}"
+            f" {'leaf' if leaves == 1 else 'leaves'} instead of {len(now)}; {gain}"
         )
 
 
@@ -132,21 +130,17 @@ def _whole_segments(request: PlacementRequest, time_s: float) -> Iterator[str]:
     count, largest = len(request.nodes), max(map(len, members.values()), default=1)
     segment = max(n for n in range(1, largest + 1) if count % n == 0)
     ideal = _ideal_nodes(members, count, segment) if segment > 1 else None
-    if ideal is None:
-        return
-    ideal_s = _ideal_s(request, ideal[0])
-    if ideal_s < time_s * (1 - _WORTH_FRAC):
+    if ideal is not None and (gain := _gain(request, ideal[0], time_s)):
         spare = f", {largest - segment} of a block's {largest} spare" if segment < largest else ""
-        yield (
-            f"--segment={segment}: whole segments in one block{spare}; {_saves(time_s, ideal_s)}"
-        )
+        yield f"--segment={segment}: whole segments in one block{spare}; {gain}"
 
 
-def _ideal_s(request: PlacementRequest, nodes: tuple[str, ...]) -> float:
-    """The least time of the packed orders of other nodes."""
+def _gain(request: PlacementRequest, nodes: tuple[str, ...], time_s: float) -> str:
+    """What the best packed order of other nodes saves; nothing where that is too little."""
     wanted = instance_of(replace(request, nodes=nodes, slurm_order=None))
     grid = node_grid(request.mesh, request.ranks_per_node)
-    return min(Loads(wanted, order).total_s() for order in packed_orders(wanted, grid))
+    ideal_s = min(Loads(wanted, order).total_s() for order in packed_orders(wanted, grid))
+    return _saves(time_s, ideal_s) if ideal_s < time_s * (1 - _WORTH_FRAC) else ""
 
 
 def _alone(

@@ -56,7 +56,7 @@ def parse_mounts(data: bytes) -> dict[str, tuple[str, str]]:
         parts, rest = before.split(), after.split()
         if len(parts) <= _MOUNT_POINT or not rest:
             continue
-        where = (unescaped(parts[_MOUNT_POINT - 1]), unescaped(parts[_MOUNT_POINT]))
+        where = (parts[_MOUNT_POINT - 1], parts[_MOUNT_POINT])
         names = {"cgroup2": [UNIFIED], "cgroup": rest[-1].split(",")}.get(rest[0], [])
         for name in names:
             found.setdefault(name, where)
@@ -140,13 +140,6 @@ def used_bytes(data: bytes) -> int | None:
     """The memory that /proc/meminfo does not call available."""
     total, free = value_of(data, b"MemTotal:"), value_of(data, b"MemAvailable:")
     return None if total is None or free is None else max(total - free, 0) * _KIB
-
-
-def unescaped(text: str) -> str:
-    """A path of mountinfo, which writes space, tab, newline and backslash as octal: proc(5)."""
-    for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        text = text.replace(code, letter)
-    return text
 
 
 _NS_PER_US = 1000

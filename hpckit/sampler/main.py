@@ -341,11 +341,11 @@ class _Run:
         return TopologyProcess([*self._command()[:-1], *words], self._env)
 
     def _watch(self, node: Node) -> JobEnd:
+        from hpckit.binding.plan_in_job import number_in
         from hpckit.sampler.guard import JobEnd
 
-        end = self._env.get("SLURM_JOB_END_TIME", "")
         return JobEnd(
-            end_s=float(end) if end.isascii() and end.isdigit() else None,
+            end_s=number_in(self._env, "SLURM_JOB_END_TIME"),
             parent=self._wish.parent,
             # By hand nobody else's processes are waited for: Ctrl-C ends it.
             processes=None if self._wish.by_hand else node.processes,

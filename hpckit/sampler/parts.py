@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from hpckit import __version__
-from hpckit.binding.plan_in_job import job_cpus, job_memory_bytes
+from hpckit.binding.plan_in_job import job_cpus, job_memory_bytes, number_in
 from hpckit.core.files_in_job import read_bytes
 from hpckit.sampler.amd_energy import amd_devices, may_open, uuid_of
 from hpckit.sampler.cgroups_and_node import (
@@ -128,8 +128,8 @@ class Node:
         return {
             "node": name,
             "job_id": env.get("SLURM_JOB_ID"),
-            "array_task": _number(env.get("SLURM_ARRAY_TASK_ID")),
-            "restart": _number(env.get("SLURM_RESTART_COUNT")) or 0,
+            "array_task": number_in(env, "SLURM_ARRAY_TASK_ID"),
+            "restart": number_in(env, "SLURM_RESTART_COUNT") or 0,
             "boot_id": read_bytes("/proc/sys/kernel/random/boot_id", 64).decode().strip() or None,
             "synthetic": self.is_synthetic,
             "hpckit": __version__,
@@ -163,7 +163,3 @@ def has_node_alone(
         words = "may be all cores or half of the node, and no control group tells which"
         return None, f"the job's {cpus} CPUs of {online} hardware threads {words}"
     return False, f"the job has {cpus} of {online} CPUs: others may use this node too"
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdigit() else None
