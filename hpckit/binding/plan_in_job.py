@@ -109,7 +109,6 @@ def document_or_less(ranks: int, allowed: Sequence[int], step_gpus: str = "") ->
 
 # --- What Slurm's environment says of a job on this node.
 _PER_NODE = re.compile(r"(\d{1,9})(?:\(x(\d{1,9})\))?", re.ASCII)
-_MIB = 1024**2
 
 
 def job_cpus(env: Mapping[str, str]) -> int | None:
@@ -143,7 +142,7 @@ def job_memory_bytes(env: Mapping[str, str], cpus: int | None) -> int | None:
     for of, count in counts.items():
         each = number_in(env, f"{whose}_MEM_PER_{of}")
         if each is not None and count is not None:
-            return each * count * _MIB or None
+            return each * count * 1024**2 or None
     return None
 
 

@@ -26,7 +26,7 @@ from hpckit.spec.site import SubmitterKind
 if TYPE_CHECKING:
     from hpckit.core.findings import Notice
     from hpckit.core.process import CommandRunner
-    from hpckit.fabric.ask import ClusterProbe
+    from hpckit.fabric.ask import FabricProbe
     from hpckit.jobs.draft import Caller
     from hpckit.jobs.index import SqliteJobIndex
     from hpckit.node.inspect import GpuDriver
@@ -84,7 +84,7 @@ def examine(
     job_root: Path | HpckitError,
     *,
     submitter: SubmitterKind = SubmitterKind.LOCAL,
-    probe: ClusterProbe | None = None,
+    probe: FabricProbe | None = None,
     site: SiteSpec | None = None,
 ) -> Sequence[Notice]:
     """All findings, in the order in which a new user meets the things they are about.
@@ -126,7 +126,7 @@ def _tool(runner: CommandRunner, tool: Tool) -> Notice:
     return Notice(level=Level.OK, subject=name, text=said or "answers")
 
 
-def _cluster(probe: ClusterProbe, site: SiteSpec | None) -> Iterator[Notice]:
+def _cluster(probe: FabricProbe, site: SiteSpec | None) -> Iterator[Notice]:
     """What submissions are checked against, and where the site file says something else."""
     from hpckit.core.findings import Level, Notice
     from hpckit.script.releases import is_another_cluster, release_note

@@ -67,7 +67,6 @@ class RunOptions:
     """The options of `injob run`; `hz` and `kill_wait_s` are None where they are not given."""
 
     def __init__(self) -> None:
-        """Nothing is asked for."""
         self.local = self.order = self.keep_numbers = self.bind = self.strict = False
         self.ranks: int | None = None
         self.hz: str | None = None

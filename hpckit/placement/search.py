@@ -112,7 +112,6 @@ def _product(moves: Sequence[Sequence[int]]) -> list[int]:
     return found
 
 
-_SEED: Final = 20_000
 _STEPS: Final = 8_000
 _LEAST_STEPS: Final = 1_500
 _STEPS_BY_NODES: Final = 400_000
@@ -298,7 +297,7 @@ class _Swaps:
 
     def __init__(self, loads: Loads, movable: int, kept: int = 0) -> None:
         self._loads = loads
-        self._random = random.Random(_SEED)  # noqa: S311  a search, not a secret
+        self._random = random.Random(20_000)  # noqa: S311  a search, not a secret
         self._movable = movable
         self._kept = kept
         self._touching = loads.touching()
