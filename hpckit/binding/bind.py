@@ -258,6 +258,10 @@ class NodeBinding:
     notes: tuple[str, ...] = ()
 
 
+def _bound(gpu: Gpu, position: int) -> BoundGpu:
+    return BoundGpu(position=position, index=gpu.index, uuid=gpu.uuid, pci=gpu.pci)
+
+
 def bind_ranks(
     node: NodeTopology,
     ranks: int,
@@ -293,10 +297,7 @@ def bind_ranks(
         ranks=tuple(
             RankBinding(
                 local_rank=rank,
-                gpus=tuple(
-                    BoundGpu(position=at, index=gpu.index, uuid=gpu.uuid, pci=gpu.pci)
-                    for at, gpu in ((at, gpus[at]) for at in held[rank])
-                ),
+                gpus=tuple(_bound(gpus[position], position) for position in held[rank]),
                 gpus_because=why_gpus[rank],
                 cpus=index_list(shares[rank].cpus),
                 cpus_because=shares[rank].because,

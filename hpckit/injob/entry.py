@@ -127,11 +127,19 @@ def _open_rank_log(path: str) -> int | None:
     folder = os.path.dirname(path)
     try:
         if os.path.basename(folder).startswith("array-"):
-            make_folder(folder)
+            _make_folder(folder)
         return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         say(f"no rank log, {path} cannot be opened: {reason(error)}")
         return None
+
+
+def _make_folder(folder: str) -> None:
+    """Make a folder for its owner alone; one that another rank has made will do."""
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        return
 
 
 def _record_failure(log_path: str, restart: str, rank: int, code: int) -> None:
@@ -147,14 +155,6 @@ def _record_failure(log_path: str, restart: str, rank: int, code: int) -> None:
         os.write(fd, f"{code} {rank}\n".encode())
         os.close(fd)
     except OSError:
-        return
-
-
-def make_folder(folder: str) -> None:
-    """Make a folder for its owner alone; one that another rank has made will do."""
-    try:
-        os.mkdir(folder, 0o700)
-    except FileExistsError:
         return
 
 

@@ -13,8 +13,7 @@ import time
 
 from hpckit.core.talk import json_text, reason, say
 from hpckit.injob.counter import GpuWatch, visible_devices
-from hpckit.injob.entry import make_folder
-from hpckit.sampler.gpus import NvmlRefused, openable, parent_in, shown_gpus
+from hpckit.sampler.gpus import NvmlRefused, openable
 from hpckit.spec.folder import LEDGER_SCHEMA, account_folder, ledger_file
 
 TYPE_CHECKING = False
@@ -130,7 +129,10 @@ class Ledger:
             # The first rank of an incarnation makes its folder; one that another has made will do.
             for part in self._path.split("/")[:-1]:
                 job_folder = os.path.join(job_folder, part)
-                make_folder(job_folder)
+                try:
+                    os.mkdir(job_folder, 0o700)
+                except FileExistsError:
+                    continue
             return os.open(path, flags, 0o600)
 
     def _first_line(self, found: dict[str, object]) -> bytes:
@@ -241,7 +243,7 @@ def find_gpus(
     either.
     """
     try:
-        from hpckit.sampler.nvml_calls import NvmlCalls
+        from hpckit.sampler.nvml_calls import NvmlCalls, parent_in, shown_gpus
     except ImportError as error:
         raise NvmlRefused("this Python has no ctypes") from error
     try:

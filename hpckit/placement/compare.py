@@ -14,8 +14,7 @@ from hpckit.fabric.domain_names import leaf_of, place_kind, short_names
 from hpckit.fabric.ends import FEWEST_PEERS, name_shape, says_nothing
 from hpckit.fabric.locality import ROOT
 from hpckit.placement.bounds import least_hop_bytes, least_spread, least_straddling, least_time_s
-from hpckit.placement.instance import Instance, sending_axes, spread
-from hpckit.placement.loads import Loads
+from hpckit.placement.instance import Instance, Loads, sending_axes, spread
 from hpckit.placement.order import PlacementRequest, found_orders, given_orders, instance_of
 from hpckit.placement.packing import node_grid, packed_orders
 from hpckit.placement.request import (

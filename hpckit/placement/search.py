@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hpckit.placement.bounds import least_straddling, least_time_s
-from hpckit.placement.instance import Instance, sending_axes, straddling
-from hpckit.placement.loads import Loads
+from hpckit.placement.instance import Instance, Loads, sending_axes, straddling
 from hpckit.placement.order_plan import MeshAxis, Pattern
 from hpckit.placement.packing import Grid, packed_orders
 

@@ -5,23 +5,17 @@ Ranks load this too, so it imports neither `ctypes` nor `typing`.
 
 from __future__ import annotations
 
-import errno
-import os
-
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
-    from hpckit.sampler.nvml_calls import NvmlCalls, NvmlHandle
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
     ParentOf = Callable[[str], str | None]
     """The uuid of the GPU that a MIG device is a part of."""
 
 
 _STEP_LISTS = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS")
-_DENIED = (errno.EPERM, errno.EACCES)
-_NAME = "nvidia"
 
 
 class NvmlRefused(Exception):
@@ -47,7 +41,7 @@ class ShownGpu:
         minor: int | None,
         *,
         opens: bool,
-        handle: NvmlHandle | None = None,
+        handle: Any = None,
         why: str = "",
     ) -> None:
         self.place = place
@@ -61,71 +55,8 @@ class ShownGpu:
         """Millijoules since the driver was loaded. Raises NvmlRefused."""
         if self.handle is None:
             raise NvmlRefused(self.why)
-        return self.handle.energy_mj()
-
-
-def shown_gpus(nvml: NvmlCalls, dev: str = "/dev") -> list[ShownGpu]:
-    """All of them. Raises NvmlRefused.
-
-    One that the driver has lost keeps its place where its device file may be opened: CUDA's numbers
-    count it.
-    """
-    shown = [_shown(nvml, index, dev) for index in range(nvml.count())]
-    lost = [gpu for gpu in shown if gpu.opens and not gpu.uuid]
-    if lost and not _opens_others({gpu.minor for gpu in shown if gpu.minor is not None}, dev):
-        for gpu in lost:
-            gpu.opens = False
-    return shown
-
-
-def _shown(nvml: NvmlCalls, index: int, dev: str) -> ShownGpu:
-    try:
-        gpu = nvml.gpu(index)
-        uuid = gpu.text("nvmlDeviceGetUUID")
-    except NvmlRefused as refused:
-        why = refused.reason
-        return ShownGpu(index, "", None, opens=why != "NoPermission", why=why)
-    try:
-        minor = gpu.number("nvmlDeviceGetMinorNumber")
-    except NvmlRefused:
-        return ShownGpu(index, uuid, None, opens=True, handle=gpu)
-    return ShownGpu(index, uuid, minor, opens=_opens(f"{dev}/{_NAME}{minor}"), handle=gpu)
-
-
-def _opens(path: str) -> bool:
-    """Whether the control group lets this process open a device; another fault is no answer."""
-    try:
-        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
-    except OSError as error:
-        return error.errno not in _DENIED
-    return True
-
-
-def _opens_others(known: Collection[int], dev: str) -> bool:
-    """Whether this process may open a GPU beside those with the minor numbers `known`.
-
-    A GPU that is lost to its driver does not tell its own number. Where there are no files, nothing
-    keeps a process from any GPU.
-    """
-    try:
-        names = [name.removeprefix(_NAME) for name in os.listdir(dev) if name.startswith(_NAME)]
-    except OSError:
-        names = []
-    minors = [int(name) for name in names if name.isascii() and name.isdigit()]
-    others = [minor for minor in minors if minor not in known]
-    return not minors or any(_opens(f"{dev}/{_NAME}{minor}") for minor in others)
-
-
-def parent_in(nvml: NvmlCalls) -> ParentOf:
-    """What asks the driver for the uuid of the GPU that a MIG device is a part of."""
-
-    def parent_of(mig_uuid: str) -> str | None:
-        try:
-            return nvml.gpu_of_slice(mig_uuid).text("nvmlDeviceGetUUID")
-        except NvmlRefused:
-            return None
-
-    return parent_of
+        energy_mj: int = self.handle.energy_mj()
+        return energy_mj
 
 
 def openable(shown: Sequence[ShownGpu]) -> list[ShownGpu]:

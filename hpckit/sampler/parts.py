@@ -16,9 +16,9 @@ from hpckit.sampler.cgroups_and_node import (
     pressure,
     value_of,
 )
-from hpckit.sampler.gpus import NvmlRefused, ShownGpu, parent_in, sampled_gpus, shown_gpus
+from hpckit.sampler.gpus import NvmlRefused, ShownGpu, sampled_gpus
 from hpckit.sampler.job_counters import HostSources, JobCounters, JobProcesses
-from hpckit.sampler.nvml_calls import NvmlCalls
+from hpckit.sampler.nvml_calls import NvmlCalls, parent_in, shown_gpus
 from hpckit.sampler.nvml_counters import NvmlCounters
 
 TYPE_CHECKING = False

@@ -14,10 +14,10 @@ import pynvml
 import pytest
 
 from hpckit.account.sample_format import GPU_COLUMNS, GPU_RECORD, MISSING
-from hpckit.sampler.gpus import openable, parent_in, shown_gpus, visible_places
+from hpckit.sampler.gpus import openable, visible_places
 from hpckit.sampler.guard import Beat
 from hpckit.sampler.nvml import GET_BYTES
-from hpckit.sampler.nvml_calls import NvmlCalls
+from hpckit.sampler.nvml_calls import NvmlCalls, parent_in, shown_gpus
 from hpckit.sampler.nvml_counters import NvmlCounters, Unwrapped
 from tests.fakes.virtual_nvml import VirtualNvml, open_virtual
 
