@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 WRITE_LIMIT_S = 1.0
 """How long the end of a rank waits for the file system, at most."""
-_KIB = 1024
 _PROC_BYTES = 1 << 14
 
 
@@ -166,7 +165,7 @@ class Ledger:
                 "exit_code": exit_code,
                 "cpu_user_s": None if usage is None else round(usage.ru_utime, 6),
                 "cpu_system_s": None if usage is None else round(usage.ru_stime, 6),
-                "max_rss_bytes": None if usage is None else usage.ru_maxrss * _KIB,
+                "max_rss_bytes": None if usage is None else usage.ru_maxrss * 1024,
                 "read_chars_bytes": self._io.get("rchar"),
                 "write_chars_bytes": self._io.get("wchar"),
                 "read_bytes": self._io.get("read_bytes"),

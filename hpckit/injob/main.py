@@ -52,15 +52,11 @@ def _run(verb: str, rest: list[str], env: dict[str, str]) -> int | None:
         from hpckit.node.probe import probe
 
         return probe(rest, env)
-    if verb == "sample":
+    if verb in ("sample", "topology"):
         # The collector stays off: nothing that a tick makes is part of a cycle.
-        from hpckit.sampler.main import sample
+        from hpckit.sampler.main import sample, topology
 
-        return sample(rest, env)
-    if verb == "topology":
-        from hpckit.sampler.topology import topology
-
-        return topology(rest, env)
+        return (sample if verb == "sample" else topology)(rest, env)
     return None
 
 

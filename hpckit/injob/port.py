@@ -20,7 +20,6 @@ _ARRAY_STRIDE = 337
 _STEP_STRIDE = 613
 _ID_DIGITS = 18
 _ORDINAL_DIGITS = 10
-_RANGE_FILE = "/proc/sys/net/ipv4/ip_local_port_range"
 # What the kernel starts with: Documentation/networking/ip-sysctl.rst, ip_local_port_range.
 _DEFAULT_RANGE = (32768, 60999)
 _OPTIONS = ("--job-id", "--array-task", "--step")
@@ -94,7 +93,7 @@ def free_port(job_id: str, array_task: str, step: int = 0) -> int | None:
         job_number(job_id),
         array_task=int(array_task) if _is_ordinal(array_task) else None,
         step=step,
-        ephemeral=ephemeral_range(_RANGE_FILE),
+        ephemeral=ephemeral_range("/proc/sys/net/ipv4/ip_local_port_range"),
     )
     number = next((candidate for candidate in candidates if is_free(candidate)), None)
     if number is None:
