@@ -11,7 +11,7 @@ import errno
 import os
 import time
 
-from hpckit.core.files_in_job import make_folder
+from hpckit.core.files_in_job import make_folder, read_bytes
 from hpckit.core.talk import json_text, reason, say
 from hpckit.injob.counter import GpuWatch, visible_devices
 from hpckit.sampler.gpus import NvmlRefused, openable
@@ -218,17 +218,7 @@ def _io_counters(path: str) -> dict[str, int]:
 
 
 def _text(path: str) -> str:
-    """What a small file in /proc says, as one read gives it; a stream costs more than the file."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return ""
-    try:
-        return os.read(fd, _PROC_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return ""
-    finally:
-        os.close(fd)
+    return read_bytes(path, _PROC_BYTES).decode("utf-8", "replace")
 
 
 def find_gpus(

@@ -13,7 +13,7 @@ usage: hpckit-injob rank --from slurm|env|mpi|NAME,NAME,NAME,NAME,NAME -- COMMAN
        hpckit-injob run [--local [--ranks N]] [--order [--keep-numbers]] [--bind] [--strict]
                         [--measure HZ] [--kill-wait SECONDS] -- COMMAND [ARGUMENT...]
        hpckit-injob node -- COMMAND [ARGUMENT...]
-       hpckit-injob port --job-id TEXT [--array-task N] [--step N]
+       hpckit-injob port --job-id TEXT [--array-task N]
        hpckit-injob probe [SECONDS]
        hpckit-injob sample --out DIR [--hz F] [--duration SECONDS] [--parent PID]
        hpckit-injob topology DIR FILE PARENT_PID
