@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 SEEN_S: Final = 0.3
 """How long the others of a node may take to be seen."""
 _POLL_S = 0.05
-_SYS_CPU = "/sys/devices/system/cpu"
 
 
 def allowed_together(
-    env: Mapping[str, str], ranks: int, proc: str = "/proc", sys_cpu: str = _SYS_CPU
+    env: Mapping[str, str],
+    ranks: int,
+    proc: str = "/proc",
+    sys_cpu: str = "/sys/devices/system/cpu",
 ) -> tuple[list[int], str]:
     """The CPUs that the ranks of this node have together, and why none of them is to be bound.
 

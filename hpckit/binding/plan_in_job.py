@@ -109,7 +109,6 @@ def document_or_less(ranks: int, allowed: Sequence[int], step_gpus: str = "") ->
 
 # --- What Slurm's environment says of a job on this node.
 _PER_NODE = re.compile(r"(\d{1,9})(?:\(x(\d{1,9})\))?", re.ASCII)
-_MIB = 1024**2
 
 
 def job_cpus(env: Mapping[str, str]) -> int | None:
@@ -117,10 +116,9 @@ def job_cpus(env: Mapping[str, str]) -> int | None:
 
     A step's own SLURM_CPUS_ON_NODE would be the sampler's.
     """
-    node = env.get("SLURM_NODEID", "0")
-    if not (node.isascii() and node.isdigit()):
+    index = number_in({"SLURM_NODEID": "0", **env}, "SLURM_NODEID")
+    if index is None:
         return None
-    index = int(node)
     for part in env.get("SLURM_JOB_CPUS_PER_NODE", "").split(","):
         match = _PER_NODE.fullmatch(part.strip())
         if match is None:
@@ -138,15 +136,17 @@ def job_memory_bytes(env: Mapping[str, str], cpus: int | None) -> int | None:
     and where one of these is set Slurm's are not looked at. None where the job has all of the
     node's, which Slurm writes as 0.
     """
-    gpus = _number(env.get("SLURM_GPUS_ON_NODE", ""))
+    gpus = number_in(env, "SLURM_GPUS_ON_NODE")
     counts = {"NODE": 1, "CPU": cpus, "GPU": gpus}
     whose = "HPCKIT" if any(env.get(f"HPCKIT_MEM_PER_{of}") for of in counts) else "SLURM"
     for of, count in counts.items():
-        each = _number(env.get(f"{whose}_MEM_PER_{of}", ""))
+        each = number_in(env, f"{whose}_MEM_PER_{of}")
         if each is not None and count is not None:
-            return each * count * _MIB or None
+            return each * count * 1024**2 or None
     return None
 
 
-def _number(text: str) -> int | None:
+def number_in(env: Mapping[str, str], name: str) -> int | None:
+    """Return the number that a variable has, None for anything else."""
+    text = env.get(name, "")
     return int(text) if text.isascii() and text.isdigit() else None

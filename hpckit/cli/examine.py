@@ -16,7 +16,7 @@ from hpckit.core.errors import (
 )
 from hpckit.core.findings import Level, Notice
 from hpckit.core.process import CommandRunner
-from hpckit.fabric.ask import ClusterProbe
+from hpckit.fabric.ask import FabricProbe
 from hpckit.jobs.index import SqliteJobIndex
 from hpckit.node.inspect import GpuDriver
 from hpckit.script.launchers.registry import LAUNCHERS
@@ -93,7 +93,7 @@ def examine(
     job_root: Path | HpckitError,
     *,
     submitter: SubmitterKind = SubmitterKind.LOCAL,
-    probe: ClusterProbe | None = None,
+    probe: FabricProbe | None = None,
     site: SiteSpec | None = None,
 ) -> Sequence[Notice]:
     """Return all findings, in the order in which a new user meets the things they are about.
@@ -137,7 +137,7 @@ def _first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")
 
 
-def _cluster(probe: ClusterProbe, site: SiteSpec | None) -> Iterator[Notice]:
+def _cluster(probe: FabricProbe, site: SiteSpec | None) -> Iterator[Notice]:
     """Yield what submissions are checked against, and where the site file says something else."""
     try:
         view = probe.look(None, fresh=True)

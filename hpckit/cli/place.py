@@ -331,7 +331,7 @@ def svg(
     click.UsageError for an axis that the mesh does not have, or whose groups stay on their nodes.
     """
     from hpckit.fabric.domains import locality_of
-    from hpckit.placement.picture import Facts, placement_svg
+    from hpckit.placement.picture import placement_svg
     from hpckit.placement.request import mesh_of
     from hpckit.placement.traffic import mesh_words, traffic_of
 
@@ -346,9 +346,9 @@ def svg(
         axis=shown.axis.name,
         ranks_per_node=question.ranks_per_node,
         title=str(topology.source) if file in (None, "-") else PurePath(str(file)).name,
-        facts=Facts(
-            words=(counted(len(placement.orders.placed), "node"), mesh_words(mesh)),
-            times_s=(time.placed, time.hostname),
+        facts=(
+            (counted(len(placement.orders.placed), "node"), mesh_words(mesh)),
+            (time.placed, time.hostname),
         ),
     )
 

@@ -49,7 +49,7 @@ def hold(path: str) -> HeldFile | None:
         return None
 
 
-def read_bytes(path: str, most: int) -> bytes:
+def read_bytes(path: str, most: int = 4096) -> bytes:
     """The beginning of a file, also of one that gives a page at a time; empty for none."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from hpckit.core.errors import ToolFailed
 from hpckit.fabric.slurm_files import parse_topoconf
@@ -16,7 +16,7 @@ from hpckit.fabric.slurm_live import (
 )
 from hpckit.fabric.topology import ClusterTopology
 from hpckit.slurm.ask import SlurmCli, SlurmProbe
-from hpckit.slurm.values import ClusterView, SlurmVersion
+from hpckit.slurm.values import SlurmVersion
 
 _TOPOCONF_SINCE: Final = SlurmVersion(25, 5)
 
@@ -67,21 +67,3 @@ def topologies_of(
         if topologies:
             return topologies
     return parse_scontrol_topology(slurm.ask(scontrol_argv("topology", cluster)).stdout)
-
-
-class ClusterProbe(Protocol):
-    """Tells what a cluster is."""
-
-    def look(
-        self, cluster: str | None, *, fresh: bool = False, needs_partitions: bool = True
-    ) -> ClusterView:
-        """The cluster of this name, None for the one that is here; `fresh` is of this moment.
-
-        Unless it `needs_partitions`, nobody has to answer for them. Raises SchedulerUnreachable,
-        ToolFailed, ToolMissing, ParseError.
-        """
-        ...
-
-    def topologies(self, cluster: str | None, *, fresh: bool = False) -> Sequence[ClusterTopology]:
-        """Its network as Slurm has it; nothing where Slurm has none. Raises as `look` does."""
-        ...

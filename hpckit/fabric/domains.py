@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
 from hpckit.core.hostlist import fold_hosts
@@ -24,15 +24,6 @@ _SHARED: Final = 0.5
 a cable in the wrong leaf joins nothing, nor does a switch for storage on which all nodes hang."""
 _ABOVE_LEAVES: Final = 2
 """The level of what is above blocks alone: no leaf, which is a switch."""
-
-
-@dataclass(slots=True)
-class _Higher:
-    """The nodes on switches above others, until the level of these is reached: `on` it by place."""
-
-    place_of: dict[str, str] = field(default_factory=dict)
-    blocks: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    on: dict[int, dict[str, list[str]]] = field(default_factory=dict)
 
 
 def locality_of(topology: ClusterTopology) -> Locality:
@@ -54,7 +45,11 @@ class _Tree:
         self._domains: list[Domain] = []
         self._parents: dict[int, int] = {}
         self._of_node: dict[str, int] = {}
-        self._higher = _Higher()
+        # Of nodes on switches above others: their place, and until the level of these is reached
+        # the blocks there, and the nodes by level and place.
+        self._higher: dict[str, str] = {}
+        self._blocks: defaultdict[str, list[int]] = defaultdict(list)
+        self._waiting: dict[int, dict[str, list[str]]] = {}
 
     def locality(self) -> Locality:
         for one, other in _same_place(self._hangs):
@@ -110,8 +105,8 @@ class _Tree:
             place = self._place(node)
             if self._levels.above.issuperset(names[place]):
                 level = min(self._levels.of[name] for name in names[place])
-                self._higher.place_of[node] = place
-                self._higher.on.setdefault(level, {}).setdefault(place, []).append(node)
+                self._higher[node] = place
+                self._waiting.setdefault(level, {}).setdefault(place, []).append(node)
                 continue
             if place not in found:
                 found[place] = self._new(fold_hosts(names[place]), 1, uplinks.get(place))
@@ -124,13 +119,13 @@ class _Tree:
         for block in _bottom(self._topology.blocks):
             parts: defaultdict[int | str, list[str]] = defaultdict(list)
             for node in block.nodes:
-                parts[self._of_node.get(node, self._higher.place_of.get(node, ROOT))].append(node)
+                parts[self._of_node.get(node, self._higher.get(node, ROOT))].append(node)
             for parent, nodes in parts.items():
                 domain = self._new(block.name, 0, None, is_nvlink=block.domain is not None)
                 if isinstance(parent, int):
                     self._parents[domain] = parent
                 else:
-                    self._higher.blocks[parent].append(domain)
+                    self._blocks[parent].append(domain)
                 self._of_node.update(dict.fromkeys(nodes, domain))
 
     def _above(self, current: Mapping[str, int], level: int) -> dict[str, int]:
@@ -139,10 +134,10 @@ class _Tree:
         for place, domain in current.items():
             members[self._sets.find(place)].append(domain)
         own: defaultdict[str, list[str]] = defaultdict(list)
-        for place, nodes in self._higher.on.get(level, {}).items():
+        for place, nodes in self._waiting.get(level, {}).items():
             at = self._sets.find(place)
             own[at] += nodes
-            members[at] += self._higher.blocks[place]
+            members[at] += self._blocks[place]
         found = {}
         uplinks = self._outwards(level)
         tops = defaultdict(list)

@@ -34,7 +34,7 @@ from hpckit.fabric.topology import (
 from hpckit.node.topology import TOPOLOGY_SCHEMA, NodeTopology
 
 if TYPE_CHECKING:
-    from hpckit.fabric.ask import ClusterProbe
+    from hpckit.fabric.ask import FabricProbe
 
 
 _FABRIC_BESIDE: Final = ("schema", "hpckit")
@@ -145,8 +145,6 @@ EXPECTED: Final = (
 )
 
 _COMPRESSED: Final = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")
-_BEGIN: Final = 8192
-_SHOWN: Final = 16
 
 _Parse = Callable[[str, str], ClusterTopology | tuple[ClusterTopology, ...]]
 
@@ -163,13 +161,13 @@ def fabric_text(data: bytes, name: str) -> str:
         data = compressed_text(data) or data
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return data.decode("utf-16", "replace")
-    if data.startswith(_COMPRESSED) or b"\0" in data[:_BEGIN]:
+    if data.startswith(_COMPRESSED) or b"\0" in data[:8192]:
         what = "an archive" if data.startswith(_COMPRESSED) else "a binary file"
         raise refusal(
             f"this is {what} and no text",
             tool=name,
             line_no=1,
-            line=f"{data[:_SHOWN].hex(' ')} …",
+            line=f"{data[:16].hex(' ')} …",
             expected=f"a text, unpacked from what holds it: {EXPECTED}",
         )
     return data.decode("utf-8", "replace")
@@ -228,7 +226,7 @@ def read_fabric(data: bytes, name: str) -> tuple[ClusterTopology, ...]:
     return tuple(with_rails(one) for one in parse_fabric(fabric_text(data, name), name))
 
 
-def fabric_of_slurm(probe: ClusterProbe, *, fresh: bool = False) -> tuple[ClusterTopology, ...]:
+def fabric_of_slurm(probe: FabricProbe, *, fresh: bool = False) -> tuple[ClusterTopology, ...]:
     """The topologies that Slurm has, at least one.
 
     Raises ConfigError where it has none, AdapterError where it does not answer.

@@ -8,8 +8,7 @@ from typing import Final
 from hpckit.core.findings import Check, Finding, Rule, Severity, judge
 from hpckit.core.hostlist import natural_order
 from hpckit.fabric import rules_checks as checks
-from hpckit.fabric.rates import links_slow, nics_anonymous
-from hpckit.fabric.rule import FabricView, fabric_view
+from hpckit.fabric.rule import FabricView, fabric_view, links_slow, nics_anonymous
 from hpckit.fabric.topology import ClusterTopology
 
 _RAILS: Final = "the rail-optimised designs of DGX SuperPODs: a leaf a rail for each group of nodes"

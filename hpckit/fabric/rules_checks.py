@@ -12,8 +12,7 @@ from hpckit.core.units import counted
 from hpckit.fabric.ends import FEWEST_PEERS, by_node, name_shape, says_nothing, short_name
 from hpckit.fabric.levels import Bundle, Pair, are_of_one_kind
 from hpckit.fabric.rails import Absent
-from hpckit.fabric.rates import claimed, hidden
-from hpckit.fabric.rule import FabricView, are, hosts, listed, rail_words, switches
+from hpckit.fabric.rule import FabricView, are, claimed, hidden, hosts, listed, rail_words, switches
 from hpckit.fabric.topology import NODE_ENDS, EndKind, FabricSource, HostPort
 from hpckit.node.rules.rule import have, most_common, named
 from hpckit.slurm.values import TopologyKind

@@ -19,7 +19,6 @@ from hpckit.fabric.topology import (
 from hpckit.slurm.text import Place
 from hpckit.slurm.values import TopologyKind
 
-_SHOW_PARTITIONS: Final = "scontrol show partitions"
 _PARTITION: Final = re.compile(r"PartitionName=(\S+) .*")
 _TOPOLOGY: Final = re.compile(r" Topology=(\S+)")
 
@@ -47,7 +46,7 @@ def parse_partition_topologies(text: str) -> Mapping[str, str | None]:
             topology = _TOPOLOGY.search(line)
             found[match[1]] = topology[1] if topology else None
         elif line.strip() and line.strip() != "No partitions in the system":
-            raise Place(_SHOW_PARTITIONS, line_no, line).refuse(
+            raise Place("scontrol show partitions", line_no, line).refuse(
                 "is no partition", "PartitionName=… …"
             )
     return found
@@ -73,7 +72,6 @@ def used_by_partitions(
     )
 
 
-_SHOW_TOPOLOGY: Final = "scontrol show topology"
 _SWITCH: Final = re.compile(
     r"SwitchName=(?P<name>.+) Level=(?P<level>\d{1,5}) LinkSpeed=(?P<speed>\d{1,10})"
     r"(?: Nodes=(?P<nodes>.*?))?(?: Switches=(?P<switches>.*))?",
@@ -89,7 +87,9 @@ _UNSAID: Final = frozenset({"0", "1"})
 """The LinkSpeed that slurmctld prints of a switch that has none: 1, or 0 with topology.yaml."""
 
 
-def parse_scontrol_topology(text: str, name: str = _SHOW_TOPOLOGY) -> tuple[ClusterTopology, ...]:
+def parse_scontrol_topology(
+    text: str, name: str = "scontrol show topology"
+) -> tuple[ClusterTopology, ...]:
     """The answer to `show topology`: a tree, or blocks; nothing of a flat topology.
 
     `name` is what errors call the text.

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from graphlib import CycleError, TopologicalSorter
 from typing import Final, TypeVar
 
 from hpckit.node.topology import NodeTopology
@@ -198,28 +199,15 @@ def heights(below: Mapping[Name, Iterable[Name]]) -> tuple[dict[Name, int], list
 
     The ring begins and ends with the same switch; without one it is empty.
     """
-    waits = {name: len(set(children)) for name, children in below.items()}
-    parents: defaultdict[Name, list[Name]] = defaultdict(list)
-    for name, children in below.items():
-        for child in set(children):
-            parents[child].append(name)
-    found = {name: 0 for name, count in waits.items() if not count}
-    ready = list(found)
-    for name in ready:  # grows while it is walked
-        for parent in parents[name]:
-            found[parent] = max(found.get(parent, 0), found[name] + 1)
-            waits[parent] -= 1
-            if not waits[parent]:
-                ready.append(parent)
-    at = next((name for name, count in waits.items() if count), None)
-    way: dict[Name, None] = {}
-    while at is not None and at not in way:
-        way[at] = None
-        at = next(child for child in below[at] if waits[child])
-    if at is None:
-        return found, []
-    ring = [*way, at]
-    return found, ring[ring.index(at) :]
+    found: dict[Name, int] = {}
+    try:
+        for name in TopologicalSorter(below).static_order():
+            found[name] = max((found[child] + 1 for child in below[name]), default=0)
+    except CycleError as error:
+        ring = error.args[1][:0:-1]
+        at = ring.index(next(name for name in below if name in ring))
+        return {}, [*ring[at:], *ring[: at + 1]]
+    return found, []
 
 
 def steps_from(levels: Mapping[str, int], beside: Mapping[str, Iterable[str]]) -> dict[str, int]:

@@ -58,7 +58,6 @@ END_LIMIT_S = 1.0
 # 0.1 ms (with the thread's waking), and from then on half a percent.
 _CPU_PART = 200
 _CPU_NS = 12_000_000
-_NS_A_MS = 1e6
 _NS_A_S = 1e9
 
 NEVER_NS = 1 << 62
@@ -113,7 +112,6 @@ class GpuWatch:
     """
 
     def __init__(self, find: Find, env: dict[str, str], identity: Identity) -> None:
-        """Start to ask."""
         self._find = find
         self._env = env
         self._identity = identity
@@ -197,7 +195,7 @@ class GpuWatch:
     def _take_mine(self, begun_ns: int) -> None:
         try:
             found, parent_of = self._find()
-            self._init_ms = round((time.monotonic_ns() - begun_ns) / _NS_A_MS, 3)
+            self._init_ms = round((time.monotonic_ns() - begun_ns) / 1e6, 3)
             uuids = [gpu.uuid for gpu in found]
             self._claim, places = claim(uuids, parent_of, self._env, self._identity)
             self._mine = [found[place] for place in places]
@@ -357,7 +355,6 @@ class CounterTrack:
     """
 
     def __init__(self, ask: Ask, first: Reading) -> None:
-        """Follow what `ask` reads; `first` was read before."""
         self._ask = ask
         self._begun_ns = first["monotonic_ns"]
         self._last = first
@@ -484,7 +481,6 @@ class AfterEnd:
     """What a counter does after the end: changed when, or still the same when last read."""
 
     def __init__(self, ask: Ask, last: Reading) -> None:
-        """`last` is the reading at the end."""
         self._ask, self._last, self._before = ask, last, last
         self._found: Reading | None = None
         self.is_done = last["energy_mj"] is None

@@ -11,7 +11,7 @@ import errno
 import os
 import time
 
-from hpckit.core.files_in_job import make_folder
+from hpckit.core.files_in_job import make_folder, read_bytes
 from hpckit.core.talk import json_text, reason, say
 from hpckit.injob.counter import GpuWatch, visible_devices
 from hpckit.sampler.gpus import NvmlRefused, openable
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 WRITE_LIMIT_S = 1.0
 """How long the end of a rank waits for the file system, at most."""
-_KIB = 1024
 _PROC_BYTES = 1 << 14
 
 
@@ -166,7 +165,7 @@ class Ledger:
                 "exit_code": exit_code,
                 "cpu_user_s": None if usage is None else round(usage.ru_utime, 6),
                 "cpu_system_s": None if usage is None else round(usage.ru_stime, 6),
-                "max_rss_bytes": None if usage is None else usage.ru_maxrss * _KIB,
+                "max_rss_bytes": None if usage is None else usage.ru_maxrss * 1024,
                 "read_chars_bytes": self._io.get("rchar"),
                 "write_chars_bytes": self._io.get("wchar"),
                 "read_bytes": self._io.get("read_bytes"),
@@ -219,17 +218,7 @@ def _io_counters(path: str) -> dict[str, int]:
 
 
 def _text(path: str) -> str:
-    """What a small file in /proc says, as one read gives it; a stream costs more than the file."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return ""
-    try:
-        return os.read(fd, _PROC_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return ""
-    finally:
-        os.close(fd)
+    return read_bytes(path, _PROC_BYTES).decode("utf-8", "replace")
 
 
 def find_gpus(

@@ -13,7 +13,7 @@ usage: hpckit-injob rank --from slurm|env|mpi|NAME,NAME,NAME,NAME,NAME -- COMMAN
        hpckit-injob run [--local [--ranks N]] [--order [--keep-numbers]] [--bind] [--strict]
                         [--measure HZ] [--kill-wait SECONDS] -- COMMAND [ARGUMENT...]
        hpckit-injob node -- COMMAND [ARGUMENT...]
-       hpckit-injob port --job-id TEXT [--array-task N] [--step N]
+       hpckit-injob port --job-id TEXT [--array-task N]
        hpckit-injob probe [SECONDS]
        hpckit-injob sample --out DIR [--hz F] [--duration SECONDS] [--parent PID]
        hpckit-injob topology DIR FILE PARENT_PID
@@ -52,15 +52,11 @@ def _run(verb: str, rest: list[str], env: dict[str, str]) -> int | None:
         from hpckit.node.probe import probe
 
         return probe(rest, env)
-    if verb == "sample":
+    if verb in ("sample", "topology"):
         # The collector stays off: nothing that a tick makes is part of a cycle.
-        from hpckit.sampler.main import sample
+        from hpckit.sampler.main import sample, topology
 
-        return sample(rest, env)
-    if verb == "topology":
-        from hpckit.sampler.topology import topology
-
-        return topology(rest, env)
+        return (sample if verb == "sample" else topology)(rest, env)
     return None
 
 

@@ -6,6 +6,8 @@ import _thread
 import os
 import time
 
+from hpckit.core.files_in_job import read_bytes
+
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 LOOKS_AFTER_S = (20, 60, 240, 960)
 """Waits between the looks: frameworks load it at import or with the first communicator."""
 _PARTS_OF_RELEASE = 3
+_MAPS_BYTES = 1 << 22
 
 
 def watch_library(pid: int, write: Write) -> None:
@@ -74,8 +77,4 @@ def _release(path: str, root: str) -> str | None:
 
 
 def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
+    return read_bytes(path, _MAPS_BYTES).decode("utf-8", "replace")

@@ -15,43 +15,32 @@ FIRST_QUIET_PORT = 10000
 FALLBACK_FIRST_PORT = 61000
 ENOUGH_PORTS = 1024
 
-# Both below ENOUGH_PORTS, so that neither stride is a multiple of any pool's size.
-_ARRAY_STRIDE = 337
-_STEP_STRIDE = 613
-_ID_DIGITS = 18
-_ORDINAL_DIGITS = 10
-_RANGE_FILE = "/proc/sys/net/ipv4/ip_local_port_range"
+_ARRAY_STRIDE = 337  # below ENOUGH_PORTS, so that it is no multiple of any pool's size
 # What the kernel starts with: Documentation/networking/ip-sysctl.rst, ip_local_port_range.
 _DEFAULT_RANGE = (32768, 60999)
-_OPTIONS = ("--job-id", "--array-task", "--step")
 
 
 def port_candidates(
-    job_id: int, *, array_task: int | None, step: int, ephemeral: tuple[int, int]
+    job_id: int, *, array_task: int | None, ephemeral: tuple[int, int]
 ) -> tuple[int, int, int]:
     """Return three distinct TCP ports at which a job's ranks may meet, its first choice first.
 
     They lie outside `ephemeral`, the closed range from which the kernel hands out ports itself:
     above it where 1024 ports are left there, else below it from 10000 on, else below it from 1024
     on. A range that leaves less than 1024 ports on both sides gives ports of 61000-65535, which
-    may then lie inside it. `step` and `array_task` count from 0; `array_task` is None outside an
-    array. With Linux's default range, 32768-60999, the first choice of a plain job is
-    61000 + job_id mod 4536, the rule of enroot's Slurm hook (50-slurm-pytorch.sh).
+    may then lie inside it. `array_task` is None outside an array. With Linux's default range,
+    32768-60999, the first choice of a plain job is 61000 + job_id mod 4536, the rule of enroot's
+    Slurm hook (50-slurm-pytorch.sh).
     """
     first, size = _pool(*ephemeral)
-    offset = job_id + step * _STEP_STRIDE
-    if array_task is not None:
-        offset += (array_task + 1) * _ARRAY_STRIDE
+    offset = job_id + (0 if array_task is None else array_task + 1) * _ARRAY_STRIDE
     at, second, third = (first + (offset + n * (size // 3)) % size for n in range(3))
     return at, second, third
 
 
 def job_number(text: str) -> int:
-    """Give a job's number: decimal text as it stands, any other text by its CRC-32.
-
-    Text of more than 18 digits counts as other text: no scheduler gives such ids.
-    """
-    if text.isascii() and text.isdigit() and len(text) <= _ID_DIGITS:
+    """Give a job's number: decimal text as it stands, any other text by its CRC-32."""
+    if text.isascii() and text.isdigit():
         return int(text)
     return zlib.crc32(text.encode("utf-8", "surrogateescape"))
 
@@ -71,30 +60,28 @@ def _pool(low: int, high: int) -> tuple[int, int]:
 def port(words: list[str]) -> int | None:
     """Print the first free candidate port and return 0, or 1 when another holds each of them.
 
-    `words` are pairs of option and value; an empty `--array-task` or `--step` counts as absent,
-    so that a script can pass a variable that Slurm sets in some jobs only. None when `words` is
-    no command line.
+    `words` are pairs of option and value; an empty `--array-task` counts as absent, so that a
+    script can pass a variable that Slurm sets in some jobs only. None when `words` is no command
+    line.
     """
     options = dict(zip(words[::2], words[1::2], strict=False))
-    array_task, step = options.get("--array-task", ""), options.get("--step", "")
-    well_formed = len(words) == 2 * len(options) and set(options) <= set(_OPTIONS)
-    ordinals = _is_ordinal(array_task or "0") and _is_ordinal(step or "0")
-    if not (well_formed and ordinals and options.get("--job-id")):
+    array_task = options.get("--array-task", "")
+    is_known = len(words) == 2 * len(options) and set(options) <= {"--job-id", "--array-task"}
+    if not (is_known and _is_ordinal(array_task or "0") and options.get("--job-id")):
         return None
-    number = free_port(options["--job-id"], array_task, int(step or "0"))
+    number = free_port(options["--job-id"], array_task)
     if number is None:
         return 1
     sys.stdout.write(f"{number}\n")
     return 0
 
 
-def free_port(job_id: str, array_task: str, step: int = 0) -> int | None:
+def free_port(job_id: str, array_task: str) -> int | None:
     """Return the first free port of a job's three candidates, None when others hold all of them."""
     candidates = port_candidates(
         job_number(job_id),
         array_task=int(array_task) if _is_ordinal(array_task) else None,
-        step=step,
-        ephemeral=ephemeral_range(_RANGE_FILE),
+        ephemeral=ephemeral_range("/proc/sys/net/ipv4/ip_local_port_range"),
     )
     number = next((candidate for candidate in candidates if is_free(candidate)), None)
     if number is None:
@@ -133,4 +120,4 @@ def is_free(number: int) -> bool:
 
 
 def _is_ordinal(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= _ORDINAL_DIGITS
+    return text.isascii() and text.isdigit()

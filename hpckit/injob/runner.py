@@ -67,7 +67,6 @@ class RunOptions:
     """The options of `injob run`; `hz` and `kill_wait_s` are None where they are not given."""
 
     def __init__(self) -> None:
-        """Nothing is asked for."""
         self.local = self.order = self.keep_numbers = self.bind = self.strict = False
         self.ranks: int | None = None
         self.hz: str | None = None
@@ -93,17 +92,8 @@ def read_options(words: Sequence[str]) -> tuple[RunOptions, list[str]] | None:
     return (options, rest) if rest else None
 
 
-def place_folder(env: Mapping[str, str]) -> str:
-    """Return where what is decided and seen about places lies, for this start of the job alone."""
-    return _of_start(env, "place", "restart")
-
-
-def failure_file(env: Mapping[str, str]) -> str:
-    """Return the file in which the first rank that failed leaves its code (injob.entry)."""
-    return _of_start(env, "logs", "failed")
-
-
 def _of_start(env: Mapping[str, str], folder: str, name: str) -> str:
+    """Return a path in the job folder that is of this start of the job alone."""
     task, count = env.get("SLURM_ARRAY_TASK_ID", ""), env.get("SLURM_RESTART_COUNT", "") or 0
     array = f"array-{task}" if task else ""
     return os.path.join(env["HPCKIT_JOB_FOLDER"], folder, array, f"{name}-{count}")
@@ -166,11 +156,8 @@ def sampler_environment(env: Mapping[str, str]) -> dict[str, str]:
         f"HPCKIT_MEM_PER_{unit}": env.get(f"SLURM_MEM_PER_{unit}", "")
         for unit in ("NODE", "CPU", "GPU")
     }
-    return {name: env[name] for name in env if not _is_held_back(name)} | told
-
-
-def _is_held_back(name: str) -> bool:
-    return name in _HELD_BACK or name.startswith(_HELD_BACK_PREFIXES)
+    kept = (name for name in env if name not in _HELD_BACK)
+    return {name: env[name] for name in kept if not name.startswith(_HELD_BACK_PREFIXES)} | told
 
 
 _REFUSED_WITHIN_S = 60
@@ -207,7 +194,7 @@ def _first_failure(env: dict[str, str]) -> int:
     if not env.get("HPCKIT_JOB_FOLDER"):
         return 0
     try:
-        with open(failure_file(env), encoding="utf-8") as file:
+        with open(_of_start(env, "logs", "failed"), encoding="utf-8") as file:
             return int(file.read().split()[0])
     except (OSError, ValueError, IndexError):
         return 0
@@ -289,7 +276,7 @@ class _Runner:
         options = self._options
         if not (self._folder and (options.order or options.bind)):
             return None
-        self._env["HPCKIT_PLACE"] = place_folder(self._env)
+        self._env["HPCKIT_PLACE"] = _of_start(self._env, "place", "restart")
         self._env |= {"HPCKIT_BIND": "1"} if options.bind else {}
         self._env |= {"HPCKIT_STRICT": "1"} if options.strict else {}
         plan = f"{self._folder}/order.json"

@@ -300,7 +300,6 @@ class RankLog:
     __slots__ = ("_fd",)
 
     def __init__(self, fd: int) -> None:
-        """Take the open descriptor."""
         self._fd: int | None = fd
 
     def write(self, data: bytes) -> None:

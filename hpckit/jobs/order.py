@@ -11,7 +11,7 @@ from hpckit.slurm.values import SlurmVersion
 from hpckit.spec.job import JobSpec, MeshAxis
 
 if TYPE_CHECKING:
-    from hpckit.fabric.ask import ClusterProbe
+    from hpckit.fabric.ask import FabricProbe
     from hpckit.fabric.topology import ClusterTopology
     from hpckit.jobs.prepare import PreparedJob
     from hpckit.placement.order_plan import OrderPlan
@@ -22,7 +22,7 @@ _MAPS_ORDERS: Final = SlurmVersion(24, 5)
 
 def order_plan(
     job: PreparedJob,
-    probe: ClusterProbe | None,
+    probe: FabricProbe | None,
     cluster: str | None,
     partition: str | None = None,
 ) -> tuple[OrderPlan | None, tuple[Notice, ...]]:
@@ -49,7 +49,7 @@ def order_plan(
     return None, (Notice(level=Level.NOTE, subject="order", text=text),)
 
 
-def _refuse_old_pmi2(job: PreparedJob, probe: ClusterProbe, cluster: str | None) -> None:
+def _refuse_old_pmi2(job: PreparedJob, probe: FabricProbe, cluster: str | None) -> None:
     """Raise PlanError where MPI would be told a wrong map of an order.
 
     It may then look for memory of a rank that is on another node. Source: Slurm's changes, 24.05.

@@ -63,7 +63,7 @@ from hpckit.spec.site import SubmitterKind
 
 if TYPE_CHECKING:
     from hpckit.core.files import Clock
-    from hpckit.fabric.ask import ClusterProbe
+    from hpckit.fabric.ask import FabricProbe
     from hpckit.jobs.index import SqliteJobIndex
     from hpckit.spec.store import FileJobFolders
 
@@ -107,7 +107,7 @@ class SubmitTools:
     index: SqliteJobIndex
     clock: Clock
     interrupts_held: Callable[[], AbstractContextManager[Callable[[], bool]]]
-    probe: ClusterProbe | None = None
+    probe: FabricProbe | None = None
     checks: bool = True
 
 
@@ -180,7 +180,7 @@ _SHOWS_ALL_NODES = SlurmVersion(23, 2)
 
 def check_live(
     job: PreparedJob,
-    probe: ClusterProbe,
+    probe: FabricProbe,
     cluster: str | None,
     aim: Aim | None = None,
     *,

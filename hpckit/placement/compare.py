@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
 
 from hpckit.core.hostlist import fold_hosts, natural_order
 from hpckit.core.text import visible
@@ -14,8 +14,7 @@ from hpckit.fabric.domain_names import leaf_of, place_kind, short_names
 from hpckit.fabric.ends import FEWEST_PEERS, name_shape, says_nothing
 from hpckit.fabric.locality import ROOT
 from hpckit.placement.bounds import least_hop_bytes, least_spread, least_straddling, least_time_s
-from hpckit.placement.instance import Instance, sending_axes, spread
-from hpckit.placement.loads import Loads
+from hpckit.placement.instance import Instance, Loads, sending_axes, spread
 from hpckit.placement.order import PlacementRequest, found_orders, given_orders, instance_of
 from hpckit.placement.packing import node_grid, packed_orders
 from hpckit.placement.request import (
@@ -115,12 +114,10 @@ def _fewer_leaves(request: PlacementRequest, time_s: float) -> Iterator[str]:
     if ideal is None or ROOT in members or ideal[1] >= len(now):
         return
     nodes, leaves = ideal
-    ideal_s = _ideal_s(request, nodes)
-    if ideal_s < time_s * (1 - _WORTH_FRAC):
+    if gain := _gain(request, nodes, time_s):
         yield (
             f"--switches={leaves}@2:00:00 (waits 2 h at most): {leaves}"
-            f" {'leaf' if leaves == 1 else 'leaves'} instead of {len(now)};"
-            f" {_saves(time_s, ideal_s)}"
+            f" {'leaf' if leaves == 1 else 'leaves'} instead of {len(now)}; {gain}"
         )
 
 
@@ -132,21 +129,17 @@ def _whole_segments(request: PlacementRequest, time_s: float) -> Iterator[str]:
     count, largest = len(request.nodes), max(map(len, members.values()), default=1)
     segment = max(n for n in range(1, largest + 1) if count % n == 0)
     ideal = _ideal_nodes(members, count, segment) if segment > 1 else None
-    if ideal is None:
-        return
-    ideal_s = _ideal_s(request, ideal[0])
-    if ideal_s < time_s * (1 - _WORTH_FRAC):
+    if ideal is not None and (gain := _gain(request, ideal[0], time_s)):
         spare = f", {largest - segment} of a block's {largest} spare" if segment < largest else ""
-        yield (
-            f"--segment={segment}: whole segments in one block{spare}; {_saves(time_s, ideal_s)}"
-        )
+        yield f"--segment={segment}: whole segments in one block{spare}; {gain}"
 
 
-def _ideal_s(request: PlacementRequest, nodes: tuple[str, ...]) -> float:
-    """The least time of the packed orders of other nodes."""
+def _gain(request: PlacementRequest, nodes: tuple[str, ...], time_s: float) -> str:
+    """What the best packed order of other nodes saves; nothing where that is too little."""
     wanted = instance_of(replace(request, nodes=nodes, slurm_order=None))
     grid = node_grid(request.mesh, request.ranks_per_node)
-    return min(Loads(wanted, order).total_s() for order in packed_orders(wanted, grid))
+    ideal_s = min(Loads(wanted, order).total_s() for order in packed_orders(wanted, grid))
+    return _saves(time_s, ideal_s) if ideal_s < time_s * (1 - _WORTH_FRAC) else ""
 
 
 def _alone(
@@ -290,8 +283,9 @@ def place(request: PlacementRequest, plugin: TopologyKind | None = None) -> Plac
     instance = instance_of(request)
     free, pinned = found_orders(instance, request, _job_first(request))
     found = free if request.first is None or pinned is None else pinned
+    names = ("placed", "hostname", "random", "slurm")
     orders = (found.order, *given_orders(instance, request))
-    judged = _Orders(*(_Judged(instance, order) for order in orders))
+    judged = {name: _Judged(instance, order) for name, order in zip(names, orders, strict=False)}
     objectives = _objectives(instance, judged)
     groups = {
         traffic.axis.name: _axis_groups(instance, judged, i)
@@ -301,12 +295,7 @@ def place(request: PlacementRequest, plugin: TopologyKind | None = None) -> Plac
     sent = {name: groups[name] for name in sending}
     places = place_kind(request.locality, instance.nodes)
     return Placement(
-        orders=Orders(
-            placed=judged.placed.names,
-            hostname=judged.hostname.names,
-            slurm=None if judged.slurm is None else judged.slurm.names,
-            random=judged.random.names,
-        ),
+        orders=Orders(**_of_each(judged, lambda order: order.names)),
         because=_because(found, judged, request.first),
         objectives=objectives,
         groups=groups,
@@ -361,21 +350,20 @@ class _Judged:
         return max((count for axis in self._sending for count in self._spread[axis]), default=1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Orders:
-    placed: _Judged
-    hostname: _Judged
-    random: _Judged
-    slurm: _Judged | None = None
+_Orders = Mapping[str, _Judged]
+"""The order that is placed, and those beside it that are known."""
 
-    def compared(self, measure: Callable[[_Judged], float], bound: float | None) -> Compared:
-        return Compared(
-            placed=measure(self.placed),
-            hostname=measure(self.hostname),
-            slurm=None if self.slurm is None else measure(self.slurm),
-            random=measure(self.random),
-            lower_bound=bound,
-        )
+
+def _of_each(judged: _Orders, measure: Callable[[_Judged], object]) -> dict[str, Any]:
+    """Return a figure of each order, None of one that is not known."""
+    names = ("placed", *ORDER_WORDS)
+    return {name: measure(judged[name]) if name in judged else None for name in names}
+
+
+def _compared(
+    judged: _Orders, measure: Callable[[_Judged], float], bound: float | None
+) -> Compared:
+    return Compared(**_of_each(judged, measure), lower_bound=bound)
 
 
 def _objectives(instance: Instance, judged: _Orders) -> Mapping[str, Compared]:
@@ -383,16 +371,19 @@ def _objectives(instance: Instance, judged: _Orders) -> Mapping[str, Compared]:
     axes = [traffic[axis] for axis in sending_axes(instance)]
     least_s = sum(map(least_time_s, traffic, [instance] * len(traffic), instance.floor_s))
     return {
-        TIME: judged.compared(lambda one: one.loads.total_s(), least_s),
-        HOP_BYTES: judged.compared(
+        TIME: _compared(judged, lambda one: one.loads.total_s(), least_s),
+        HOP_BYTES: _compared(
+            judged,
             lambda one: one.loads.hop_bytes(),
             sum(least_hop_bytes(axis, instance) for axis in axes),
         ),
-        STRADDLING: judged.compared(
-            _Judged.straddling, sum(least_straddling(axis, instance) for axis in axes)
+        STRADDLING: _compared(
+            judged, _Judged.straddling, sum(least_straddling(axis, instance) for axis in axes)
         ),
-        SPREAD: judged.compared(
-            _Judged.max_spread, max((least_spread(axis, instance) for axis in axes), default=1)
+        SPREAD: _compared(
+            judged,
+            _Judged.max_spread,
+            max((least_spread(axis, instance) for axis in axes), default=1),
         ),
     }
 
@@ -403,17 +394,18 @@ def _axis_groups(instance: Instance, judged: _Orders, axis: int) -> AxisGroups:
     return AxisGroups(
         groups=len(traffic.groups),
         nodes_per_group=traffic.nodes_per_group,
-        straddling=judged.compared(
-            lambda one: one.straddling(axis), least_straddling(traffic, instance)
+        straddling=_compared(
+            judged, lambda one: one.straddling(axis), least_straddling(traffic, instance)
         ),
-        time_s=judged.compared(lambda one: one.loads.axis_s(axis), least_s),
+        time_s=_compared(judged, lambda one: one.loads.axis_s(axis), least_s),
     )
 
 
 def _because(found: Found, judged: _Orders, first: str | None) -> str:
     """Why this order was taken, of those that begin with `first` where that is told."""
-    others = [judged.hostname, judged.random, *([] if judged.slurm is None else [judged.slurm])]
+    others = [judged[name] for name in ORDER_WORDS if name in judged]
     times = [one.loads.total_s() for one in others if first in (None, one.names[0])]
+    names = judged["placed"].names
     begin = "" if first is None else f" that begin with {first}"
     if not found.is_least:
         return (
@@ -425,9 +417,9 @@ def _because(found: Found, judged: _Orders, first: str | None) -> str:
             f"of all orders tried{begin}, its predicted time of communication in a step is the"
             " least"
         )
-    if judged.slurm is not None and judged.placed.names == judged.slurm.names:
+    if "slurm" in judged and names == judged["slurm"].names:
         return f"it is Slurm's own order: none tried{begin} is faster"
-    if judged.placed.names == judged.hostname.names:
+    if names == judged["hostname"].names:
         return f"it is the order of host names: none tried{begin} is faster"
     if first is None:
         return "another order tried is as fast; none is faster"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from hpckit.core.errors import PlanError
 from hpckit.core.hostlist import natural_order
@@ -55,9 +54,6 @@ def instance_of(request: PlacementRequest) -> Instance:
     return make_instance(nodes, request.locality, traffic, request.speeds)
 
 
-_RANDOM_SEED: Final = 1
-
-
 def order_of(request: PlacementRequest) -> tuple[str, ...]:
     """The order alone, as a job needs it: it begins with the request's first node.
 
@@ -95,7 +91,7 @@ def given_orders(instance: Instance, request: PlacementRequest) -> list[list[int
     In each the nodes that nobody knows come last, as they do in the order that is looked for.
     """
     shuffled = list(range(len(instance.nodes)))
-    random.Random(_RANDOM_SEED).shuffle(shuffled)  # noqa: S311  an order to compare with
+    random.Random(1).shuffle(shuffled)  # noqa: S311  an order to compare with
     orders = [_indices(instance, sorted(instance.nodes)), shuffled]
     if request.slurm_order is not None:
         orders.append(_indices(instance, request.slurm_order))

@@ -240,14 +240,6 @@ _SWATCH: Final = 14.0
 _ORDERS: Final = ("as placed", "by host name")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """What is told of a placement: `words` below the title, the predicted times of both orders."""
-
-    words: tuple[str, ...] = ()
-    times_s: tuple[float, ...] = ()
-
-
 def placement_svg(
     locality: Locality,
     orders: tuple[Sequence[str], Sequence[str]],
@@ -256,17 +248,18 @@ def placement_svg(
     axis: str,
     ranks_per_node: int,
     title: str,
-    facts: Facts | None = None,
+    facts: tuple[Sequence[str], Sequence[float]] = ((), ()),
 ) -> str:
     """The placed order on the left, that of host names on the right, as an SVG file in itself.
 
     `orders` are these two, each with the same node names, the i-th carrying the ranks i·g … i·g+g−1
     of g ranks a node. `groups` are those of the axis, each with its positions in an order; a group
     that stays on its node is not among them. A box is one of the lowest domains that the fabric
-    tells of, and a group in several of them counts as split. The same bytes for the same input.
+    tells of, and a group in several of them counts as split. `facts` are words below the title, and
+    the predicted times of both orders. The same bytes for the same input.
     """
     picture = _Picture(locality, orders, groups, axis, ranks_per_node)
-    return picture.document(title, facts or Facts())
+    return picture.document(title, *facts)
 
 
 class _Picture:
@@ -312,19 +305,19 @@ class _Picture:
             for group in self._groups
         )
 
-    def document(self, title: str, facts: Facts) -> str:
+    def document(self, title: str, words: Sequence[str], times_s: Sequence[float]) -> str:
         drawing = Drawing()
         panel = max(_LEAST_W, self._layout.w)
         width = 2 * (panel + _MARGIN) + _BETWEEN
         y = _MARGIN + _TITLE * 0.8
         name = fitted(title, _TITLE, width - 2 * _MARGIN)
         drawing.label(_MARGIN, y, Word(text=name, size=_TITLE, is_bold=True))
-        known = (*facts.words, *self._facts())
+        known = (*words, *self._facts())
         for line in broken(known, _TEXT, width - 2 * _MARGIN, " · "):
             y += _LINE
             drawing.label(_MARGIN, y + 5, Word(text=line, size=_TEXT, colour=GREY))
         y += 36
-        times = [f"predicted {short_time(one)}" for one in facts.times_s]
+        times = [f"predicted {short_time(one)}" for one in times_s]
         said = [
             [*times[which : which + 1], f"{self.split(order)} of {len(self._groups)} groups split"]
             for which, order in enumerate(self._orders)

@@ -161,10 +161,6 @@ class Cell:
         """How long the name over a box is at most."""
         return self.unit_chars if isinstance(part, Unit) else self.frame_chars
 
-    def labelled(self, most: int, *, is_unit: bool) -> Cell:
-        """The same, with names over boxes of a kind."""
-        return replace(self, unit_chars=most) if is_unit else replace(self, frame_chars=most)
-
     @property
     def pad(self) -> float:
         """Between a box's edge and what is in it."""
@@ -219,7 +215,8 @@ def layout_of(parts: Sequence[Part], numbers: Sequence[str], names: float, width
 def _labelled(parts: Sequence[Part], found: Layout, width: float, *, is_unit: bool) -> Layout:
     """With names over the frames, or the units, in the longest form that has room over each."""
     for most in _FORMS:
-        cell = found.cell.labelled(most, is_unit=is_unit)
+        part = "unit_chars" if is_unit else "frame_chars"
+        cell = replace(found.cell, **{part: most})
         if _has_room(found, cell, is_unit=is_unit):
             larger = _in_columns(parts, cell, width, found.columns)
             if larger.h <= _HIGHEST * _LABELLED or found.h > _HIGHEST:

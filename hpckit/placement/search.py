@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hpckit.placement.bounds import least_straddling, least_time_s
-from hpckit.placement.instance import Instance, sending_axes, straddling
-from hpckit.placement.loads import Loads
+from hpckit.placement.instance import Instance, Loads, sending_axes, straddling
 from hpckit.placement.order_plan import MeshAxis, Pattern
 from hpckit.placement.packing import Grid, packed_orders
 
@@ -112,7 +111,6 @@ def _product(moves: Sequence[Sequence[int]]) -> list[int]:
     return found
 
 
-_SEED: Final = 20_000
 _STEPS: Final = 8_000
 _LEAST_STEPS: Final = 1_500
 _STEPS_BY_NODES: Final = 400_000
@@ -298,7 +296,7 @@ class _Swaps:
 
     def __init__(self, loads: Loads, movable: int, kept: int = 0) -> None:
         self._loads = loads
-        self._random = random.Random(_SEED)  # noqa: S311  a search, not a secret
+        self._random = random.Random(20_000)  # noqa: S311  a search, not a secret
         self._movable = movable
         self._kept = kept
         self._touching = loads.touching()

@@ -42,8 +42,6 @@ _HOLES = {
 }
 """Every column of a record, "not measured" where it is a figure."""
 _NO_SUCH = "amdgpu's sysfs has no such counter"
-_UW_PER_W = 1_000_000
-_NAME_BYTES = 4096
 
 
 class AmdGpu:
@@ -85,17 +83,15 @@ class AmdGpu:
             power = "average" if is_average else "instant"
         limit_uw = number_of(self._limit.read()) if self._limit else None
         pci = os.path.basename(os.path.realpath(self._device))
-        name = read_bytes(f"{self._device}/product_name", _NAME_BYTES).decode("utf-8", "replace")
+        name = read_bytes(f"{self._device}/product_name").decode("utf-8", "replace")
         return {
             "uuid": uuid_of(self._device),
             "index": self._index,
             "name": name.strip() or "AMD GPU",
             "pci": pci if pci.count(":") == 2 else None,  # noqa: PLR2004  domain:bus:device
             "vendor": "amd",
-            "power_limit_w": None if limit_uw is None else limit_uw / _UW_PER_W,
-            "memory_bytes": number_of(
-                read_bytes(f"{self._device}/mem_info_vram_total", _NAME_BYTES)
-            ),
+            "power_limit_w": None if limit_uw is None else limit_uw / 1e6,
+            "memory_bytes": number_of(read_bytes(f"{self._device}/mem_info_vram_total")),
             "max_sm_mhz": None,
             "energy": "counter" if "energy_mj" in self._files else None,
             "power": power,
@@ -109,7 +105,6 @@ class AmdCounters:
     """The GPUs that are sampled; `place` is that of the first."""
 
     def __init__(self, devices: Sequence[tuple[int, str]], place: int = 0) -> None:
-        """`devices` are indices and folders."""
         self._gpus = [
             AmdGpu(device, index, place + nth) for nth, (index, device) in enumerate(devices)
         ]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 
 _VENDOR = "0x1002"
-_UJ_A_MJ = 1000
 
 
 class AmdGpu:
@@ -18,7 +17,6 @@ class AmdGpu:
     __slots__ = ("_path", "uuid")
 
     def __init__(self, device: str) -> None:
-        """Take the device's folder in sysfs."""
         self.uuid = uuid_of(device)
         hwmon = f"{device}/hwmon"
         paths = [f"{hwmon}/{name}/energy1_input" for name in _names(hwmon, "hwmon")]
@@ -28,7 +26,7 @@ class AmdGpu:
         """Millijoules since the driver was loaded. Raises OSError or ValueError."""
         if self._path is None:
             raise ValueError("no energy1_input")
-        return int(_text(self._path)) // _UJ_A_MJ
+        return int(_text(self._path)) // 1000
 
 
 def amd_gpus(root: str = "/sys/class/drm", dev: str = "/dev") -> list[AmdGpu]:

@@ -56,7 +56,7 @@ def parse_mounts(data: bytes) -> dict[str, tuple[str, str]]:
         parts, rest = before.split(), after.split()
         if len(parts) <= _MOUNT_POINT or not rest:
             continue
-        where = (unescaped(parts[_MOUNT_POINT - 1]), unescaped(parts[_MOUNT_POINT]))
+        where = (parts[_MOUNT_POINT - 1], parts[_MOUNT_POINT])
         names = {"cgroup2": [UNIFIED], "cgroup": rest[-1].split(",")}.get(rest[0], [])
         for name in names:
             found.setdefault(name, where)
@@ -139,21 +139,10 @@ def busy_us(data: bytes) -> int | None:
 def used_bytes(data: bytes) -> int | None:
     """The memory that /proc/meminfo does not call available."""
     total, free = value_of(data, b"MemTotal:"), value_of(data, b"MemAvailable:")
-    return None if total is None or free is None else max(total - free, 0) * _KIB
+    return None if total is None or free is None else max(total - free, 0) * 1024
 
 
-def unescaped(text: str) -> str:
-    """A path of mountinfo, which writes space, tab, newline and backslash as octal: proc(5)."""
-    for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        text = text.replace(code, letter)
-    return text
-
-
-_NS_PER_US = 1000
-_KIB = 1024
 _MOUNTS_BYTES = 1024**2
-_MEMBERS_BYTES = 4096
-_CPUS_BYTES = 4096
 _SELDOM = 10
 
 
@@ -216,7 +205,7 @@ class Hierarchies:
 
     def of(self, pid: int | str) -> dict[str, str]:
         """The groups of a process, controller by controller."""
-        return parse_memberships(read_bytes(f"{self._proc}/{pid}/cgroup", _MEMBERS_BYTES))
+        return parse_memberships(read_bytes(f"{self._proc}/{pid}/cgroup"))
 
     def folder(self, controller: str, path: str) -> str | None:
         """The files of a group."""
@@ -249,7 +238,7 @@ class Hierarchies:
         mount = self._mounts.get(name, ("/", ""))
         found = []
         while path and path != mount[0] and (folder := self.folder(name, path)) is not None:
-            found.append(count_of(read_bytes(f"{folder}/cpuset.cpus", _CPUS_BYTES)))
+            found.append(count_of(read_bytes(f"{folder}/cpuset.cpus")))
             path = path.rpartition("/")[0]
         return tuple(count for count in found if count is not None)
 
@@ -282,7 +271,7 @@ JOB_MEMORY = (
     ("", "", "memory.stat active_file", "memory.stat total_active_file"),
 )
 """The last two are what the kernel would drop first, and no columns of their own."""
-_US_OF = {"cpuacct.usage": (1, _NS_PER_US), "cpuacct.stat": (_TICK_US, 1)}
+_US_OF = {"cpuacct.usage": (1, 1000), "cpuacct.stat": (_TICK_US, 1)}
 
 
 def of_group(table: Sequence[tuple[str, str, str, str]], name: str, group: JobGroup) -> Source:
@@ -331,7 +320,6 @@ _PORT = (
     ("link_error_recovery", "link_recoveries", 1, False),
     ("link_downed", "link_downs", 1, False),
 )
-_LABEL_BYTES = 4096
 _CRAY = (
     ("energy", "node_energy_j", "counter"),
     ("power", "node_power_w", "gauge"),
@@ -408,7 +396,7 @@ def _add_rapl(files: Source, folder: str) -> None:
         return
     unread = 0
     for domain in domains:
-        wraps = number_of(read_bytes(f"{domain}/max_energy_range_uj", _LABEL_BYTES))
+        wraps = number_of(read_bytes(f"{domain}/max_energy_range_uj"))
         number = _plain(os.path.basename(domain).partition(":")[2])
         name = f"rapl_{number}_{_label(f'{domain}/name')}_uj"
         column = HostColumn(name, "counter", wraps)
@@ -447,7 +435,7 @@ def _power_sensors(folder: str) -> dict[str, str]:
 
 
 def _label(path: str) -> str:
-    return _plain(read_bytes(path, _LABEL_BYTES).decode("utf-8", "replace")) or "unnamed"
+    return _plain(read_bytes(path).decode("utf-8", "replace")) or "unnamed"
 
 
 def _plain(text: str) -> str:

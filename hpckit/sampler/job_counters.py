@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _LEAST_FIELDS = 22  # after the name: state is the first, rss the 22nd
 _ENVIRON_BYTES = 256 * 1024
-_STAT_BYTES = 1024
 _LOOK_AGAIN = 12
 _NOT_RANKS = frozenset({"srun", "bash", "sh", "dash", "slurm_script", "sleep", "slurmstepd"})
 """What a batch script consists of beside ranks; of processes without a step of their own."""
@@ -69,7 +68,7 @@ def parse_process_stat(data: bytes) -> ProcessStat | None:
 
 def stat_of(pid: int, proc: str = "/proc") -> ProcessStat | None:
     """A process of this machine; None for one that is not there."""
-    return parse_process_stat(read_bytes(f"{proc}/{pid}/stat", _STAT_BYTES))
+    return parse_process_stat(read_bytes(f"{proc}/{pid}/stat"))
 
 
 def variable_of(environ: bytes, name: bytes) -> str | None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import NoReturn
 
+    from hpckit.node.node_file import NodeSettings
     from hpckit.sampler.guard import JobEnd, SignalClock
     from hpckit.sampler.loop import SampleLoop
     from hpckit.sampler.parts import Node
@@ -292,15 +293,15 @@ class _Run:
         if self._topology is not None:
             self._topology.end()
         kept = spool.close(limit_s, self._hurry())
-        out, target, copier = self._wish.out, self._target, spool.copier
-        sentences = [f"{out}/{target}: not written in time"] if copier.is_unwritten else []
+        out, target = self._wish.out, self._target
+        sentences = [f"{out}/{target}: not written in time"] if spool.is_unwritten else []
         if kept is not None:
             sentences.append(f"not all reached {out}; the rest is in {kept} on this node")
         if self._wish.by_hand:
-            if copier.is_unsynced:
+            if spool.is_unsynced:
                 why = "not synced in time; the last samples may be lost"
                 sentences.append(f"{out}/{target}: {why}")
-            self._place = Place(out, target, copier.reached, kept, spool.is_lost)
+            self._place = Place(out, target, spool.reached, kept, spool.is_lost)
         self._is_closed = True
         return sentences
 
@@ -332,28 +333,23 @@ class _Run:
         before = sys.orig_argv[: len(sys.orig_argv) - len(self._words)]
         return [sys.executable, *before[1:]]
 
-    def _topology_process(self) -> TopologyProcess | None:
-        """What reads the node's topology once sampling goes; HPCKIT_TOPOLOGY=0 leaves it out."""
-        if self._env.get("HPCKIT_TOPOLOGY") == "0":
-            return None
-        target = f"{self._folder}/{topology_file(self._name)}"
-        words = ["topology", self._wish.out, target, str(os.getpid())]
-        return TopologyProcess([*self._command()[:-1], *words], self._env)
-
     def _watch(self, node: Node) -> JobEnd:
+        from hpckit.binding.plan_in_job import number_in
         from hpckit.sampler.guard import JobEnd
 
-        end = self._env.get("SLURM_JOB_END_TIME", "")
         return JobEnd(
-            end_s=float(end) if end.isascii() and end.isdigit() else None,
+            end_s=number_in(self._env, "SLURM_JOB_END_TIME"),
             parent=self._wish.parent,
             # By hand nobody else's processes are waited for: Ctrl-C ends it.
             processes=None if self._wish.by_hand else node.processes,
         )
 
     def _progress(self) -> Callable[[int, float], None]:
-        self._topology = topology = self._topology_process()
-        is_shown = self._wish.by_hand and os.isatty(2)
+        if self._env.get("HPCKIT_TOPOLOGY") != "0":
+            target = f"{self._folder}/{topology_file(self._name)}"
+            words = ["topology", self._wish.out, target, str(os.getpid())]
+            self._topology = TopologyProcess([*self._command()[:-1], *words], self._env)
+        topology, is_shown = self._topology, self._wish.by_hand and os.isatty(2)
 
         def progress(ticks: int, seconds: float) -> None:
             if topology is not None:
@@ -480,3 +476,69 @@ def _first_to_go() -> None:
             file.write(b"1000")
     except OSError:
         return
+
+
+# --- What a node looks like, written beside its samples by the process that the sampler starts.
+_TOPOLOGY_S = 60
+"""Then it is killed, whatever it does."""
+_DRIVER_S = 30
+_WORDS = 3
+_PR_SET_PDEATHSIG = 1
+"""Source: linux/prctl.h."""
+
+
+def topology(words: list[str], env: dict[str, str]) -> int | None:
+    """Write this node's topology; None for a wrong command line, else 0 whatever happens.
+
+    The words are the job folder, the file below it, and the process that started this one, with
+    which it ends. What went wrong is one line on stderr.
+    """
+    if len(words) != _WORDS or not (words[2].isascii() and words[2].isdigit()):
+        return None
+    root, target, parent = words
+    signal.alarm(_TOPOLOGY_S)
+    if not _ends_with(int(parent)):
+        return 0
+    try:
+        write_topology(root, target, env.get("SLURMD_NODENAME") or os.uname().nodename)
+    except OSError as error:
+        say(f"{sampler_on(env)}: the topology: {error.filename or target}: {reason(error)}")
+    except Exception as error:  # noqa: BLE001  whatever it is, it must not fail the job
+        say(f"{sampler_on(env)}: the topology: {type(error).__name__}: {error}")
+    return 0
+
+
+def write_topology(root: str, target: str, node: str, settings: NodeSettings | None = None) -> None:
+    """Write the document to `target` below `root`, at once or not at all, unless it is there.
+
+    `settings` are in place of the node's own. Raises OSError, HpckitError.
+    """
+    path = f"{root}/{target}"
+    if os.path.lexists(path):
+        return
+    import json
+
+    from hpckit import __version__
+    from hpckit.core.files_in_job import write_whole
+    from hpckit.node.probe import topology_tree
+    from hpckit.node.topology import TOPOLOGY_SCHEMA
+
+    head = {"schema": TOPOLOGY_SCHEMA, "hpckit": __version__}
+    tree = {**head, **topology_tree(node, _DRIVER_S, settings)}
+    data = json.dumps(tree, separators=(",", ":")).encode()
+    # A job folder that was removed stays so; what lies in it is made.
+    os.stat(root)
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    write_whole(path, data)
+
+
+def _ends_with(parent: int) -> bool:
+    """Let the kernel end this process with `parent`; false where that is gone already."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    except (ImportError, OSError, AttributeError):
+        # The time limit holds all the same.
+        pass
+    return os.getppid() == parent

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import time
+from functools import partial
 from itertools import islice
 
 from hpckit.account.sample_format import MISSING
@@ -211,9 +212,12 @@ class NvmlSlow:
 
     def _prepare(self) -> None:
         handle, refused = self._handle, self._refused
+        call = partial(Call, handle, refused=refused)
         self._rates = (ctypes.c_uint * 2)()
-        self._util = self._call(
-            "nvmlDeviceGetUtilizationRates", out=self._rates, columns=("util_pct", "mem_util_pct")
+        self._util = call(
+            ("nvmlDeviceGetUtilizationRates",),
+            ctypes.byref(self._rates),
+            columns=("util_pct", "mem_util_pct"),
         )
         temperature, clock = "nvmlDeviceGetTemperature", "nvmlDeviceGetClockInfo"
         reasons = (
@@ -224,32 +228,21 @@ class NvmlSlow:
         self._sm = Number(handle, refused, "sm_mhz", 2, clock, kind=SM_CLOCK)
         self._mem = Number(handle, refused, "mem_mhz", 2, clock, kind=_MEM_CLOCK)
         self._reasons = Number(handle, refused, "event_reasons", 4, *reasons)
-        memory = ("mem_used_mib",)
+        memory, used = "nvmlDeviceGetMemoryInfo", ("mem_used_mib",)
         self._memory_out = ctypes.create_string_buffer(_MEMORY.pack(_MEMORY_VERSION, 0, 0, 0, 0))
-        self._memory = self._call(
-            "nvmlDeviceGetMemoryInfo_v2", out=self._memory_out, columns=memory
-        )
+        out = ctypes.byref(self._memory_out)
+        self._memory = call((f"{memory}_v2",), out, columns=used)
         self._is_old_memory = not self._memory()
         if self._is_old_memory:
-            self._memory = self._call(
-                "nvmlDeviceGetMemoryInfo", out=self._memory_out, columns=memory
-            )
+            self._memory = call((memory,), out, columns=used)
         self._list = ctypes.create_string_buffer(_PROCESS.size * _MOST_PROCESSES)
         self._listed = ctypes.c_uint()
         processes, self._process = "nvmlDeviceGetComputeRunningProcesses", _PROCESS
-        self._processes = self._list_call(f"{processes}_v3", f"{processes}_v2")
+        listed, columns = (ctypes.byref(self._listed), self._list), ("processes",)
+        self._processes = call((f"{processes}_v3", f"{processes}_v2"), *listed, columns=columns)
         if self._processes.reason:
             self._process = _OLD_PROCESS
-            self._processes = self._list_call(processes)
-
-    def _call(self, name: str, *, out: Any, columns: tuple[str, ...]) -> Call:
-        out = ctypes.byref(out)
-        return Call(self._handle, (name,), out, columns=columns, refused=self._refused)
-
-    def _list_call(self, *names: str) -> Call:
-        arguments = (ctypes.byref(self._listed), self._list)
-        columns = ("processes",)
-        return Call(self._handle, names, *arguments, columns=columns, refused=self._refused)
+            self._processes = call((processes,), *listed, columns=columns)
 
     def refresh(self, now_ns: int) -> None:
         """Ask again what is due."""

@@ -85,7 +85,6 @@ _COLUMNS = (
 )
 _HOLES = (_U64, *(_U32,) * 9)
 _NS_PER_MS = 1_000_000
-_MW_PER_W = 1000
 _MODULES = ("GH200", "GB200", "GB300", "GH100 480GB")
 # What stands in for a field that a GPU or its driver does not answer.
 _DIRECT = (
@@ -255,7 +254,7 @@ class NvmlGpu:
             "name": name,
             "pci": _told(handle.pci),
             "vendor": "nvidia",
-            "power_limit_w": None if limit_mw is None else limit_mw / _MW_PER_W,
+            "power_limit_w": None if limit_mw is None else limit_mw / 1000,
             "memory_bytes": self.slow.memory_bytes,
             "max_sm_mhz": _told(handle.number, "nvmlDeviceGetMaxClockInfo", SM_CLOCK),
             "energy": None if "energy_mj" in self.refused else "counter",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from hpckit import __version__
-from hpckit.binding.plan_in_job import job_cpus, job_memory_bytes
+from hpckit.binding.plan_in_job import job_cpus, job_memory_bytes, number_in
 from hpckit.core.files_in_job import read_bytes
 from hpckit.sampler.amd_energy import amd_devices, may_open, uuid_of
 from hpckit.sampler.cgroups_and_node import (
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 DRIVER = "nvidia"
 """In place of a GPU's uuid: NVML as a whole."""
-_KIB = 1024
 
 
 class Node:
@@ -117,25 +116,25 @@ class Node:
         """
         if "SLURM_JOB_ID" not in self._env:
             return None, None
-        has_smt = read_bytes("/sys/devices/system/cpu/smt/active", 16).startswith(b"1")
+        has_smt = read_bytes("/sys/devices/system/cpu/smt/active").startswith(b"1")
         allowed = Hierarchies().allowed_cpus()
         return has_node_alone(self._cpus, os.cpu_count() or 0, allowed, has_smt=has_smt)
 
     def meta(self, name: str) -> dict[str, Any]:
         """What META says beside GPUs and columns."""
         env = self._env
-        total_kib = value_of(read_bytes("/proc/meminfo", 4096), b"MemTotal:")
+        total_kib = value_of(read_bytes("/proc/meminfo"), b"MemTotal:")
         return {
             "node": name,
             "job_id": env.get("SLURM_JOB_ID"),
-            "array_task": _number(env.get("SLURM_ARRAY_TASK_ID")),
-            "restart": _number(env.get("SLURM_RESTART_COUNT")) or 0,
-            "boot_id": read_bytes("/proc/sys/kernel/random/boot_id", 64).decode().strip() or None,
+            "array_task": number_in(env, "SLURM_ARRAY_TASK_ID"),
+            "restart": number_in(env, "SLURM_RESTART_COUNT") or 0,
+            "boot_id": read_bytes("/proc/sys/kernel/random/boot_id").decode().strip() or None,
             "synthetic": self.is_synthetic,
             "hpckit": __version__,
             "cpus": self._cpus or os.cpu_count(),
             "memory_limit_bytes": job_memory_bytes(env, self._cpus)
-            or (None if total_kib is None else total_kib * _KIB),
+            or (None if total_kib is None else total_kib * 1024),
             "exclusive": self._exclusive,
         }
 
@@ -163,7 +162,3 @@ def has_node_alone(
         words = "may be all cores or half of the node, and no control group tells which"
         return None, f"the job's {cpus} CPUs of {online} hardware threads {words}"
     return False, f"the job has {cpus} of {online} CPUs: others may use this node too"
-
-
-def _number(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdigit() else None

@@ -42,36 +42,47 @@ _HAS_NO_SYNC = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 """What a file system says that has no fdatasync(2)."""
 
 _IS_LINK = "a symbolic link, which is not followed, or behind a loop of them"
+_FIRST_WAIT_S = 0.5
+_KEEP_S, _KEEP_LAST_S = 1.0, 2.0
+"""How long a folder of this node may take to keep the rest, and the last: TMPDIR may hang too."""
 
 
-class Copier:
-    """Appends what it is given to `target`, below `root`, whose missing folders it makes.
+class SampleSpool:
+    """One run's blocks, appended to `target` below `root`, whose missing folders are made.
 
-    Its thread alone touches the job folder, so that one that hangs stops nobody else.
+    The thread alone touches the job folder, so that one that hangs stops nobody else.
     """
 
     def __init__(
-        self, root: str, target: str, say: Callable[[str], None], most_bytes: int = MOST_HELD_BYTES
+        self,
+        root: str,
+        target: str,
+        *,
+        say: Callable[[str], None],
+        local_root: str | None = None,
+        most_bytes: int = MOST_HELD_BYTES,
     ) -> None:
-        """Start the thread."""
+        """Start the thread; nothing is written or asked of `root` by the caller's."""
         self.reached: str | None = None
         """The file that has what was copied, at the end by the name that it has then."""
-        self.is_lost = False
-        """Whether something that was copied may be nowhere: removed, cut, or refused by a sync."""
         self.is_unsynced = False
-        """Whether `finish` waited in vain, with nothing left to copy, for the disks to answer."""
+        """Whether `close` waited in vain, with nothing left to copy, for the disks to answer."""
         self.is_unwritten = False
-        """Whether `finish` waited in vain, with something left to copy."""
+        """Whether `close` waited in vain, with something left to copy."""
         self._path = f"{root}/{target}"
         self._root = root
         self._say = say
         self._most_bytes = most_bytes
+        own = local_root or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  a node's own folder
+        self._local_roots = dict.fromkeys((own, "/tmp"))  # noqa: S108
+        self._pending: list[tuple[int, int, Moment, bytes]] = []
+        self._sequence: int | None = None
+        self._is_dropped = False
+        self._is_gone = False
         self._held = bytearray()
         self._work = threading.Condition()
-        self._has_work = False
-        self._is_idle = False
-        self._ending = False
-        self._sequence: int | None = None
+        self._has_work = self._is_idle = self._ending = False
+        self._first_sequence = 0
         self._known = threading.Event()
         self._anew = False
         self._size: int | None = None
@@ -79,20 +90,67 @@ class Copier:
         self._synced_s = 0.0
         self._said = False
         self._said_lost = False
-        self._thread = threading.Thread(target=self._run, name="hpckit-copier", daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._run, name="hpckit-copier", daemon=True).start()
 
-    def next_sequence(self, limit_s: float) -> int | None:
-        """The number after the last whole block of an earlier sampler, as far as known in time."""
-        self._known.wait(limit_s)
-        return self._sequence
+    @property
+    def is_lost(self) -> bool:
+        """Whether something that was put is, or after `close` may be, nowhere any more."""
+        return self._is_dropped or self._is_gone or self.is_unsynced
 
-    def began_anew(self) -> bool:
+    def put(self, kind: int, record_bytes: int, moment: Moment, payload: bytes) -> None:
+        """Take a block; it is written with the next `flush`."""
+        self._pending.append((kind, record_bytes, moment, payload))
+
+    def wants_meta(self) -> bool:
         """Whether the target was removed or cut since this was last asked."""
         anew, self._anew = self._anew, False
         return anew
 
-    def append(self, data: bytes) -> bool:
+    def flush(self) -> None:
+        """Hand what was put to the thread that copies it."""
+        if not self._pending:
+            return
+        if self._sequence is None:
+            # The numbers go on after those of a sampler before this one, if its file can be read.
+            self._known.wait(_FIRST_WAIT_S)
+            self._sequence = self._first_sequence
+        blocks = []
+        for kind, record_bytes, moment, payload in self._pending:
+            header = BlockHeader(kind, record_bytes, 0, self._sequence, *moment)
+            blocks.append(encode_block(header, payload))
+            self._sequence = (self._sequence + 1) & 0xFFFFFFFF
+        self._pending.clear()
+        if not self._append(b"".join(blocks)) and not self._is_dropped:
+            self._is_dropped = True
+            why = "no more can wait on this node"
+            self._say(f"{why}: samples are lost until the job folder takes them again")
+
+    def close(self, limit_s: float, is_hurried: Callable[[], bool] = lambda: False) -> str | None:
+        """Wait for the copy, at most so long; the file on this node with the rest, if there is one.
+
+        It waits no longer as soon as `is_hurried`, which is asked several times a second.
+        A rest that finds no room is lost, which is said; nothing else is, as saying may hang.
+        """
+        if self._finish(limit_s, is_hurried):
+            return None
+        rest = self._rest()
+        name = f"hpckit-samples-{os.getuid()}-{os.getpid()}-{time.time_ns():x}.samples"
+        *_, last = self._local_roots
+        for root in self._local_roots:
+            kept: list[str] = []
+            keeping = threading.Thread(
+                target=_keep, args=(f"{root}/{name}", rest, kept), name="hpckit-keep", daemon=True
+            )
+            keeping.start()
+            keeping.join(_KEEP_LAST_S if root == last else _KEEP_S)
+            if kept:
+                return kept[0]
+        self._is_dropped = True
+        why = "no room on this node, or it took too long"
+        self._say(f"{why}: the samples that the job folder does not have are lost")
+        return None
+
+    def _append(self, data: bytes) -> bool:
         """Take what is to be copied; whether there was room for it."""
         with self._work:
             has_room = len(self._held) + len(data) <= self._most_bytes
@@ -100,17 +158,12 @@ class Copier:
             self._wake()
         return has_room
 
-    def rest(self, most_bytes: int | None = None) -> bytes:
+    def _rest(self, most_bytes: int | None = None) -> bytes:
         """What was not copied yet."""
         with self._work:
             return bytes(self._held[:most_bytes])
 
-    def _wake(self) -> None:
-        self._has_work = True
-        self._is_idle = False
-        self._work.notify_all()
-
-    def finish(self, limit_s: float, is_hurried: Callable[[], bool] = lambda: False) -> bool:
+    def _finish(self, limit_s: float, is_hurried: Callable[[], bool]) -> bool:
         """Wait until all is copied, at most so long or until `is_hurried`; whether it is."""
         with self._work:
             self._ending = True
@@ -127,8 +180,13 @@ class Copier:
         self.is_unwritten = is_late and not is_copied
         return is_copied
 
+    def _wake(self) -> None:
+        self._has_work = True
+        self._is_idle = False
+        self._work.notify_all()
+
     def _run(self) -> None:
-        self._sequence = self._first_look()
+        self._first_sequence = self._first_look()
         self._known.set()
         while True:
             with self._work:
@@ -171,7 +229,7 @@ class Copier:
     def _copy(self) -> None:
         # Asked before what there is: an end that comes later has a turn of its own.
         ending = self._ending
-        data = self.rest(_COPY_BYTES)
+        data = self._rest(_COPY_BYTES)
         if data:
             fd = self._ours()
             while data:
@@ -180,7 +238,7 @@ class Copier:
                 self._size = (self._size or 0) + count
                 with self._work:
                     del self._held[:count]
-                data = self.rest(_COPY_BYTES)
+                data = self._rest(_COPY_BYTES)
         is_due = ending or time.monotonic() - self._synced_s >= SYNC_S
         if ending and self._fd is not None:
             self._check(self._fd)
@@ -218,7 +276,7 @@ class Copier:
         is_file = stat.S_ISREG(found.st_mode)
         is_cut = is_file and self._size is not None and found.st_size < self._size
         if is_removed or is_cut:
-            self.is_lost = self._anew = True
+            self._is_gone = self._anew = True
             how = "removed" if is_removed else "cut"
             self._say(f"{self._path}: somebody {how} it; what it had is lost")
         if is_removed or (is_cut and not found.st_size):
@@ -249,7 +307,7 @@ class Copier:
 
     def _say_lost(self, error: OSError) -> None:
         """On NFS it is a sync or a close that tells that a write before it failed."""
-        self.is_lost = True
+        self._is_gone = True
         if not self._said_lost:
             self._said_lost = True
             self._say(f"{self._path}: {error.strerror or error}; the last samples may be lost")
@@ -289,90 +347,6 @@ def _sequence_after(fd: int) -> int:
         if at < HEADER_BYTES:
             break
     return 0
-
-
-_FIRST_WAIT_S = 0.5
-_KEEP_S, _KEEP_LAST_S = 1.0, 2.0
-"""How long a folder of this node may take to keep the rest, and the last: TMPDIR may hang too."""
-
-
-class SampleSpool:
-    """One run's blocks on their way to `target`; its folders are made below `root`."""
-
-    def __init__(
-        self,
-        root: str,
-        target: str,
-        *,
-        say: Callable[[str], None],
-        local_root: str | None = None,
-        most_bytes: int = MOST_HELD_BYTES,
-    ) -> None:
-        """Begin; nothing is written or asked of `root` by the caller's thread."""
-        self._say = say
-        own = local_root or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  a node's own folder
-        self._local_roots = dict.fromkeys((own, "/tmp"))  # noqa: S108
-        self.copier = Copier(root, target, say, most_bytes)
-        """What has arrived, once this is closed."""
-        self._pending: list[tuple[int, int, Moment, bytes]] = []
-        self._sequence: int | None = None
-        self._dropped = False
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether something that was put is, or after `close` may be, nowhere any more."""
-        return self._dropped or self.copier.is_lost or self.copier.is_unsynced
-
-    def put(self, kind: int, record_bytes: int, moment: Moment, payload: bytes) -> None:
-        """Take a block; it is written with the next `flush`."""
-        self._pending.append((kind, record_bytes, moment, payload))
-
-    def wants_meta(self) -> bool:
-        """Whether the target was begun anew, by someone who removed it."""
-        return self.copier.began_anew()
-
-    def flush(self) -> None:
-        """Hand what was put to the thread that copies it."""
-        if not self._pending:
-            return
-        if self._sequence is None:
-            # The numbers go on after those of a sampler before this one, if its file can be read.
-            self._sequence = self.copier.next_sequence(_FIRST_WAIT_S) or 0
-        blocks = []
-        for kind, record_bytes, moment, payload in self._pending:
-            header = BlockHeader(kind, record_bytes, 0, self._sequence, *moment)
-            blocks.append(encode_block(header, payload))
-            self._sequence = (self._sequence + 1) & 0xFFFFFFFF
-        self._pending.clear()
-        if not self.copier.append(b"".join(blocks)) and not self._dropped:
-            self._dropped = True
-            why = "no more can wait on this node"
-            self._say(f"{why}: samples are lost until the job folder takes them again")
-
-    def close(self, limit_s: float, is_hurried: Callable[[], bool] = lambda: False) -> str | None:
-        """Wait for the copy, at most so long; the file on this node with the rest, if there is one.
-
-        It waits no longer as soon as `is_hurried`, which is asked several times a second.
-        A rest that finds no room is lost, which is said; nothing else is, as saying may hang.
-        """
-        if self.copier.finish(limit_s, is_hurried):
-            return None
-        rest = self.copier.rest()
-        name = f"hpckit-samples-{os.getuid()}-{os.getpid()}-{time.time_ns():x}.samples"
-        *_, last = self._local_roots
-        for root in self._local_roots:
-            kept: list[str] = []
-            keeping = threading.Thread(
-                target=_keep, args=(f"{root}/{name}", rest, kept), name="hpckit-keep", daemon=True
-            )
-            keeping.start()
-            keeping.join(_KEEP_LAST_S if root == last else _KEEP_S)
-            if kept:
-                return kept[0]
-        self._dropped = True
-        why = "no room on this node, or it took too long"
-        self._say(f"{why}: the samples that the job folder does not have are lost")
-        return None
 
 
 def _keep(path: str, data: bytes, kept: list[str]) -> None:

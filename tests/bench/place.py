@@ -26,8 +26,7 @@ from typing import Any
 from hpckit.core.hostlist import fold_hosts
 from hpckit.fabric.domains import locality_of
 from hpckit.fabric.file import parse_fabric
-from hpckit.placement.instance import Instance
-from hpckit.placement.loads import Loads
+from hpckit.placement.instance import Instance, Loads
 from hpckit.placement.order import PlacementRequest, instance_of
 from hpckit.placement.place import PlaceQuestion, place_on, speeds_of
 from hpckit.placement.request import mesh_of

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hpckit.fabric.ask import FabricProbe
 from hpckit.fabric.topology import ClusterTopology
 from hpckit.slurm.values import ClusterView
 
 
-class FakeClusterProbe:
+class FakeClusterProbe(FabricProbe):
     """Gives `remembered`, and `present` when it is asked for the present; raises either."""
 
     def __init__(

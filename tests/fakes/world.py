@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hpckit.fabric.ask import ClusterProbe
+from hpckit.fabric.ask import FabricProbe
 from hpckit.jobs.draft import Caller, PackedJobFolders
 from hpckit.jobs.index import SqliteJobIndex
 from hpckit.jobs.parts import Submitter
@@ -38,7 +38,7 @@ class World:
     folders: PackedJobFolders = field(default_factory=lambda: PackedJobFolders(PACKED))
     index: TemporaryJobIndex = field(default_factory=TemporaryJobIndex)
     clock: FakeClock = field(default_factory=FakeClock)
-    probe: ClusterProbe | None = None
+    probe: FabricProbe | None = None
 
     def tools(
         self,

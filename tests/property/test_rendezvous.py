@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from hpckit.injob.port import job_number, port_candidates
 
 JOB_IDS = st.integers(0, 2**32)
-STEPS = st.integers(0, 10_000)
 TASKS = st.none() | st.integers(0, 4_000_000)
 RANGES = st.tuples(st.integers(1, 65535), st.integers(1, 65535)).map(
     lambda ends: (min(ends), max(ends))
@@ -22,46 +21,45 @@ def has_room(ephemeral: tuple[int, int]) -> bool:
     return min(65535 - high, 65535 - 1023) >= ENOUGH_PORTS or low - 1024 >= ENOUGH_PORTS
 
 
-@given(JOB_IDS, TASKS, STEPS, RANGES)
+@given(JOB_IDS, TASKS, RANGES)
 def test_three_distinct_ports_outside_the_range(
-    job_id: int, array_task: int | None, step: int, ephemeral: tuple[int, int]
+    job_id: int, array_task: int | None, ephemeral: tuple[int, int]
 ) -> None:
     """Candidates are three unprivileged ports that the kernel does not hand out itself."""
-    found = port_candidates(job_id, array_task=array_task, step=step, ephemeral=ephemeral)
+    found = port_candidates(job_id, array_task=array_task, ephemeral=ephemeral)
     assert len(set(found)) == 3
     assert all(1024 <= number <= 65535 for number in found)
     if has_room(ephemeral):
         assert not any(ephemeral[0] <= number <= ephemeral[1] for number in found)
 
 
-@given(JOB_IDS, TASKS, STEPS, RANGES)
+@given(JOB_IDS, TASKS, RANGES)
 def test_every_host_finds_the_same_ports(
-    job_id: int, array_task: int | None, step: int, ephemeral: tuple[int, int]
+    job_id: int, array_task: int | None, ephemeral: tuple[int, int]
 ) -> None:
     """The same job gives the same candidates each time."""
-    first = port_candidates(job_id, array_task=array_task, step=step, ephemeral=ephemeral)
-    assert port_candidates(job_id, array_task=array_task, step=step, ephemeral=ephemeral) == first
+    first = port_candidates(job_id, array_task=array_task, ephemeral=ephemeral)
+    assert port_candidates(job_id, array_task=array_task, ephemeral=ephemeral) == first
 
 
-@example(0, 0, 0, (1024, 64511))  # the smallest pool, where a stride may be a whole round
-@given(JOB_IDS, st.integers(0, 4_000_000), STEPS, RANGES)
+@example(0, 0, (1024, 64511))  # the smallest pool, where a stride may be a whole round
+@given(JOB_IDS, st.integers(0, 4_000_000), RANGES)
 def test_neighbours_do_not_share_a_first_choice(
-    job_id: int, task: int, step: int, ephemeral: tuple[int, int]
+    job_id: int, task: int, ephemeral: tuple[int, int]
 ) -> None:
-    """The next job, the next array task and the next step each have another first choice."""
+    """The next job and the next array task each have another first choice."""
 
-    def first(job_id: int, task: int | None, step: int) -> int:
-        return port_candidates(job_id, array_task=task, step=step, ephemeral=ephemeral)[0]
+    def first(job_id: int, task: int | None) -> int:
+        return port_candidates(job_id, array_task=task, ephemeral=ephemeral)[0]
 
-    assert first(job_id, None, step) != first(job_id + 1, None, step)
-    assert first(job_id, None, step) != first(job_id, 0, step)
+    assert first(job_id, None) != first(job_id + 1, None)
+    assert first(job_id, None) != first(job_id, 0)
     neighbours = {
-        first(job_id, task, step),
-        first(job_id + 1, task, step),
-        first(job_id, task + 1, step),
-        first(job_id, task, step + 1),
+        first(job_id, task),
+        first(job_id + 1, task),
+        first(job_id, task + 1),
     }
-    assert len(neighbours) == 4
+    assert len(neighbours) == 3
 
 
 @given(st.text())

@@ -36,7 +36,6 @@ MAY_DO_IO = {
     "binding/in_job.py",
     "binding/plan_in_job.py",
     "binding/proof.py",
-    "binding/verdicts.py",
     "cli/job_options.py",
     "cli/main.py",
     "cli/output.py",

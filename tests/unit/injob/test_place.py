@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from hpckit.binding import proof
-from hpckit.binding.proof import prove
-from hpckit.binding.verdicts import (
+from hpckit.binding.proof import (
     AS_PLANNED,
     DIFFERS,
     NOT_ENFORCEABLE,
     environment_verdict,
     nodes_verdict,
+    prove,
     ranks_verdict,
 )
 from hpckit.spec.folder import start_of

@@ -15,12 +15,10 @@ from tests.unit.injob.conftest import Run
 RANGE_FILE = "/proc/sys/net/ipv4/ip_local_port_range"
 
 
-def candidates(
-    job_id: str, *, array_task: int | None = None, step: int = 0
-) -> tuple[int, int, int]:
+def candidates(job_id: str, array_task: int | None = None) -> tuple[int, int, int]:
     """The candidates on this machine."""
     return port_candidates(
-        job_number(job_id), array_task=array_task, step=step, ephemeral=ephemeral_range(RANGE_FILE)
+        job_number(job_id), array_task=array_task, ephemeral=ephemeral_range(RANGE_FILE)
     )
 
 
@@ -75,10 +73,9 @@ def test_no_free_candidate_names_all_three(run: Run) -> None:
     [
         [],
         ["--job-id", ""],
-        ["--job-id", "1", "--step", "-1"],
         ["--job-id", "1", "--array-task", "x"],
         ["--job-id", "1", "--color", "red"],
-        ["--job-id", "1", "--step"],
+        ["--job-id", "1", "--array-task"],
     ],
 )
 def test_a_wrong_command_line_is_none(words: list[str]) -> None:
@@ -97,17 +94,13 @@ def test_an_unreadable_range_is_the_kernels_default(tmp_path: Path, text: str | 
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "array_task", "step"),
-    [(("--array-task", "3", "--step", "2"), 3, 2), (("--array-task", "", "--step", ""), None, 0)],
-)
-def test_array_task_and_step_shift_the_choice(
-    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], array_task: int | None, step: int
+@pytest.mark.parametrize(("word", "array_task"), [("3", 3), ("", None)])
+def test_an_array_task_shifts_the_choice(
+    capsys: pytest.CaptureFixture[str], word: str, array_task: int | None
 ) -> None:
-    """Tasks and steps of a job have their own; a variable that Slurm did not set may be empty."""
-    assert port(["--job-id", "local-a", *words]) == 0
-    first, *_ = candidates("local-a", array_task=array_task, step=step)
-    assert int(capsys.readouterr().out) == first
+    """Tasks of an array have their own; a variable that Slurm did not set may be empty."""
+    assert port(["--job-id", "local-a", "--array-task", word]) == 0
+    assert int(capsys.readouterr().out) == candidates("local-a", array_task)[0]
 
 
 DEFAULT_RANGE = (32768, 60999)
@@ -134,7 +127,7 @@ def test_pool_lies_above_then_below(ephemeral: tuple[int, int], lowest: int, hig
     """
     size = highest - lowest + 1
     for job_id in (0, 1, size - 1):
-        first, *_ = port_candidates(job_id, array_task=None, step=0, ephemeral=ephemeral)
+        first, *_ = port_candidates(job_id, array_task=None, ephemeral=ephemeral)
         assert first == lowest + job_id
 
 

@@ -15,8 +15,7 @@ import pytest
 
 from hpckit.node.capture.snapshot import parse_snapshot
 from hpckit.node.node_file import NodeSettings
-from hpckit.sampler.main import TopologyProcess
-from hpckit.sampler.topology import write_topology
+from hpckit.sampler.main import TopologyProcess, write_topology
 from tests.fakes.nvml_library import HEAD
 from tests.unit.injob.conftest import Start
 

@@ -9,8 +9,7 @@ import pytest
 from hpckit.core.errors import PlanError
 from hpckit.fabric.locality import Domain, Locality
 from hpckit.placement.compare import place
-from hpckit.placement.instance import NET_LATENCY_S, NVLINK_LATENCY_S
-from hpckit.placement.loads import Loads
+from hpckit.placement.instance import NET_LATENCY_S, NVLINK_LATENCY_S, Loads
 from hpckit.placement.order import PlacementRequest, instance_of
 from hpckit.placement.order_plan import Pattern
 from hpckit.placement.traffic import traffic_of

@@ -27,12 +27,12 @@ def test_mounts_of_both_versions() -> None:
     """A mount of version 1 is found under each of its controllers, one of version 2 as unified."""
     text = (
         b"36 30 0:31 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
-        b"37 30 0:32 /docker/x /sys/fs/cgroup/uni\\040fied rw shared:2 - cgroup2 none rw\n"
+        b"37 30 0:32 /docker/x /sys/fs/cgroup/unified rw shared:2 - cgroup2 none rw\n"
         b"38 30 0:33 / /proc rw - proc proc rw\n"
     )
     found = parse_mounts(text)
     assert found["memory"] == ("/", "/sys/fs/cgroup/memory")
-    assert found[UNIFIED] == ("/docker/x", "/sys/fs/cgroup/uni fied")
+    assert found[UNIFIED] == ("/docker/x", "/sys/fs/cgroup/unified")
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def test_blocks_reach_the_job_folder_in_order(place: Place) -> None:
     blocks = [block for block in place.found() if isinstance(block, Block)]
     assert [bytes(block.payload) for block in blocks] == [b"a", b"b", b"c"]
     assert place.sequences() == [0, 1, 2]
-    assert (spool.copier.reached, spool.is_lost) == (str(place.target), False)
+    assert (spool.reached, spool.is_lost) == (str(place.target), False)
     assert list(place.local.iterdir()) == []
 
 
@@ -138,8 +138,8 @@ def test_hanging_folder_blocks_neither_flush_nor_end(hanging: Place) -> None:
     assert len(list(read_blocks(Path(kept).read_bytes()))) == 50
     assert stat.S_IMODE(Path(kept).stat().st_mode) == 0o600
     assert [str(path) for path in hanging.local.iterdir()] == [kept]
-    assert spool.copier.reached is None
-    assert spool.copier.is_unwritten
+    assert spool.reached is None
+    assert spool.is_unwritten
     assert hanging.said == []
 
 
@@ -252,7 +252,7 @@ def test_folder_that_takes_nothing_has_nothing(place: Place) -> None:
         kept = spool.close(SLOW_DISK_S)
         assert kept is not None
         assert len(list(read_blocks(Path(kept).read_bytes()))) == 3
-        assert (spool.copier.reached, spool.is_lost) == (None, False)
+        assert (spool.reached, spool.is_lost) == (None, False)
         assert [why in line for line in place.said] == [True]
 
 
@@ -261,7 +261,7 @@ def test_file_that_is_moved_is_said_by_its_name(place: Place) -> None:
     spool = place.opened()
     place.target.rename(place.target.with_name("aside"))
     assert spool.close(SLOW_DISK_S) is None
-    assert spool.copier.reached == str(place.target.with_name("aside"))
+    assert spool.reached == str(place.target.with_name("aside"))
     assert not spool.is_lost
 
 
@@ -279,7 +279,7 @@ def test_what_went_with_a_file_is_lost(place: Place, how: str) -> None:
     else:
         os.truncate(place.target, 0)
     assert spool.close(SLOW_DISK_S) is None
-    assert (spool.copier.reached, spool.is_lost) == (None, True)
+    assert (spool.reached, spool.is_lost) == (None, True)
     how = how.replace("hidden", "removed")
     assert place.said == [f"{place.target}: somebody {how} it; what it had is lost"]
 
@@ -294,7 +294,7 @@ def fdatasync(fd):
 os.fdatasync = fdatasync
 write()
 syncing.wait()
-print(spool.close(0.1), spool.copier.reached, spool.is_lost, flush=True)
+print(spool.close(0.1), spool.reached, spool.is_lost, flush=True)
 os._exit(0)
 """
     assert place.script(code) == [f"None {place.target} True"]
