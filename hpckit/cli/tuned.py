@@ -393,15 +393,7 @@ def compare_log(options: JobOptions, file: str, tuned: Tuned, topology: NodeTopo
     if options.as_json:
         output.document(_compared_document(name, compared))
     else:
-        output.say(
-            nccl_run_lines(
-                compared.run,
-                compared.findings,
-                predicted=compared.predicted,
-                unpredicted=compared.unpredicted,
-                width=output.screen_width(),
-            )
-        )
+        output.say(nccl_run_lines(compared, width=output.screen_width()))
     return output.fail_code(compared.findings, options.fail_on)
 
 

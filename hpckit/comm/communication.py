@@ -30,8 +30,6 @@ _COMMUNICATION = re.compile(
     r"\b(NCCL|RCCL|UCX|FI|HSA|MPICH|OMPI_MCA|GLOO|NVSHMEM|RDMAV|TORCH_NCCL|CUDA_DEVICE)_", re.ASCII
 )
 """What variables of communication begin with."""
-_LIBRARIES = re.compile(r"\bLD_(LIBRARY_PATH|PRELOAD)\b", re.ASCII)
-"""What leads to other libraries: without one or the other nothing more is looked at."""
 _SETUP = "[environment] setup"
 
 
@@ -144,7 +142,7 @@ def settings_in_setup(spec: JobSpec) -> tuple[OwnSetting, ...]:
     Lines that bash itself would not understand set nothing that is known.
     """
     text = "\n".join(spec.environment.setup)
-    if not _COMMUNICATION.search(text) and not _LIBRARIES.search(text):
+    if not _COMMUNICATION.search(text) and "LD_LIBRARY_PATH" not in text:
         return ()
     from hpckit.comm.lint_rule import SettingForm
     from hpckit.comm.shell.script import parse_shell

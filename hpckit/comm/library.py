@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -24,16 +24,13 @@ SONAMES: Final = {CommLibrary.NCCL: "libnccl.so.2", CommLibrary.RCCL: "librccl.s
 
 WHAT_TELLS: Final = "--nccl, or [tune] nccl in the job file, says which release it loads"
 
-_LIBRARIES: Final = ("libnccl.so", "librccl.so")
 _DEFAULT_FOLDERS: Final = (
     *(f"{usr}/lib/{cpu}-linux-gnu" for cpu in ("x86_64", "aarch64") for usr in ("", "/usr")),
     *("/lib64", "/usr/lib64"),
 )
 """Of the loader, on Debian and on all others. Source: ld.so --help."""
 _FILE_NAME: Final = re.compile(r"libnccl\.so\.(\d+\.\d+\.\d+)", re.ASCII)
-_IN_WHEEL: Final = "/nvidia/nccl/lib"
-_NO_RELEASE: Final = "not known: its file name has no release"
-_PYTHON: Final = re.compile(r"python(3\.\d+)t?", re.ASCII)
+_IS_OPEN: Final = re.compile(r"^include-system-site-packages\s*=\s*true\s*$", re.I | re.MULTILINE)
 _MOST_CFG_BYTES: Final = 64 * 1024
 _MOST_LEDGER_BYTES: Final = 1024**2
 _MOST_JOBS: Final = 5
@@ -74,20 +71,14 @@ def look_at_nccl(where: NcclWhere, files: LocalFiles) -> tuple[FoundNccl, Alread
     """Return the library that a job loads there, and what is set already for it.
 
     Frameworks' wheels lead to the NCCL beside them before LD_LIBRARY_PATH counts (DT_RPATH of
-    torch 2.15 and jax-cuda12-pjrt 0.12). A program may be linked either way, which is not looked
-    at: where that makes a difference, nothing is chosen. Raises StorageFailed where the Python
-    that was named is not there.
+    torch 2.15 and jax-cuda12-pjrt 0.12). Raises StorageFailed where the Python that was named is
+    not there.
     """
-    program = _environment_program(where, files)
-    python = _python(where, program, files)
-    packages = [] if python is None else list(_packages(python, where, files))
-    listed = list(_listed(where, files))
-    preloaded = [candidate for candidate in listed if candidate.how == "LD_PRELOAD"]
-    others = [candidate for candidate in listed if candidate not in preloaded]
-    found = _verdict([*preloaded, *_each_once([*packages, *others])])
-    is_of_python = program or where.program in (None, "torchrun")
-    if packages and others and not (preloaded or is_of_python):
-        found = _either(where.program, found)
+    candidates = (*_packages(where, files), *_listed(where, files))
+    by_path: dict[str, NcclCandidate] = {}
+    for candidate in candidates:
+        by_path.setdefault(candidate.path, candidate)
+    found = _verdict(tuple(by_path.values()))
     already = _settings_in_place(where, found, files)
     return replace(found, notes=files.notes), already
 
@@ -138,61 +129,27 @@ def _verdict(candidates: Sequence[NcclCandidate]) -> FoundNccl:
     return FoundNccl(chosen=chosen, because=chosen.how, others=others)
 
 
-def _either(program: str | None, found: FoundNccl) -> FoundNccl:
-    """Return no choice where releases differ, for a program whose linkage is not known."""
-    candidates = [*([found.chosen] if found.chosen else []), *found.others]
-    if len({(candidate.library, candidate.version) for candidate in candidates}) == 1:
-        return found
-    because = f"how {program} is linked decides between these; {WHAT_TELLS}"
-    others = tuple(replace(candidate, lost=None) for candidate in candidates)
-    return FoundNccl(chosen=None, because=because, others=others)
-
-
-def _each_once(candidates: Sequence[NcclCandidate]) -> list[NcclCandidate]:
-    by_path: dict[str, NcclCandidate] = {}
-    for candidate in candidates:
-        by_path.setdefault(candidate.path, candidate)
-    return list(by_path.values())
-
-
 def _listed(where: NcclWhere, files: LocalFiles) -> Iterator[NcclCandidate]:
-    """Yield the libraries that the environment's lists and the default folders hold."""
-    for path in re.split("[ :]+", where.environment.get("LD_PRELOAD", "")):
-        if posixpath.basename(path).startswith(_LIBRARIES):
-            yield from _at(path, "LD_PRELOAD", files)
-    for folder in re.split("[:;]", where.environment.get("LD_LIBRARY_PATH", "")):
-        if folder:
-            full = posixpath.join(where.workdir or "/", folder).rstrip("/")
-            yield from _in_folder(full, "LD_LIBRARY_PATH", files)
-    for folder in _DEFAULT_FOLDERS:
-        yield from _in_folder(folder, "default folder of the loader", files)
-
-
-def _in_folder(folder: str, how: str, files: LocalFiles) -> Iterator[NcclCandidate]:
-    for name in SONAMES.values():
-        yield from _at(f"{folder}/{name}", how, files)
-
-
-def _at(path: str, how: str, files: LocalFiles) -> Iterator[NcclCandidate]:
-    """Yield the library under a path, with the release in its resolved name or of its wheel."""
-    real = files.real(path)
-    if real is None:
-        return
-    is_rccl = posixpath.basename(path).startswith("librccl")
-    library = CommLibrary.RCCL if is_rccl else CommLibrary.NCCL
-    named = _FILE_NAME.fullmatch(posixpath.basename(real))
-    site, is_wheel, _ = real.rpartition(_IN_WHEEL)
-    if named is None and is_wheel:
-        for candidate in _of_packages(_WHEELS[:1], site, site, "wheel", files):
-            yield replace(candidate, path=path, how=how, version_from=candidate.how)
-            return
-    yield NcclCandidate(
-        library=library,
-        path=path,
-        how=how,
-        version=NcclVersion.of(named[1]) if named else None,
-        version_from="its file name" if named else _NO_RELEASE,
-    )
+    """Yield the libraries in the folders of LD_LIBRARY_PATH, and in the loader's own."""
+    named = re.split("[:;]", where.environment.get("LD_LIBRARY_PATH", ""))
+    folders = [(posixpath.join(where.workdir or "/", folder), True) for folder in named if folder]
+    folders += [(folder, False) for folder in _DEFAULT_FOLDERS]
+    for folder, is_listed in folders:
+        for library, name in SONAMES.items():
+            path = f"{folder.rstrip('/')}/{name}"
+            real = files.real(path)
+            if real is None:
+                continue
+            named_so = _FILE_NAME.fullmatch(posixpath.basename(real))
+            yield NcclCandidate(
+                library=library,
+                path=path,
+                how="LD_LIBRARY_PATH" if is_listed else "default folder of the loader",
+                version=NcclVersion.of(named_so[1]) if named_so else None,
+                version_from=(
+                    "its file name" if named_so else "not known: its file name has no release"
+                ),
+            )
 
 
 def _of_packages(
@@ -219,81 +176,55 @@ def _of_packages(
         )
 
 
-def _packages(python: str, where: NcclWhere, files: LocalFiles) -> Iterator[NcclCandidate]:
+def _packages(where: NcclWhere, files: LocalFiles) -> Iterator[NcclCandidate]:
     """Yield the libraries that wheels and conda packages brought, in the order of imports."""
-    for site in _sites(python, where.environment, files):
+    python = _python(where, files)
+    if python is None:
+        return
+    for site in _sites(python, where, files):
         yield from _of_packages(_WHEELS, site, site, "wheel", files)
     prefix = _prefix(python)
     yield from _of_packages(_CONDA, f"{prefix}/conda-meta", prefix, "conda package", files)
 
 
-def _environment_program(where: NcclWhere, files: LocalFiles) -> str | None:
-    """Return the job's program where it lies in the bin folder of a Python environment."""
-    program = where.program and _on_path((where.program,), where, files)
-    if not program:
-        return None
-    marks = (f"{_prefix(program)}/{name}" for name in ("pyvenv.cfg", "conda-meta"))
-    return program if any(files.real(mark) for mark in marks) else None
-
-
-def _python(where: NcclWhere, program: str | None, files: LocalFiles) -> str | None:
-    """Return the interpreter that was named, that of the program's environment, or PATH's."""
+def _python(where: NcclWhere, files: LocalFiles) -> str | None:
+    """Return the interpreter that was named, else the first on PATH."""
     if where.python is not None:
-        for path in (f"{where.python}/bin/python3", f"{where.python}/bin/python", where.python):
-            if files.real(path) is not None:
-                return path
+        paths = [f"{where.python}/bin/python3", f"{where.python}/bin/python", where.python]
+    else:
+        folders = where.environment.get("PATH", "").split(":")
+        paths = [f"{folder}/{name}" for folder in folders for name in ("python3", "python")]
+    found = next((path for path in paths if files.real(path) is not None), None)
+    if found is None and where.python is not None:
         raise StorageFailed(
             f"{where.python} is not there: it was to be the job's Python",
             hint="name a virtual environment, a conda environment's folder, or an interpreter",
         )
-    if program is not None:
-        return posixpath.join(posixpath.dirname(program), "python3")
-    return _on_path(("python3", "python"), where, files)
+    return found
 
 
-def _on_path(names: Sequence[str], where: NcclWhere, files: LocalFiles) -> str | None:
-    is_path = "/" in names[0]
-    for folder in [""] if is_path else where.environment.get("PATH", "").split(":"):
-        for name in names:
-            path = posixpath.join(where.workdir or "/", folder, name)
-            if files.real(path) is not None:
-                return path
-    return None
-
-
-def _sites(python: str, environment: Mapping[str, str], files: LocalFiles) -> dict[str, None]:
+def _sites(python: str, where: NcclWhere, files: LocalFiles) -> dict[str, None]:
     """Return the folders of an interpreter's packages, in the order in which it looks.
 
-    Source: site.py of Python 3.13. What .pth files add is not among them.
+    A virtual environment shows the user's own packages and those below it where its pyvenv.cfg
+    says so. Source: site.py of Python 3.13. What .pth files add is not among them.
     """
-    real = files.real(python) or python
-    version = _PYTHON.fullmatch(posixpath.basename(real))
-    libs = [*(f"{lib}/{version[0]}" for lib in ("lib", "lib64") if version), "lib/python3"]
-    config = _pyvenv(_prefix(python), files)
-    is_open = config.get("include-system-site-packages", "true").lower() == "true"
+    environment, real = where.environment, files.real(python) or python
+    config = files.text(f"{_prefix(python)}/pyvenv.cfg", _MOST_CFG_BYTES)
     prefixes = [_prefix(python)]
-    if is_open:
+    if config is None or _IS_OPEN.search(config):
         home = environment.get("HOME")
         user = environment.get("PYTHONUSERBASE") or (home and f"{home}/.local")
         prefixes += [user] if user and not environment.get("PYTHONNOUSERSITE") else []
-        prefixes += [posixpath.dirname(config["home"])] if "home" in config else []
+        # Debian keeps what pip installs apart from what the distribution brings.
+        prefixes += ["/usr/local"] if _prefix(real) == "/usr" else []
         prefixes.append(_prefix(real))
     sites = [folder for folder in environment.get("PYTHONPATH", "").split(":") if folder]
     for prefix in prefixes:
-        # Debian keeps what pip installs apart from what the distribution brings.
-        for base in ("/usr/local", "/usr") if prefix == "/usr" else (prefix,):
-            for lib in libs:
-                sites += [f"{base}/{lib}/{kind}-packages" for kind in ("site", "dist")]
+        for lib in ("lib", "lib64"):
+            packages = f"{prefix}/{lib}/{posixpath.basename(real)}"
+            sites += [f"{packages}/{kind}-packages" for kind in ("site", "dist")]
     return dict.fromkeys(sites)
-
-
-def _pyvenv(prefix: str, files: LocalFiles) -> dict[str, str]:
-    text = files.text(f"{prefix}/pyvenv.cfg", _MOST_CFG_BYTES)
-    if text is None:
-        return {}
-    pairs = (line.partition("=") for line in text.splitlines())
-    config = {key.strip().lower(): value.strip() for key, equals, value in pairs if equals}
-    return {"include-system-site-packages": "false", **config}
 
 
 def _prefix(program: str) -> str:

@@ -14,7 +14,6 @@ from hpckit.comm.environment import OwnSetting
 from hpckit.comm.nccl_conf import ENVIRONMENT, Already, AlreadySet, fact_of
 from hpckit.core.text import Line, Style, visible, wrapped
 from hpckit.script.environment import submission_environment
-from hpckit.script.launchers.registry import LAUNCHERS
 from hpckit.spec.job import JobSpec
 from hpckit.spec.platform import CommLibrary, NcclVersion
 
@@ -24,15 +23,13 @@ class NcclWhere:
     """Where a job runs, as far as it matters for what it loads.
 
     `environment` is the job's, and `set_by` says which of its keys sets a variable. `python` is a
-    virtual environment, a conda prefix or an interpreter; None is the first on PATH. `program` is
-    what the job starts where that is no Python. `account_home` is the home folder of the account,
-    which NCCL before 2.30 takes in place of HOME.
+    virtual environment, a conda prefix or an interpreter; None is the first on PATH.
+    `account_home` is the account's home folder, which NCCL before 2.30 takes in place of HOME.
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
     set_by: Mapping[str, str] = field(default_factory=dict)
     python: str | None = None
-    program: str | None = None
     workdir: str | None = None
     account_home: str | None = None
 
@@ -74,7 +71,7 @@ class FoundNccl:
 
 
 _IMAGES = (".sqsh", ".sif", ".simg", ".squashfs")
-_LISTS = frozenset(("PATH", "LD_LIBRARY_PATH", "LD_PRELOAD"))
+_LISTS = frozenset(("PATH", "LD_LIBRARY_PATH"))
 """What a shell mostly computes by adding to what was there."""
 _REGISTRIES = tuple(
     f"{kind}://"
@@ -111,7 +108,6 @@ def job_place(spec: JobSpec, person: Person, workdir: str) -> NcclWhere:
         environment={**inherited, **said},
         set_by={name: f"{one.where} of the job" for name, one in own.items()},
         python=_python(spec, person, workdir),
-        program=_program(spec),
         workdir=workdir,
         account_home=person.account_home,
     )
@@ -160,27 +156,14 @@ def _python(spec: JobSpec, person: Person, workdir: str) -> str | None:
     named = spec.environment.venv or spec.environment.conda
     if named is None:
         program = spec.command[0]
-        is_python = "/" in program and _is_python(program)
+        # Such as bin/python3.12; python_bench.sh is no interpreter.
+        is_python = re.fullmatch(r"(.*/)python[\d.]*t?", program, re.ASCII | re.DOTALL)
         return posixpath.join(workdir, program) if is_python else None
     if named.startswith("~/"):
         return posixpath.join(person.home, named[2:])
     if spec.environment.conda is not None and "/" not in named:
         return posixpath.join(_conda_root(person), "envs", named)
     return posixpath.join(workdir, named)
-
-
-def _program(spec: JobSpec) -> str | None:
-    """What the job starts, where that is no Python itself."""
-    launcher = LAUNCHERS.get(spec.launch.kind)
-    if launcher is not None and launcher.starts_ranks:
-        return launcher.kind
-    program = spec.command[0]
-    return None if _is_python(program) else program
-
-
-def _is_python(program: str) -> bool:
-    """Whether a program is an interpreter, such as python3.12; python_bench.sh is none."""
-    return re.fullmatch(r"python[\d.]*t?", posixpath.basename(program), re.ASCII) is not None
 
 
 def _conda_root(person: Person) -> str:
@@ -206,8 +189,10 @@ def nccl_found_lines(found: FoundNccl, *, width: int = 80) -> list[Line]:
     What is not known is said so. All that came from files is shown without control characters.
     """
     rows = [("NCCL", _chosen(found), Style.PLAIN if found.chosen else Style.WARNING)]
-    label = "lost" if found.chosen else "either"
-    rows += [(label, _lost(other), Style.FAINT) for other in found.others]
+    rows += [
+        ("lost", f"{_named(other)}, {other.path} ({other.how}): {other.lost}", Style.FAINT)
+        for other in found.others
+    ]
     return list(_lines([*rows, *_noted(found.notes)], width))
 
 
@@ -238,11 +223,6 @@ def _chosen(found: FoundNccl) -> str:
 
 def _named(candidate: NcclCandidate) -> str:
     return f"{candidate.library.upper()} {candidate.version or 'of unknown version'}"
-
-
-def _lost(candidate: NcclCandidate) -> str:
-    reason = f": {candidate.lost}" if candidate.lost else ""
-    return f"{_named(candidate)}, {candidate.path} ({candidate.how}){reason}"
 
 
 def _setting(one: AlreadySet) -> str:

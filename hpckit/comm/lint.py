@@ -8,7 +8,6 @@ from typing import Final
 
 from hpckit.comm.facts import ExplainedFault, says_the_same
 from hpckit.comm.lint_rule import (
-    Held,
     LintFacts,
     LintFinding,
     LintRule,
@@ -39,10 +38,6 @@ from hpckit.spec.platform import CommLibrary, NcclVersion, SettingOrigin
 # --- Rules that follow from the table of NCCL's variables: names, releases and defaults.
 
 KNOWN_VARIABLES: Final[Mapping[str, NcclVariable]] = {one.name: one for one in NCCL_VARIABLES}
-_BY_LENGTH: Final[Mapping[int, tuple[str, ...]]] = {
-    length: tuple(name for name in KNOWN_VARIABLES if len(name) == length)
-    for length in {len(name) for name in KNOWN_VARIABLES}
-}
 _OTHERS: Final = frozenset(
     (*TORCH_NAMES, "NCCL_VERSION", "NCCL_HOME", "NCCL_ROOT", "NCCL_DIR", "NCCL_LIB_DIR",
      "NCCL_INCLUDE_DIR", "NCCL_PATH", "NCCL_DYNAMIC_CHUNK_SIZE", "NCCL_CUDA_PATH",
@@ -65,11 +60,11 @@ def _gone(one: Setting, scene: Scene) -> Seen | None:
     known = KNOWN_VARIABLES.get(one.name)
     if known is None or known.until is None or scene.library is CommLibrary.RCCL:
         return None
-    held = held_from(scene.nccl, known.until)
-    if held is Held.NO:
+    is_held = held_from(scene.nccl, known.until)
+    if is_held is False:
         return None
     do = _INSTEAD.get(one.name, "leave it out")
-    return Seen(f"from {known.until} on", do, since=known.until, is_sure=held is Held.YES)
+    return Seen(f"from {known.until} on", do, since=known.until, is_sure=is_held is True)
 
 
 def _too_new(one: Setting, scene: Scene) -> Seen | None:
@@ -77,7 +72,7 @@ def _too_new(one: Setting, scene: Scene) -> Seen | None:
     known = KNOWN_VARIABLES.get(one.name)
     if known is None or scene.nccl is None or scene.library is CommLibrary.RCCL:
         return None
-    if held_from(scene.nccl, known.since) is not Held.NO:
+    if held_from(scene.nccl, known.since) is not False:
         return None
     return Seen(f"came with NCCL {known.since}, and here is {scene.nccl}", since=known.since)
 
@@ -88,10 +83,10 @@ def _is_default(one: Setting, scene: Scene) -> Seen | None:
     if known is None or value is None or scene.library is CommLibrary.RCCL:
         return None
     held = [(held_from(scene.nccl, release), release) for release, _ in known.defaults]
-    reached = [at for at, (when, _) in enumerate(held) if when is Held.YES]
+    reached = [at for at, (when, _) in enumerate(held) if when]
     if scene.nccl is None:
         reached = list(range(len(held)))
-    elif any(when is Held.MAYBE for when, _ in held):
+    elif any(when is None for when, _ in held):
         return None
     if not reached or known.defaults[reached[-1]][1] != value:
         return None
@@ -114,9 +109,8 @@ def meant_by(name: str, library: CommLibrary | None) -> str | None:
 
 @lru_cache(maxsize=4096)
 def _nearest(name: str) -> str | None:
-    lengths = (len(name) - 1, len(name), len(name) + 1)
-    near = (known for length in lengths for known in _BY_LENGTH.get(length, ()))
-    return next((known for known in near if is_one_edit(name, known)), None)
+    near = (known for known in KNOWN_VARIABLES if is_one_edit(name, known))
+    return min(near, key=len, default=None)
 
 
 def is_one_edit(first: str, second: str) -> bool:
@@ -205,36 +199,18 @@ def lint_settings(
     known = facts or LintFacts()
     derived = {one.name: one for one in known.derived}
     scene = Scene(by_name=by_name, nccl=nccl, library=library, facts=known, derived=derived)
-    chosen = _Chosen(rules)
     found: dict[tuple[str, int, str], LintFinding] = {}
     for one in settings:
-        for finding in _findings(one, scene, chosen):
+        for finding in _findings(one, scene, rules):
             found.setdefault((finding.rule, finding.line_no, finding.subject), finding)
     by_subject = sorted(found.values(), key=lambda finding: (finding.subject, finding.rule))
     return tuple(sorted(gravest_first(by_subject), key=lambda finding: finding.line_no))
 
 
-class _Chosen:
-    """Rules by the names that they are about."""
-
-    def __init__(self, rules: Sequence[LintRule]) -> None:
-        self._exact: dict[str, list[LintRule]] = {}
-        self._open = [rule for rule in rules if rule.beginnings]
-        for rule in rules:
-            for name in rule.names:
-                self._exact.setdefault(name, []).append(rule)
-
-    def about(self, name: str) -> Iterator[LintRule]:
-        exact = self._exact.get(name, [])
-        yield from exact
-        for rule in self._open:
-            if name.startswith(rule.beginnings) and rule not in exact:
-                yield rule
-
-
-def _findings(one: Setting, scene: Scene, rules: _Chosen) -> Iterator[LintFinding]:
+def _findings(one: Setting, scene: Scene, rules: Sequence[LintRule]) -> Iterator[LintFinding]:
     """What is wrong with one setting; fallbacks speak where nothing else does."""
-    about = list(rules.about(one.name))
+    about = [rule for rule in rules if one.name in rule.names]
+    about += [rule for rule in rules if rule.is_open_to(one.name) and rule not in about]
     derived = scene.derived.get(one.name)
     if derived is not None and one.value == derived.value:
         about = [rule for rule in about if not _is_about_value(rule)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
+from enum import StrEnum
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -140,34 +140,26 @@ SURELY_SINCE: Final = NcclVersion(2, 18)
 """What a job loads whose NCCL is not known, at the least: PyTorch brings a later one since 2.2."""
 
 
-class Held(Enum):
-    """Whether something holds for a release of NCCL; `MAYBE` where the release is not known."""
+def held_from(version: NcclVersion | None, release: str | None) -> bool | None:
+    """Whether a release is `release` or later; None where that is not known.
 
-    YES = "yes"
-    NO = "no"
-    MAYBE = "maybe"
-
-
-def held_from(version: NcclVersion | None, release: str | None) -> Held:
-    """Whether a release is `release` or later; a line without its last number may be either.
-
-    One that is not known is `SURELY_SINCE` or later.
+    A line without its last number may be either; one that is not known is `SURELY_SINCE` or later.
     """
     if release is None:
-        return Held.YES
+        return True
     first = NcclVersion.of(release)
     if version is None:
-        return Held.YES if first <= SURELY_SINCE else Held.MAYBE
+        return True if first <= SURELY_SINCE else None
     is_line = version.micro == 0 and (version.major, version.minor) == (first.major, first.minor)
-    if is_line and first.micro:
-        return Held.MAYBE
-    return Held.YES if version >= first else Held.NO
+    return None if is_line and first.micro else version >= first
 
 
-def held_before(version: NcclVersion | None, release: str | None) -> Held:
-    """Whether a release is earlier than `release`."""
-    opposite = {Held.YES: Held.NO, Held.NO: Held.YES, Held.MAYBE: Held.MAYBE}
-    return Held.YES if release is None else opposite[held_from(version, release)]
+def held_before(version: NcclVersion | None, release: str | None) -> bool | None:
+    """Whether a release is earlier than `release`; None where that is not known."""
+    if release is None:
+        return True
+    is_later = held_from(version, release)
+    return None if is_later is None else not is_later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,10 +236,9 @@ class LintRule(Rule[Test | None]):
     forms: tuple[SettingForm, ...] = ()
     is_fallback: bool = False
 
-    @property
-    def beginnings(self) -> tuple[str, ...]:
-        """The beginnings of names whose rest is free."""
-        return tuple(name[:-1] for name in self.names if name.endswith("*"))
+    def is_open_to(self, name: str) -> bool:
+        """Whether a name begins as one of its names whose rest is free."""
+        return any(each[-1] == "*" and name.startswith(each[:-1]) for each in self.names)
 
 
 def _row(
@@ -283,13 +274,13 @@ def match_of(rule: LintRule, one: Setting, scene: Scene) -> Seen | None:
     ):
         return None
     held = {held_from(scene.nccl, rule.since), held_before(scene.nccl, rule.before)}
-    if Held.NO in held:
+    if False in held:
         return None
     said = True if rule.when is None else rule.when(one, scene)
     if not said:
         return None
     seen = said if isinstance(said, Seen) else Seen(said if isinstance(said, str) else "")
-    return seen._replace(is_sure=seen.is_sure and Held.MAYBE not in held, other=other)
+    return seen._replace(is_sure=seen.is_sure and None not in held, other=other)
 
 
 def _is_here(rule: LintRule, one: Setting, scene: Scene) -> bool:

@@ -13,7 +13,7 @@ from hpckit.comm.run.log_lines import MOST_CHARS
 from hpckit.comm.run.nccl_tests import parse_nccl_run
 from hpckit.comm.run.result import NcclRun
 from hpckit.comm.run.rules import shortfall_findings
-from hpckit.comm.run.show import nccl_run_lines
+from hpckit.comm.run.show import ComparedRun, nccl_run_lines
 from hpckit.core.errors import ParseError
 from hpckit.core.fields import to_tree
 from tests.fakes.slurm_records import record_text
@@ -42,7 +42,9 @@ def test_any_text_gives_a_run_or_a_parse_error(text: str) -> None:
     """No order of the pieces of these formats is anything else, to the last line of the screen."""
     with suppress(ParseError):
         run = parse_nccl_run(text)
-        lines = nccl_run_lines(run, shortfall_findings(run))
+        lines = nccl_run_lines(
+            ComparedRun(run=run, findings=shortfall_findings(run), predicted={}), width=80
+        )
         assert all(line.text.isprintable() for line in lines)
 
 

@@ -41,12 +41,10 @@ from hpckit.node.topology import (
     NicRole,
     NodeTopology,
     NvLinkRemote,
-    Unknown,
     is_down,
 )
 from hpckit.spec.platform import NcclVersion
 
-_GPUS: Final = "GPUs"
 _HOPPER: Final = 90
 _MOST_LINKS: Final = {60: 4, 70: 6, 80: 12, 86: 4, 90: 18, 100: 18, 103: 18}
 _BELOW_CPU: Final = frozenset({PathKind.NV, PathKind.XGMI, PathKind.PIX, PathKind.PXB})
@@ -70,10 +68,11 @@ def comm_machine(
     `complete` comes first. What is lacking is in `unknown`.
     """
     gpus = tuple(gpu for gpu in topology.gpus if not gpu.is_hidden)[:gpus_per_node]
-    unknown: list[Unknown] = []
+    unknown: list[str] = []
     if len(gpus) < gpus_per_node:
-        because = f"{gpus_per_node} are asked for, and the node shows {len(gpus)}"
-        unknown.append(Unknown(subject=_GPUS, what="number", because=because))
+        unknown.append(
+            f"number of GPUs: {gpus_per_node} are asked for, and the node shows {len(gpus)}"
+        )
     architecture = _one({gpu.architecture or architecture for gpu in gpus}, unknown)
     links, ring = (None, None)
     if len(gpus) == gpus_per_node > 1:
@@ -85,8 +84,10 @@ def comm_machine(
     is_linked = links is not None or len(gpus) == 1
     pcie = _gpus_pcie(topology, gpus, is_linked=is_linked, is_outer=is_outer)
     if pcie is None and ring is not None:
-        because = "the source has no speed and width of every link between GPU and CPU"
-        unknown.append(Unknown(subject=_GPUS, what="PCIe links", because=because))
+        unknown.append(
+            "PCIe links of GPUs: the source has no speed and width of every link between GPU and"
+            " CPU"
+        )
     return CommMachine(
         gpus=gpus_per_node, architecture=architecture, links=links, ring=ring, pcie=pcie,
         cpu=topology.cpu, nics=_nics(topology, gpus, unknown) if is_outer else None,
@@ -96,27 +97,27 @@ def comm_machine(
     )  # fmt: skip
 
 
-def _one(found: set[str | None], unknown: list[Unknown]) -> str | None:
+def _one(found: set[str | None], unknown: list[str]) -> str | None:
     known = {one for one in found if one is not None}
     if len(known) == 1 and None not in found:
         return known.pop()
     because = "the source does not tell it"
     if len(known) > 1:
         because = f"there are several: {', '.join(sorted(known))}"
-    unknown.append(Unknown(subject=_GPUS, what="architecture", because=because))
+    unknown.append(f"architecture of GPUs: {because}")
     return None
 
 
-def _domain(
-    topology: NodeTopology, nodes: int, told: int | None, unknown: list[Unknown]
-) -> int | None:
+def _domain(topology: NodeTopology, nodes: int, told: int | None, unknown: list[str]) -> int | None:
     """Nodes of one NVLink domain; a GPU that names its domain does not tell how large it is."""
     if told is not None or nodes == 1:
         return told or 1
     if nvlink_domain(topology) is None:
         return 1
-    because = "the GPUs name an NVLink domain, and not how many nodes are in it"
-    unknown.append(Unknown(subject="NVLink domain", what="number of nodes", because=because))
+    unknown.append(
+        "number of nodes of NVLink domain: the GPUs name an NVLink domain, and not how many nodes"
+        " are in it"
+    )
     return None
 
 
@@ -124,7 +125,7 @@ def _inner(
     topology: NodeTopology,
     gpus: Sequence[Gpu],
     architecture: str | None,
-    unknown: list[Unknown],
+    unknown: list[str],
 ) -> tuple[RingLinks | None, PcieRing | None]:
     """The links that join the GPUs, or the way of a ring without them."""
     used = {gpu.index for gpu in gpus}
@@ -139,7 +140,7 @@ def _inner(
         if isinstance(links, RingLinks):
             return links, None
         if links is not None:
-            unknown.append(Unknown(subject=_GPUS, what="links", because=links))
+            unknown.append(f"links of GPUs: {links}")
             return None, None
     return None, _pcie_ring(topology, gpus, unknown)
 
@@ -176,17 +177,14 @@ def _is_switched(gpus: Sequence[Gpu], pairs: Pairs, architecture: str | None) ->
     return sum(link.count or 0 for pair, link in pairs.items() if first in pair) > most
 
 
-def _pcie_ring(
-    topology: NodeTopology, gpus: Sequence[Gpu], unknown: list[Unknown]
-) -> PcieRing | None:
+def _pcie_ring(topology: NodeTopology, gpus: Sequence[Gpu], unknown: list[str]) -> PcieRing | None:
     cells = path_cells(topology.paths)
     kinds = {
         (one.index, other.index): kind_between(cells, one, other)
         for one, other in combinations(gpus, 2)
     }
     if None in kinds.values():
-        because = "the source does not tell what lies between all of them"
-        unknown.append(Unknown(subject=_GPUS, what="paths", because=because))
+        unknown.append("paths of GPUs: the source does not tell what lies between all of them")
         return None
     every = tuple(gpu.index for gpu in gpus)
     close = _groups(every, kinds, _BELOW_CPU)
@@ -229,17 +227,17 @@ def _wanted(topology: NodeTopology) -> list[Nic]:
 
 
 def _nics(
-    topology: NodeTopology, gpus: Sequence[Gpu], unknown: list[Unknown]
+    topology: NodeTopology, gpus: Sequence[Gpu], unknown: list[str]
 ) -> tuple[CommNic, ...] | None:
     """The NICs for jobs with their rates."""
     wanted = _wanted(topology)
     lacking = [nic.name for nic in wanted if not nic.rate_bytes_per_s]
+    if not wanted:
+        unknown.append("number of NICs: the source tells of none that is up and for jobs")
+    if lacking:
+        shown = ", ".join(lacking[:2])
+        unknown.append(f"rate of NICs: the source does not tell that of {shown}")
     if lacking or not wanted:
-        because = "the source tells of none that is up and for jobs"
-        if lacking:
-            because = f"the source does not tell that of {', '.join(lacking[:2])}"
-        what = "rate" if wanted else "number"
-        unknown.append(Unknown(subject="NICs", what=what, because=because))
         return None
     tree = {device.address: device for device in topology.pci}
     near = shared(tree, [gpu.pci for gpu in gpus], by_all=False)
@@ -319,7 +317,7 @@ def pcie_gb_per_s(rate: PcieRate) -> float | None:
 def room_of(machine: CommMachine, nodes: int, nccl: NcclVersion) -> Room | str:
     """The room of a machine for a job on so many nodes, or why it is not known."""
     if machine.unknown:
-        return "; ".join(f"{one.what} of {one.subject}: {one.because}" for one in machine.unknown)
+        return "; ".join(machine.unknown)
     joined = min(nodes, machine.domain_nodes or 1)
     gpus, outer = machine.gpus * joined, math.ceil(nodes / joined)
     if gpus * outer == 1:

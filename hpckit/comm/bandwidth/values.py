@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from hpckit.node.path import PathKind
 from hpckit.node.pci import PciAddress, PciDevice, PcieLink
-from hpckit.node.topology import CpuTopology, LinkKind, Unknown
+from hpckit.node.topology import CpuTopology, LinkKind
 from hpckit.spec.platform import Platform, architecture_of
 
 
@@ -93,7 +93,8 @@ class CommMachine:
     GPUs' own link, the slowest. `nics` None is not known. `domain_nodes` is how many nodes one
     NVLink domain joins, 1 for none, None where it is not known. `has_nvls` is whether the switch
     adds up (NVLink SHARP), `has_sharp` whether the network does. `has_c2c` is whether NICs reach
-    GPUs through an NVLink-C2C. `unknown` is what the source lacks and a prediction needs.
+    GPUs through an NVLink-C2C. `unknown` is what the source lacks and a prediction needs,
+    in words.
     """
 
     gpus: int
@@ -107,7 +108,7 @@ class CommMachine:
     has_nvls: bool = False
     has_sharp: bool = False
     has_c2c: bool = False
-    unknown: tuple[Unknown, ...] = ()
+    unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,20 +287,16 @@ def platform_machine(platform: Platform, nodes: int, gpus_per_node: int | None) 
     board = BOARDS.get(platform.gpu or "")
     gpus = gpus_per_node or platform.gpus or 1
     nics = _nics(platform, gpus)
-    unknown = [
-        Unknown(subject=subject, what=what, because="the site file does not say it")
-        for subject, what, is_known in (
-            ("NICs", "number and rate", nics is not None or nodes <= (platform.domain_nodes or 1)),
-            ("GPUs", "number", bool(gpus_per_node or platform.gpus)),
-        )
-        if not is_known
-    ]
+    unknown = []
+    if nics is None and nodes > (platform.domain_nodes or 1):
+        unknown.append("number and rate of NICs: the site file does not say it")
+    if not gpus_per_node and not platform.gpus:
+        unknown.append("number of GPUs: the site file does not say it")
     if platform.gpus is not None and gpus > platform.gpus:
-        because = f"{gpus} are asked for, and a node has {platform.gpus}"
-        unknown.append(Unknown(subject="GPUs", what="number", because=because))
+        unknown.append(f"number of GPUs: {gpus} are asked for, and a node has {platform.gpus}")
     if board is None:
-        because = f"no board of {platform.gpu or 'unnamed'} GPUs is known to hpckit"
-        unknown.append(Unknown(subject="GPUs", what="links", because=because))
+        unnamed = platform.gpu or "unnamed"
+        unknown.append(f"links of GPUs: no board of {unnamed} GPUs is known to hpckit")
         return CommMachine(gpus=gpus, nics=nics, unknown=tuple(unknown))
     is_meshed = platform.gpus == MESHED_GPUS and not board.has_c2c
     switched = RingLinks(kind=LinkKind.NVLINK, per_gpu=board.links, is_switched=True)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -438,7 +437,6 @@ class LogReader:
         self._unread: dict[str, list[int]] = {}
         self._hosts: dict[str, None] = {}
         self._processes: dict[tuple[str, int | None], None] = {}
-        self._by_pid: dict[int, dict[str, None]] = {}
         self._lines = self._unread_lines = self._cut = self._other = 0
 
     def take(self, line: RawLine) -> bool:
@@ -446,7 +444,7 @@ class LogReader:
         said = nccl_lines(line) if "NCCL " in line.text else []
         self._cut += line.is_cut
         for one in said:
-            self._take_one(replace(one, host=self._host(one)))
+            self._take_one(one)
         is_one = bool(said) or self._take_error(line) or self._take_bare(line)
         self._other += not is_one
         return is_one
@@ -470,24 +468,11 @@ class LogReader:
             unread=tuple(Seen(text, *at) for text, at in self._unread.items())[:UNREAD_KEPT],
         )
 
-    def _host(self, line: NcclLine) -> str | None:
-        """The host, without another program's words that touch it where a newline was lost.
-
-        Behind another process's words only a host is believed that wrote before.
-        """
-        if line.host is None or line.pid is None or (line.host, line.pid) in self._processes:
-            return line.host
-        known = (one for one in self._by_pid.get(line.pid, ()) if line.host.endswith(one))
-        is_believed = not line.is_glued or line.host in self._hosts
-        return max(known, key=len, default=line.host if is_believed else None)
-
     def _take_one(self, line: NcclLine) -> None:
         self._lines += 1
         if line.host is not None:
             self._hosts[line.host] = None
             self._processes[line.host, line.pid] = None
-            if line.pid is not None:
-                self._by_pid.setdefault(line.pid, {})[line.host] = None
         text = line.text[:_MOST_CHARS]
         if line.is_warning:
             self._note(Warned(host=line.host, text=text[:_KEPT_CHARS]), line.line_no)

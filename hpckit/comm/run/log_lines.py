@@ -299,8 +299,7 @@ FACT_LISTS: Final[Mapping[str, type]] = {
 # --- The lines of a file that NCCL wrote into, with the prefixes of whoever collected it taken off.
 # Source: NCCL, src/debug.cc, ncclDebugLog: `HOST:PID:TID [DEVICE] NCCL INFO text`, a warning with
 # `FILE:LINE` or `FILE:LINE (FUNCTION)` between, and a time before where NCCL_DEBUG_TIMESTAMP_LEVELS
-# says so. Two processes may write into one line; what stands before the second's host is the
-# first's, less a word that touches it.
+# says so. Two processes may write into one line; a progress bar may touch a host.
 
 MOST_CHARS: Final = 65536
 """What is read of a line; NCCL's own buffers end at 1 to 4 KiB."""
@@ -310,7 +309,7 @@ _SAID: Final = re.compile(
     r"(?:(?P<name>\S{1,300})? ?\[-?\d{1,4}\] (?:\S{1,200} ){0,2}?)?NCCL (?P<level>INFO|WARN) ",
     re.ASCII,
 )
-_PROCESS: Final = re.compile(r"(.{1,256}):(\d{1,10}):(\d{1,10})", re.ASCII)
+_PROCESS: Final = re.compile(r"([\w.-]{1,256}):(\d{1,10}):(\d{1,10})$", re.ASCII)
 
 
 class RawLine(NamedTuple):
@@ -323,18 +322,13 @@ class RawLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NcclLine:
-    """What one process said: `host` and `pid` are None where the line lacks them.
-
-    `is_glued` where it stands behind another process's words in one line, of which some may touch
-    its host.
-    """
+    """What one process said: `host` and `pid` are None where the line lacks them."""
 
     line_no: int
     host: str | None
     pid: int | None
     is_warning: bool
     text: str
-    is_glued: bool = False
 
 
 def raw_lines(text: str) -> Iterator[RawLine]:
@@ -349,21 +343,17 @@ def nccl_lines(line: RawLine) -> list[NcclLine]:
     """What NCCL said in a line, mostly once; nothing for another program's line."""
     said = list(_SAID.finditer(line.text))
     ends = [*(match.start() for match in said[1:]), len(line.text)]
-    return [
-        _nccl_line(line, match, end, is_glued=at > 0)
-        for at, (match, end) in enumerate(zip(said, ends, strict=False))
-    ]
+    return [_nccl_line(line, match, end) for match, end in zip(said, ends, strict=False)]
 
 
-def _nccl_line(line: RawLine, match: re.Match[str], end: int, *, is_glued: bool) -> NcclLine:
+def _nccl_line(line: RawLine, match: re.Match[str], end: int) -> NcclLine:
     name = match["name"] or ""
-    process = _PROCESS.fullmatch(name)
-    # A label of Open MPI's --tag-output touches the host.
+    process = _PROCESS.search(name)
+    host = process[1] if process else name.rpartition(":")[2]
     return NcclLine(
         line_no=line.line_no,
-        host=(process[1] if process else name).rpartition(":")[2] or None,
+        host=host or None,
         pid=int(process[2]) if process else None,
         is_warning=match["level"] == "WARN",
         text=line.text[match.end() : end].strip(),
-        is_glued=is_glued,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final, TypeVar
 
 from hpckit.comm.run.log_lines import (
@@ -23,20 +22,13 @@ from hpckit.core.units import counted, short_bytes
 from hpckit.spec.platform import NetPlugin
 
 
-class GpuTransport(StrEnum):
-    """What joins the GPUs of a node."""
-
-    NVLINK = "NVLink"
-    PCIE = "PCIe"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedRun:
     """What a caller knows of the machine; None is what nobody knows, and no rule then guesses.
 
     `nics` are the names of the NICs for jobs of a node, () where it has none; `nic_count` how many
-    there are where their names are not known. `has_nvls` is whether
-    its NVLink switch can add up. `busbw` is the bus
+    there are where their names are not known. `has_nvlink` is whether
+    NVLink joins the GPUs of a node, `has_nvls` whether its switch can add up. `busbw` is the bus
     bandwidth in bytes/s to be expected of each collective, as nccl-tests names it; of those in
     `bounds` it is what the links allow at most, and no model says what is reached. `settings` are
     variables that are set there on purpose; `is_profiled` is whether a file of the provider sets
@@ -46,7 +38,7 @@ class ExpectedRun:
     nics: tuple[str, ...] | None = None
     nic_count: int | None = None
     plugin: NetPlugin | None = None
-    gpu_transport: GpuTransport | None = None
+    has_nvlink: bool | None = None
     is_multi_node: bool | None = None
     has_nvls: bool | None = None
     busbw: tuple[tuple[str, float], ...] = ()
@@ -128,8 +120,8 @@ class RunFacts:
     @property
     def is_nvlink(self) -> bool | None:
         """Whether NVLink joins the GPUs of a node, as expected, else as NCCL found it."""
-        if self.expected.gpu_transport is not None:
-            return self.expected.gpu_transport is GpuTransport.NVLINK
+        if self.expected.has_nvlink is not None:
+            return self.expected.has_nvlink
         types = {one.what.intra_type for one in self.log.graphs}
         if any(one.what.is_available for one in self.log.nvls) or types & {"NVL", "NVB"}:
             return True

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Final
 
 from hpckit.comm.bandwidth.predict import BY_SWITCH, predicted
@@ -15,7 +14,7 @@ from hpckit.comm.run.log_lines import NcclLog, NicList, PluginEvent, Transport
 from hpckit.comm.run.nccl_tests import parse_nccl_run
 from hpckit.comm.run.result import NcclRun, NcclTest
 from hpckit.comm.run.rules import shortfall_findings
-from hpckit.comm.run.rules_result import RING, SOCKET, ExpectedRun, GpuTransport
+from hpckit.comm.run.rules_result import RING, SOCKET, ExpectedRun
 from hpckit.comm.seen import job_nics
 from hpckit.core.finding_lines import finding_lines, labelled, more_lines, next_lines, words_of
 from hpckit.core.findings import Severity, SourcedFinding
@@ -94,7 +93,7 @@ def _of_machine(facts: CommFacts, platform: Platform, topology: NodeTopology | N
         nics=nics or tuple(name.partition(":")[0] for name in facts.hcas) or None,
         nic_count=platform.nics,
         plugin=facts.plugin,
-        gpu_transport=GpuTransport.NVLINK if has_nvlink else None,
+        has_nvlink=has_nvlink or None,
     )
 
 
@@ -323,30 +322,19 @@ _GB: Final = 1e9
 _MOST_FINDINGS: Final = 12
 
 
-def nccl_run_lines(
-    run: NcclRun,
-    findings: Sequence[SourcedFinding],
-    *,
-    predicted: Mapping[str, float] = MappingProxyType({}),
-    unpredicted: str | None = None,
-    width: int = 80,
-) -> list[Line]:
-    """The screen in lines of at most `width` columns.
-
-    `predicted` is bus bandwidth in bytes/s by NCCL's name of a collective (`AllReduce`),
-    `unpredicted` why there is none, or not of all tests.
-    """
+def nccl_run_lines(compared: ComparedRun, *, width: int) -> list[Line]:
+    """The screen in lines of at most `width` columns."""
+    run, findings = compared.run, compared.findings
     title = wrapped(tuple(_title(run, findings)), width, further="  ", between=" · ")
     lines = [Line(text=text, style=Style.TITLE) for text in title]
     for test in run.tests:
-        wanted = predicted.get(test.collective or "") if test in run.alike else None
-        lines += labelled("measured", words_of(_measured(test, wanted)), width, Style.PLAIN)
-    if unpredicted:
-        lines += _row("predicted", f"not known: {unpredicted}", width, Style.FAINT)
-    if run.log is not None:
-        for label, words in used_rows(run.log):
-            style = Style.FAINT if label == "unknown" else Style.PLAIN
-            lines += _row(label, words, width, style)
+        wanted = compared.predicted.get(test.collective or "") if test in run.alike else None
+        lines += _row("measured", _measured(test, wanted), width)
+    if compared.unpredicted:
+        lines += _row("predicted", f"not known: {compared.unpredicted}", width, Style.FAINT)
+    for label, words in () if run.log is None else used_rows(run.log):
+        style = Style.FAINT if label == "unknown" else Style.PLAIN
+        lines += _row(label, words, width, style)
     lines += _unread(run, width)
     for one in findings[:_MOST_FINDINGS]:
         line = (f"(line {one.line_no})",) if one.line_no is not None else ()
@@ -357,7 +345,7 @@ def nccl_run_lines(
     return [*lines, *next_lines(list(_next(run, findings)))]
 
 
-def _row(label: str, words: str, width: int, style: Style) -> list[Line]:
+def _row(label: str, words: str, width: int, style: Style = Style.PLAIN) -> list[Line]:
     """A label may be as wide as the gap; it then stands with one blank more."""
     shown = label if len(label) < len("findings ") else f"{label} "
     return labelled(shown, words_of(words), width, style)
@@ -406,7 +394,7 @@ def _unread(run: NcclRun, width: int) -> list[Line]:
         parts.append(f"{count} of NCCL in a new form, the first line {run.log.unread[0].line_no}")
     if run.log is not None and run.log.cut_lines:
         parts.append(f"{counted(run.log.cut_lines, 'line')} too long to read whole")
-    return labelled("not read", words_of("; ".join(parts)), width, Style.FAINT) if parts else []
+    return _row("not read", "; ".join(parts), width, Style.FAINT) if parts else []
 
 
 def _next(run: NcclRun, findings: Sequence[SourcedFinding]) -> Iterator[str]:

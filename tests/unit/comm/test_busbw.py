@@ -23,7 +23,7 @@ from hpckit.comm.bandwidth.values import (
     links_in_rings,
 )
 from hpckit.node.path import PathKind
-from hpckit.node.topology import CpuTopology, LinkKind, Unknown
+from hpckit.node.topology import CpuTopology, LinkKind
 from hpckit.spec.platform import NcclVersion
 from tests.fakes.busbw_machines import (
     EPYC,
@@ -150,7 +150,7 @@ def test_xgmi_between_nodes_is_the_slowest_link() -> None:
     assert "RCCL has no such model" in (one.caveat or "")
 
 
-LACKING = Unknown(subject="GPUs", what="architecture", because="topo -m does not hold it")
+LACKING = "architecture of GPUs: topo -m does not hold it"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pytest
 from hpckit.comm.lint import LINT_RULES, lint_settings
 from hpckit.comm.lint_rule import (
     SURELY_SINCE,
-    Held,
     LintFacts,
     LintFinding,
     LintRule,
@@ -160,10 +159,10 @@ def test_a_release_that_is_sure_raises_the_severity() -> None:
 
 def test_a_line_of_releases_is_not_guessed() -> None:
     """Of 2.29 without its last number nothing is claimed that came with 2.29.7."""
-    assert held_from(NcclVersion.of("2.29"), "2.29.7") is Held.MAYBE
-    assert held_before(NcclVersion.of("2.29"), "2.29.7") is Held.MAYBE
-    assert held_from(NcclVersion.of("2.29"), "2.29") is Held.YES
-    assert held_from(NcclVersion.of("2.29.3"), "2.29.7") is Held.NO
+    assert held_from(NcclVersion.of("2.29"), "2.29.7") is None
+    assert held_before(NcclVersion.of("2.29"), "2.29.7") is None
+    assert held_from(NcclVersion.of("2.29"), "2.29") is True
+    assert held_from(NcclVersion.of("2.29.3"), "2.29.7") is False
 
 
 def test_findings_come_by_line_and_gravity() -> None:

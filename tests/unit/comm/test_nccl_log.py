@@ -305,6 +305,7 @@ def test_an_error_that_nccl_gave_another_program_is_a_warning() -> None:
         ("0: n1:11:12 [3] ", "n1", 1),
         ("[1,0]<stdout>:n1:11:12 [3] ", "n1", 1),
         ("\x1b[36m(Worker pid=3590)\x1b[0m n1.site.org:11:12 [3] ", "n1.site.org", 1),
+        ("50 %|####n1:11:12 [3] ", "n1", 1),
         ("2026-11-20T10:11:12Z n1:11:12 [-1] ", "n1", 1),
         ("node [0] ", "node", 1),
         ("", None, 0),
@@ -323,24 +324,6 @@ def test_two_processes_in_one_line_are_two_lines() -> None:
     text += "a:1:2 [0] NCCL INFO Using network IB b:3:4 [1] NCCL INFO Using network X\n"
     found = read(text)
     assert [(one.what.host, one.what.name) for one in found.networks] == [("a", "IB"), ("b", "X")]
-
-
-def test_words_that_touch_a_host_are_not_part_of_it() -> None:
-    """A process that wrote before is known by its number; what was cut has another form."""
-    text = "gpu-1:5:5 [0] NCCL INFO cudaDriverVersion 12090\n"
-    text += "gpu-1:4:4 [1] NCCL INFO Using netwgpu-1:5:5 [0] NCCL INFO Using network IB\nork IB\n"
-    text += "50 %|####gpu-1:4:4 [1] NCCL INFO Using network IB\n"
-    found = read(text)
-    assert found.hosts == ("gpu-1",)
-    assert [(one.what.host, one.count) for one in found.networks] == [("gpu-1", 2)]
-    assert [one.what for one in found.unread] == []
-
-
-def test_a_host_behind_another_s_words_is_not_believed_unless_it_wrote_before() -> None:
-    """Its first letters may be the end of those words."""
-    found = read("a:1:2 [0] NCCL INFO Using network IBb:3:4 [1] NCCL INFO Using network X")
-    assert found.hosts == ("a",)
-    assert [one.what.host for one in found.networks] == [None]
 
 
 def test_a_line_in_a_new_form_is_kept() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hpckit.comm.run.nccl_tests import parse_nccl_run
 from hpckit.comm.run.rules import shortfall_findings
 from hpckit.comm.run.rules_result import ExpectedRun
-from hpckit.comm.run.show import nccl_run_lines
+from hpckit.comm.run.show import ComparedRun, nccl_run_lines
 from hpckit.core.text import Line, columns
 from tests.fakes.slurm_records import record_text
 
@@ -20,7 +20,8 @@ def screen(text: str, predicted: dict[str, float] | None = None, width: int = 80
     """The lines of a text, with the findings of its log alone."""
     run = parse_nccl_run(text)
     findings = shortfall_findings(run, ExpectedRun())
-    return nccl_run_lines(run, findings, predicted=predicted or {}, width=width)
+    compared = ComparedRun(run=run, findings=findings, predicted=predicted or {})
+    return nccl_run_lines(compared, width=width)
 
 
 def texts(text: str, predicted: dict[str, float] | None = None) -> list[str]:
@@ -91,7 +92,9 @@ def test_what_a_log_holds_cannot_steer_the_terminal() -> None:
 def test_a_prediction_that_is_not_known_has_its_reason() -> None:
     """Nothing odd is not said without saying that nothing was compared."""
     run = parse_nccl_run(TABLE)
-    shown = nccl_run_lines(run, (), unpredicted="no machine", width=400)
+    shown = nccl_run_lines(
+        ComparedRun(run=run, findings=(), predicted={}, unpredicted="no machine"), width=400
+    )
     assert "predicted not known: no machine" in [line.text for line in shown]
 
 

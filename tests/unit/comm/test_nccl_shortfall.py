@@ -9,7 +9,7 @@ import pytest
 
 from hpckit.comm.run.nccl_tests import parse_nccl_run
 from hpckit.comm.run.rules import RULES, shortfall_findings
-from hpckit.comm.run.rules_result import ExpectedRun, GpuTransport
+from hpckit.comm.run.rules_result import ExpectedRun
 from hpckit.core.findings import Severity, SourcedFinding
 from hpckit.spec.platform import NetPlugin
 from tests.fakes.slurm_records import record_text
@@ -18,8 +18,8 @@ NO_EXPECTATION = ExpectedRun()
 TWO_NODES = ExpectedRun(is_multi_node=True)
 ONE_NODE = ExpectedRun(is_multi_node=False)
 TWO_NICS = ExpectedRun(is_multi_node=True, nics=("mlx5_0", "mlx5_1"))
-NVLINK = ExpectedRun(gpu_transport=GpuTransport.NVLINK)
-PCIE = ExpectedRun(gpu_transport=GpuTransport.PCIE)
+NVLINK = ExpectedRun(has_nvlink=True)
+PCIE = ExpectedRun(has_nvlink=False)
 
 IB = "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>"
 RING = (
@@ -222,7 +222,7 @@ def test_a_healthy_run_has_no_findings() -> None:
     expected = ExpectedRun(
         nics=("mlx5_0", "mlx5_1"),
         plugin=NetPlugin.NONE,
-        gpu_transport=GpuTransport.NVLINK,
+        has_nvlink=True,
         is_multi_node=True,
     )
     assert found(text, expected) == ()
