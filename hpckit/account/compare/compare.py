@@ -275,7 +275,7 @@ def _sampled(name: str, pair: _Pair) -> ComparedQuantity:
     matrices = pair.matrices(name)
     one, other = pair.spreads(matrices)
     if isinstance(one, Lack) or isinstance(other, Lack):
-        return _unknown(name, *map(_mean, matrices), pair.why_unknown([one, other]))
+        return _unknown(name, pair.why_unknown([one, other]), map(_mean, matrices))
     return compared(name, one, other, pair.method)
 
 
@@ -315,19 +315,22 @@ def _ratio(a: Spread, b: Spread, quantile: float) -> Interval | None:
     return Interval(value=ratio, low=ratio / factor, high=ratio * factor)
 
 
-def _unknown(name: str, a: float | None, b: float | None, because: str) -> ComparedQuantity:
+def _unknown(
+    name: str, because: str, values: Iterable[float | None] = (None, None)
+) -> ComparedQuantity:
+    a, b = values
     return ComparedQuantity(name=name, a=a, b=b, because=because)
 
 
 def _at_equal_temperature(pair: _Pair) -> ComparedQuantity:
     """Power where each temperature weighs as it does in both: warm silicon takes more."""
-    power, heat = pair.matrices("power_w"), pair.matrices("temperature_c")
+    power, heat = map(pair.matrices, ("power_w", "temperature_c"))
     absent = which(
         [not (watts.size and degrees.size) for watts, degrees in zip(power, heat, strict=True)]
     )
     if absent:
         because = f"power or temperature was not measured in {absent}"
-        return _unknown(EQUAL_TEMPERATURE, None, None, because)
+        return _unknown(EQUAL_TEMPERATURE, because)
     strata = list(map(_strata, power, heat))
     most = int(max(one.max(initial=0) for one in strata)) + 1
     shares = [np.bincount(one[one >= 0], minlength=most) for one in strata]
@@ -335,12 +338,12 @@ def _at_equal_temperature(pair: _Pair) -> ComparedQuantity:
     common = np.minimum(*fractions)
     if common.sum() < _LEAST_OVERLAP_FRAC:
         because = f"the two were at the same temperature for {common.sum():.0%} of the time"
-        return _unknown(EQUAL_TEMPERATURE, None, None, because)
+        return _unknown(EQUAL_TEMPERATURE, because)
     weights = [common / np.maximum(own, _ROUNDING) for own in fractions]
     means, influences = zip(*map(_influence, power, strata, weights), strict=True)
     one, other = pair.spreads(influences)
     if isinstance(one, Lack) or isinstance(other, Lack):
-        return _unknown(EQUAL_TEMPERATURE, None, None, pair.why_unknown([one, other]))
+        return _unknown(EQUAL_TEMPERATURE, pair.why_unknown([one, other]))
     method = f"{pair.method}; at temperatures that both had, {common.sum():.0%} of the time"
     # A weighted mean varies as the mean of its influence values does.
     one, other = one._replace(mean=means[0]), other._replace(mean=means[1])
@@ -412,7 +415,7 @@ def _of_accounts(
         parts = [(factor**2 * by_b.variance, by_b.df), (error_b**2, inf), (unexplained**2, inf)]
         one = summed(was, [(factor**2 * by_a.variance, by_a.df), (error_a**2, inf)])
         return compared(name, one, summed(is_now, parts), f"{pair.method}; means are the reports'")
-    return _unknown(name, was, is_now, because)
+    return _unknown(name, because, means)
 
 
 def _mean_of(values: Iterable[float | None]) -> float | None:
@@ -430,7 +433,7 @@ def _of_one_run(
 ) -> ComparedQuantity:
     """Two numbers, and nothing that tells how runs of a job differ; `because` one is not known."""
     if first is None or second is None:
-        return _unknown(name, first, second, because)
+        return _unknown(name, because, (first, second))
     return ComparedQuantity(
         name=name,
         a=first,
