@@ -116,7 +116,7 @@ def read_ledger(text: str) -> tuple[tuple[RankLedger, ...], ParseError | None]:
     killed, or still runs; of a last line that was cut short nothing is taken. Records that this
     version does not know are passed over. Behind a line that is wrong nothing is read.
     """
-    lives = _Lives()
+    lives: list[RankLedger] = []
     lines = text.split("\n")
     try:
         for line_no, line in enumerate(lines, start=1):
@@ -127,48 +127,29 @@ def read_ledger(text: str) -> tuple[tuple[RankLedger, ...], ParseError | None]:
                 break
             _take(lives, tree, line, line_no)
     except ParseError as error:
-        return tuple(lives.found), error
-    return tuple(lives.found), None
+        return tuple(lives), error
+    return tuple(lives), None
 
 
-class _Lives:
-    """The lives so far, and those without an end by their place in `found`.
-
-    They are not searched for each end: a file of 16 MB may have 25,000 lives.
-    """
-
-    def __init__(self) -> None:
-        self.found: list[RankLedger] = []
-        self._begun: list[int] = []
-        self._begun_by: dict[int, list[int]] = {}
-
-    def begin(self, life: RankLedger) -> None:
-        """Add a life without an end."""
-        place = len(self.found)
-        self.found.append(life)
-        self._begun.append(place)
-        self._begun_by.setdefault(life.start.pid, []).append(place)
-
-    def finish(self, end: RankEnd) -> bool:
-        """Give an end to its life; False if it is nobody's."""
-        begun = self._begun if end.pid is None else self._begun_by.get(end.pid, [])
-        while begun:
-            place = begun.pop()
-            if self.found[place].end is None:
-                self.found[place] = replace(self.found[place], end=end)
-                return True
-        return False
+def _finish(lives: list[RankLedger], end: RankEnd) -> bool:
+    """Give an end to its life; False if it is nobody's."""
+    for place in reversed(range(len(lives))):
+        life = lives[place]
+        if life.end is None and end.pid in (None, life.start.pid):
+            lives[place] = replace(life, end=end)
+            return True
+    return False
 
 
-def _take(lives: _Lives, tree: dict[str, Any], line: str, line_no: int) -> None:
+def _take(lives: list[RankLedger], tree: dict[str, Any], line: str, line_no: int) -> None:
     record = tree.get("record")
     if record == "start":
         if tree.get("schema") != LEDGER_SCHEMA:
             message = f"schema is {tree.get('schema')!r}"
             raise _refuse(message, line, line_no, "schema", f'"{LEDGER_SCHEMA}"')
-        lives.begin(RankLedger(start=_converted(tree, RankStart, line, line_no)))
+        lives.append(RankLedger(start=_converted(tree, RankStart, line, line_no)))
     elif record == "end":
-        if not lives.finish(_converted(tree, RankEnd, line, line_no)):
+        if not _finish(lives, _converted(tree, RankEnd, line, line_no)):
             raise _refuse("an end without a start", line, line_no, "record", '"start" before it')
     elif not isinstance(record, str):
         raise _refuse(f"record is {record!r}", line, line_no, "record", '"start" or "end"')

@@ -11,7 +11,7 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 SAMPLES_SCHEMA: Final = "hpckit.samples/1"
 MAGIC: Final = b"HKS1"
@@ -80,8 +80,6 @@ HEADER_BYTES: Final = HEADER.size
 MOST_PAYLOAD_BYTES: Final = 1 << 24
 _BEGINNING: Final = re.compile(rb"HKS1|HKS\Z|HK\Z|H\Z")
 """Of a block, also where the data end in the middle of it."""
-MOST_VAIN_BYTES: Final = 1 << 28
-"""So many bytes that headers claim are looked at for one block, before the rest is given up."""
 
 
 class BlockHeader(NamedTuple):
@@ -135,40 +133,31 @@ def next_part(view: memoryview, at: int, *, is_last: bool = True) -> Block | Dam
     Where more of the file follows (not `is_last`), what may be the beginning of a block is left
     at the end.
     """
-    end, vain_bytes, block = at, 0, _block_at(view, at)
-    while isinstance(block, int) or (block is None and is_last and end < len(view)):
-        vain_bytes += block or 0
-        end = _next_magic(view, end + 1) if vain_bytes < MOST_VAIN_BYTES else len(view)
+    end, block = at, _block_at(view, at)
+    while block is False or (block is None and is_last and end < len(view)):
+        begun = _BEGINNING.search(view, end + 1)
+        end = begun.start() if begun else len(view)
         block = _block_at(view, end)
     if end > at:
         return Damage(at, end - at, is_tail=is_last and end == len(view))
     return block
 
 
-def _next_magic(view: memoryview, at: int) -> int:
-    """Where a block may begin from `at` on: the end where none does."""
-    found = _BEGINNING.search(view, at)
-    return found.start() if found else len(view)
-
-
-def _block_at(view: memoryview, at: int) -> Block | int | None:
-    """The block there, None where what follows the data may complete one.
-
-    For no block how many bytes were looked at to know it, beside the header.
-    """
+def _block_at(view: memoryview, at: int) -> Block | Literal[False] | None:
+    """The block there, False for none, None where what follows the data may complete one."""
     begin = at + HEADER_BYTES
     if begin > len(view):
-        return None if MAGIC.startswith(bytes(view[at : at + len(MAGIC)])) else 0
+        return None if MAGIC.startswith(bytes(view[at : at + len(MAGIC)])) else False
     magic, *fields, crc = HEADER.unpack_from(view, at)
     header = BlockHeader._make(fields)
     if magic != MAGIC or header.payload_bytes > MOST_PAYLOAD_BYTES or not header.record_bytes:
-        return 0
+        return False
     end = begin + header.payload_bytes
     if end > len(view):
         return None
     payload = view[begin:end]
     if zlib.crc32(payload, zlib.crc32(view[at : begin - 4])) != crc:
-        return len(payload)
+        return False
     return Block(header, payload)
 
 

@@ -30,7 +30,6 @@ from hpckit.account.sample_format import (
     Damage,
     next_part,
 )
-from hpckit.core.errors import ParseError
 from hpckit.core.excerpt import refusal
 
 _NUMPY_CODES = {"B": "<u1", "H": "<u2", "I": "<u4", "Q": "<u8"}
@@ -74,7 +73,7 @@ class SampledGpu(Struct, frozen=True, kw_only=True):
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
-class SampleMeta(Struct, frozen=True, kw_only=True):
+class SampleMeta(Struct, frozen=True, kw_only=True, tag_field="schema", tag=SAMPLES_SCHEMA):
     """The META block of a sample file; what this version does not know is passed over."""
 
     node: str
@@ -126,35 +125,15 @@ TOOL: Final = "sample file"
 
 
 def parse_meta(payload: bytes) -> SampleMeta:
-    """What a META block says.
-
-    Raises ParseError for what is no JSON object, for another schema, and for wrong types.
-    """
+    """What a META block says. Raises ParseError for another schema, and for wrong types."""
     text = payload.decode("utf-8", "replace")
     try:
-        tree = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise _refuse(text, error.pos, error.msg, "a META block of JSON") from error
-    except (RecursionError, ValueError) as error:
-        raise _refuse(text, 0, f"not readable: {error}", "a META block of JSON") from None
-    if not isinstance(tree, dict):
-        raise _refuse(text, 0, f"got {type(tree).__name__}", "a JSON object")
-    if tree.get("schema") != SAMPLES_SCHEMA:
-        at = max(text.find('"schema"'), 0)
-        raise _refuse(text, at, f"schema is {tree.get('schema')!r}", f'"{SAMPLES_SCHEMA}"')
-    try:
-        return msgspec.convert(tree, SampleMeta)
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise _refuse(text, 0, str(error), "what docs/reference/account-files.md lists") from error
-
-
-def _refuse(text: str, at: int, message: str, expected: str) -> ParseError:
-    line_no = text.count("\n", 0, at) + 1
-    begin = text.rfind("\n", 0, at) + 1
-    line = text[begin:].split("\n", 1)[0]
-    return refusal(
-        message, tool=TOOL, line_no=line_no, line=line, column=at - begin + 1, expected=expected
-    )
+        return msgspec.json.decode(text, type=SampleMeta)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise refusal(
+            str(error), tool=TOOL, line_no=1, line=text.split("\n", 1)[0],
+            expected=f"{SAMPLES_SCHEMA}, see docs/reference/account-files.md",
+        ) from error  # fmt: skip
 
 
 Piece = bytes | memoryview

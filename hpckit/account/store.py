@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from hpckit.account.values import EnergyLack, EnergyReason, SlurmEnergy
 from hpckit.core.errors import HpckitError, NoSuchFile, StorageFailed
-from hpckit.core.text import first_of
 from hpckit.slurm.ask import SlurmCli, SlurmProbe
 from hpckit.slurm.values import JobId
 from hpckit.spec.folder import (
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 
 PIECE_BYTES = 8 * 1024**2
-_MOST_NAMED = 8
 _END_BYTES = 1024**2
 
 
@@ -96,77 +94,52 @@ class FileSampleStore:
 
 
 class _Listing:
-    """One folder: what in it is a folder, what a file, and why what is neither is not read."""
+    """One folder: what in it is a folder, and what is not: reading refuses what is no file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.folders: list[str] = []
-        self.files: list[str] = []
-        self.odd: dict[str, str] = {}
         with os.scandir(path) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    self.folders.append(entry.name)
-                elif entry.is_file(follow_symlinks=False):
-                    self.files.append(entry.name)
-                if (kind := _kind(entry.name)) and entry.name not in getattr(self, f"{kind}s"):
-                    self.odd[entry.name] = f"it is no {kind}"
-
-
-def _kind(name: str) -> str:
-    """What is expected under a name that accounts have."""
-    if any(of(name) is not None for of in (rank_of, node_of, node_of_topology)):
-        return "file"
-    is_folder = restart_of(name) is not None or array_task_of(name) is not None
-    return "folder" if is_folder or name == ACCOUNT_FOLDER else ""
+            is_folder = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+        self.folders = [name for name, is_one in is_folder.items() if is_one]
+        self.others = sorted(name for name, is_one in is_folder.items() if not is_one)
 
 
 def _found(folder: Path, array_task: int | None) -> FoundAccounts:
     below = folder / ACCOUNT_FOLDER
     listing = _Listing(below if below.is_dir() else folder)
     tasks = {array_task_of(name): name for name in listing.folders}
-    missing = _odd(listing)
     numbers = tuple(sorted(task for task in tasks if task is not None))
     if array_task is not None:
         if array_task not in tasks:
-            return FoundAccounts(missing=tuple(missing), array_tasks=numbers)
+            return FoundAccounts(array_tasks=numbers)
         listing = _Listing(listing.path / tasks[array_task])
-        missing += _odd(listing)
     incarnations = [_files(listing, None)]
+    missing = [
+        f"{listing.path.name}/{name} is not read: it is no folder"
+        for name in listing.others
+        if restart_of(name) is not None
+    ]
     for name in listing.folders:
         restart = restart_of(name)
         if restart is None:
             continue
         try:
-            inner = _Listing(listing.path / name)
+            incarnations.append(_files(_Listing(listing.path / name), restart))
         except OSError as error:
             missing.append(f"{name} cannot be read: {error.strerror}")
-            continue
-        missing += _odd(inner)
-        incarnations.append(_files(inner, restart))
     kept = [files for files in incarnations if files.ledgers or files.samples]
     kept.sort(key=lambda files: -1 if files.restart is None else files.restart)
     return FoundAccounts(incarnations=tuple(kept), missing=tuple(missing), array_tasks=numbers)
 
 
-def _odd(listing: _Listing) -> list[str]:
-    """Sentences about links, FIFOs, folders and the like under names that accounts have."""
-    named = [
-        f"{listing.path.name}/{name} is not read: {what}"
-        for name, what in sorted(listing.odd.items())
-    ]
-    return first_of(named, _MOST_NAMED, f"more like it in {listing.path.name}")
-
-
 def _files(listing: _Listing, restart: int | None) -> AccountFiles:
-    ranks = sorted((rank, name) for name in listing.files if (rank := rank_of(name)) is not None)
-    nodes = sorted(name for name in listing.files if node_of(name) is not None)
-    topologies = sorted(name for name in listing.files if node_of_topology(name) is not None)
+    names = listing.others
+    ranks = sorted((rank, name) for name in names if (rank := rank_of(name)) is not None)
     return AccountFiles(
         restart=restart,
         ledgers=tuple(listing.path / name for _, name in ranks),
-        samples=tuple(listing.path / name for name in nodes),
-        topologies=tuple(listing.path / name for name in topologies),
+        samples=tuple(listing.path / name for name in names if node_of(name) is not None),
+        topologies=tuple(listing.path / name for name in names if node_of_topology(name)),
     )
 
 

@@ -6,7 +6,7 @@ them. `spread` says what they are made of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import ceil, fsum, inf, sqrt
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from hpckit.account.compare.show import ComparedJob, ComparedQuantity, Comparison, Interval, Verdict
 from hpckit.account.compare.spread import (
@@ -24,8 +25,8 @@ from hpckit.account.compare.spread import (
     WARM_UP_FRAC,
     Floats,
     JobSeries,
+    Lack,
     Spread,
-    lack_of,
     series_of,
     spread_of,
     summed,
@@ -50,21 +51,6 @@ _FEW: Final = "{} {} sampled for too short a time: {} more"
 _SLOW: Final = "{} {} too short for how slowly this changes: about {} more"
 
 
-def why_unknown(
-    matrices: Sequence[Floats | None], bins_s: Sequence[float], absent: str = NOT_MEASURED
-) -> str:
-    """A sentence on those of two matrices, A's and B's, that tell no variance; empty for none.
-
-    `bins_s` is how long a moment of each is; `absent` is what is said of one without values, with
-    `{}` for which.
-    """
-    found: dict[str, list[tuple[str, float]]] = {}
-    for name, matrix, bin_s in zip("AB", matrices, bins_s, strict=True):
-        for kind, more_s in _lack(matrix, bin_s, absent):
-            found.setdefault(kind, []).append((name, more_s))
-    return "; ".join(_sentence(kind, sides) for kind, sides in found.items())
-
-
 def which(are_absent: Sequence[bool]) -> str:
     """`A`, `B` or `A and B`."""
     return " and ".join(name for name, is_so in zip("AB", are_absent, strict=True) if is_so)
@@ -77,18 +63,16 @@ def notes_of_missing(*reports: JobReport) -> Iterator[str]:
             yield f"of {name} something is missing: its own report says what"
 
 
-def _lack(matrix: Floats | None, bin_s: float, absent: str) -> list[tuple[str, float]]:
-    """What is said of a matrix, and how many seconds more it would take; nothing of a good one."""
-    if matrix is None or not np.isfinite(matrix).any():
-        return [(absent, 0.0)]
-    lack = lack_of(matrix)
-    if lack is None:
+def _lack(spread: Spread | Lack, bin_s: float, absent: str) -> list[tuple[str, float]]:
+    """What is said of one, and how many seconds more it would take; nothing of a good one."""
+    if isinstance(spread, Spread):
         return []
-    moments, independent = lack
-    if independent is None:
-        return [(_FEW, (LEAST_SAMPLES - moments) * bin_s)]
+    if not spread.moments:
+        return [(absent, 0.0)]
+    if spread.independent is None:
+        return [(_FEW, (LEAST_SAMPLES - spread.moments) * bin_s)]
     # What hangs together for as long is worth as many samples more as there is more of it.
-    return [(_SLOW, moments * bin_s * (LEAST_INDEPENDENT / independent - 1))]
+    return [(_SLOW, spread.moments * bin_s * (LEAST_INDEPENDENT / spread.independent - 1))]
 
 
 def _sentence(kind: str, sides: Sequence[tuple[str, float]]) -> str:
@@ -190,15 +174,58 @@ class ComparedSide(Struct, frozen=True, kw_only=True):
     world_size: int | None = None
 
 
+class _Pair(Struct, frozen=True):
+    """The series of both jobs."""
+
+    a: JobSeries
+    b: JobSeries
+
+    @property
+    def same_boards(self) -> bool:
+        """Whether both had the very same GPUs."""
+        return bool(self.a.uuids) and self.a.uuids == self.b.uuids
+
+    @property
+    def method(self) -> str:
+        """What intervals are made of."""
+        if self.same_boards:
+            return "blocks of time, on the same GPUs in both"
+        if min(len(self.a.uuids), len(self.b.uuids)) > 1:
+            return "blocks of time, and GPUs as clusters"
+        return "blocks of time; what boards differ by is not in it, as one job has a single GPU"
+
+    def matrices(self, name: str) -> tuple[Floats, Floats]:
+        """A quantity of both."""
+        return self.a.of(name), self.b.of(name)
+
+    def spreads(self, matrices: Iterable[Floats]) -> list[Spread | Lack]:
+        """A Spread of each, or what it lacks."""
+        return [spread_of(matrix, same_boards=self.same_boards) for matrix in matrices]
+
+    def why_unknown(self, spreads: Sequence[Spread | Lack], absent: str = NOT_MEASURED) -> str:
+        """A sentence on those that tell no variance.
+
+        `absent` is what is said of one without values, with `{}` for which.
+        """
+        found: dict[str, list[tuple[str, float]]] = {}
+        for name, spread, series in zip("AB", spreads, (self.a, self.b), strict=True):
+            for kind, more_s in _lack(spread, series.bin_s, absent):
+                found.setdefault(kind, []).append((name, more_s))
+        return "; ".join(_sentence(kind, sides) for kind, sides in found.items())
+
+
 def compare(a: ComparedSide, b: ComparedSide) -> Comparison:
     """B against A: each quantity of both, its difference and ratio with intervals, a verdict."""
-    first, second = _series(a), _series(b)
-    same = bool(first.uuids) and first.uuids == second.uuids
-    sampled = [_sampled(name, first, second, same_boards=same) for name in QUANTITIES]
+    pair = _Pair(_series(a), _series(b))
+    gpus = _last(a.report), _last(b.report)
+    rates = [_mean_of(map(_energy_rate, mine)) for mine in gpus]
+    errors = [_energy_error(mine, pair.same_boards) for mine in gpus]
+    useful = [_mean_of(map(useful_frac, mine)) for mine in gpus]
     quantities = (
-        *sampled,
-        _at_equal_temperature(first, second, same_boards=same),
-        *(_of_accounts(name, (a, first), (b, second), same_boards=same) for name in _ACCOUNTS),
+        *(_sampled(name, pair) for name in QUANTITIES),
+        _at_equal_temperature(pair),
+        _of_accounts("energy_per_gpu_hour_j", pair, rates, errors, ("power_w", _S_PER_H)),
+        _of_accounts(USEFUL_FRAC, pair, useful, (0.0, 0.0), (USEFUL_FRAC, 1.0)),
         _duration(a, b),
     )
     return Comparison(
@@ -206,11 +233,7 @@ def compare(a: ComparedSide, b: ComparedSide) -> Comparison:
         b=_job(b.report),
         recipe=_recipe(a.recipe, b.recipe),
         quantities=quantities,
-        notes=(
-            *_notes(first, second, same_boards=same),
-            *_split(a, b),
-            *notes_of_missing(a.report, b.report),
-        ),
+        notes=(*_notes(pair), *_split(*gpus), *notes_of_missing(a.report, b.report)),
     )
 
 
@@ -248,34 +271,16 @@ def _series(side: ComparedSide) -> JobSeries:
     return series_of(side.chunks, begin_s, end_s, len(_last(side.report)))
 
 
-def _sampled(name: str, a: JobSeries, b: JobSeries, *, same_boards: bool) -> ComparedQuantity:
-    one, other = (_spread(series, name, same_boards=same_boards) for series in (a, b))
-    if one is None or other is None:
-        return _unknown(name, _mean(a, name), _mean(b, name), _why((a, b), name))
-    return compared(name, one, other, _method(a, b, same_boards=same_boards))
+def _sampled(name: str, pair: _Pair) -> ComparedQuantity:
+    matrices = pair.matrices(name)
+    one, other = pair.spreads(matrices)
+    if isinstance(one, Lack) or isinstance(other, Lack):
+        return _unknown(name, pair.why_unknown([one, other]), map(_mean, matrices))
+    return compared(name, one, other, pair.method)
 
 
-def _spread(series: JobSeries, name: str, *, same_boards: bool) -> Spread | None:
-    matrix = series.matrices.get(name)
-    return None if matrix is None else spread_of(matrix, same_boards=same_boards)
-
-
-def _why(series: Sequence[JobSeries], name: str, absent: str = NOT_MEASURED) -> str:
-    matrices = [one.matrices.get(name) for one in series]
-    return why_unknown(matrices, [one.bin_s for one in series], absent)
-
-
-def _mean(series: JobSeries, name: str) -> float | None:
-    matrix = series.matrices.get(name)
-    return None if matrix is None or not np.isfinite(matrix).any() else float(np.nanmean(matrix))
-
-
-def _method(a: JobSeries, b: JobSeries, *, same_boards: bool) -> str:
-    if same_boards:
-        return "blocks of time, on the same GPUs in both"
-    if min(len(a.uuids), len(b.uuids)) > 1:
-        return "blocks of time, and GPUs as clusters"
-    return "blocks of time; what boards differ by is not in it, as one job has a single GPU"
+def _mean(matrix: Floats) -> float | None:
+    return float(np.nanmean(matrix)) if np.isfinite(matrix).any() else None
 
 
 def compared(name: str, a: Spread, b: Spread, method: str) -> ComparedQuantity:
@@ -310,71 +315,53 @@ def _ratio(a: Spread, b: Spread, quantile: float) -> Interval | None:
     return Interval(value=ratio, low=ratio / factor, high=ratio * factor)
 
 
-def _unknown(name: str, a: float | None, b: float | None, because: str) -> ComparedQuantity:
+def _unknown(
+    name: str, because: str, values: Iterable[float | None] = (None, None)
+) -> ComparedQuantity:
+    a, b = values
     return ComparedQuantity(name=name, a=a, b=b, because=because)
 
 
-def _at_equal_temperature(a: JobSeries, b: JobSeries, *, same_boards: bool) -> ComparedQuantity:
+def _at_equal_temperature(pair: _Pair) -> ComparedQuantity:
     """Power where each temperature weighs as it does in both: warm silicon takes more."""
-    sides = [(one.matrices.get("power_w"), one.matrices.get("temperature_c")) for one in (a, b)]
-    absent = which([power is None or heat is None for power, heat in sides])
+    power, heat = map(pair.matrices, ("power_w", "temperature_c"))
+    absent = which(
+        [not (watts.size and degrees.size) for watts, degrees in zip(power, heat, strict=True)]
+    )
     if absent:
         because = f"power or temperature was not measured in {absent}"
-        return _unknown(EQUAL_TEMPERATURE, None, None, because)
-    cells = [
-        _strata(power, heat) for power, heat in sides if power is not None and heat is not None
-    ]
-    most = int(max(strata.max(initial=0) for _, strata in cells)) + 1
-    shares = [np.bincount(strata[strata >= 0], minlength=most) for _, strata in cells]
+        return _unknown(EQUAL_TEMPERATURE, because)
+    strata = list(map(_strata, power, heat))
+    most = int(max(one.max(initial=0) for one in strata)) + 1
+    shares = [np.bincount(one[one >= 0], minlength=most) for one in strata]
     fractions = [share / max(1, share.sum()) for share in shares]
     common = np.minimum(*fractions)
     if common.sum() < _LEAST_OVERLAP_FRAC:
         because = f"the two were at the same temperature for {common.sum():.0%} of the time"
-        return _unknown(EQUAL_TEMPERATURE, None, None, because)
-    influences = [
-        _influence(power, strata, common / np.maximum(own, _ROUNDING))
-        for (power, strata), own in zip(cells, fractions, strict=True)
-    ]
-    spreads = [spread_of(influence, same_boards=same_boards) for _, influence in influences]
-    if None in spreads:
-        because = why_unknown([matrix for _, matrix in influences], [a.bin_s, b.bin_s])
-        return _unknown(EQUAL_TEMPERATURE, None, None, because)
-    overlap = f"; at temperatures that both had, {common.sum():.0%} of the time"
-    method = _method(a, b, same_boards=same_boards) + overlap
-    one, other = (
-        # A weighted mean varies as the mean of its influence values does.
-        spread._replace(mean=mean)
-        for spread, (mean, _) in zip(spreads, influences, strict=True)
-        if spread is not None
-    )
+        return _unknown(EQUAL_TEMPERATURE, because)
+    weights = [common / np.maximum(own, _ROUNDING) for own in fractions]
+    means, influences = zip(*map(_influence, power, strata, weights), strict=True)
+    one, other = pair.spreads(influences)
+    if isinstance(one, Lack) or isinstance(other, Lack):
+        return _unknown(EQUAL_TEMPERATURE, pair.why_unknown([one, other]))
+    method = f"{pair.method}; at temperatures that both had, {common.sum():.0%} of the time"
+    # A weighted mean varies as the mean of its influence values does.
+    one, other = one._replace(mean=means[0]), other._replace(mean=means[1])
     return compared(EQUAL_TEMPERATURE, one, other, method)
 
 
-def _strata(power: Floats, heat: Floats) -> tuple[Floats, np.ndarray]:
+def _strata(power: Floats, heat: Floats) -> NDArray[np.int64]:
     known = np.isfinite(power) & np.isfinite(heat)
     strata = np.full(power.shape, -1, np.int64)
     strata[known] = (np.maximum(heat[known], 0) / _STRATUM_C).astype(np.int64)
-    return power, strata
+    return strata
 
 
-def _influence(power: Floats, strata: np.ndarray, weights: Floats) -> tuple[float, Floats]:
+def _influence(power: Floats, strata: NDArray[np.int64], weights: Floats) -> tuple[float, Floats]:
     """A weighted mean, and of each moment what it would be by that moment alone."""
     given = np.where(strata >= 0, weights[np.maximum(strata, 0)], np.nan)
     mean = float(np.nansum(given * power) / np.nansum(given))
     return mean, mean + given * (power - mean) / float(np.nanmean(given))
-
-
-class _OfAccounts(Struct, frozen=True, kw_only=True):
-    """A quantity of which accounts have one number a GPU: `of_gpu`; None is not known.
-
-    Its course in time is that of the series `sampled`, times `factor`. `error` is what its
-    measurement may be off by in a whole job (standard deviation), None where that is not known.
-    """
-
-    sampled: str
-    factor: float
-    of_gpu: Callable[[GpuAccount], float | None]
-    error: Callable[[Sequence[GpuAccount], bool], float | None]
 
 
 def _energy_rate(gpu: GpuAccount) -> float | None:
@@ -404,54 +391,34 @@ def _energy_error(gpus: Sequence[GpuAccount], same_boards: bool) -> float | None
     return half_j / _HALF_WIDTH / hours if hours > 0 else None
 
 
-_ACCOUNTS: Final = {
-    "energy_per_gpu_hour_j": _OfAccounts(
-        sampled="power_w", factor=_S_PER_H, of_gpu=_energy_rate, error=_energy_error
-    ),
-    USEFUL_FRAC: _OfAccounts(
-        sampled=USEFUL_FRAC, factor=1.0, of_gpu=useful_frac, error=lambda _gpus, _same: 0.0
-    ),
-}
-
-
 def _of_accounts(
-    name: str, a: tuple[ComparedSide, JobSeries], b: tuple[ComparedSide, JobSeries], *,
-    same_boards: bool,
+    name: str, pair: _Pair, means: Sequence[float | None], errors: Sequence[float | None],
+    course: tuple[str, float],
 ) -> ComparedQuantity:  # fmt: skip
     """The report's means, with the variance of their samples: what all GPUs share is in that.
 
-    What the samples do not explain of the difference, such as that of the first seconds, counts as
-    an error.
+    `errors` are what a measurement may be off by in a whole job (standard deviations), and `course`
+    is the series that has the quantity over time, with the factor to it. What the samples do not
+    explain of the difference, such as that of the first seconds, counts as an error.
     """
-    row = _ACCOUNTS[name]
-    gpus = [_last(side.report) for side, _ in (a, b)]
-    means = [_mean_of([row.of_gpu(gpu) for gpu in mine]) for mine in gpus]
-    spreads = [_spread(series, row.sampled, same_boards=same_boards) for _, series in (a, b)]
-    errors = [row.error(mine, same_boards) for mine in gpus]
-    found = [
-        (mean, spread, error)
-        for mean, spread, error in zip(means, spreads, errors, strict=True)
-        if mean is not None and spread is not None and error is not None
-    ]
-    if len(found) < len(means):
+    sampled, factor = course
+    by_a, by_b = pair.spreads(pair.matrices(sampled))
+    (was, is_now), (error_a, error_b) = means, errors
+    if was is None or is_now is None:
+        because = NOT_MEASURED.format(which([mean is None for mean in means]))
+    elif isinstance(by_a, Lack) or isinstance(by_b, Lack):
+        because = pair.why_unknown([by_a, by_b], "{} left no samples of it over time")
+    elif error_a is None or error_b is None:
         because = "how far the energy may be off is not known"
-        if absent := which([mean is None for mean in means]):
-            because = NOT_MEASURED.format(absent)
-        elif None in spreads:
-            because = _why([a[1], b[1]], row.sampled, "{} left no samples of it over time")
-        return _unknown(name, means[0], means[1], because)
-    (was, by_a, error_a), (is_now, by_b, error_b) = found
-    unexplained = is_now - was - row.factor * (by_b.mean - by_a.mean)
-    square = row.factor**2
-    one = summed(was, [(square * by_a.variance, by_a.df), (error_a**2, inf)])
-    other = summed(
-        is_now, [(square * by_b.variance, by_b.df), (error_b**2, inf), (unexplained**2, inf)]
-    )
-    method = _method(a[1], b[1], same_boards=same_boards)
-    return compared(name, one, other, f"{method}; means are the reports'")
+    else:
+        unexplained = is_now - was - factor * (by_b.mean - by_a.mean)
+        parts = [(factor**2 * by_b.variance, by_b.df), (error_b**2, inf), (unexplained**2, inf)]
+        one = summed(was, [(factor**2 * by_a.variance, by_a.df), (error_a**2, inf)])
+        return compared(name, one, summed(is_now, parts), f"{pair.method}; means are the reports'")
+    return _unknown(name, because, means)
 
 
-def _mean_of(values: Sequence[float | None]) -> float | None:
+def _mean_of(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known else None
 
@@ -466,7 +433,7 @@ def _of_one_run(
 ) -> ComparedQuantity:
     """Two numbers, and nothing that tells how runs of a job differ; `because` one is not known."""
     if first is None or second is None:
-        return _unknown(name, first, second, because)
+        return _unknown(name, because, (first, second))
     return ComparedQuantity(
         name=name,
         a=first,
@@ -501,17 +468,18 @@ def _recipe(a: Mapping[str, str] | None, b: Mapping[str, str] | None) -> tuple[s
     )
 
 
-def _notes(a: JobSeries, b: JobSeries, *, same_boards: bool) -> Iterable[str]:
+def _notes(pair: _Pair) -> Iterable[str]:
+    a, b = pair.a, pair.b
     yield _ONE
     yield f"the first {max(a.skipped_s, b.skipped_s):.0f} s are left out (start, delay of sensors)"
-    few = inf if same_boards else min(len(a.uuids), len(b.uuids))
+    few = inf if pair.same_boards else min(len(a.uuids), len(b.uuids))
     if few < _FEW_BOARDS:
         yield "fewer than 4 GPUs in a job: how boards differ is hardly known, intervals are wide"
     yield "at 95 % each, 1 in 20 quantities differs by chance alone"
 
 
-def _split(*sides: ComparedSide) -> Iterable[str]:
-    if any(gpu.energy.scope == SPLIT_GPU for side in sides for gpu in _last(side.report)):
+def _split(*jobs: Sequence[GpuAccount]) -> Iterable[str]:
+    if any(gpu.energy.scope == SPLIT_GPU for gpus in jobs for gpu in gpus):
         yield "energy is of whole GPUs, which MIG splits: that of other jobs' slices is in it"
 
 

@@ -67,37 +67,34 @@ class Spread(NamedTuple):
     df: float
 
 
-def spread_of(matrix: Floats, *, same_boards: bool) -> Spread | None:
+class Lack(NamedTuple):
+    """Moments of which no variance is told: none, too few, or too few that count.
+
+    `independent` is how many that do not hang together they are worth, None of too few moments.
+    """
+
+    moments: int
+    independent: float | None = None
+
+
+def spread_of(matrix: Floats, *, same_boards: bool) -> Spread | Lack:
     """The mean over GPUs (rows) and moments (columns), NaN being no measurement.
 
-    None with fewer than LEAST_SAMPLES moments, or LEAST_INDEPENDENT that count.
-    """
-    if lack_of(matrix) is not None:
-        return None
-    matrix = _known(matrix)
-    gpu_means = np.nanmean(matrix, axis=1)
-    own = matrix - gpu_means[:, None]
-    common = np.nanmean(own, axis=0)
-    parts = [variance_of_mean(common)]
-    if len(matrix) > 1 and not same_boards:
-        parts.append(_between(gpu_means, own - common))
-    return summed(float(gpu_means.mean()), parts)
-
-
-def lack_of(matrix: Floats) -> tuple[int, float | None] | None:
-    """The moments of a matrix of which no variance is told; None where one is.
-
-    With how many samples that do not hang together they are worth, None of too few moments.
+    A Lack with fewer than LEAST_SAMPLES moments, or LEAST_INDEPENDENT that count.
     """
     matrix = _known(matrix)
     moments = matrix.shape[1] if len(matrix) else 0
     if moments < LEAST_SAMPLES:
-        return moments, None
-    common = np.nanmean(matrix - np.nanmean(matrix, axis=1)[:, None], axis=0)
-    variance, _ = variance_of_mean(common)
-    if float(common.var()) >= LEAST_INDEPENDENT * variance:
-        return None
-    return moments, float(common.var()) / variance
+        return Lack(moments)
+    gpu_means = np.nanmean(matrix, axis=1)
+    own = matrix - gpu_means[:, None]
+    common = np.nanmean(own, axis=0)
+    parts = [variance_of_mean(common)]
+    if float(common.var()) < LEAST_INDEPENDENT * parts[0][0]:
+        return Lack(moments, float(common.var()) / parts[0][0])
+    if len(matrix) > 1 and not same_boards:
+        parts.append(_between(gpu_means, own - common))
+    return summed(float(gpu_means.mean()), parts)
 
 
 def _known(matrix: Floats) -> Floats:
@@ -263,6 +260,10 @@ class JobSeries(Struct, frozen=True, kw_only=True):
     bin_s: float
     skipped_s: float
 
+    def of(self, name: str) -> Floats:
+        """The matrix of a quantity, empty where it was never measured."""
+        return self.matrices.get(name, np.zeros((0, 0)))
+
 
 class SeriesFold:
     """Collects chunks into bins between two moments of the wall clock."""
@@ -319,7 +320,7 @@ class SeriesFold:
         counts += np.bincount(at[there], minlength=self._bins)
 
     def result(self) -> JobSeries:
-        """The series; a quantity that was never measured has no matrix."""
+        """The series."""
         uuids = sorted({uuid for one in self._sums.values() for uuid in one})
         found = {name: _matrix(one, uuids, self._bins) for name, one in self._sums.items()}
         quiet, power_w = found.pop(_QUIET_FRAC, None), found.get("power_w")

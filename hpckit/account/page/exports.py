@@ -128,24 +128,11 @@ def _field(value: object) -> object:
 
 
 def report_document(report: JobReport, version: str, *, curves: bool = False) -> dict[str, Any]:
-    """The document, as docs/reference/report.md describes it; curves only where they are wanted.
-
-    A number that JSON has no word for (no such may come out of a measurement) is null.
-    """
+    """The document, as docs/reference/report.md describes it; curves only where they are wanted."""
     if not curves:
         gpus = tuple(replace(one, curves=()) for one in report.gpus)
         report = replace(report, gpus=gpus)
-    return {"schema": REPORT_SCHEMA, "hpckit": version, **_finite(to_tree(report))}
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return value
+    return {"schema": REPORT_SCHEMA, "hpckit": version, **to_tree(report)}
 
 
 T = TypeVar("T")

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from hpckit.account.values import SPLIT_GPU, Energy, GpuAccount
+from hpckit.core.quantities import energy_scale
 from hpckit.core.text import figure, visible
 from hpckit.core.units import format_duration
 
 NOT_MEASURED: Final = "not measured"
 NOT_COMPARED: Final = "–"
-_WH_J: Final = 3600.0
-_ENERGY_UNITS: Final = ((1e6, "MWh"), (1e3, "kWh"), (1.0, "Wh"))
 _BYTE_UNITS: Final = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 _GIB: Final = 1024**3
 _MOST_MS: Final = 0.1
@@ -54,8 +53,7 @@ def energy_words(energy: Energy) -> str:
 
 def joules(value_j: float, plus_minus_j: float | None = None) -> str:
     """An energy in Wh, kWh or MWh, below 1 Wh in J, with the half width of its interval."""
-    scale, unit = _scale(value_j)
-    scale_j = scale * _WH_J
+    scale_j, unit = energy_scale(value_j)
     if plus_minus_j is None:
         return f"{significant(value_j / scale_j, 3)} {unit}"
     half = significant(plus_minus_j / scale_j, 1)
@@ -66,17 +64,11 @@ def joules(value_j: float, plus_minus_j: float | None = None) -> str:
 def addends(*values_j: float) -> tuple[str, ...]:
     """Energies that a reader can add up: all in the unit of the largest, with as many digits."""
     largest_j = max(map(abs, values_j))
-    scale, unit = _scale(largest_j)
-    scale_j = scale * _WH_J
+    scale_j, unit = energy_scale(largest_j)
     exponent = int(f"{largest_j / scale_j:.{_ADDEND_DIGITS - 1}e}".partition("e")[2])
     digits = max(0, _ADDEND_DIGITS - 1 - exponent) if largest_j else 0
     rounded = (round(value_j / scale_j, digits) + 0.0 for value_j in values_j)  # no "-0"
     return tuple(f"{value:.{digits}f} {unit}" for value in rounded)
-
-
-def _scale(value_j: float) -> tuple[float, str]:
-    wh = abs(value_j) / _WH_J
-    return next((one for one in _ENERGY_UNITS if wh >= one[0]), (1 / _WH_J, "J"))
 
 
 def source_words(energy: Energy) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -68,13 +67,6 @@ def test_curves_are_there_only_where_they_are_wanted() -> None:
     """Without --curves a document stays small."""
     assert document(training())["gpus"][0]["curves"] == []
     assert document(training(), curves=True)["gpus"][0]["curves"][0]["values"] == [500.0, None]
-
-
-def test_a_number_that_json_lacks_is_null() -> None:
-    """NaN and infinity never reach a reader."""
-    gpu = replace(gpu_account(0), power_mean_w=math.nan, temp_max_c=math.inf)
-    made = document(replace(clean(), gpus=(gpu,)))["gpus"][0]
-    assert (made["power_mean_w"], made["temp_max_c"]) == (None, None)
 
 
 def test_csv_has_a_row_for_each_gpu_and_incarnation() -> None:

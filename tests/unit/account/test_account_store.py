@@ -63,22 +63,14 @@ def test_a_task_of_an_array_has_its_own(tmp_path: Path) -> None:
     assert store.find(tmp_path, 5).incarnations == ()
 
 
-def test_what_is_not_what_its_name_says_is_named_and_not_read(tmp_path: Path) -> None:
-    """Links, FIFOs, and folders and files in each other's place; nothing waits for them."""
-    place = laid(tmp_path / "account" / "restart-0", "rank-0.ledger")
-    (place / "rank-1.ledger").symlink_to("/etc/passwd")
-    os.mkfifo(place / "node-n1.samples")
-    (place / "node-n2.samples").mkdir()
+def test_a_link_in_the_place_of_a_folder_is_not_followed(tmp_path: Path) -> None:
+    """Links and files under the name of an incarnation are named, and nothing in them is read."""
+    laid(tmp_path / "account", "restart-0/rank-0.ledger", "restart-2")
     (tmp_path / "account" / "restart-1").symlink_to("/")
-    laid(tmp_path / "account", "restart-2")
     found = FileSampleStore().find(tmp_path)
-    assert [path.name for path in found.incarnations[0].ledgers] == ["rank-0.ledger"]
-    assert found.missing == (
-        "account/restart-1 is not read: it is no folder",
-        "account/restart-2 is not read: it is no folder",
-        "restart-0/node-n1.samples is not read: it is no file",
-        "restart-0/node-n2.samples is not read: it is no file",
-        "restart-0/rank-1.ledger is not read: it is no file",
+    assert [one.restart for one in found.incarnations] == [0]
+    assert found.missing == tuple(
+        f"account/restart-{restart} is not read: it is no folder" for restart in (1, 2)
     )
 
 

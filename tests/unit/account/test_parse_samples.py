@@ -74,17 +74,6 @@ def test_a_block_behind_false_beginnings_is_found(begin: int) -> None:
     assert isinstance(block, Block)
 
 
-def test_headers_whose_payloads_overlap_are_given_up() -> None:
-    """A mebibyte of them claims 45 GB: the rest of a file is lost before all of it is looked at."""
-    size = 1 << 20
-    head = MAGIC + bytes([GPU, 0, GPU_RECORD.size, 0])
-    claims = (max(0, size - at - 300).to_bytes(4, "little") for at in range(0, size, 12))
-    chunks, condition = read(sample_file(20) + b"".join(head + claim for claim in claims), 1 << 21)
-    assert sum(len(chunk.gpu) for chunk in chunks) == 40
-    assert condition.lost_bytes >= size
-    assert condition.is_cut_short
-
-
 HOST_AT = 44 + 10 * GPU_RECORD.size + 50
 """In the first HOST block behind META."""
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from hpckit.account.compare.spread import (
+    Lack,
+    Spread,
     spread_of,
     t_power,
     t_quantile,
@@ -46,8 +48,8 @@ def test_what_gpus_share_counts_once() -> None:
     swing = 10 * ar1(rng, 1, 1000, 0.5)
     one = spread_of(500 + swing, same_boards=True)
     eight = spread_of(np.repeat(500 + swing, 8, axis=0), same_boards=True)
-    assert one is not None
-    assert eight is not None
+    assert isinstance(one, Spread)
+    assert isinstance(eight, Spread)
     assert eight.variance == pytest.approx(one.variance)
 
 
@@ -56,8 +58,8 @@ def test_boards_that_differ_widen_the_interval() -> None:
     rng = np.random.default_rng(1)
     power = job_power(rng, np.array([-30.0, -10.0, 10.0, 30.0]), 600, 0.5)
     others, same = spread_of(power, same_boards=False), spread_of(power, same_boards=True)
-    assert others is not None
-    assert same is not None
+    assert isinstance(others, Spread)
+    assert isinstance(same, Spread)
     assert others.variance > 50 * same.variance
     assert others.df == pytest.approx(3, abs=0.2)
 
@@ -65,6 +67,6 @@ def test_boards_that_differ_widen_the_interval() -> None:
 def test_a_short_or_sluggish_series_has_no_spread() -> None:
     """Fifteen moments, or a hundred that are worth three, tell nothing."""
     rng = np.random.default_rng(1)
-    assert spread_of(rng.standard_normal((1, 15)), same_boards=True) is None
-    assert spread_of(np.cumsum(rng.standard_normal((1, 100)), axis=1), same_boards=True) is None
-    assert spread_of(np.full((2, 100), np.nan), same_boards=True) is None
+    slow = np.cumsum(rng.standard_normal((1, 100)), axis=1)
+    for matrix in (rng.standard_normal((1, 15)), slow, np.full((2, 100), np.nan)):
+        assert isinstance(spread_of(matrix, same_boards=True), Lack)
