@@ -105,7 +105,6 @@ _COST: Final = MappingProxyType(
 )
 """A path is as bad as two of the next better kind, so that crossing sockets is avoided first."""
 _UNKNOWN_COST: Final = 32
-_MOST_NAMED: Final = 4
 
 Kind = PathKind | None
 
@@ -138,7 +137,7 @@ class Nics:
         told = [f"{nic.name} ({why})" for nic, why in self._refused if nic.kind in _FOR_DATA]
         found = []
         if told:
-            found.append(f"NICs that no rank gets: {and_more(told, _MOST_NAMED)}")
+            found.append(f"NICs that no rank gets: {and_more(told, 4)}")
         if self.usable and not self._is_role_known:
             found.append("what the NICs are for is not known: all that are up may be given")
         return found

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 LIMIT_S = 30
 """Then the process that reads the node is killed, whatever it does."""
-_MOST_FILES = 1 << 16
 
 
 def plan_here(
@@ -95,7 +94,7 @@ def plan_and_publish(path: str, ranks: int, allowed: Sequence[int], step_gpus: s
     quiet = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(quiet, fd)
-    os.closerange(3, min(os.sysconf("SC_OPEN_MAX"), _MOST_FILES))
+    os.closerange(3, min(os.sysconf("SC_OPEN_MAX"), 1 << 16))
     publish(path, document_or_less(ranks, allowed, step_gpus))
 
 

@@ -29,7 +29,6 @@ LATE_S = 60.0
 """How long it goes on to look beside its command; with HPCKIT_STRICT, before it."""
 MORE_S = 10.0
 """How much longer than rank 0 the others of a strict job wait for what it found."""
-_FIRST_WAIT_S = 0.1
 _RANKS_A_POLL = 1000
 """Of so many ranks each asks the storage once in _LAST_POLL_S; more ranks ask less often."""
 _FIRST_POLL_S, _LAST_POLL_S, _SLOWER = 0.05, 1.0, 1.5
@@ -61,7 +60,7 @@ def await_proof(
 ) -> None:
     """Wait for what rank 0 of a strict job found; this rank ends with 1 unless it is good."""
     path = proof_path(env)
-    until, poll_s = time.monotonic() + limit_s, _FIRST_WAIT_S
+    until, poll_s = time.monotonic() + limit_s, 0.1
     slowest_s = _LAST_POLL_S * max(1.0, min(world_size / _RANKS_A_POLL, MORE_S / 2))
     while True:
         verdicts = _found(path)

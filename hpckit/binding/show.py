@@ -34,13 +34,11 @@ def cpu_bind_option(binding: NodeBinding) -> str:
 _HEAD: Final = ("rank", "GPU", "CPUs", "NUMA", "NIC", "why")
 _GAP: Final = "  "
 _LEAST_WHY: Final = 20
-_NARROWEST: Final = 40
 _WIDE_FROM: Final = 72
 _WIDE: Final = (9, 23, 9, 15)
 _NARROW: Final = (4, 12, 4, 8)
 """The most columns for GPUs, CPUs, NUMA nodes and NICs; with a rank and gaps they fit."""
 _LONGEST: Final = 1000
-_NONE: Final = "–"
 
 
 def binding_lines(binding: NodeBinding, *, width: int = 80) -> list[Line]:
@@ -49,7 +47,7 @@ def binding_lines(binding: NodeBinding, *, width: int = 80) -> list[Line]:
     `why` is of the CPUs and the NICs; where there is no room for it as a column it stands below its
     row. What is the same for all ranks is said once, below.
     """
-    width = max(width, _NARROWEST)
+    width = max(width, 40)
     rows = [_cells(rank, _WIDE if width >= _WIDE_FROM else _NARROW) for rank in binding.ranks]
     widths = [max(columns(row[at]) for row in (_HEAD[:-1], *rows)) for at in range(len(_HEAD) - 1)]
     room = width - sum(widths) - len(_GAP) * len(widths)
@@ -90,7 +88,7 @@ def _cells(rank: RankBinding, most: tuple[int, int, int, int]) -> tuple[str, ...
         visible(rank.memory_numa, for_numa),
         names_within(rank.nics, for_nics) if rank.nics else "",
     )
-    return tuple(cell or _NONE for cell in cells)
+    return tuple(cell or "–" for cell in cells)
 
 
 def _row(cells: Sequence[str], widths: Sequence[int]) -> str:

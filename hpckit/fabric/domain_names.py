@@ -171,7 +171,6 @@ def up_rate(bytes_per_s: float) -> str:
 
 
 # --- The domains of a network as a tree that fits a screen: those that are alike are one branch.
-_KINDS_TOLD: Final = (12, 6, 3, 1)
 _MOST_BRANCHES: Final = 60
 _DEEPEST: Final = 8
 _Kind = tuple[object, ...]
@@ -206,7 +205,7 @@ def branches(locality: Locality, most: int) -> tuple[Branch, ...]:
     top = [i for i, domain in enumerate(locality.domains) if domain.parent == ROOT]
     fold = _Fold(locality, is_folded=len(locality.domains) > most)
     found: tuple[Branch, ...] = ()
-    for kinds in _KINDS_TOLD:
+    for kinds in (12, 6, 3, 1):
         found = fold.of(top, 1, 0, kinds)
         if not fold.is_folded or _count(found) <= _MOST_BRANCHES:
             break

@@ -30,9 +30,7 @@ _NOTHING: Final = frozenset(
     none dgx livecd archiso buildroot
     """.split()  # noqa: SIM905  a word a line would fill the page
 )
-_RARE_FRAC: Final = 0.05
 _MINOR_FRAC: Final = 0.25
-_RARE_AT_MOST: Final = 2
 
 FEWEST_PEERS: Final = 3
 """Nodes of one kind of name from which on they are compared with each other alone."""
@@ -88,7 +86,7 @@ def with_end_kinds(topology: ClusterTopology) -> ClusterTopology:
 def _others(nodes: Mapping[str, list[HostPort]]) -> frozenset[str]:
     shapes = {node: name_shape(node) for node in nodes}
     count = Counter(shapes.values())
-    rare = max(_RARE_AT_MOST, _RARE_FRAC * len(nodes))
+    rare = max(2, 0.05 * len(nodes))
     beside: defaultdict[str, list[str]] = defaultdict(list)
     for node, ports in nodes.items():
         for switch in {port.switch for port in ports}:

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from hpckit.fabric.ask import FabricProbe
 
 
-_FABRIC_BESIDE: Final = ("schema", "hpckit")
 _NODE_BESIDE: Final = ("schema", "hpckit", "findings")
 _HOST: Final = re.compile(r"""^[ \t]*([^\s:"{}\[\],]+):(?=[ \t]*\{)""", re.MULTILINE)
 _EXPECTED: Final = (
@@ -97,7 +96,7 @@ def _topologies(objects: Sequence[JsonObject]) -> tuple[ClusterTopology, ...]:
 
 
 def _topology(told: JsonObject) -> ClusterTopology:
-    body = {key: value for key, value in told.tree.items() if key not in _FABRIC_BESIDE}
+    body = {key: value for key, value in told.tree.items() if key not in ("schema", "hpckit")}
     found = _converted(told, body, ClusterTopology)
     switches = [switch.name for switch in found.switches]
     known = set(switches)

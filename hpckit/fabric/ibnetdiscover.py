@@ -259,7 +259,6 @@ def _switch_ends(found: _Discovered) -> Iterator[tuple[str, int, Far | None, str
 
 # --- Words. Sources: rdma-ndd(8), whose node description is the host's name and the device's;
 # InfiniBand Architecture Specification 1, PortInfo: LinkSpeedActive, LinkSpeedExtActive.
-_GIGA_BYTES: Final = 1e9 / 8
 _LANE_GBIT_PER_S: Final = MappingProxyType(
     {
         "SDR": 2.0,  # 2.5 GT/s of 8b/10b, as DDR and QDR have it
@@ -300,7 +299,7 @@ def link_bytes_per_s(speed: str | None) -> float | None:
     """What `4xNDR` carries in one direction, its encoding taken off; None for unknown words."""
     match = _SPEED.fullmatch(speed) if speed else None
     lane = _LANE_GBIT_PER_S.get(match[2]) if match else None
-    return int(match[1]) * lane * _GIGA_BYTES or None if match and lane else None
+    return int(match[1]) * lane * (1e9 / 8) or None if match and lane else None
 
 
 def described(description: str) -> End:

@@ -27,8 +27,6 @@ _PAD: Final = 5.0
 _LINE: Final = 14.0
 _GAP_X: Final = 64.0
 _GAP_Y: Final = 8.0
-_MOST: Final = 40
-_LONG: Final = 64
 _WIRE: Final = "#57606a"
 _INNER: Final = Look(fill="#e3e8ee", stroke="#57606a")
 _LEAF: Final = Look(fill="#ddf0ff", stroke="#0969da")
@@ -42,7 +40,7 @@ def fabric_svg(locality: Locality, *, title: str) -> str:
     Where there are many, those that are alike in size, in what leads out and in what is below them
     share a box. A wire is the wider the more its domain's cables carry, dashed where nobody tells.
     """
-    found = branches(locality, _MOST)
+    found = branches(locality, 40)
     drawing = Drawing()
     boxes: list[_Box] = []
     y = _MARGIN + _TITLE + 16
@@ -93,7 +91,7 @@ def _place(branch: Branch, x: float, y: float, boxes: list[_Box]) -> float:
 def _texts(branch: Branch) -> list[str]:
     texts = [branch_name(branch), " · ".join((branch_count(branch), *branch_up(branch)))]
     if not branch.is_rest:
-        texts += [branch_nodes(branch, _LONG)] if branch.own_nodes else []
+        texts += [branch_nodes(branch, 64)] if branch.own_nodes else []
     return texts
 
 

@@ -17,7 +17,6 @@ from hpckit.fabric.topology import NODE_ENDS, ClusterTopology, EndKind, HostPort
 from hpckit.node.rules.rule import most_common
 from hpckit.node.words import bit_rate
 
-_MOST_LISTED: Final = 32
 _MOST_NODES: Final = 1000
 
 
@@ -92,7 +91,7 @@ def hosts(names: Iterable[str]) -> str:
 
 def listed(parts: Sequence[str]) -> str:
     """Parts of a sentence; of many the rest are counted."""
-    return and_more(parts, _MOST_LISTED)
+    return and_more(parts, 32)
 
 
 def are(count: int, noun: str) -> str:

@@ -301,12 +301,11 @@ def not_in_slurm(view: FabricView) -> Iterator[Evidence]:
     ours = _asked(view)
     missing = _unmatched(ours, view.slurm_nodes)
     if missing:
-        none = "none" if len(missing) == len(ours) else f"{len(missing)}"
         yield Evidence(
             hosts(missing),
             f"{len(missing)} of the {len(ours)} nodes with a name in the fabric are not among the"
             f" {len(view.slurm_nodes)} of Slurm, whatever their case or domain"
-            + ("; the two may be different clusters" if none == "none" else ""),
+            + ("; the two may be different clusters" if len(missing) == len(ours) else ""),
         )
 
 
@@ -370,7 +369,6 @@ def _unmatched(names: Iterable[str], known: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(name for name in names if short_name(name) not in there))
 
 
-_QUARTER: Final = 0.25
 _FEW: Final = 2
 
 
@@ -407,7 +405,7 @@ def _strays(view: FabricView) -> list[_Stray]:
         for port in ports
     )
     strays = Counter(one.rail for one in found)
-    free = {rail for rail, n in strays.items() if n > max(_FEW, _QUARTER * of_rail[rail])}
+    free = {rail for rail, n in strays.items() if n > max(_FEW, 0.25 * of_rail[rail])}
     return [
         one
         for one in found

@@ -132,7 +132,6 @@ def _carried(topology: ClusterTopology, locality: Locality, leaves: Set[str]) ->
     ]
 
 
-_MOST: Final = 48
 _MOST_RAILS: Final = 8
 _NAMES: Final = 44
 _LONG: Final = 400
@@ -154,7 +153,7 @@ def fabric_lines(
         Line(text=text) for text in wrapped(uplink_words(topology, locality), width, further="  ")
     )
     yield Line(text="")
-    for branch in branches(locality, _MOST):
+    for branch in branches(locality, 48):
         yield from _tree(branch, width, "", "")
     if not locality.domain_of:
         yield Line(text="no compute node has a name", style=Style.WARNING)

@@ -149,9 +149,6 @@ _PAIR: Final = re.compile(
     r'\s*(?P<key>[A-Za-z0-9_.]+)\s*[-*+/]?=\s*(?:"(?P<quoted>[^"]*)"|(?P<bare>\S+))(?=\s|\Z)',
     re.ASCII,
 )
-_COMMENT: Final = re.compile(r"(?<!\\)(?:\\\\)*(#)")
-_CONTINUED: Final = re.compile(r"(?<!\\)(?:\\\\)*(\\)\s*\Z", re.ASCII)
-_ESCAPE: Final = re.compile(r"\\(.?)", re.DOTALL)
 _INSIDE: Final[Mapping[str, tuple[str, ...]]] = {
     "SwitchName": ("LinkSpeed", "Nodes", "Switches"),
     "BlockName": ("Nodes",),
@@ -195,20 +192,16 @@ def _lines(text: str, name: str) -> Iterator[tuple[Place, str]]:
     """The lines that are not blank, without comments, those that are continued joined to one."""
     joined, first = "", None
     for line_no, raw in enumerate(text.split("\n"), start=1):
-        line = raw.rstrip("\r")
-        place = Place(name, line_no, line)
-        first = first or place
-        comment = _COMMENT.search(line)
-        line = line[: comment.start(1)] if comment else line
-        if continued := _CONTINUED.search(line):
-            joined += line[: continued.start(1)]
+        first = first or Place(name, line_no, raw.rstrip("\r"))
+        line = raw.partition("#")[0].rstrip()
+        joined += line.removesuffix("\\")
+        if line.endswith("\\"):
             continue
-        joined += line
         if joined.strip():
-            yield first, _ESCAPE.sub(r"\1", joined)
+            yield first, joined
         joined, first = "", None
     if joined.strip() and first is not None:
-        yield first, _ESCAPE.sub(r"\1", joined)
+        yield first, joined
 
 
 def _read_line(read: _Read, place: Place, line: str) -> None:

@@ -28,7 +28,6 @@ from hpckit.fabric.topology import (
 )
 from hpckit.slurm.values import TopologyKind
 
-_MOST_HOSTS = 100
 _OWN_TREES = frozenset({TopologyKind.TREE, TopologyKind.BLOCK, TopologyKind.FLAT})
 
 
@@ -89,7 +88,7 @@ def left_out(topology: ClusterTopology) -> tuple[str, ...]:
     if nameless:
         found.append(f"{counted(nameless, 'port')} of adapters that name no node")
     if others:
-        hosts = fold_hosts(sorted(others, key=natural_order)[:_MOST_HOSTS])
+        hosts = fold_hosts(sorted(others, key=natural_order)[:100])
         found.append(f"{counted(len(others), 'host')} taken for no compute node: {hosts}")
     return tuple(found)
 
@@ -187,15 +186,9 @@ def kind_of(topology: ClusterTopology) -> TopologyKind:
 
     Raises RenderError for one that has neither.
     """
-    has = {TopologyKind.TREE: topology.switches, TopologyKind.BLOCK: topology.blocks}
-    if topology.plugin is TopologyKind.FLAT:
-        return TopologyKind.FLAT
-    kinds = [kind for kind, parts in has.items() if parts]
-    if topology.plugin in kinds:
-        return topology.plugin
-    if not kinds:
+    if topology.plugin is not TopologyKind.FLAT and not (topology.switches or topology.blocks):
         raise RenderError("this topology has no switch and no block, so there is nothing to write")
-    return kinds[0]
+    return topology.plugin or (TopologyKind.TREE if topology.switches else TopologyKind.BLOCK)
 
 
 def switch_rows(topology: ClusterTopology) -> tuple[tuple[Row, ...], tuple[str, ...]]:

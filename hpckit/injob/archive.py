@@ -76,12 +76,10 @@ def _is_ours(found: os.stat_result) -> bool:
     )
 
 
-_ROOTS: Final = ("hpckit.injob.main", "pynvml")
 _STORED: Final = (
     *("__main__", "hpckit/__init__", "hpckit/core/", "hpckit/injob/", "hpckit/spec/"),
     *("hpckit/binding/__init__", "hpckit/binding/affinity", "hpckit/binding/in_job"),
     *("hpckit/sampler/__init__", "hpckit/sampler/gpus", "hpckit/sampler/nvml_calls"),
-    "hpckit/sampler/amd_energy",
 )
 """Their byte code is stored, as every rank loads them: they are not worth loading zlib."""
 # This one file is read by whatever Python the node has, so it keeps to the syntax of Python 3.6,
@@ -118,7 +116,6 @@ except OSError as error:
 """
 # PEP 552: bit 0 marks a hash-based file, bit 1 (not set) asks for a check against the source.
 _UNCHECKED_HASH = (0b01).to_bytes(4, "little")
-_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def pack_injob(target: Path, cache: Path | None = None) -> None:
@@ -179,7 +176,7 @@ def _archive(sources: Mapping[str, bytes]) -> bytes:
             code = importlib.util.MAGIC_NUMBER + _UNCHECKED_HASH
             code += importlib.util.source_hash(sources[path]) + _byte_code(path, tree)
             for name, data in ((path, sources[path]), (f"{path}c", code)):
-                info = zipfile.ZipInfo(name, date_time=_EPOCH)
+                info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
                 info.create_system = 3
                 info.external_attr = 0o600 << 16
                 is_stored = name != path and path.startswith(_STORED)
@@ -191,7 +188,7 @@ def _archive(sources: Mapping[str, bytes]) -> bytes:
 def _reached(sources: Mapping[str, bytes]) -> dict[str, ast.Module]:
     """Return the modules that a job may import, by path: roots, what they import, and so on."""
     trees = {"__main__.py": ast.parse(sources["__main__.py"])}
-    waiting = [*_ROOTS]
+    waiting = ["hpckit.injob.main", "pynvml"]
     while waiting:
         name = waiting.pop()
         stem = name.replace(".", "/")

@@ -90,8 +90,6 @@ _REST_NS = 50_000_000
 _REST_PART = 10
 _MISSES_IN_PHASE = 3
 _MISSES = 6
-_KEPT = 4
-_KEPT_LOOSE = 2
 
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 _SLURMS = (
@@ -337,8 +335,8 @@ def kept(changes: list[Change], also: list[Change]) -> list[Change]:
     """The changes that a ledger has: the first and the last that were seen in time, or nearly."""
     found = list(also)
     for least_ns, most_ns, count in (
-        (-1, _SEEN_WITHIN_NS, _KEPT),
-        (_SEEN_WITHIN_NS, _NEARLY_WITHIN_NS, _KEPT_LOOSE),
+        (-1, _SEEN_WITHIN_NS, 4),
+        (_SEEN_WITHIN_NS, _NEARLY_WITHIN_NS, 2),
     ):
         alike = [change for change in changes if least_ns < width(change) <= most_ns]
         ends = alike[:count] + alike[count:][-count:]

@@ -14,7 +14,7 @@ import time
 from hpckit.core.files_in_job import make_folder, read_bytes
 from hpckit.core.talk import json_text, reason, say
 from hpckit.injob.counter import GpuWatch, visible_devices
-from hpckit.sampler.gpus import NvmlRefused, openable
+from hpckit.sampler.gpus import NvmlRefused, amd_gpus, openable
 from hpckit.spec.folder import LEDGER_SCHEMA, account_folder, ledger_file
 
 TYPE_CHECKING = False
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 WRITE_LIMIT_S = 1.0
 """How long the end of a rank waits for the file system, at most."""
-_PROC_BYTES = 1 << 14
 
 
 class Ledger:
@@ -218,7 +217,7 @@ def _io_counters(path: str) -> dict[str, int]:
 
 
 def _text(path: str) -> str:
-    return read_bytes(path, _PROC_BYTES).decode("utf-8", "replace")
+    return read_bytes(path, 1 << 14).decode("utf-8", "replace")
 
 
 def find_gpus(
@@ -239,8 +238,6 @@ def find_gpus(
         gpus = openable(shown_gpus(nvml, dev))
     except NvmlRefused as error:
         if error.reason == "LibraryNotFound":
-            from hpckit.sampler.amd_energy import amd_gpus
-
             amds = amd_gpus(drm)
             if amds:
                 return [*amds], lambda _: None

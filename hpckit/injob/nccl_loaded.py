@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 LOOKS_AFTER_S = (20, 60, 240, 960)
 """Waits between the looks: frameworks load it at import or with the first communicator."""
 _PARTS_OF_RELEASE = 3
-_MAPS_BYTES = 1 << 22
 
 
 def watch_library(pid: int, write: Write) -> None:
@@ -77,4 +76,4 @@ def _release(path: str, root: str) -> str | None:
 
 
 def _text(path: str) -> str:
-    return read_bytes(path, _MAPS_BYTES).decode("utf-8", "replace")
+    return read_bytes(path, 1 << 22).decode("utf-8", "replace")

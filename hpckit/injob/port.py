@@ -11,7 +11,6 @@ from hpckit.core.talk import say
 
 LAST_PORT = 65535
 FIRST_FREE_PORT = 1024
-FIRST_QUIET_PORT = 10000
 FALLBACK_FIRST_PORT = 61000
 ENOUGH_PORTS = 1024
 
@@ -49,7 +48,7 @@ def _pool(low: int, high: int) -> tuple[int, int]:
     """Give the first port and the size of the range that the candidates come from."""
     for first, last in (
         (max(high + 1, FIRST_FREE_PORT), LAST_PORT),
-        (FIRST_QUIET_PORT, low - 1),
+        (10000, low - 1),
         (FIRST_FREE_PORT, low - 1),
     ):
         if last - first + 1 >= ENOUGH_PORTS:

@@ -15,7 +15,7 @@ import time
 
 from hpckit.core.talk import reason, say
 from hpckit.injob.entry import not_started, without_coerced_locale
-from hpckit.injob.supervise import catch_signals, exit_code_of, spawn_quietly
+from hpckit.injob.supervise import catch_signals, exit_code_of, forward, spawn_quietly
 from hpckit.spec.folder import BEGAN_FILE, SAMPLER_STEP, WAITING_FILE
 
 TYPE_CHECKING = False
@@ -162,7 +162,6 @@ def sampler_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 _REFUSED_WITHIN_S = 60
 _REFUSALS = (1, 255)  # srun's own codes: 255 is for an option
-_ASK_S = 60
 
 
 def run(words: list[str], env: dict[str, str]) -> int | None:
@@ -361,7 +360,7 @@ def _hostnames(env: dict[str, str]) -> Sequence[str]:
             env=env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            timeout=_ASK_S,
+            timeout=60,
             check=True,
         )
     except (OSError, subprocess.SubprocessError) as error:
@@ -372,10 +371,7 @@ def _hostnames(env: dict[str, str]) -> Sequence[str]:
 
 def _send(pids: set[int], number: int) -> None:
     for pid in pids:
-        try:
-            os.kill(pid, number)
-        except OSError:
-            continue
+        forward(pid, number)
 
 
 def _ended() -> Iterator[tuple[int, int]]:

@@ -94,7 +94,8 @@ def _start(command: list[str], env: dict[str, str], log: RankLog) -> tuple[int, 
     if not _is_one_file():
         err_read, err_write = os.pipe()
         tees.append(Tee(err_read, 2, log))
-    pid = spawn(command, env, out_write, err_write)
+    outputs = ((os.POSIX_SPAWN_DUP2, out_write, 1), (os.POSIX_SPAWN_DUP2, err_write, 2))
+    pid = _spawned(command, env, *outputs)
     # An end kept open here would hide the end of the stream.
     for fd in {out_write, err_write}:
         os.close(fd)
@@ -117,7 +118,7 @@ class _Command:
         """
         for number in arrived:
             if number != signal.SIGCHLD and self.needs_signals:
-                _forward(self.pid, number)
+                forward(self.pid, number)
         if self._ledger is None:
             ended, status = os.waitpid(self.pid, os.WNOHANG)
             return status if ended else None
@@ -136,7 +137,7 @@ def _relay(command: _Command, wake: int, tees: list[Tee], early: bytes) -> tuple
     """
     # Whoever signals all processes of a step did not reach one that was not there yet.
     for number in early:
-        _forward(command.pid, number)
+        forward(command.pid, number)
     asked_to_end = any(number in _ENDING for number in early)
     while True:
         ready = _wait(wake, [tee for tee in tees if tee.open or tee.pending])
@@ -183,7 +184,8 @@ def _wait(wake: int, tees: list[Tee], limit_ms: int | None = None) -> set[int]:
     return {fd for fd, _ in poll.poll(limit_ms)}
 
 
-def _forward(pid: int, number: int) -> None:
+def forward(pid: int, number: int) -> None:
+    """Send a signal to a process, if it is there and takes it."""
     try:
         os.kill(pid, number)
     except OSError:
@@ -215,11 +217,6 @@ def replace(command: list[str], env: dict[str, str]) -> NoReturn:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     os.execvpe(command[0], command, env)
-
-
-def spawn(command: list[str], env: dict[str, str], out: int, err: int) -> int:
-    """Start the command with `out` and `err` as its output; return its process id."""
-    return _spawned(command, env, (os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, err, 2))
 
 
 def spawn_quietly(command: list[str], env: dict[str, str], out: int | None = None) -> int:

@@ -210,7 +210,6 @@ def _busiest(instance: Instance, order: Sequence[int]) -> _Busiest:
 # --- What a person should know of a placement: what got worse, and what nobody knows.
 _SAME: Final = 1e-3
 """Times that differ by less than this part are the same to a person."""
-_LONGEST: Final = 200
 _FEW: Final = 3
 
 Row = tuple[str, Compared, Callable[[float], str]]
@@ -222,7 +221,7 @@ def unknown_note(instance: Instance) -> Iterator[str]:
     lost = instance.nodes[len(instance.nodes) - instance.fixed :]
     if not lost:
         return
-    names = ", ".join(map(visible, lost)) if len(lost) <= _FEW else short_names(lost, _LONGEST)
+    names = ", ".join(map(visible, lost)) if len(lost) <= _FEW else short_names(lost, 200)
     verb = "is" if len(lost) == 1 else "are"
     yield (
         f"{len(lost)} of {counted(len(instance.nodes), 'node')} {verb} placed last, in every order"

@@ -12,13 +12,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, permutations, product
 from math import prod
-from typing import Final
 
 from hpckit.placement.instance import Instance
 from hpckit.placement.order_plan import Mesh, MeshAxis, Pattern
 from hpckit.placement.traffic import hop_bytes_of
 
-_MOST_TILES: Final = 6
 Grid = tuple[tuple[int, MeshAxis], ...]
 """How many nodes each axis takes, innermost first; their product is the number of nodes."""
 _Digits = Sequence[tuple[int, int]]
@@ -177,7 +175,7 @@ def _tiles(grid: Grid, capacity: int) -> list[tuple[int, ...]]:
     """Tiles of at most so many nodes, those first that send least outwards for each node."""
     sides = [[side for side in range(1, size + 1) if size % side == 0] for size, _ in grid]
     fitting = [tile for tile in product(*sides) if 1 < prod(tile) <= capacity]
-    return sorted(fitting, key=lambda tile: _outwards(grid, tile) / prod(tile))[:_MOST_TILES]
+    return sorted(fitting, key=lambda tile: _outwards(grid, tile) / prod(tile))[:6]
 
 
 def _outwards(grid: Grid, tile: Sequence[int]) -> float:

@@ -230,10 +230,7 @@ class _Pen:
 # --- The whole picture: leaves with their nodes, once as placed and once by host name.
 _MARGIN: Final = 24.0
 _BETWEEN: Final = 40.0
-_PANEL_W: Final = 620.0
-_LEAST_W: Final = 330.0
 _TITLE: Final = 20.0
-_HEAD: Final = 14.0
 _TEXT: Final = 12.0
 _LINE: Final = 18.0
 _SWATCH: Final = 14.0
@@ -289,7 +286,7 @@ class _Picture:
         self._colours = group_colours(len(groups), *map(self._together, orders))
         numbers = {number_text(its) for its in self._of_place}
         names = max((text_width(node, 10) for node in orders[0]), default=0.0)
-        self._layout = layout_of(parts_of(locality, units), tuple(numbers), names, _PANEL_W)
+        self._layout = layout_of(parts_of(locality, units), tuple(numbers), names, 620.0)
 
     def _together(self, order: Sequence[str]) -> list[list[int]]:
         """The groups of each unit in an order."""
@@ -307,7 +304,7 @@ class _Picture:
 
     def document(self, title: str, words: Sequence[str], times_s: Sequence[float]) -> str:
         drawing = Drawing()
-        panel = max(_LEAST_W, self._layout.w)
+        panel = max(330.0, self._layout.w)
         width = 2 * (panel + _MARGIN) + _BETWEEN
         y = _MARGIN + _TITLE * 0.8
         name = fitted(title, _TITLE, width - 2 * _MARGIN)
@@ -325,7 +322,7 @@ class _Picture:
         top = y + _LINE * len(said[0]) + 14
         for which, order in enumerate(self._orders):
             x = _MARGIN + which * (panel + _BETWEEN)
-            drawing.label(x, y, Word(text=_ORDERS[which], size=_HEAD, is_bold=True))
+            drawing.label(x, y, Word(text=_ORDERS[which], size=14.0, is_bold=True))
             for at, line in enumerate(said[which], start=1):
                 drawing.label(x, y + at * _LINE, Word(text=line, size=_TEXT))
             coloured = Coloured(

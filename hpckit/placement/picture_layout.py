@@ -52,21 +52,15 @@ def units_of(locality: Locality, nodes: Sequence[str]) -> tuple[Unit, ...]:
             members[locality.domain_of[node]].append(node)
         else:
             alone.append(node)
-    found: list[Unit] = []
-    ordered = sorted(members, key=lambda at: (natural_order(locality.domains[at].name), at))
-    for at in ordered:
-        domain = locality.domains[at]
-        unit = Unit(
-            index=len(found),
-            name=domain.name,
-            kind=domain_kind(domain),
-            nodes=tuple(members[at]),
-            domain=at,
-        )
-        found.append(unit)
-    for node in sorted(alone, key=natural_order):
-        found.append(Unit(index=len(found), name=node, kind="node", nodes=(node,)))
-    return tuple(found)
+    domains = locality.domains
+    ordered = sorted(members, key=lambda at: (natural_order(domains[at].name), at))
+    rows: list[tuple[str, str, Sequence[str], int | None]]
+    rows = [(domains[at].name, domain_kind(domains[at]), members[at], at) for at in ordered]
+    rows += [(node, "node", [node], None) for node in sorted(alone, key=natural_order)]
+    return tuple(
+        Unit(index=index, name=name, kind=kind, nodes=tuple(its), domain=domain)
+        for index, (name, kind, its, domain) in enumerate(rows)
+    )
 
 
 def parts_of(locality: Locality, units: Sequence[Unit]) -> tuple[Part, ...]:
@@ -127,21 +121,14 @@ class _Framing:
 
 _TEXT: Final = 10.0
 _HIGHEST: Final = 700.0
-_LABELLED: Final = 1.3
 _MOST_TRIED: Final = 200
 _MOST_NAMED: Final = 96
 _MOST_NUMBERED: Final = 2048
-_WIDEST_NAME: Final = 132.0
-_LEAST_NAME: Final = 62.0
 _LINE: Final = 14.0
-_NAMED_H: Final = 34.0
 _NUMBERED: Final = ((30.0, 22.0), (22.0, 17.0), (16.0, 14.0))
 _PLAIN: Final = (13.0, 11.0, 9.0, 8.0, 7.0, 6.0, 5.0, 4.0)
 _SMALLEST: Final = 3.0
 _WIDE_FROM: Final = 8.0
-_FORMS: Final = (48, 32, 24, 18, 12)
-_LONGEST: Final = 4000
-_ASPECT: Final = 1.6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,12 +201,12 @@ def layout_of(parts: Sequence[Part], numbers: Sequence[str], names: float, width
 
 def _labelled(parts: Sequence[Part], found: Layout, width: float, *, is_unit: bool) -> Layout:
     """With names over the frames, or the units, in the longest form that has room over each."""
-    for most in _FORMS:
+    for most in (48, 32, 24, 18, 12):
         part = "unit_chars" if is_unit else "frame_chars"
         cell = replace(found.cell, **{part: most})
         if _has_room(found, cell, is_unit=is_unit):
             larger = _in_columns(parts, cell, width, found.columns)
-            if larger.h <= _HIGHEST * _LABELLED or found.h > _HIGHEST:
+            if larger.h <= _HIGHEST * 1.3 or found.h > _HIGHEST:
                 return larger
     return found
 
@@ -227,8 +214,8 @@ def _labelled(parts: Sequence[Part], found: Layout, width: float, *, is_unit: bo
 def _cells(nodes: int, widest: float, names: float) -> Iterator[Cell]:
     """The cells that come into question, the largest first."""
     if nodes <= _MOST_NAMED:
-        named = max(_LEAST_NAME, min(_WIDEST_NAME, ceil(names) + 12.0))
-        yield Cell(w=named, h=_NAMED_H, lines=2)
+        named = max(62.0, min(132.0, ceil(names) + 12.0))
+        yield Cell(w=named, h=34.0, lines=2)
     if nodes <= _MOST_NUMBERED:
         yield from (Cell(w=max(w, ceil(widest)), h=h, lines=1) for w, h in _NUMBERED)
     yield from (Cell(w=size, h=size, lines=0) for size in _PLAIN)
@@ -252,7 +239,7 @@ def _has_room(layout: Layout, cell: Cell, *, is_unit: bool) -> bool:
     """Whether every box of a kind has the room for a name over it that no other box has."""
     boxes = [spot for spot in layout.spots if isinstance(spot.part, Unit) == is_unit]
     texts = [label(spot.part, cell.chars(spot.part) or 0) for spot in boxes]
-    whole = {label(spot.part, _LONGEST) for spot in boxes}
+    whole = {label(spot.part, 4000) for spot in boxes}
     return len(set(texts)) == len(whole) > 0 and all(
         text_width(text, _TEXT) + 6 <= spot.rect.w for text, spot in zip(texts, boxes, strict=True)
     )
@@ -275,7 +262,7 @@ def _in_columns(parts: Sequence[Part], cell: Cell, width: float, columns: int) -
 def _columns(nodes: int, cell: Cell, width: float) -> list[int]:
     """So many that boxes are about as high as wide; those first that leave the fewest gaps."""
     most = max(1, int((width - 8 * cell.pad) // cell.w))
-    best = sqrt(_ASPECT * nodes * cell.h / cell.w)
+    best = sqrt(1.6 * nodes * cell.h / cell.w)
     least, highest = max(1, ceil(best * 0.7)), max(1, ceil(best * 1.4))
     found = range(min(least, most), min(highest, most) + 1)
     return sorted(found, key=lambda one: (ceil(nodes / one) * one - nodes, abs(one - best)))

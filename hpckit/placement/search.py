@@ -111,9 +111,6 @@ def _product(moves: Sequence[Sequence[int]]) -> list[int]:
     return found
 
 
-_STEPS: Final = 8_000
-_LEAST_STEPS: Final = 1_500
-_STEPS_BY_NODES: Final = 400_000
 _POLISHED: Final = 3
 _TOLERANCE: Final = 1e-9
 """Times that differ by less, as a part, are the same."""
@@ -265,7 +262,7 @@ class Search:
     def _swaps(self, firsts: Sequence[list[int]], kept: int = 0) -> Iterator[list[int]]:
         """What swaps make of some orders, each with its part of the budget."""
         movable = len(self._instance.nodes) - self._instance.fixed
-        steps = max(_LEAST_STEPS, min(_STEPS, _STEPS_BY_NODES // max(1, movable)))
+        steps = max(1_500, min(8_000, 400_000 // max(1, movable)))
         for order in firsts:
             search = _Swaps(Loads(self._instance, order), movable, kept)
             if not search.can_move:

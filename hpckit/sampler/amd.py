@@ -13,8 +13,8 @@ import time
 
 from hpckit.account.sample_format import GPU_COLUMNS, GPU_RECORD, MISSING
 from hpckit.core.files_in_job import HeldFile, hold, read_bytes
-from hpckit.sampler.amd_energy import uuid_of
 from hpckit.sampler.cgroups_and_node import number_of
+from hpckit.sampler.gpus import uuid_of
 
 TYPE_CHECKING = False
 

@@ -142,7 +142,6 @@ def used_bytes(data: bytes) -> int | None:
     return None if total is None or free is None else max(total - free, 0) * 1024
 
 
-_MOUNTS_BYTES = 1024**2
 _SELDOM = 10
 
 
@@ -200,7 +199,7 @@ class Hierarchies:
     def __init__(self, sysroot: str = "") -> None:
         self._proc = f"{sysroot}/proc"
         self._sysroot = sysroot
-        self._mounts = parse_mounts(read_bytes(f"{self._proc}/self/mountinfo", _MOUNTS_BYTES))
+        self._mounts = parse_mounts(read_bytes(f"{self._proc}/self/mountinfo", 1024**2))
         self.own = self.of("self")
 
     def of(self, pid: int | str) -> dict[str, str]:

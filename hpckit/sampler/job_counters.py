@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 
 _LEAST_FIELDS = 22  # after the name: state is the first, rss the 22nd
-_ENVIRON_BYTES = 256 * 1024
 _LOOK_AGAIN = 12
 _NOT_RANKS = frozenset({"srun", "bash", "sh", "dash", "slurm_script", "sleep", "slurmstepd"})
 """What a batch script consists of beside ranks; of processes without a step of their own."""
@@ -141,7 +140,7 @@ class JobProcesses:
                 return None
         except OSError:
             return None
-        environ = read_bytes(f"{folder}/environ", _ENVIRON_BYTES)
+        environ = read_bytes(f"{folder}/environ", 256 * 1024)
         if variable_of(environ, b"SLURM_JOB_ID") != self._job_id:
             return None
         step = variable_of(environ, b"SLURM_STEP_ID")
@@ -159,7 +158,6 @@ class JobProcesses:
 
 SCAN_S = 5.0
 _TICK_US = 10_000
-_PRESSURES = 6
 _NOT_CONFINED = "Slurm does not confine this job in it"
 _NO_VERSION_2 = "the job has no control group of version 2"
 
@@ -216,7 +214,7 @@ class JobCounters:
             by_process.rss_bytes if is_counted else None,
             by_process.count if is_counted else None,
             *(held, current, *more),
-            *(self._pressure.read() if self._pressure else [None] * _PRESSURES),
+            *(self._pressure.read() if self._pressure else [None] * 6),
         ]
 
     def _scan_when_due(self) -> None:

@@ -48,9 +48,7 @@ ASKED_FLUSH_S = 1.0
 ASKED_OFTEN_S = 60.0
 """For how long after it: Slurm's KillWait is 30 s by default, a `--signal` comes long before."""
 JITTER_FROM_HZ = 10.0
-_LEAST_GAP_S = 2.0
 _NS = 1_000_000_000
-_FLUSH_SLACK_NS = _NS // 2
 
 
 class SamplePlan(NamedTuple):
@@ -183,7 +181,7 @@ class SampleLoop:
                     self._tools.progress(self.ticks, (now_ns - begun.monotonic_ns) / _NS)
             due_ns = schedule.next_ns(clock.monotonic_ns())
             # A tick that jitters may come two periods later: what there is must not wait for it.
-            age_ns = max(now_ns, due_ns - _FLUSH_SLACK_NS) - written_ns
+            age_ns = max(now_ns, due_ns - _NS // 2) - written_ns
             if age_ns >= ending.flush_ns(now_ns) or self._buffer.is_full():
                 self._flush(moment)
                 written_ns = now_ns - phase_ns
@@ -307,7 +305,7 @@ class _Gaps:
 
     def __init__(self, period_ns: int, last: Moment) -> None:
         self._last = last
-        self._least_ns = max(int(_LEAST_GAP_S * _NS), 3 * period_ns)
+        self._least_ns = max(2 * _NS, 3 * period_ns)
 
     def at(self, moment: Moment) -> dict[str, int] | None:
         """The gap before this tick, if there was one."""

@@ -148,7 +148,6 @@ MOST_DURATION_S = 366 * 86400.0
 _LAST_COPY_S = 1.5
 _LAST_COPY_BY_HAND_S = 30.0
 """After Ctrl-C or the end of --duration no KILL follows, and a disk may be busy."""
-_FIRST_WORDS_S = 1.0
 _LAST_WORDS_S = 4.0
 _REFUSED, _BUG = 7, 70
 """Exit codes by hand, those of hpckit.core.errors."""
@@ -404,7 +403,7 @@ class _Run:
         is_over = is_asked or (left_s is not None and left_s <= 0)
         is_end = is_over or gpu is None or gpu in wish.without
         try:
-            _in_time(lambda: self._say(self._why_it_hangs()), _FIRST_WORDS_S)
+            _in_time(lambda: self._say(self._why_it_hangs()), 1.0)
             sentences: list[str] = []
             _in_time(lambda: sentences.extend(self._keep_what_there_is(is_end)))
             # Standard error may lie where nothing answers, or be a terminal that was stopped.
@@ -481,7 +480,6 @@ def _first_to_go() -> None:
 # --- What a node looks like, written beside its samples by the process that the sampler starts.
 _TOPOLOGY_S = 60
 """Then it is killed, whatever it does."""
-_DRIVER_S = 30
 _WORDS = 3
 _PR_SET_PDEATHSIG = 1
 """Source: linux/prctl.h."""
@@ -524,7 +522,7 @@ def write_topology(root: str, target: str, node: str, settings: NodeSettings | N
     from hpckit.node.topology import TOPOLOGY_SCHEMA
 
     head = {"schema": TOPOLOGY_SCHEMA, "hpckit": __version__}
-    tree = {**head, **topology_tree(node, _DRIVER_S, settings)}
+    tree = {**head, **topology_tree(node, driver_s=30, settings=settings)}
     data = json.dumps(tree, separators=(",", ":")).encode()
     # A job folder that was removed stays so; what lies in it is made.
     os.stat(root)

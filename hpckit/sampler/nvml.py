@@ -111,7 +111,6 @@ class NvmlGpm:
 
 
 _NS = 1_000_000_000
-_QUICK_NS = _NS // 10
 # A tick that comes a little early, as they do when they are jittered, still counts.
 _SLACK_NS = _NS // 1000
 _MEMORY = struct.Struct("<I4xQQQQ")  # nvmlMemory_v2_t: version, total, reserved, free, used
@@ -120,7 +119,6 @@ _OLD_MEMORY = struct.Struct("<QQQ")  # nvmlMemory_t: total, free, used with what
 _MIB = 20
 _MOST_PROCESSES = 128
 _PROCESS = struct.Struct("<I4xQII")  # nvmlProcessInfo_v2_t: pid, usedGpuMemory, two instances
-_OLD_PROCESS = struct.Struct("<I4xQ")  # nvmlProcessInfo_v1_t
 SM_CLOCK, _MEM_CLOCK = ctypes.c_uint(1), ctypes.c_uint(2)  # nvmlClockType_t
 _GPU_TEMPERATURE = ctypes.c_uint(0)  # nvmlTemperatureSensors_t
 
@@ -237,18 +235,16 @@ class NvmlSlow:
             self._memory = call((memory,), out, columns=used)
         self._list = ctypes.create_string_buffer(_PROCESS.size * _MOST_PROCESSES)
         self._listed = ctypes.c_uint()
-        processes, self._process = "nvmlDeviceGetComputeRunningProcesses", _PROCESS
-        listed, columns = (ctypes.byref(self._listed), self._list), ("processes",)
-        self._processes = call((f"{processes}_v3", f"{processes}_v2"), *listed, columns=columns)
-        if self._processes.reason:
-            self._process = _OLD_PROCESS
-            self._processes = call((processes,), *listed, columns=columns)
+        processes = "nvmlDeviceGetComputeRunningProcesses"
+        listed = (ctypes.byref(self._listed), self._list)
+        versions = (f"{processes}_v3", f"{processes}_v2")
+        self._processes = call(versions, *listed, columns=("processes",))
 
     def refresh(self, now_ns: int) -> None:
         """Ask again what is due."""
         if now_ns + _SLACK_NS < self._quick_at:
             return
-        self._quick_at = now_ns + _QUICK_NS
+        self._quick_at = now_ns + _NS // 10
         if now_ns + _SLACK_NS >= self._once_at:
             self._once_at = now_ns + _NS
             self._ask_memory()
@@ -279,7 +275,7 @@ class NvmlSlow:
         self._listed.value = _MOST_PROCESSES
         if self._processes():
             count = self._listed.value
-            listed = islice(self._process.iter_unpack(self._list), count)
+            listed = islice(_PROCESS.iter_unpack(self._list), count)
             self.processes = min(count, _U8 - 1)
             self._pids = tuple(sorted(pid for pid, *_ in listed))
         elif self._processes.reason == "InsufficientSize":

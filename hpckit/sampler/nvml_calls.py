@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from hpckit.sampler.gpus import ParentOf
 
 
-_DENIED = (errno.EPERM, errno.EACCES)
 _DEVICE = "nvidia"
 LIBRARY = "libnvidia-ml.so.1"
 _REASONS = {
@@ -200,7 +199,7 @@ def _opens(path: str) -> bool:
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
     except OSError as error:
-        return error.errno not in _DENIED
+        return error.errno not in (errno.EPERM, errno.EACCES)
     return True
 
 

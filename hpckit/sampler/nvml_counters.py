@@ -84,7 +84,6 @@ _COLUMNS = (
     "pcie_rx_mib",
 )
 _HOLES = (_U64, *(_U32,) * 9)
-_NS_PER_MS = 1_000_000
 _MODULES = ("GH200", "GB200", "GB300", "GH100 480GB")
 # What stands in for a field that a GPU or its driver does not answer.
 _DIRECT = (
@@ -123,7 +122,7 @@ class NvmlGpu:
         self.power = "instant" if instant else "average"
         self._is_quick = hz >= PCIE_FROM_HZ
         shift, wanted = self._wanted(POWER_INSTANT if instant else POWER_AVERAGE)
-        self._divisors = (1, 1, *(_NS_PER_MS,) * 4, 1 << shift, 1 << shift, 1, 1)
+        self._divisors = (1, 1, *(1_000_000,) * 4, 1 << shift, 1 << shift, 1, 1)
         self._fields: NvmlFields | None = None
         self._kinds: tuple[int, ...] = ()
         self._masks: tuple[int, ...] = ()

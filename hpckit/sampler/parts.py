@@ -7,7 +7,6 @@ import os
 from hpckit import __version__
 from hpckit.binding.plan_in_job import job_cpus, job_memory_bytes, number_in
 from hpckit.core.files_in_job import read_bytes
-from hpckit.sampler.amd_energy import amd_devices, may_open, uuid_of
 from hpckit.sampler.cgroups_and_node import (
     Hierarchies,
     energy,
@@ -16,7 +15,7 @@ from hpckit.sampler.cgroups_and_node import (
     pressure,
     value_of,
 )
-from hpckit.sampler.gpus import NvmlRefused, ShownGpu, sampled_gpus
+from hpckit.sampler.gpus import NvmlRefused, ShownGpu, amd_devices, may_open, sampled_gpus, uuid_of
 from hpckit.sampler.job_counters import HostSources, JobCounters, JobProcesses
 from hpckit.sampler.nvml_calls import NvmlCalls, parent_in, shown_gpus
 from hpckit.sampler.nvml_counters import NvmlCounters

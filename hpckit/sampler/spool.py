@@ -35,14 +35,11 @@ MOST_HELD_BYTES = 16 * 1024**2
 """What waits to be copied: hours of a sampler at 1 Hz. It is memory that the job might need."""
 SYNC_S = 15.0
 """Between two times that the job folder's disks are waited for; the kernel writes by itself."""
-_SLICE_S = 0.1
 _COPY_BYTES = 256 * 1024
-_TAIL_BYTES = 4 * 1024**2
 _HAS_NO_SYNC = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 """What a file system says that has no fdatasync(2)."""
 
 _IS_LINK = "a symbolic link, which is not followed, or behind a loop of them"
-_FIRST_WAIT_S = 0.5
 _KEEP_S, _KEEP_LAST_S = 1.0, 2.0
 """How long a folder of this node may take to keep the rest, and the last: TMPDIR may hang too."""
 
@@ -112,7 +109,7 @@ class SampleSpool:
             return
         if self._sequence is None:
             # The numbers go on after those of a sampler before this one, if its file can be read.
-            self._known.wait(_FIRST_WAIT_S)
+            self._known.wait(0.5)
             self._sequence = self._first_sequence
         blocks = []
         for kind, record_bytes, moment, payload in self._pending:
@@ -173,7 +170,7 @@ class SampleSpool:
                 left = until - time.monotonic()
                 if left <= 0:
                     break
-                self._work.wait(min(left, _SLICE_S))
+                self._work.wait(min(left, 0.1))
             is_late = not self._is_idle
         is_copied = not self._held
         self.is_unsynced = is_late and is_copied
@@ -337,7 +334,7 @@ def _name(fd: int) -> str:
 def _sequence_after(fd: int) -> int:
     """The number after that of the last whole block near the end of a file, 0 if none is."""
     size = os.fstat(fd).st_size
-    begin = max(size - _TAIL_BYTES, 0)
+    begin = max(size - 4 * 1024**2, 0)
     tail = os.pread(fd, size - begin, begin)
     at = len(tail)
     while (at := tail.rfind(MAGIC, 0, at)) >= 0:

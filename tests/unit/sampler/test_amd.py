@@ -14,8 +14,7 @@ import pytest
 from hpckit.account.sample_format import GPU_COLUMNS, GPU_RECORD, MISSING
 from hpckit.injob.ledger import find_gpus
 from hpckit.sampler.amd import AmdCounters
-from hpckit.sampler.amd_energy import amd_devices, amd_gpus
-from hpckit.sampler.gpus import NvmlRefused
+from hpckit.sampler.gpus import NvmlRefused, amd_devices, amd_gpus
 
 HWMON = "hwmon/hwmon3"
 FILES = {
@@ -114,7 +113,7 @@ def test_gpus_are_in_the_order_of_their_addresses(drm: Path) -> None:
 
 OPENED = """
 import encodings.ascii, os, sys  # a codec is loaded when it is first wanted, and may be root's
-from hpckit.sampler.amd_energy import amd_gpus
+from hpckit.sampler.gpus import amd_gpus
 if os.getuid() == 0:
     os.setgid(65534)
     os.setuid(65534)  # root may open what its mode forbids

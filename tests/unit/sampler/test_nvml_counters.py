@@ -209,19 +209,11 @@ def test_older_drivers_have_one_counter_of_heat(machine: Machine) -> None:
     assert "sw_thermal_ms" not in refused
 
 
-OLD_LISTS = ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2")
-
-
-@pytest.mark.parametrize("lacks", [OLD_LISTS[:1], OLD_LISTS])
-def test_older_drivers_list_processes(
-    machine: Machine, library: Path, lacks: tuple[str, ...]
-) -> None:
-    """With the second version of the call, or its first, whose entries are shorter.
-
-    In the first version's memory in use is what the driver reserves.
-    """
+def test_older_drivers_list_processes(machine: Machine, library: Path) -> None:
+    """In the first version's memory in use is what the driver reserves."""
     machine(BUSY.replace("processes = 2", 'process_pids = "100 101 102"'))
-    counters = counters_of(older(library, *lacks, "nvmlDeviceGetMemoryInfo_v2"))
+    lacks = ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetMemoryInfo_v2")
+    counters = counters_of(older(library, *lacks))
     row = rows_of(counters)[0]
     assert (row["processes"], row["mem_used_mib"]) == (3, 3)
     assert counters.describe()[0]["memory_bytes"] == 85899345920
