@@ -17,7 +17,6 @@ from hpckit.comm.rules import (
     ADVICE,
     ENV_RST,
     RULES,
-    CommAdvice,
     CommRule,
     applies,
     depends_on_release,
@@ -130,7 +129,6 @@ def comm_notes(
     facts: CommFacts,
     site: SiteSpec,
     rules: Sequence[CommRule],
-    advice: Sequence[CommAdvice],
     contests: Sequence[Contest],
 ) -> tuple[SourcedFinding, ...]:
     """What is worth saying beside the variables, the gravest first."""
@@ -147,7 +145,7 @@ def comm_notes(
                 remedy="a file of a node of this site, or another --site",
             )
         )
-    found += [*_advised(facts, advice), *_contested_notes(contests)]
+    found += [*_advised(facts), *_contested_notes(contests)]
     found += _of_releases(facts, site, rules)
     if len(facts.hcas) > MOST_HCAS:
         found.append(
@@ -169,9 +167,9 @@ def node_notes(findings: Sequence[SourcedFinding]) -> tuple[SourcedFinding, ...]
     return tuple(replace(each, source=source) for each in findings if each.rule in NODE_RULES)
 
 
-def _advised(facts: CommFacts, advice: Sequence[CommAdvice]) -> Iterator[SourcedFinding]:
+def _advised(facts: CommFacts) -> Iterator[SourcedFinding]:
     words = words_of(facts)
-    for one in advice:
+    for one in ADVICE:
         if applies(one.when, facts):
             yield SourcedFinding(
                 rule=one.name,
@@ -268,7 +266,6 @@ def comm_env(
     site: SiteSpec,
     choice: CommChoice,
     rules: Sequence[CommRule] = RULES,
-    advice: Sequence[CommAdvice] = ADVICE,
 ) -> CommEnv:
     """What the script of a job exports for communication, each variable with its reason.
 
@@ -287,7 +284,7 @@ def comm_env(
         settings=(*kept, *_own_settings(choice, found)),
         profile=_profile(facts, site.platform),
         left=(*left, *taken),
-        notes=comm_notes(facts, site, rules, advice, open_questions),
+        notes=comm_notes(facts, site, rules, open_questions),
     )
 
 

@@ -79,7 +79,11 @@ def look_at_nccl(where: NcclWhere, files: LocalFiles) -> tuple[FoundNccl, Alread
     for candidate in candidates:
         by_path.setdefault(candidate.path, candidate)
     found = _verdict(tuple(by_path.values()))
-    already = _settings_in_place(where, found, files)
+    library, home = found.library or CommLibrary.NCCL, where.account_home
+    paths = conf_paths(where.environment, library, found.version, home)
+    texts = {path: files.text(path, MOST_CONF_BYTES) for path in paths}
+    there = {path: text for path, text in texts.items() if text is not None}
+    already = already_set(where.environment, there, found.version, library, set_by=where.set_by)
     return replace(found, notes=files.notes), already
 
 
@@ -229,12 +233,3 @@ def _sites(python: str, where: NcclWhere, files: LocalFiles) -> dict[str, None]:
 
 def _prefix(program: str) -> str:
     return posixpath.dirname(posixpath.dirname(program))
-
-
-def _settings_in_place(where: NcclWhere, found: FoundNccl, files: LocalFiles) -> Already:
-    library = found.library or CommLibrary.NCCL
-    home = where.account_home
-    paths = conf_paths(where.environment, library, found.version, home)
-    texts = {path: files.text(path, MOST_CONF_BYTES) for path in paths}
-    there = {path: text for path, text in texts.items() if text is not None}
-    return already_set(where.environment, there, found.version, library, home, set_by=where.set_by)

@@ -70,15 +70,8 @@ class FoundNccl:
         return self.chosen.library if self.chosen else None
 
 
-_IMAGES = (".sqsh", ".sif", ".simg", ".squashfs")
 _LISTS = frozenset(("PATH", "LD_LIBRARY_PATH"))
 """What a shell mostly computes by adding to what was there."""
-_REGISTRIES = tuple(
-    f"{kind}://"
-    for kind in ("docker", "oras", "library", "shub", "oci", "docker-archive", "oci-archive",
-                 "docker-daemon", "dockerd", "podman")
-)  # fmt: skip
-"""How an image begins that is fetched or unpacked first."""
 _RUNTIMES = frozenset(
     ("apptainer", "singularity", "enroot", "podman", "podman-hpc", "docker", "shifter", "sarus")
 )
@@ -142,13 +135,10 @@ def _in_order(spec: JobSpec) -> Iterator[OwnSetting]:
 
 
 def container_of(spec: JobSpec) -> str | None:
-    """The image, folder or name of what the job's command runs in; the runtime without one."""
-    # Options of srun by pyxis.
+    """The image or name of what the job's command runs in by pyxis, else the runtime before it."""
     named = [spec.slurm.srun_extra.get(f"container-{of}") for of in ("image", "name")]
     runtime = posixpath.basename(spec.command[0])
-    if runtime in _RUNTIMES:
-        images = (w for w in spec.command if w.endswith(_IMAGES) or w.startswith(_REGISTRIES))
-        named += [*images, f"of {runtime}"]
+    named += [f"of {runtime}"] if runtime in _RUNTIMES else []
     return next((str(one) for one in named if isinstance(one, str)), None)
 
 

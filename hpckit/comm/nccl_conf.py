@@ -159,32 +159,31 @@ def already_set(
     conf_texts: Mapping[str, str],
     version: NcclVersion | None = None,
     library: CommLibrary = CommLibrary.NCCL,
-    account_home: str | None = None,
     *,
     set_by: Mapping[str, str] = MappingProxyType({}),
 ) -> Already:
     """What counts of each variable that matters, who set it, and what it overrides; by name.
 
-    `conf_texts` are the files of `conf_paths` that there are, by their path. `set_by` says of
-    variables of the environment who set them. Those of the prefixes in PREFIXES are told.
+    `conf_texts` are the files of `conf_paths` that there are, by their path, in its order.
+    `set_by` says of variables of the environment who set them. Those of the prefixes in PREFIXES
+    are told.
     """
-    paths = [p for p in conf_paths(environment, library, version, account_home) if p in conf_texts]
     given: dict[str, list[tuple[str, str]]] = {}
     for name, value in environment.items():
         if fact_of(name) is not None:
             given.setdefault(name, []).append((value, set_by.get(name, ENVIRONMENT)))
-    for path in paths:
-        for entry in parse_nccl_conf(conf_texts[path], version):
+    for path, text in conf_texts.items():
+        for entry in parse_nccl_conf(text, version):
             if fact_of(entry.name) is not None:
                 source = f"{path} line {entry.line_no}"
                 given.setdefault(entry.name, []).append((entry.value, source))
-    remarks = (text for path in paths for text in conf_remarks(conf_texts[path], path))
+    remarks = (remark for path, text in conf_texts.items() for remark in conf_remarks(text, path))
     return Already(
         settings=tuple(
             _setting(name, given[name], is_of_file=name not in environment)
             for name in sorted(given)
         ),
-        files=tuple(paths),
+        files=tuple(conf_texts),
         notes=(*_notes(environment, conf_texts, version, library), *remarks),
     )
 

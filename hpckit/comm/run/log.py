@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -147,21 +146,18 @@ _COMM_ID: Final = re.compile(r" commId (0x[0-9a-f]{1,20})", re.ASCII)
 _COMM: Final = r"comm (?:0x)?[0-9a-fA-F()nil]{1,20}"
 
 
-def _version_fact(match: re.Match[str], host: str | None) -> LibraryVersion | None:
-    """The release of a match of VERSION; None where that is no number of a release."""
-    with suppress(ValueError):
-        return LibraryVersion(
-            host=host,
-            library=CommLibrary(match["library"].lower()),
-            version=NcclVersion.of(match["release"]),
-            text=match["text"],
-        )
-    return None
+def _version_fact(match: re.Match[str], host: str | None) -> LibraryVersion:
+    """The release of a match of VERSION."""
+    return LibraryVersion(
+        host=host,
+        library=CommLibrary(match["library"].lower()),
+        version=NcclVersion.of(match["release"]),
+        text=match["text"],
+    )
 
 
 def _version(match: re.Match[str], line: NcclLine) -> Facts:
-    release = _version_fact(match, line.host)
-    return () if release is None else (release,)
+    yield _version_fact(match, line.host)
 
 
 def _communicator(match: re.Match[str], line: NcclLine) -> Facts:
@@ -502,11 +498,9 @@ class LogReader:
         before = line.text[: max(at, 0)].split()
         if match is None or len(before) > 1 or len(line.text) > _MOST_CHARS:
             return False
-        fact = _version_fact(match, None)
-        if fact is not None:
-            self._lines += 1
-            self._note(fact, line.line_no)
-        return fact is not None
+        self._lines += 1
+        self._note(_version_fact(match, None), line.line_no)
+        return True
 
     def _note(self, fact: Hashable, line_no: int) -> None:
         self._seen.setdefault(fact, [line_no, 0])[1] += 1

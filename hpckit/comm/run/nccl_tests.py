@@ -1,9 +1,8 @@
 """The table that a program of nccl-tests or rccl-tests prints, in whatever file it ends up.
 
-Columns are read by the names in the table's own head: 2.9 has none for `redop` or `root` where a
-collective lacks them and calls the check `error`, 2.19 may have `i_min …` and a time stamp. Where
-the head is missing the columns of 2.10 to 2.19 are taken. Launchers write labels before a line and
-other programs lines between, so a row is the words at the end of a line.
+2.9 has no column `redop` or `root` where a collective lacks them and calls the check `error`, 2.19
+may have `i_min …` and a time stamp. Launchers write labels before a line and other programs lines
+between, so a row is the words at the end of a line.
 
 Sources: nccl-tests 2.9.0 to 2.19.6, src/common.cu, src/util.cu (writeResultHeader,
 writeBenchmarkLineBody, writeDeviceReport); doc/PERFORMANCE.md: algbw and busbw are in 10^9 bytes/s.
@@ -12,9 +11,8 @@ writeBenchmarkLineBody, writeDeviceReport); doc/PERFORMANCE.md: algbw and busbw 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -34,117 +32,53 @@ from hpckit.core.excerpt import refuse_text
 from hpckit.core.foreign_text import JsonObject, json_objects
 from hpckit.spec.platform import NcclVersion
 
-COLUMNS: Final = (
-    *("size", "count", "type", "redop", "root"),
-    *("time", "algbw", "busbw", "#wrong"),
-    *("time", "algbw", "busbw", "#wrong"),
-)
-"""The columns of 2.10 to 2.19."""
-
 MOST_COUNTED: Final = 2**63 - 1
 """nccl-tests counts in 64 bits: a number beyond is a broken one."""
 
-_Places = Mapping[tuple[str, int | None], int]
-"""(name of a column, side) → which word it is; the side is 0 out of place, 1 in place."""
-
-_PER_ROW: Final = frozenset({"size", "count", "type", "redop", "root"})
-_TIMED: Final = frozenset({"time", "cputime"})
-_NAMES: Final = _PER_ROW | _TIMED | {"algbw", "busbw", "#wrong", "error", "timestamp"}
-_STAMP_WORDS: Final = 2
 _WHOLE: Final = r"[0-9]{1,19}"
 _FIGURE: Final = r"[0-9]{1,15}(?:\.[0-9]{1,9})?(?:e[+-]?[0-9]{1,2})?"
 _WORD: Final = r"[A-Za-z_][A-Za-z0-9_]{0,30}"
 _ROOT: Final = r"-?[0-9]{1,7}"
-_CELLS: Final[Mapping[str, re.Pattern[str]]] = {
-    name: re.compile(pattern, re.ASCII)
-    for name, pattern in (
-        *(("size", _WHOLE), ("count", _WHOLE), ("type", _WORD), ("redop", _WORD)),
-        *(("root", _ROOT), ("time", _FIGURE), ("algbw", _FIGURE), ("busbw", _FIGURE)),
-        ("#wrong", rf"{_FIGURE}|N/A"),
-    )
-}
 _BEGIN_OF_ROW: Final = re.compile(rf"(?:\S+ )?{_WHOLE} {_WHOLE} {_WORD}(?: |$)", re.ASCII)
+_SIDE: Final = rf"{_FIGURE} {_FIGURE} {_FIGURE} (?:{_FIGURE}|N/A)(?:(?: {_FIGURE}){{4}})?"
+_ROW: Final = re.compile(
+    rf"(?:^| )(?P<size>{_WHOLE}) (?P<count>{_WHOLE}) (?P<type>{_WORD})(?: (?P<redop>{_WORD}))?"
+    rf"(?: (?P<root>{_ROOT}))?(?: (?P<out>{_SIDE}))? (?P<in>{_SIDE})"
+    r"(?: [0-9]+-[0-9]+-[0-9]+ [0-9]+:[0-9:]+)?$",
+    re.ASCII,
+)
+"""A row with single blanks. Where nothing was measured out of place nccl-tests leaves blanks."""
+_HEAD: Final = re.compile(r"\bsize +count +.*\bbusbw\b", re.ASCII)
+_MOST_WORDS: Final = 23
 _US: Final = 1e-6
 _GB: Final = 1e9
 
 
-def columns_of(text: str) -> tuple[str, ...] | None:
-    """The names in a table's head, None for a line that is none."""
-    words = text.split()
-    start = next((at for at, word in enumerate(words) if word.lstrip("#") == "size"), None)
-    if start is None:
+def row_of(text: str, head: Sequence[str], line_no: int) -> BusbwRow | None:
+    """The row at the end of a line, None where there is none; `head` are the words above it."""
+    row = _ROW.search(text)
+    if row is None or (row["root"] is not None) is not ("root" in head):
         return None
-    names = ("size", *words[start + 1 :])
-    sides = {sum(map(names.count, _TIMED)), names.count("algbw"), names.count("busbw")}
-    is_whole = "count" in names and sides in ({1}, {2})
-    are_known = all(name in _NAMES or name.startswith("i_") for name in names)
-    is_clear = len(dict(_sided(names))) == len(names)
-    return names if is_whole and is_clear and are_known else None
-
-
-def row_of(words: Sequence[str], columns: tuple[str, ...], line_no: int) -> BusbwRow | None:
-    """The row at the end of a line's words, None where there is none.
-
-    A row without what was measured out of place is shorter: nccl-tests leaves blanks there.
-    """
-    end = len(words) - (_STAMP_WORDS if "timestamp" in columns else 0)
-    for count, places in _layouts(columns):
-        if count <= end:
-            row = _row(places, words[end - count : end], line_no)
-            if row is not None:
-                return row
-    return None
-
-
-@lru_cache(maxsize=64)
-def _layouts(columns: tuple[str, ...]) -> tuple[tuple[int, _Places], ...]:
-    """How many words a row has and which is which: of a whole one, then of one in place alone."""
-    whole = dict(_sided(name for name in columns if name != "timestamp"))
-    layouts = [(len(whole), whole)]
-    if any(side == 1 for _, side in whole):
-        only = {key: at for at, key in enumerate(key for key in whole if key[1] != 0)}
-        layouts.append((len(only), only))
-    return tuple(layouts)
-
-
-def is_like_row(words: Sequence[str], columns: Sequence[str]) -> bool:
-    """Whether a line begins as a row does, with a size, a count and a type, and is none."""
-    is_begun = _BEGIN_OF_ROW.match(" ".join(words[:4])) is not None
-    return is_begun and len(words) <= len(columns) + _STAMP_WORDS
-
-
-def _sided(names: Iterable[str]) -> Iterable[tuple[tuple[str, int | None], int]]:
-    """(name, side) of each column: None for those of the row, 0 out of place, 1 in place."""
-    side = -1
-    for at, name in enumerate(names):
-        if name in _TIMED:
-            side += 1
-        plain = "time" if name in _TIMED else name
-        yield (plain, None if name in _PER_ROW else side), at
-
-
-def _row(places: _Places, words: Sequence[str], line_no: int) -> BusbwRow | None:
-    cells = {key: words[at] for key, at in places.items()}
-    patterns = ((_CELLS.get(name), cell) for (name, _), cell in cells.items())
-    if not all(pattern is None or pattern.fullmatch(cell) for pattern, cell in patterns):
-        return None
-    root = cells.get(("root", None))
+    has_errors = "error" in head
     return BusbwRow(
-        size_bytes=int(cells["size", None]),
-        elements=int(cells["count", None]),
-        type=cells.get(("type", None)),
-        redop=cells.get(("redop", None)),
-        root=None if root is None else int(root),
-        out_of_place=_figures(cells, 0),
-        in_place=_figures(cells, 1),
+        size_bytes=int(row["size"]),
+        elements=int(row["count"]),
+        type=row["type"],
+        redop=row["redop"],
+        root=None if row["root"] is None else int(row["root"]),
+        out_of_place=_figures(row["out"], has_errors=has_errors),
+        in_place=_figures(row["in"], has_errors=has_errors),
         line_no=line_no,
     )
 
 
-def _figures(cells: Mapping[tuple[str, int | None], str], side: int) -> BusbwFigures | None:
+def _figures(side: str | None, *, has_errors: bool) -> BusbwFigures | None:
     """What was measured on one side, None where the row does not have it."""
-    words = (cells.get((name, side)) for name in ("time", "algbw", "busbw", "#wrong"))
-    return _measured(*(None if word in (None, "N/A") else float(word or 0) for word in words))
+    if side is None:
+        return None
+    time, algbw, busbw, wrong = side.split()[:4]
+    count = None if has_errors or wrong == "N/A" else float(wrong)
+    return _measured(float(time), float(algbw), float(busbw), count)
 
 
 def _measured(
@@ -178,7 +112,7 @@ class TableReader:
 
     def __init__(self) -> None:
         self._done: list[NcclTest] = []
-        self._columns: tuple[str, ...] = COLUMNS
+        self._head: Sequence[str] = ("root",)
         self._command: str | None = None
         self._begin(1)
 
@@ -188,7 +122,10 @@ class TableReader:
         at = text.find("#")
         if at >= 0 and self._take_head(text[at:], line.line_no):
             return True
-        if "busbw" in text and self._take_columns(text, line.line_no):
+        if "busbw" in text and _HEAD.search(text):
+            self._next(line.line_no)
+            self._head = text.split()
+            self._has_head = True
             return True
         if "_perf" in text:
             match = _PROGRAM.search(text)
@@ -254,22 +191,14 @@ class TableReader:
                 return True
         return False
 
-    def _take_columns(self, text: str, line_no: int) -> bool:
-        columns = columns_of(text)
-        if columns is None:
-            return False
-        self._next(line_no)
-        self._columns = columns
-        self._has_head = True
-        return True
-
     def _take_row(self, text: str, line_no: int) -> bool:
         words = text.split()
-        row = row_of(words, self._columns, line_no)
+        row = row_of(" ".join(words), self._head, line_no)
         if row is not None:
             self._rows.append(row)
             return True
-        is_broken = self._has_head and not self._is_over and is_like_row(words, self._columns)
+        is_begun = len(words) <= _MOST_WORDS and _BEGIN_OF_ROW.match(" ".join(words[:4]))
+        is_broken = self._has_head and not self._is_over and bool(is_begun)
         self._unread += is_broken
         return is_broken
 
@@ -360,7 +289,7 @@ class _Result(msgspec.Struct):
             elements=self.count,
             type=self.type,
             redop=self.redop,
-            root=int(root) if _CELLS["root"].fullmatch(root) else None,
+            root=int(root) if re.fullmatch(_ROOT, root) else None,
             out_of_place=_side(self.out_of_place),
             in_place=_side(self.in_place),
         )

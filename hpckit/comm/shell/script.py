@@ -79,7 +79,6 @@ class _Script:
         self._variables = ShellVariables()
         self._options: list[Setting] = []
         self._has_begun = False
-        self._never_run = 0
         self._end_line = 0
         self._depth = 0
         self._handlers: Mapping[str, Callable[[Sequence[Word]], None]] = {
@@ -111,7 +110,7 @@ class _Script:
             elif isinstance(token, Document):
                 self._document(token)
             else:
-                self.command(words, token.line, token.text)
+                self.command(words, token.line)
                 words = []
         self.command(words, words[-1].line if words else 0)
 
@@ -142,13 +141,11 @@ class _Script:
             for pair in launchers.exported_pairs(option):
                 self._variables.add(pair, SettingForm.OPTION, None)
 
-    def command(self, words: Sequence[Word], end_line: int, sign: str = "\n") -> None:
-        """One simple command with the variables before it, and the sign that ends it."""
+    def command(self, words: Sequence[Word], end_line: int) -> None:
+        """One simple command with the variables before it."""
         self._end_line = end_line
         self._depth = 0
         self._has_begun = self._has_begun or bool(words)
-        if self._is_never_run(words, sign):
-            return
         start = 2 if words and words[0].raw == "function" else 0
         while start < len(words) and words[start].raw in (_BRANCHES | _BEFORE):
             self._variables.step += words[start].raw in _BRANCHES
@@ -168,19 +165,6 @@ class _Script:
         for pair in pairs:
             self._variables.add(pair, SettingForm.PREFIX, end_line)
         self._run(words)
-
-    def _is_never_run(self, words: Sequence[Word], sign: str) -> bool:
-        """Whether a command stands under `if false`, up to its `else` or `fi`."""
-        heads = [word.raw for word in takewhile(lambda word: word.raw in _BRANCHES, words)]
-        if not self._never_run:
-            is_false = heads[-1:] == ["if"] and len(words) > len(heads) and sign in (";", "\n")
-            self._never_run = int(is_false and words[len(heads)].raw == "false")
-            return bool(self._never_run)
-        if self._never_run == 1 and heads[:1] in (["else"], ["elif"]):
-            self._never_run = 0
-            return False
-        self._never_run += heads.count("if") - heads.count("fi")
-        return True
 
     def _run(self, words: Sequence[Word]) -> None:
         """A command without what stands before it."""

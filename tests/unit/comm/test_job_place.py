@@ -89,7 +89,6 @@ def test_a_library_path_of_setup_counts_as_far_as_it_is_plain(line: str, listed:
 
 
 PYXIS = "slurm.srun_extra"
-EXEC = ("apptainer", "exec", "--nv")
 
 
 @pytest.mark.parametrize(
@@ -98,12 +97,7 @@ EXEC = ("apptainer", "exec", "--nv")
         ({PYXIS: {"container-image": "img.sqsh"}}, "img.sqsh"),
         ({PYXIS: {"container-image": "nvcr.io#x:1"}}, "nvcr.io#x:1"),
         ({PYXIS: {"container-name": "mine"}}, "mine"),
-        ({"command": [*EXEC, "/img.sif", "python", "x.py"]}, "/img.sif"),
-        ({"command": [*EXEC, "docker://x", "python", "x.py"]}, "docker://x"),
-        (
-            {"command": [*EXEC, "--env", "HTTPS_PROXY=http://p:1", "/img.sif", "python", "x"]},
-            "/img.sif",
-        ),
+        ({"command": ["apptainer", "exec", "--nv", "/img.sif", "python"]}, "of apptainer"),
         ({"command": ["podman", "run", "x", "python"]}, "of podman"),
         ({}, None),
     ],

@@ -261,13 +261,6 @@ SCRIPTS = {
     "two branches": (
         "if a; then\nexport A=1\nelse\nexport A=2\nfi\n", [(2, "A", "1"), (4, "A", "2")],
     ),
-    "if false": (
-        "if false; then\nexport A=1\nif x; then export B=1; fi\nelse\nexport C=1\nfi\nexport D=1\n",
-        [(5, "C", "1"), (7, "D", "1")],
-    ),
-    "nested if false": (
-        "if true; then if false; then\nexport A=1; fi; fi\nexport B=1\n", [(3, "B", "1")],
-    ),
     "longer value": ("export A=b\ncmd\nA+=c\n", [(1, "A", "b"), (3, "A", None)]),
     "directive of exports": ("#SBATCH --export=ALL,A=b\n", [(1, "A", "b")]),
     "directive behind a command": (
@@ -326,12 +319,6 @@ def test_variables_that_hold_one_another(program: str) -> None:
 def test_a_condition_keeps_both_values(head: str) -> None:
     """Of a variable that is set anew under a condition alone, both values may hold."""
     assert pairs(f"export A=1\n{head} export A=2\n") == [(1, "A", "1"), (2, "A", "2")]
-
-
-@pytest.mark.parametrize("more", ["|| [ $X ]", "| cat", "& true"])
-def test_a_condition_that_only_begins_with_false(more: str) -> None:
-    """What stands under `if false || …` may be run."""
-    assert pairs(f"if false {more}; then export A=1; fi\n") == [(1, "A", "1")]
 
 
 @pytest.mark.parametrize(
