@@ -6,7 +6,7 @@ the far edge, NICs in stacks. The lower half of a picture is the same turned ups
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import groupby
@@ -71,11 +71,11 @@ _NOWHERE: Final = Rect(x=0, y=0, w=0, h=0)
 _WIDTHS: Final = {Kind.GPU: GPU_W, Kind.ACCELERATOR: ACCELERATOR_W, Kind.NIC: SPINE + NIC_W}
 
 
-def place_spots(place: Place) -> tuple[Spot, ...]:
-    """The boxes of a NUMA node, its bar at the top left corner of the plane."""
+def place_spots(place: Place, height: float) -> tuple[Spot, ...]:
+    """The boxes of a NUMA node, its bar at the top left corner, its GPUs at the end of `height`."""
     bar = Rect(x=0, y=0, w=place_width(place), h=CPU_H)
     own = Spot(kind=Kind.CPU, rect=bar, place=place)
-    return (own, *_hanging(place.root, bar, place_height(place)))
+    return (own, *_hanging(place.root, bar, height))
 
 
 def place_width(place: Place) -> float:
@@ -86,16 +86,6 @@ def place_width(place: Place) -> float:
 def place_height(place: Place) -> float:
     """How high it is, wires included."""
     return _lowest(place.root, CPU_H)
-
-
-def in_height(spots: Iterable[Spot], height: float) -> tuple[Spot, ...]:
-    """The same boxes with GPUs moved to the far edge of `height`."""
-    return tuple(
-        replace(spot, rect=replace(spot.rect, y=height - spot.rect.h))
-        if spot.kind in {Kind.GPU, Kind.ACCELERATOR}
-        else spot
-        for spot in spots
-    )
 
 
 def moved(spot: Spot, x: float, y: float) -> Spot:
