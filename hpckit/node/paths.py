@@ -301,7 +301,8 @@ def with_paths(topology: NodeTopology) -> NodeTopology:
     None, and `unknown` says why.
     """
     tree = PciTree(topology.pci)
-    topology = dataclasses.replace(topology, pci=tree.with_effective(topology.pci))
+    pci = (dataclasses.replace(one, effective=tree.effective(one.address)) for one in topology.pci)
+    topology = dataclasses.replace(topology, pci=tuple(pci))
     # A driver that knows GPUs alone makes a table without the NICs.
     names = {device.name for device in devices_to_list(topology, tree)}
     if topology.paths is None or not names.issubset(topology.paths.devices):
