@@ -217,7 +217,7 @@ GREY: Final = "#57606a"
 RED: Final = "#cf222e"
 WARNING: Final = "#9a6700"
 PCIE: Final = "#57606a"
-_LINKS: Final = {
+LINKS: Final = {
     LinkKind.NVLINK: "#8250df",
     LinkKind.C2C: "#bf3989",
     LinkKind.XGMI: "#bc4c00",
@@ -250,24 +250,19 @@ def pcie_stroke(bytes_per_s: float | None) -> Stroke:
     return Stroke(colour=PCIE, width=wire_width(bytes_per_s))
 
 
-def link_colour(kind: LinkKind) -> str:
-    """The colour of a kind of links."""
-    return _LINKS[kind]
-
-
 def beside_stroke(link: CpuLink) -> Stroke:
     """How the link from a GPU to the CPU beside it is drawn."""
-    return Stroke(colour=_LINKS[link.kind], width=max(2.5, wire_width(link.bandwidth_bytes_per_s)))
+    return Stroke(colour=LINKS[link.kind], width=max(2.5, wire_width(link.bandwidth_bytes_per_s)))
 
 
 def bar_look(kind: LinkKind) -> Look:
     """The bar that stands for a switch, or for links between all pairs."""
-    return Look(fill=_LIGHT[kind], stroke=_LINKS[kind], width=1.6, radius=6)
+    return Look(fill=_LIGHT[kind], stroke=LINKS[kind], width=1.6, radius=6)
 
 
 def pair_stroke(kind: LinkKind, count: int | None, bytes_per_s: float | None) -> Stroke:
     """How the links between two GPUs are drawn: by their number, darker and wider with more."""
-    colour = _LINKS[kind]
+    colour = LINKS[kind]
     if kind is LinkKind.NVLINK and count is not None:
         colour = _BY_COUNT.get(max(count, 1), _BY_COUNT[_MANY_LINKS])
     if bytes_per_s is None or not bytes_per_s > 0:
