@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from hpckit.core.excerpt import refuse_node
 from hpckit.core.fields import InvalidValue
@@ -114,12 +114,6 @@ _GUESSES_NUMA: Final = "KFD"
 """Counts nodes with CPUs alone, and puts a GPU of none into the first (capture/kfd)."""
 
 
-class _Union(NamedTuple):
-    gpus: tuple[Gpu, ...]
-    of_sysfs: dict[int, int]
-    disagreements: tuple[Disagreement, ...]
-
-
 def merge(sysfs: NodeTopology, driver: NodeTopology) -> NodeTopology:
     """The node that both show: the kernel's tree, and the driver's GPUs joined to it by address.
 
@@ -130,7 +124,7 @@ def merge(sysfs: NodeTopology, driver: NodeTopology) -> NodeTopology:
     `paths` are the driver's, between GPUs; `with_paths` adds the NICs. Nothing unknown is
     kept that either side knows.
     """
-    union = _united(sysfs, driver)
+    gpus, of_sysfs, odd = _united(sysfs, driver)
     merged = dataclasses.replace(
         sysfs,
         source=Source(
@@ -141,20 +135,23 @@ def merge(sysfs: NodeTopology, driver: NodeTopology) -> NodeTopology:
         host=filled(driver.host, sysfs.host),
         cpu=filled(sysfs.cpu, driver.cpu),
         numa_nodes=sysfs.numa_nodes or driver.numa_nodes,
-        gpus=union.gpus,
-        gpu_links=(*driver.gpu_links, *_links(sysfs.gpu_links, union.of_sysfs)),
-        cpu_links=(*driver.cpu_links, *_cpu_links(sysfs.cpu_links, union.of_sysfs)),
+        gpus=gpus,
+        gpu_links=(*driver.gpu_links, *_links(sysfs.gpu_links, of_sysfs)),
+        cpu_links=(*driver.cpu_links, *_cpu_links(sysfs.cpu_links, of_sysfs)),
         nics=sysfs.nics or driver.nics,
         accelerators=sysfs.accelerators or driver.accelerators,
         pci=merged_pci(sysfs.pci, driver.pci),
         paths=sysfs.paths if driver.paths is None else driver.paths,
-        disagreements=(*sysfs.disagreements, *driver.disagreements, *union.disagreements),
+        disagreements=(*sysfs.disagreements, *driver.disagreements, *odd),
     )
-    unknown = (*_renamed(sysfs.unknown, union.of_sysfs), *driver.unknown)
+    unknown = (*_renamed(sysfs.unknown, of_sysfs), *driver.unknown)
     return dataclasses.replace(merged, unknown=_still_unknown(unknown, merged))
 
 
-def _united(sysfs: NodeTopology, driver: NodeTopology) -> _Union:
+def _united(
+    sysfs: NodeTopology, driver: NodeTopology
+) -> tuple[tuple[Gpu, ...], dict[int, int], Iterator[Disagreement]]:
+    """The GPUs of both, the new number of each of the kernel's, and what is told of them twice."""
     at = {gpu.pci: gpu for gpu in reversed(sysfs.gpus) if gpu.pci is not None}
     seen = {gpu.index: place for gpu in driver.gpus if (place := _place(gpu, at)) is not None}
     is_guess = _word(driver) == _GUESSES_NUMA
@@ -176,18 +173,12 @@ def _united(sysfs: NodeTopology, driver: NodeTopology) -> _Union:
     free = max((gpu.index for gpu in driver.gpus), default=-1) + 1
     of_sysfs = {gpu.index: at for at, gpu in enumerate((*others, *hidden), start=free)}
     of_sysfs |= {place.index: index for index, place in reversed(seen.items())}
-    return _Union(
-        gpus=(
-            *shown,
-            *(dataclasses.replace(gpu, index=of_sysfs[gpu.index]) for gpu in others),
-            *(
-                dataclasses.replace(gpu, index=of_sysfs[gpu.index], is_hidden=True)
-                for gpu in hidden
-            ),
-        ),
-        of_sysfs=of_sysfs,
-        disagreements=tuple(_disagreements(said, seen, sysfs, driver)),
+    gpus = (
+        *shown,
+        *(dataclasses.replace(gpu, index=of_sysfs[gpu.index]) for gpu in others),
+        *(dataclasses.replace(gpu, index=of_sysfs[gpu.index], is_hidden=True) for gpu in hidden),
     )
+    return gpus, of_sysfs, _disagreements(said, seen, sysfs, driver)
 
 
 def _vendors(driver: NodeTopology) -> set[GpuVendor | None]:
