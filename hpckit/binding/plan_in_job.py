@@ -51,7 +51,7 @@ def _node(driver_s: float | None, settings: NodeSettings | None) -> NodeTopology
 
     from hpckit.node.capture.nvml import NvmlDriver
     from hpckit.node.capture.sysfs import SysfsFiles
-    from hpckit.node.inspect import inspect_here
+    from hpckit.node.merge import inspect_here
     from hpckit.node.node_file import node_settings
 
     files = SysfsFiles(Path((settings or node_settings()).sysroot))

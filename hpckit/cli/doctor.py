@@ -40,7 +40,7 @@ def doctor_command(ctx: click.Context, site: str, *, as_json: bool) -> None:
         site=spec,
         probe=wiring.cluster_probe() if spec.submitter == "slurm" else None,
     )
-    findings = [*looked_at, examine_gpus(wiring.gpu_driver())]
+    findings = [*looked_at, examine_gpus(wiring.gpu_driver().read())]
     if as_json:
         about = {"schema": "hpckit.doctor/1", "hpckit": hpckit.__version__}
         output.document({**about, "findings": findings})

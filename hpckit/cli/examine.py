@@ -18,7 +18,7 @@ from hpckit.core.findings import Level, Notice
 from hpckit.core.process import CommandRunner
 from hpckit.fabric.ask import FabricProbe
 from hpckit.jobs.index import SqliteJobIndex
-from hpckit.node.inspect import GpuDriver
+from hpckit.node.topology import NodeTopology
 from hpckit.script.launchers.registry import LAUNCHERS
 from hpckit.script.releases import is_another_cluster, release_note
 from hpckit.slurm.values import ClusterView
@@ -181,9 +181,8 @@ def _words(view: ClusterView) -> str:
     return " · ".join(words)
 
 
-def examine_gpus(driver: GpuDriver) -> Notice:
+def examine_gpus(said: NodeTopology) -> Notice:
     """Return which NVIDIA GPUs the driver shows here, or why none."""
-    said = driver.read()
     refused = next((one.because for one in said.unknown if one.what == "gpus"), None)
     if refused is not None:
         text = f"{refused}; needed for NVIDIA GPUs in `hpckit inspect`"

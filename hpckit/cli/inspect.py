@@ -186,7 +186,7 @@ def _inspect_node(options: InspectOptions) -> int:
 
 def _topology(options: InspectOptions) -> NodeTopology:
     from hpckit.node.capture.snapshot import inspect_capture
-    from hpckit.node.inspect import inspect_here
+    from hpckit.node.merge import inspect_here
 
     if not options.file:
         files, driver, stands_in = wiring.node_probes(options.sysroot)

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from hpckit.jobs.parts import Submitter
     from hpckit.jobs.submit import SubmitTools
     from hpckit.jobs.track import TrackTools
-    from hpckit.node.inspect import GpuDriver, SystemFiles
+    from hpckit.node.capture.nvml import NvmlDriver
+    from hpckit.node.capture.sysfs import SysfsFiles
     from hpckit.node.remote import SrunProbe
     from hpckit.script.template_cache import TemplateCache
     from hpckit.slurm.ask import SlurmCli
@@ -275,14 +276,14 @@ def read_capture(file: str, *, size_hint: str | None = None) -> tuple[bytes, str
         raise StorageFailed(f"{file} cannot be read: {error}") from error
 
 
-def gpu_driver() -> GpuDriver:
+def gpu_driver() -> NvmlDriver:
     """NVIDIA's driver."""
     from hpckit.node.capture.nvml import NvmlDriver
 
     return NvmlDriver()
 
 
-def node_probes(sysroot: str | None) -> tuple[SystemFiles, GpuDriver, str | None]:
+def node_probes(sysroot: str | None) -> tuple[SysfsFiles, NvmlDriver, str | None]:
     """What reads this node, and its name if it stands in for another machine.
 
     `sysroot` is in place of `/`.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from hpckit.core.findings import Finding, Severity
@@ -265,31 +265,21 @@ def group_alike(answers: Sequence[NodeAnswer]) -> tuple[AlikeNodes, ...]:
     for answer, topology in found:
         shapes.setdefault((shape(topology), answer.findings), []).append((answer, topology))
     ordered = sorted(shapes.values(), key=lambda one: (-len(one), len(one[0][0].findings)))
-    groups: dict[tuple[tuple[str, ...], object], list[tuple[NodeAnswer, NodeTopology]]] = {}
-    for one in ordered:
-        answer, topology = one[0]
-        differs = _differs(*ordered[0][0], topology)
-        groups.setdefault((differs, answer.findings), []).extend(one)
-    alike = [_group(one, differs) for (differs, _), one in groups.items()]
-    return tuple(sorted(alike, key=lambda group: -len(group.nodes)))
+    groups: dict[tuple[tuple[str, ...], tuple[Finding, ...]], AlikeNodes] = {}
+    for group in ordered:
+        answer, topology = group[0]
+        key = (_differs(*ordered[0][0], topology), answer.findings)
+        first = AlikeNodes(nodes=(), topology=topology, findings=key[1], differs=key[0])
+        held = groups.get(key, first)
+        nodes = (*held.nodes, *(one.node for one, _ in group))
+        groups[key] = replace(held, nodes=nodes)
+    return tuple(sorted(groups.values(), key=lambda group: -len(group.nodes)))
 
 
 def _differs(usual: NodeAnswer, as_usual: NodeTopology, topology: NodeTopology) -> tuple[str, ...]:
     """What is different, without what is odd about the usual node itself."""
     odd = tuple(f"{finding.subject}:" for finding in usual.findings)
     return tuple(one for one in differences(as_usual, topology) if not one.startswith(odd))
-
-
-def _group(
-    group: Sequence[tuple[NodeAnswer, NodeTopology]], differs: tuple[str, ...]
-) -> AlikeNodes:
-    answer, topology = group[0]
-    return AlikeNodes(
-        nodes=tuple(one.node for one, _ in group),
-        topology=topology,
-        findings=answer.findings,
-        differs=differs,
-    )
 
 
 def silent_node(answer: NodeAnswer) -> Finding:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from itertools import combinations, permutations
 from typing import Final
 
+from hpckit.node.nics import nic_kinds
 from hpckit.node.path import PathKind
-from hpckit.node.rules.rule import Cells, kind_between, path_cells
-from hpckit.node.topology import Gpu, GpuLink, LinkKind, Nic, NodeTopology
+from hpckit.node.rules.rule import path_cells
+from hpckit.node.topology import GpuLink, LinkKind, Nic, NodeTopology
 from hpckit.node.words import is_storage
 
 _OF_A_HOP: Final = 15
@@ -188,26 +189,12 @@ def nearest_nics(topology: NodeTopology) -> dict[int, Nearest]:
 
     A GPU of whose paths to NICs none is known is not there.
     """
-    cells = path_cells(topology.paths)
     compute = tuple(nic for nic in topology.nics if not is_storage(nic))
+    nics = compute or topology.nics
     found: dict[int, Nearest] = {}
-    for gpu in topology.gpus:
-        near = _nearest(cells, gpu, compute or topology.nics)
-        if near is not None:
-            found[gpu.index] = near
+    for gpu, kinds in nic_kinds(path_cells(topology.paths), topology.gpus, nics).items():
+        if kinds:
+            best = min(kinds.values(), key=tuple(PathKind).index)
+            near = tuple(nic for nic in nics if kinds.get(nic.index) is best)
+            found[gpu] = Nearest(kind=best, nics=near, is_certain=len(kinds) == len(nics))
     return found
-
-
-def _nearest(cells: Cells, gpu: Gpu, nics: Iterable[Nic]) -> Nearest | None:
-    by_kind: dict[PathKind, list[Nic]] = {}
-    is_certain = True
-    for nic in nics:
-        kind = kind_between(cells, gpu, nic)
-        if kind is None:
-            is_certain = False
-        else:
-            by_kind.setdefault(kind, []).append(nic)
-    if not by_kind:
-        return None
-    best = min(by_kind, key=tuple(PathKind).index)
-    return Nearest(kind=best, nics=tuple(by_kind[best]), is_certain=is_certain)

@@ -1,11 +1,18 @@
-"""One node from what the kernel shows of it and what a driver says of its GPUs."""
+"""One node from what the kernel shows of it and what a driver says of its GPUs.
+
+Only the standard library and the pure core are used: the probe of other nodes runs this as well.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, TypeVar
 
+from hpckit.core.excerpt import refuse_node
+from hpckit.core.fields import InvalidValue
+from hpckit.node.capture.kfd import KFD_PATTERNS, KFD_ROOT, parse_kfd
+from hpckit.node.capture.sysfs_files import SYSFS_PATTERNS, parse_sysfs
 from hpckit.node.nics import with_nic_roles
 from hpckit.node.paths import with_paths
 from hpckit.node.pci import PciAddress, PciDevice, PcieLink
@@ -21,6 +28,11 @@ from hpckit.node.topology import (
     Source,
     Unknown,
 )
+
+if TYPE_CHECKING:
+    from hpckit.core.file_tree import FileTree
+    from hpckit.node.capture.nvml import NvmlDriver
+    from hpckit.node.capture.sysfs import SysfsFiles
 
 Whole = TypeVar("Whole", Gpu, Host, CpuTopology, PciDevice, PcieLink)
 
@@ -56,50 +68,38 @@ def merged_pci(
     return (*merged, *said.values())
 
 
-class GpuPlaces:
-    """The GPUs of the kernel's view, found by a driver's addresses."""
+def _place(gpu: Gpu, at: Mapping[PciAddress, Gpu]) -> Gpu | None:
+    """The same GPU; for a partition that is a function of its own, the card that it is of."""
+    if gpu.pci is None:
+        return None
+    return at.get(gpu.pci) or at.get(PciAddress(f"{gpu.pci.rpartition('.')[0]}.0"))
 
-    def __init__(self, sysfs: NodeTopology) -> None:
-        self._gpus = {gpu.pci: gpu for gpu in reversed(sysfs.gpus) if gpu.pci is not None}
-        self._devices = {device.address: device for device in sysfs.pci}
 
-    def gpu_at(self, gpu: Gpu) -> Gpu | None:
-        """The same GPU; for a partition that is a function of its own, the card that it is of."""
-        address = self._address(gpu)
-        return None if address is None else self._gpus[address]
+def _disagreements(
+    said: Iterable[Gpu], seen: Mapping[int, Gpu], sysfs: NodeTopology, driver: NodeTopology
+) -> Iterator[Disagreement]:
+    """What driver and kernel say of the same GPU and do not agree on.
 
-    def against(self, gpu: Gpu, driver: NodeTopology, word: str) -> Iterator[Disagreement]:
-        """What driver and kernel say of one GPU and do not agree on.
-
-        Only the current width is held against the other: NVML's greatest one is that of card and
-        slot together, the kernel's that of the card.
-        """
-        address = self._address(gpu)
-        if address is None:
-            return
-        device = self._devices.get(address)
-        own = next((one for one in driver.pci if one.address == gpu.pci), None)
-        numa = self._gpus[address].numa_index
-        if numa is None and device is not None:
-            numa = device.numa_index
+    Only the current width is held against the other: NVML's greatest one is that of card and
+    slot together, the kernel's that of the card.
+    """
+    widths, own = ({one.address: _width(one) for one in side.pci} for side in (sysfs, driver))
+    for gpu in said:
+        place = seen.get(gpu.index)
+        if place is None or place.pci is None or gpu.pci is None:
+            continue
         claims = {
-            "numa_index": (gpu.numa_index, numa),
-            "PCIe width": (_width(own), _width(device)),
+            "numa_index": (gpu.numa_index, place.numa_index),
+            "PCIe width": (own.get(gpu.pci), widths.get(place.pci)),
         }
         for what, (first, second) in claims.items():
             if first is not None and second is not None and first != second:
-                said = (f"{word} says {first}", f"sysfs says {second}")
-                yield Disagreement(subject=f"GPU{gpu.index}", what=what, said=said)
-
-    def _address(self, gpu: Gpu) -> PciAddress | None:
-        if gpu.pci is None:
-            return None
-        card = PciAddress(f"{gpu.pci.rpartition('.')[0]}.0")
-        return next((address for address in (gpu.pci, card) if address in self._gpus), None)
+                words = (f"{_word(driver)} says {first}", f"sysfs says {second}")
+                yield Disagreement(subject=f"GPU{gpu.index}", what=what, said=words)
 
 
-def _width(device: PciDevice | None) -> int | None:
-    return None if device is None or device.link is None else device.link.width or None
+def _width(device: PciDevice) -> int | None:
+    return None if device.link is None else device.link.width or None
 
 
 _DRIVERS: Final = {
@@ -114,13 +114,6 @@ _GUESSES_NUMA: Final = "KFD"
 """Counts nodes with CPUs alone, and puts a GPU of none into the first (capture/kfd)."""
 
 
-class _Union(NamedTuple):
-    gpus: tuple[Gpu, ...]
-    of_sysfs: dict[int, int]
-    of_driver: dict[int, int]
-    disagreements: tuple[Disagreement, ...]
-
-
 def merge(sysfs: NodeTopology, driver: NodeTopology) -> NodeTopology:
     """The node that both show: the kernel's tree, and the driver's GPUs joined to it by address.
 
@@ -131,7 +124,7 @@ def merge(sysfs: NodeTopology, driver: NodeTopology) -> NodeTopology:
     `paths` are the driver's, between GPUs; `with_paths` adds the NICs. Nothing unknown is
     kept that either side knows.
     """
-    union = _united(sysfs, driver)
+    gpus, of_sysfs, odd = _united(sysfs, driver)
     merged = dataclasses.replace(
         sysfs,
         source=Source(
@@ -142,32 +135,25 @@ def merge(sysfs: NodeTopology, driver: NodeTopology) -> NodeTopology:
         host=filled(driver.host, sysfs.host),
         cpu=filled(sysfs.cpu, driver.cpu),
         numa_nodes=sysfs.numa_nodes or driver.numa_nodes,
-        gpus=union.gpus,
-        gpu_links=(
-            *_links(driver.gpu_links, union.of_driver),
-            *_links(sysfs.gpu_links, union.of_sysfs),
-        ),
-        cpu_links=(
-            *_cpu_links(driver.cpu_links, union.of_driver),
-            *_cpu_links(sysfs.cpu_links, union.of_sysfs),
-        ),
+        gpus=gpus,
+        gpu_links=(*driver.gpu_links, *_links(sysfs.gpu_links, of_sysfs)),
+        cpu_links=(*driver.cpu_links, *_cpu_links(sysfs.cpu_links, of_sysfs)),
         nics=sysfs.nics or driver.nics,
         accelerators=sysfs.accelerators or driver.accelerators,
         pci=merged_pci(sysfs.pci, driver.pci),
         paths=sysfs.paths if driver.paths is None else driver.paths,
-        disagreements=(
-            *sysfs.disagreements,
-            *driver.disagreements,
-            *union.disagreements,
-        ),
+        disagreements=(*sysfs.disagreements, *driver.disagreements, *odd),
     )
-    unknown = (*_renamed(sysfs.unknown, union.of_sysfs), *_renamed(driver.unknown, union.of_driver))
+    unknown = (*_renamed(sysfs.unknown, of_sysfs), *driver.unknown)
     return dataclasses.replace(merged, unknown=_still_unknown(unknown, merged))
 
 
-def _united(sysfs: NodeTopology, driver: NodeTopology) -> _Union:
-    places = GpuPlaces(sysfs)
-    seen = {gpu.index: place for gpu in driver.gpus if (place := places.gpu_at(gpu)) is not None}
+def _united(
+    sysfs: NodeTopology, driver: NodeTopology
+) -> tuple[tuple[Gpu, ...], dict[int, int], Iterator[Disagreement]]:
+    """The GPUs of both, the new number of each of the kernel's, and what is told of them twice."""
+    at = {gpu.pci: gpu for gpu in reversed(sysfs.gpus) if gpu.pci is not None}
+    seen = {gpu.index: place for gpu in driver.gpus if (place := _place(gpu, at)) is not None}
     is_guess = _word(driver) == _GUESSES_NUMA
     said = tuple(
         dataclasses.replace(gpu, numa_index=None) if is_guess and gpu.index in seen else gpu
@@ -187,21 +173,12 @@ def _united(sysfs: NodeTopology, driver: NodeTopology) -> _Union:
     free = max((gpu.index for gpu in driver.gpus), default=-1) + 1
     of_sysfs = {gpu.index: at for at, gpu in enumerate((*others, *hidden), start=free)}
     of_sysfs |= {place.index: index for index, place in reversed(seen.items())}
-    return _Union(
-        gpus=(
-            *shown,
-            *(dataclasses.replace(gpu, index=of_sysfs[gpu.index]) for gpu in others),
-            *(
-                dataclasses.replace(gpu, index=of_sysfs[gpu.index], is_hidden=True)
-                for gpu in hidden
-            ),
-        ),
-        of_sysfs=of_sysfs,
-        of_driver={gpu.index: gpu.index for gpu in driver.gpus},
-        disagreements=tuple(
-            one for gpu in said for one in places.against(gpu, driver, _word(driver))
-        ),
+    gpus = (
+        *shown,
+        *(dataclasses.replace(gpu, index=of_sysfs[gpu.index]) for gpu in others),
+        *(dataclasses.replace(gpu, index=of_sysfs[gpu.index], is_hidden=True) for gpu in hidden),
     )
+    return gpus, of_sysfs, _disagreements(said, seen, sysfs, driver)
 
 
 def _vendors(driver: NodeTopology) -> set[GpuVendor | None]:
@@ -265,3 +242,41 @@ def _still_unknown(unknown: tuple[Unknown, ...], merged: NodeTopology) -> tuple[
 def complete(topology: NodeTopology) -> NodeTopology:
     """The same node with effective PCIe links, what lies between its devices, and NIC roles."""
     return with_nic_roles(with_paths(topology))
+
+
+def inspect_here(
+    files: SysfsFiles, driver: NvmlDriver | None, *, stands_in: str | None = None
+) -> NodeTopology:
+    """The node whose files and GPU driver these are; None is not asked. Raises ParseError.
+
+    `stands_in` is the name of a node that shows a machine which it is not: all of it is made up.
+    """
+    tree = files.read((*SYSFS_PATTERNS, *KFD_PATTERNS))
+    try:
+        topology = _topology(tree, driver)
+    except InvalidValue as error:
+        raise refuse_node(error, "/sys") from error
+    if stands_in is None:
+        return topology
+    return dataclasses.replace(
+        topology,
+        host=dataclasses.replace(topology.host, name=stands_in),
+        source=dataclasses.replace(topology.source, is_synthetic=True),
+    )
+
+
+def _topology(tree: FileTree, driver: NvmlDriver | None) -> NodeTopology:
+    topology = parse_sysfs(tree)
+    if any(path.startswith(f"{KFD_ROOT}/nodes/") for path in tree.texts):
+        topology = merge(topology, parse_kfd(tree))
+    said = None if driver is None else driver.read()
+    if said is not None and (not is_silent(said) or _may_be_nvidia(topology)):
+        topology = merge(topology, said)
+    source = dataclasses.replace(topology.source, format="live", is_live=True)
+    return complete(dataclasses.replace(topology, source=source))
+
+
+def _may_be_nvidia(topology: NodeTopology) -> bool:
+    """Whether NVML's silence is worth a word: not where all GPUs are of other makers."""
+    makers = {gpu.vendor for gpu in topology.gpus}
+    return not makers or bool(makers & {GpuVendor.NVIDIA, None})

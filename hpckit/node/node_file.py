@@ -16,19 +16,16 @@ from hpckit.core.files_in_job import read_regular
 
 NODE_FILE: Final = "/etc/hpckit/node.toml"
 NODE_SCHEMA: Final = "hpckit.node/1"
+# `nvml_profile` is for the library that stands in for NVML.
 _KEYS: Final = {"schema": str, "synthetic": bool, "sysroot": str, "nvml_profile": str}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
-    """Where a node's /sys and /proc are found, and whether what they say is made up.
-
-    `nvml_profile` is read by the driver's library that stands in for NVML, not by hpckit.
-    """
+    """Where a node's /sys and /proc are found, and whether what they say is made up."""
 
     sysroot: str = "/"
     is_synthetic: bool = False
-    nvml_profile: str | None = None
 
 
 def parse_node_file(text: str) -> NodeSettings:
@@ -48,7 +45,6 @@ def parse_node_file(text: str) -> NodeSettings:
     return NodeSettings(
         sysroot=tree.get("sysroot", "/"),
         is_synthetic=tree.get("synthetic", False),
-        nvml_profile=tree.get("nvml_profile"),
     )
 
 

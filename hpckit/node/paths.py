@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from hpckit.node.path import MOST_ROWS, NcclPath, PathKind, PathTable
 from hpckit.node.pci import PciAddress
 from hpckit.node.pci_tree import PciTree, is_one_card
+from hpckit.node.rules.rule import path_cells
 from hpckit.node.topology import Gpu, LinkKind, Nic, NodeTopology, Unknown
 from hpckit.spec.nic_kind import NicKind
 
@@ -300,7 +301,8 @@ def with_paths(topology: NodeTopology) -> NodeTopology:
     None, and `unknown` says why.
     """
     tree = PciTree(topology.pci)
-    topology = dataclasses.replace(topology, pci=tree.with_effective(topology.pci))
+    pci = (dataclasses.replace(one, effective=tree.effective(one.address)) for one in topology.pci)
+    topology = dataclasses.replace(topology, pci=tuple(pci))
     # A driver that knows GPUs alone makes a table without the NICs.
     names = {device.name for device in devices_to_list(topology, tree)}
     if topology.paths is None or not names.issubset(topology.paths.devices):
@@ -333,11 +335,12 @@ def _with_table(topology: NodeTopology, tree: PciTree) -> NodeTopology:
         topology = dataclasses.replace(topology, unknown=told)
     if len(devices) > MOST_ROWS:
         return topology
-    rule, recorded = _Rule(topology, tree), _recorded(topology.paths)
+    rule, recorded = _Rule(topology, tree), path_cells(topology.paths)
     cells: list[list[str | None]] = [[PathKind.SELF.value] * len(devices) for _ in devices]
     lacking: dict[str, list[str]] = {}
     for (row, a), (column, b) in combinations(enumerate(devices), 2):
-        cell, because = recorded.get((a.name, b.name)) or rule.between(a, b)
+        known = recorded.get((a.name, b.name))
+        cell, because = rule.between(a, b) if known is None else _Answer(known)
         cells[row][column] = cells[column][row] = cell
         if cell is None:
             lacking.setdefault(because, []).append(f"{a.name}–{b.name}")
@@ -364,17 +367,6 @@ def _left_out(topology: NodeTopology, count: int) -> Unknown | None:
         return None
     because = f"a table has up to {MOST_ROWS} rows, and each sits where its physical function does"
     return Unknown(_SUBJECT, f"{lacking} virtual functions", because)
-
-
-def _recorded(table: PathTable | None) -> dict[tuple[str, str], _Answer]:
-    if table is None:
-        return {}
-    return {
-        (one, other): _Answer(cell)
-        for one, row in zip(table.devices, table.cells, strict=True)
-        for other, cell in zip(table.devices, row, strict=True)
-        if cell is not None
-    }
 
 
 class _Rule:

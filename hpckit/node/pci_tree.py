@@ -153,13 +153,6 @@ class PciTree:
             whole = bridge
         return tuple(reversed(kept))
 
-    def with_effective(self, devices: Iterable[PciDevice]) -> tuple[PciDevice, ...]:
-        """The devices with `PciDevice.effective`."""
-        return tuple(
-            dataclasses.replace(device, effective=self.effective(device.address))
-            for device in devices
-        )
-
     def _are_one(self, upper: PciAddress, lower: PciAddress) -> bool:
         upper_device, lower_device = self._devices.get(upper), self._devices.get(lower)
         if upper_device is None or lower_device is None:

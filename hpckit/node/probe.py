@@ -53,7 +53,7 @@ def topology_tree(node: str, driver_s: int, settings: NodeSettings | None = None
     from hpckit.core.fields import to_tree
     from hpckit.node.capture.nvml import NvmlDriver
     from hpckit.node.capture.sysfs import SysfsFiles
-    from hpckit.node.inspect import inspect_here
+    from hpckit.node.merge import inspect_here
     from hpckit.node.node_file import node_settings
 
     settings = settings or node_settings()

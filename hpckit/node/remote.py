@@ -109,6 +109,7 @@ _FOLDER = ".hpckit-inspect-"
 _MOST_PARTS = 8
 
 
+@dataclass(frozen=True, slots=True)
 class SrunProbe:
     """Runs the probe on nodes with one srun; `root` is a folder that they share with this host.
 
@@ -116,35 +117,27 @@ class SrunProbe:
     run to a path.
     """
 
-    def __init__(
-        self,
-        slurm: SlurmCli,
-        runner: Runner,
-        root: Path,
-        python: str,
-        pack: Callable[[Path], None],
-    ) -> None:
-        self._slurm = slurm
-        self._runner = runner
-        self._root = root
-        self._python = python
-        self._pack = pack
+    slurm: SlurmCli
+    runner: Runner
+    root: Path
+    python: str
+    pack: Callable[[Path], None]
 
     def nodes(self, nodelist: str) -> Sequence[SlurmNode]:
         """The nodes of a list, each once; those that Slurm does not know have no state.
 
         Raises ToolFailed for what is no list of hosts.
         """
-        names = self._slurm.ask(hostnames_argv(nodelist)).stdout.split()
+        names = self.slurm.ask(hostnames_argv(nodelist)).stdout.split()
         known = {
             one.name: one
-            for one in parse_sinfo_nodes(self._slurm.ask(sinfo_nodes_argv(nodelist)).stdout)
+            for one in parse_sinfo_nodes(self.slurm.ask(sinfo_nodes_argv(nodelist)).stdout)
         }
         return [known.get(name) or SlurmNode(name=name) for name in dict.fromkeys(names)]
 
     def nodes_of_job(self, job_id: str) -> str:
         """The node list of a running job. Raises AdapterError for one that has none."""
-        parts = parse_squeue_nodes(self._slurm.ask(squeue_nodes_argv(job_id)).stdout)
+        parts = parse_squeue_nodes(self.slurm.ask(squeue_nodes_argv(job_id)).stdout)
         if len(parts) > 1:  # squeue lists all components, whichever is asked for
             parts = tuple(one for one in parts if one[0] == job_id) or parts
         if len(parts) > 1:
@@ -219,12 +212,11 @@ class SrunProbe:
         options = _options(question, name, limit_s)
         driver_s = max(1, min(_DRIVER_S, int(limit_s * 2 / 3)))
         commands = [
-            srun_probe_argv(group, self._python, str(archive), driver_s, options)
-            for group in groups
+            srun_probe_argv(group, self.python, str(archive), driver_s, options) for group in groups
         ]
         ended: Sequence[HeardCommand] = ()
         try:
-            ended = self._runner.listen(commands, limit_s, hear)
+            ended = self.runner.listen(commands, limit_s, hear)
         finally:
             # Also after Ctrl-C: there is no answer then of any.
             if question.job_id is None and (not ended or any(one.is_late for one in ended)):
@@ -233,15 +225,15 @@ class SrunProbe:
 
     @contextmanager
     def _archive(self) -> Iterator[Path]:
-        folder = self._root
+        folder = self.root
         try:
-            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _remove_leftovers(self._root)
-            folder = Path(tempfile.mkdtemp(prefix=_FOLDER, dir=self._root))
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _remove_leftovers(self.root)
+            folder = Path(tempfile.mkdtemp(prefix=_FOLDER, dir=self.root))
             archive = folder / AGENT_FILE
-            self._pack(archive)
+            self.pack(archive)
         except OSError as error:
-            if folder != self._root:
+            if folder != self.root:
                 shutil.rmtree(folder, ignore_errors=True)
             raise StorageFailed(
                 f"{folder} cannot be written: {error.strerror}",
@@ -255,7 +247,7 @@ class SrunProbe:
     def _cancel(self, name: str) -> None:
         """Give back allocations of our own; that of a job is the user's."""
         with suppress(AdapterError):
-            self._runner.run(("scancel", f"--name={name}", f"--user={os.getuid()}"), _CANCEL_S)
+            self.runner.run(("scancel", f"--name={name}", f"--user={os.getuid()}"), _CANCEL_S)
 
 
 def _remove_leftovers(root: Path) -> None:

@@ -97,14 +97,11 @@ class PackagesOfCpus:
         for package in packages:
             for cpu in expand_indices(package.cpus or ""):
                 self._of_cpu.setdefault(cpu, set()).add(package.index)
-        self._of_list: dict[str, int | None] = {}
 
     def of(self, cpus: str) -> int | None:
         """Return the one package that holds any of these CPUs; None for several, or none."""
-        if cpus not in self._of_list:
-            found = set[int]().union(*(self._of_cpu.get(cpu, ()) for cpu in expand_indices(cpus)))
-            self._of_list[cpus] = found.pop() if len(found) == 1 else None
-        return self._of_list[cpus]
+        found = set[int]().union(*(self._of_cpu.get(cpu, ()) for cpu in expand_indices(cpus)))
+        return found.pop() if len(found) == 1 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -223,6 +223,10 @@ class _Row:
     style: Style = Style.PLAIN
 
 
+def _row(form: str, cells: tuple[str, ...], is_odd: bool | None) -> _Row:
+    return _Row(form=form, cells=cells, style=Style.WARNING if is_odd else Style.PLAIN)
+
+
 class _Facts:
     def __init__(self, topology: NodeTopology) -> None:
         self.ways = PcieWays(topology)
@@ -236,9 +240,11 @@ class _Facts:
 def tree_lines(topology: NodeTopology, width: int) -> list[Line]:
     """The tree; each line fits `width` columns, and devices that are alike share one."""
     facts = _Facts(topology)
+    # Nothing is said of a place without devices where no place is known to have some.
+    is_told = bool(topology.pci or topology.gpus or topology.nics or topology.accelerators)
     rows: list[tuple[str, str, _Row]] = []
     for place in _with_empty_folded(places(topology)):
-        rows.append(("", "", _head(place, _empty_words(topology))))
+        rows.append(("", "", _head(place, ["· no devices"] * is_told)))
         if not isinstance(place, str):
             _walk(place.root, place, "", facts, rows)
     return _aligned_rows(rows, width)
@@ -255,13 +261,7 @@ def _with_empty_folded(found: Sequence[Place]) -> list[Place | str]:
     return [*shown, f"{numbers_shown(empty)} · no devices"] if empty else shown
 
 
-def _empty_words(topology: NodeTopology) -> tuple[str, ...]:
-    # Nothing is said where no place is known to have some.
-    told = topology.pci or topology.gpus or topology.nics or topology.accelerators
-    return ("· no devices",) if told else ()
-
-
-def _head(place: Place | str, empty: tuple[str, ...]) -> _Row:
+def _head(place: Place | str, empty: list[str]) -> _Row:
     if isinstance(place, str):
         return _Row(form="head", cells=(place,), style=Style.TITLE)
     cells = [place_title(place)]
@@ -298,11 +298,7 @@ def _switch_row(branch: Branch, facts: _Facts) -> _Row:
     if branch.bridge is None:
         return _Row(form="switch", cells=("switch", "(from the matrix)"))
     words, is_odd = facts.ways.of_switch(branch)
-    return _Row(
-        form="switch",
-        cells=(f"switch {slot_name(branch.bridge.address)}", words),
-        style=Style.WARNING if is_odd else Style.PLAIN,
-    )
+    return _row("switch", (f"switch {slot_name(branch.bridge.address)}", words), is_odd)
 
 
 def _gpu_rows(gpus: Sequence[Gpu], place: Place, facts: _Facts) -> list[_Row]:
@@ -324,7 +320,7 @@ def _gpu_rows(gpus: Sequence[Gpu], place: Place, facts: _Facts) -> list[_Row]:
         shown = replace(same[0], partition=part)
         cells = (name, *_gpu_cells(shown, place, facts))
         is_odd = facts.ways.of_device(same[0].pci)[1] or same[0].is_hidden
-        rows.append(_Row(form="gpu", cells=cells, style=Style.WARNING if is_odd else Style.PLAIN))
+        rows.append(_row("gpu", cells, is_odd))
     return rows
 
 
@@ -394,11 +390,7 @@ def _accelerator_row(one: Accelerator, facts: _Facts) -> _Row:
     slot = "" if one.pci is None else slot_name(one.pci)
     driver = "" if one.driver is None else f"driver {visible(one.driver, 16)}"
     link, is_odd = facts.ways.of_device(one.pci)
-    return _Row(
-        form="accelerator",
-        cells=(visible(one.name, 28), slot, link, driver),
-        style=Style.WARNING if is_odd else Style.PLAIN,
-    )
+    return _row("accelerator", (visible(one.name, 28), slot, link, driver), is_odd)
 
 
 def _nic_rows(nics: Sequence[Nic], facts: _Facts) -> list[_Row]:
@@ -411,8 +403,7 @@ def _nic_rows(nics: Sequence[Nic], facts: _Facts) -> list[_Row]:
         count = count if len(alike) > 1 else ""
         names = names_within([nic.name for nic in alike], _WIDEST_CELL - len(count)) + count
         is_odd = is_down(alike[0]) or facts.ways.of_device(alike[0].pci)[1]
-        style = Style.WARNING if is_odd else Style.PLAIN
-        rows.append(_Row(form="nic", cells=(names, *cells), style=style))
+        rows.append(_row("nic", (names, *cells), is_odd))
     return rows
 
 

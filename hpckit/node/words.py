@@ -129,16 +129,10 @@ def slot_name(address: PciAddress) -> str:
     return visible(address.removeprefix("0000:").removesuffix(".0"), 16)
 
 
-def nic_kind(nic: Nic) -> str:
-    """`IB`, `RoCE` …; a NIC of unknown kind is `NIC`."""
-    return _KINDS[nic.kind] if nic.kind is not None else "NIC"
-
-
 def nic_rate(nic: Nic) -> str:
-    """`400 Gb/s IB`, or what of it is known."""
-    if nic.rate_bytes_per_s is None:
-        return nic_kind(nic)
-    return f"{bit_rate(nic.rate_bytes_per_s)} {nic_kind(nic)}"
+    """`400 Gb/s IB`, or what of it is known; a NIC of unknown kind is `NIC`."""
+    kind = "NIC" if nic.kind is None else _KINDS[nic.kind]
+    return kind if nic.rate_bytes_per_s is None else f"{bit_rate(nic.rate_bytes_per_s)} {kind}"
 
 
 def is_storage(nic: Nic) -> bool:

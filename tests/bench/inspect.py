@@ -51,7 +51,7 @@ from pathlib import Path
 import pynvml
 from hpckit.node.capture.nvml import NvmlDriver
 from hpckit.node.capture.sysfs import SysfsFiles
-from hpckit.node.inspect import inspect_here
+from hpckit.node.merge import inspect_here
 from hpckit.node.rules.rules import node_findings
 from hpckit.node.show import node_lines
 imported_s = time.perf_counter()

@@ -12,10 +12,11 @@ from dataclasses import replace
 from hpckit.core.foreign_text import XmlDocument
 from hpckit.node.capture.hwloc_devices import FoundGpu, accelerators, links
 from hpckit.node.capture.hwloc_devices import gpus as found_gpus
-from hpckit.node.capture.hwloc_nics import lost_bridges, nics, pci_devices
+from hpckit.node.capture.hwloc_nics import lacks_bridge, nics, pci_devices
 from hpckit.node.capture.hwloc_numa import Places, numa_nodes
 from hpckit.node.capture.hwloc_objects import (
     HwlocTree,
+    Kind,
     cpu_topology,
     host,
     package_of_nodes,
@@ -28,18 +29,15 @@ _SEVERAL = "hwloc records it beside several NUMA nodes, or beside the whole mach
 
 def _unknowns(
     tree: HwlocTree, topology: NodeTopology, found: tuple[FoundGpu, ...]
-) -> tuple[Unknown, ...]:
-    io = (topology.pci, topology.gpus, topology.nics, topology.accelerators)
-    because = "the file holds no I/O devices: lstopo writes all of them with --whole-io"
-    no_io = Unknown("node", "PCI devices", because)
-    return (
-        *_of_nodes(topology),
-        *_of_gpus(topology, found),
-        *_of_links(tree, topology),
-        *_of_nics(topology),
-        *_of_pci(tree, topology),
-        *(() if any(io) else (no_io,)),
-    )
+) -> Iterator[Unknown]:
+    yield from _of_nodes(topology)
+    yield from _of_gpus(topology, found)
+    yield from _of_links(tree, topology)
+    yield from _of_nics(topology)
+    yield from _of_pci(tree, topology)
+    if not (topology.pci or topology.gpus or topology.nics or topology.accelerators):
+        because = "the file holds no I/O devices: lstopo writes all of them with --whole-io"
+        yield Unknown("node", "PCI devices", because)
 
 
 def _lacking(
@@ -111,9 +109,9 @@ def _of_pci(tree: HwlocTree, topology: NodeTopology) -> Iterator[Unknown]:
     if any(one.link for one in topology.pci):
         because = "hwloc records GB/s, which several speeds and widths give"
         yield Unknown("PCI devices", "link.width", because)
-    lost = lost_bridges(tree)
+    lost = sum(map(lacks_bridge, tree.of(Kind.PCI)))
     if lost:
-        because = f"the file leaves out bridges above {len(lost)} of {len(topology.pci)} devices"
+        because = f"the file leaves out bridges above {lost} of {len(topology.pci)} devices"
         yield Unknown("PCI devices", "parent", because)
 
 
@@ -149,4 +147,4 @@ def parse_hwloc_xml(document: XmlDocument) -> NodeTopology:
         accelerators=accelerators(tree, places, pci),
         pci=pci,
     )
-    return replace(topology, unknown=_unknowns(tree, topology, found))
+    return replace(topology, unknown=tuple(_unknowns(tree, topology, found)))

@@ -10,14 +10,13 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Final
+from typing import Final, NamedTuple
 
 from hpckit.node.capture.hwloc_numa import Matrix, Places, matrix, numa_kind
 from hpckit.node.capture.hwloc_objects import HwlocObject, HwlocTree, Kind
 from hpckit.node.pci import CLASS_ACCELERATOR, PciAddress, PciDevice
 from hpckit.node.pci_tree import GPU_VENDORS, INTEL, gpu_vendor
 from hpckit.node.topology import (
-    MOST_BYTES_PER_S,
     Accelerator,
     CpuLink,
     Gpu,
@@ -47,12 +46,11 @@ _MEMORY_SIZES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundGpu:
+class FoundGpu(NamedTuple):
     """A GPU with the OS devices that it is in the file; `is_numbered` says that a library did."""
 
     gpu: Gpu
-    os_devices: dict[str, HwlocObject]
+    os_devices: tuple[HwlocObject, ...]
     is_numbered: bool
 
 
@@ -109,8 +107,7 @@ def gpus(tree: HwlocTree, places: Places, pci: tuple[PciDevice, ...]) -> tuple[F
             partition=None if one.partition is None else str(one.partition),
             is_hidden=_is_hidden(one, libraries),
         )
-        devices = {device.name: device for device in one.os_devices}
-        found.append(FoundGpu(gpu=gpu, os_devices=devices, is_numbered=bool(one.numbers)))
+        found.append(FoundGpu(gpu, one.os_devices, bool(one.numbers)))
     return tuple(sorted(found, key=lambda one: one.gpu.index))
 
 
@@ -280,15 +277,10 @@ def _rows(tree: HwlocTree, found: tuple[FoundGpu, ...], name: str) -> _Rows | No
     values = matrix(tree, name)
     if values is None:
         return None
-    of_device = {id(device): one.gpu for one in found for device in one.os_devices.values()}
+    of_device = {id(device): one.gpu for one in found for device in one.os_devices}
     gpus = {at: of_device[id(one)] for at, one in enumerate(values.objects) if id(one) in of_device}
     firsts = {gpu.index: at for at, gpu in reversed(gpus.items())}
     return _Rows(values, {at: gpus[at] for at in sorted(firsts.values())})
-
-
-def _rate(mbytes_per_s: int) -> float | None:
-    """In bytes per second; None for what nothing has."""
-    return mbytes_per_s * _MB if mbytes_per_s <= MOST_BYTES_PER_S / _MB else None
 
 
 def _nvlinks(rows: _Rows, ids: dict[PciAddress, int | None]) -> Iterator[GpuLink]:
@@ -307,7 +299,7 @@ def _nvlinks(rows: _Rows, ids: dict[PciAddress, int | None]) -> Iterator[GpuLink
                 b=other.index,
                 kind=LinkKind.NVLINK,
                 count=_count(direct or switched, gpu, ids),
-                bandwidth_bytes_per_s=_rate(direct or switched),
+                bandwidth_bytes_per_s=(direct or switched) * _MB,
                 is_switched=switched > 0,
             )
 
@@ -322,7 +314,7 @@ def _cpu_links(rows: _Rows, places: Places, ids: dict[PciAddress, int | None]) -
                     kind=LinkKind.NVLINK,
                     numa_index=places.of(one).numa_index,
                     count=_count(value, gpu, ids),
-                    bandwidth_bytes_per_s=_rate(value),
+                    bandwidth_bytes_per_s=value * _MB,
                 )
 
 
@@ -339,18 +331,18 @@ def _xgmi(rows: _Rows, hops: _Rows | None) -> Iterator[GpuLink]:
                 a=gpu.index,
                 b=other.index,
                 kind=LinkKind.XGMI,
-                bandwidth_bytes_per_s=None if is_assumed else _rate(value),
+                bandwidth_bytes_per_s=None if is_assumed else value * _MB,
                 hops=far.get((gpu.index, other.index)) or None,
             )
 
 
 def _peers(found: tuple[FoundGpu, ...]) -> Iterator[GpuLink]:
     """Pairs of which one names the other, where a file has names and no matrix."""
-    of_name = {name: one.gpu.index for one in found for name in one.os_devices}
+    of_name = {device.name: one.gpu.index for one in found for device in one.os_devices}
     pairs = {
         (one.gpu.index, of_name[peer])
         for one in found
-        for device in one.os_devices.values()
+        for device in one.os_devices
         for peer in (device.info("XGMIPeers") or "").split()
         if peer in of_name
     }

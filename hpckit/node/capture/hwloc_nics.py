@@ -211,15 +211,11 @@ def pci_devices(tree: HwlocTree, places: Places) -> tuple[PciDevice, ...]:
     return tuple(found.values())
 
 
-def lost_bridges(tree: HwlocTree) -> tuple[HwlocObject, ...]:
-    """The functions that are not on the bus below the bridge that the file puts them under.
+def lacks_bridge(one: HwlocObject) -> bool:
+    """Whether a function is not on the bus below the bridge that the file puts it under.
 
     hwloc leaves bridges out unless it was asked for them. Raises ParseError.
     """
-    return tuple(one for one in tree.of(Kind.PCI) if _lacks_bridge(one))
-
-
-def _lacks_bridge(one: HwlocObject) -> bool:
     parent = one.parent
     if parent is None or parent.get("bridge_pci") is None:
         return True
@@ -263,7 +259,7 @@ def _ids(one: HwlocObject) -> dict[str, Any]:
 def _host_bridge(one: HwlocObject) -> str | None:
     """The root complex; None if a bridge below it is missing, for then so is what shares it."""
     bridge = one.host_bridge
-    is_cut_off = one.parent is bridge and _lacks_bridge(one)
+    is_cut_off = one.parent is bridge and lacks_bridge(one)
     if bridge is None or bridge.get("bridge_pci") is None or is_cut_off:
         return None
     domain, bus = _bus_below(bridge)

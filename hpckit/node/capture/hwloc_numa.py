@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from hpckit.core.index_list import IndexList, index_list
@@ -122,16 +121,9 @@ _KEY: Final = re.compile(r"(?:[A-Za-z0-9]{1,20}:)?(\d{1,20})", re.ASCII)
 _MEANS_LATENCY: Final = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Matrix:
-    """Values between objects, by row and column.
+class Matrix(NamedTuple):
+    """Values between objects, by row and column; None is an object that the file lacks."""
 
-    `keys` are the objects' `gp_index`, or their `os_index` where `is_by_os_index`; `objects` has
-    None for one that the file lacks.
-    """
-
-    keys: tuple[int, ...]
-    is_by_os_index: bool
     objects: tuple[HwlocObject | None, ...]
     rows: tuple[tuple[int, ...], ...]
 
@@ -156,10 +148,8 @@ def _numa_distances(tree: HwlocTree) -> dict[int, dict[int, int]]:
         is_of_nodes = (element.get("type") or "").lower() == "numanode"
         if is_of_nodes and (is_latency or element.get("name") == "NUMALatency"):
             found = _read(tree, distances)
-            if found.is_by_os_index:
-                return _by_node(found.keys, found.rows)
             nodes = [one.node_index for one in found.objects if one]
-            return _by_node(nodes, found.rows) if len(nodes) == len(found.keys) else {}
+            return _by_node(nodes, found.rows) if len(nodes) == len(found.objects) else {}
     return {}
 
 
@@ -174,27 +164,21 @@ def _read(tree: HwlocTree, distances: HwlocElement) -> Matrix:
     if not count or len(keys) != count or len(values) != count * count:
         message = f"{len(keys)} indexes and {len(values)} values of {count} objects"
         raise distances.refuse(message, "an index an object and a value a pair")
-    is_by_os_index = distances.get("indexing") == "os"
-    known: dict[int, HwlocObject] = {}
-    for one in tree.objects:
-        known.setdefault(_key(one, is_by_os_index=is_by_os_index), one)
-    return Matrix(
-        keys=keys,
-        is_by_os_index=is_by_os_index,
-        objects=tuple(known.get(key) for key in keys),
-        rows=_square(values, count),
-    )
+    if distances.get("indexing") == "os":  # which is so between NUMA nodes
+        known = {one.node_index: one for one in tree.of(Kind.NUMA)}
+    else:
+        known = {_key(one): one for one in reversed(tree.objects)}
+    return Matrix(tuple(known.get(key) for key in keys), _square(values, count))
 
 
 def _square(values: Sequence[int], count: int) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(values[at : at + count]) for at in range(0, len(values), count))
 
 
-def _key(one: HwlocObject, *, is_by_os_index: bool) -> int:
-    text = one.get("os_index" if is_by_os_index else "gp_index")
-    if text is None and not is_by_os_index:
-        text = (one.get("id") or "").removeprefix("obj")  # 3.x writes both
-    return int(text) if text and _NUMBER.fullmatch(text) else -1
+def _key(one: HwlocObject) -> int:
+    # 3.x writes both.
+    text = one.get("gp_index") or (one.get("id") or "").removeprefix("obj")
+    return int(text) if _NUMBER.fullmatch(text) else -1
 
 
 def _numbers(distances: HwlocElement, tag: str, pattern: re.Pattern[str]) -> tuple[int, ...]:

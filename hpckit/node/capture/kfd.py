@@ -67,6 +67,10 @@ _OF_NODE = re.compile(
 )
 _PROPERTY = re.compile(r"(?P<key>\w{1,60})[ \t]+(?P<value>\d{1,20})", re.ASCII)
 
+# Releases of the driver write the partition there, or into the three bits of the function.
+_PARTITION_SHIFT: Final = 28
+_FUNCTION_BITS: Final = 0b111
+
 Properties = Mapping[str, int]
 
 
@@ -97,6 +101,24 @@ class KfdNode:
     def get(self, name: str) -> int:
         """A property; 0, KFD's own word for nothing, if it is not there."""
         return self.properties.get(name, 0)
+
+    @property
+    def slot(self) -> tuple[int, int]:
+        """Domain, and bus with device but without function: the same for partitions of one GPU."""
+        return self.get("domain"), self.get("location_id") & 0xFFFF & ~_FUNCTION_BITS
+
+    @property
+    def partition(self) -> tuple[int, int]:
+        """What tells partitions of a GPU apart: the driver has written it to one or the other."""
+        location = self.get("location_id")
+        return location >> _PARTITION_SHIFT, location & _FUNCTION_BITS
+
+    @property
+    def address(self) -> PciAddress:
+        """The PCI address: bus, device and function in 16 bits, below a domain of 32."""
+        domain, location = self.get("domain") & 0xFFFFFFFF, self.get("location_id")
+        bus, device = location >> 8 & 0xFF, location >> 3 & 0x1F
+        return PciAddress(f"{domain:04x}:{bus:02x}:{device:02x}.{location & _FUNCTION_BITS}")
 
     @property
     def gpu_memory_bytes(self) -> int | None:
@@ -193,9 +215,6 @@ _PRODUCTS: Final = {
     0x75A0: "Instinct MI350X",
     0x75A3: "Instinct MI355X",
 }
-# Releases of the driver write the partition there, or into the three bits of the function.
-_PARTITION_SHIFT: Final = 28
-_FUNCTION_BITS: Final = 0b111
 _MAJOR, _MINOR = 10_000, 100
 
 
@@ -206,26 +225,6 @@ def architecture(gfx_target_version: int) -> str | None:
     major, rest = divmod(gfx_target_version, _MAJOR)
     minor, stepping = divmod(rest, _MINOR)
     return f"gfx{major}{minor:x}{stepping:x}"
-
-
-def slot_of(domain: int, location_id: int) -> tuple[int, int]:
-    """Domain, and bus with device but without function: the same for partitions of one GPU."""
-    return domain, location_id & 0xFFFF & ~_FUNCTION_BITS
-
-
-def partition_of(location_id: int) -> tuple[int, int]:
-    """What tells partitions of a GPU apart: the driver has written it to the one or the other."""
-    return location_id >> _PARTITION_SHIFT, location_id & _FUNCTION_BITS
-
-
-def bus_address(domain: int, location_id: int) -> PciAddress:
-    """The PCI address of bus, device and function in 16 bits, below a domain of 32."""
-    bus, device, function = (
-        location_id >> 8 & 0xFF,
-        location_id >> 3 & 0x1F,
-        location_id & _FUNCTION_BITS,
-    )
-    return PciAddress(f"{domain & 0xFFFFFFFF:04x}:{bus:02x}:{device:02x}.{function}")
 
 
 _LOCAL_DISTANCE: Final = 10
@@ -243,7 +242,7 @@ def parse_kfd(tree: FileTree, root: str = KFD_ROOT) -> NodeTopology:
     nodes = kfd_nodes(tree, root)
     cpus = [node for node in nodes if node.is_cpu]
     gpus = [node for node in nodes if node.is_gpu]
-    gpus.sort(key=lambda node: slot_of(node.get("domain"), node.get("location_id")))
+    gpus.sort(key=lambda node: node.slot)
     numa = {node.index: index for index, node in enumerate(cpus)}
     indices = {node.index: index for index, node in enumerate(gpus)}
     links = _gpu_links(gpus, indices)
@@ -291,7 +290,7 @@ def _gpu(node: KfdNode, index: int, numa: Mapping[int, int]) -> Gpu:
         index=index,
         name=sold_as or codename,
         vendor=GpuVendor.AMD,
-        pci=bus_address(node.get("domain"), node.get("location_id")),
+        pci=node.address,
         uuid=GpuUuid(f"GPU-{unique_id:016x}") if unique_id else None,
         architecture=architecture(node.get("gfx_target_version")),
         memory_bytes=node.gpu_memory_bytes,
@@ -319,11 +318,10 @@ def _with_partitions(nodes: Sequence[KfdNode], gpus: Sequence[Gpu]) -> tuple[Gpu
     """
     groups: dict[object, list[int]] = defaultdict(list)
     for at, node in enumerate(nodes):
-        slot = slot_of(node.get("domain"), node.get("location_id"))
-        groups[slot, node.get("unique_id") or None].append(at)
+        groups[node.slot, node.get("unique_id") or None].append(at)
     found = list(gpus)
     for group in groups.values():
-        codes = [partition_of(nodes[at].get("location_id")) for at in group]
+        codes = [nodes[at].partition for at in group]
         if len(group) < 2 or len(set(codes)) < len(codes):  # noqa: PLR2004  a pair
             continue
         pci = gpus[group[codes.index(min(codes))]].pci

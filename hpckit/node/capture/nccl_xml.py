@@ -11,9 +11,10 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import defaultdict
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import combinations
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from hpckit.core.foreign_text import Element, XmlDocument
 from hpckit.core.index_list import MOST_INDICES, IndexList, index_list
@@ -29,7 +30,6 @@ from hpckit.node.pci import (
 )
 from hpckit.node.pci_tree import GPU_VENDORS
 from hpckit.node.topology import (
-    MOST_BYTES_PER_S,
     Accelerator,
     CpuLink,
     CpuTopology,
@@ -56,25 +56,6 @@ _MOST_INDEX: Final = MOST_INDICES - 1
 Device = TypeVar("Device", Gpu, Nic)
 
 
-@dataclass(slots=True)
-class _Devices:
-    """What has been read: `pci` in the order of the file, GPUs and NICs by index.
-
-    `elements` are the GPUs' <gpu> by index; a preset has none.
-    """
-
-    pci: dict[PciAddress, PciDevice] = field(default_factory=dict)
-    gpus: list[Gpu] = field(default_factory=list)
-    elements: dict[int, Element] = field(default_factory=dict)
-    nics: list[Nic] = field(default_factory=list)
-    accelerators: list[Accelerator] = field(default_factory=list)
-    unknown: list[Unknown] = field(default_factory=list)
-
-    def note(self, subject: str, what: str, because: str) -> None:
-        """Say that something is not known."""
-        self.unknown.append(Unknown(subject, what, because))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
     parent: PciAddress | None
@@ -89,15 +70,30 @@ class _Place:
         )
 
 
-class _Reader:
+class _Devices:
+    """What is read: `pci` in the order of the file, and at the end GPUs and NICs by index.
+
+    `elements` are the GPUs' <gpu> by index; a preset has none.
+    """
+
     def __init__(self, attributes: NcclAttributes, *, is_rccl: bool) -> None:
+        self.numa: dict[int, set[int] | None] = {}
+        self.pci: dict[PciAddress, PciDevice] = {}
+        self.gpus: list[Gpu] = []
+        self.elements: dict[int, Element] = {}
+        self.nics: list[Nic] = []
+        self.accelerators: list[Accelerator] = []
+        self.unknown: list[Unknown] = []
         self._attributes = attributes
         self._is_rccl = is_rccl
-        self._found = _Devices()
         self._gpus: list[tuple[int | None, Gpu, Element | None]] = []
         self._nics: list[tuple[int | None, Nic, Element | None]] = []
         self._classless = 0
         self._has_side_links = False
+
+    def note(self, subject: str, what: str, because: str) -> None:
+        """Say that something is not known."""
+        self.unknown.append(Unknown(subject, what, because))
 
     def read_cpu(self, cpu: Element) -> None:
         self._attributes.needed(cpu, "numaid")
@@ -105,11 +101,13 @@ class _Reader:
         indices = self._attributes.indices(cpu, "affinity")
         top = _Place(parent=None)
         if index is not None and index >= 0:
+            before = self.numa.get(index)
+            self.numa[index] = before if indices is None else {*(before or ()), *indices}
             cpus = None if indices is None else index_list(indices)
             top = _Place(parent=None, numa_index=index, cpus=cpus)
         else:
             because = "the file puts these devices on NUMA node -1, which Linux says for unknown"
-            self._found.note("the devices below that <cpu>", "numa_index", because)
+            self.note("the devices below that <cpu>", "numa_index", because)
         stack = [(cpu, top)]
         while stack:
             element, place = stack.pop()
@@ -118,23 +116,22 @@ class _Reader:
                 self._read_nets(element, place, None)
             stack += [(child, below) for child in reversed(list(element.of("pci")))]
 
-    def finished(self) -> _Devices:
-        found = self._found
+    def finish(self) -> None:
+        """Number the GPUs and NICs, and note what the file does not tell."""
         if self._classless:
             because = "the file does not give their class, which NCCL reads on the machine itself"
-            found.note("GPUs, NICs", f"which of {self._classless} PCI devices they are", because)
+            self.note("GPUs, NICs", f"which of {self._classless} PCI devices they are", because)
         if self._has_side_links:
             because = "the file has <pcilink>, which paths do not follow"
-            found.note("switches", "which of them are joined beside the tree", because)
+            self.note("switches", "which of them are joined beside the tree", because)
         for index, gpu, element in self._numbered(self._gpus, "GPUs"):
-            found.gpus.append(dataclasses.replace(gpu, index=index))
+            self.gpus.append(dataclasses.replace(gpu, index=index))
             if element is not None:
-                found.elements[index] = element
-        found.nics = [
+                self.elements[index] = element
+        self.nics = [
             dataclasses.replace(nic, index=index)
             for index, nic, _ in self._numbered(self._nics, "NICs")
         ]
-        return found
 
     def _numbered(
         self, devices: list[tuple[int | None, Device, Element | None]], subject: str
@@ -144,7 +141,7 @@ class _Reader:
         is_whole = len(known) == len(devices) == len(set(known))
         if known and not is_whole:
             because = "the file does not give each a dev of its own: they are numbered in its order"
-            self._found.note(subject, "index", because)
+            self.note(subject, "index", because)
         order = known if is_whole else range(len(devices))
         numbered = [
             (at, part, element) for at, (_, part, element) in zip(order, devices, strict=True)
@@ -154,19 +151,19 @@ class _Reader:
     def _read_pci(self, element: Element, place: _Place) -> _Place:
         address = self._attributes.address(element, "busid")
         self._has_side_links = self._has_side_links or any(element.of("pcilink"))
-        is_again = address in self._found.pci
+        is_again = address in self.pci
         device = self._device(element, place, address)
         if not is_again:
-            self._found.pci[address] = device
+            self.pci[address] = device
         own = None if is_again else address
         has_gpu = self._read_gpus(element, place, own)
         has_net = self._read_nets(element, place, own)
         if is_again:
             because = f"the file has two devices at {address}"
             if has_gpu or has_net:
-                self._found.note("the later one", "pci", because)
+                self.note("the later one", "pci", because)
             else:
-                self._found.note("switches", "which is which: they are one here", because)
+                self.note("switches", "which is which: they are one here", because)
         if not (has_gpu or has_net or is_again or list(element.of("pci"))):
             self._by_class(element, device, place)
         return dataclasses.replace(place, parent=address)
@@ -223,7 +220,7 @@ class _Reader:
             if nic.rate_bytes_per_s is None:
                 said = element.get("speed")
                 because = f"the file says {said} Mbit/s" if said else "the file does not say it"
-                self._found.note(nic.name, "rate_bytes_per_s", because)
+                self.note(nic.name, "rate_bytes_per_s", because)
         return bool(elements)
 
     def _dev(self, element: Element) -> int | None:
@@ -238,8 +235,8 @@ class _Reader:
         if base is None:
             self._classless += 1
         if code == CLASS_ACCELERATOR and vendor is not None and vendor not in GPU_VENDORS:
-            index = len(self._found.accelerators)
-            self._found.accelerators.append(
+            index = len(self.accelerators)
+            self.accelerators.append(
                 Accelerator(index=index, name=device.address, pci=device.address, numa_index=numa)
             )
         elif code in GPU_CLASSES or (code is None and base == _BASE_GPU):
@@ -261,39 +258,52 @@ _MOST_LINKS: Final = 256
 _TO_ITSELF: Final = "the file has them lead to the GPU itself, as a VM does that hides the peer"
 
 
-class _Links(NamedTuple):
-    """The GPUs with their NVLinks, and the links between them and to CPUs."""
+class _Links:
+    """The links that the <gpu> elements name; what is not known is noted. Raises ParseError.
 
-    gpus: tuple[Gpu, ...]
-    gpu_links: tuple[GpuLink, ...]
-    cpu_links: tuple[CpuLink, ...]
-
-
-class _Counts:
-    """Counts of links: between two GPUs as each says, to switches, and to CPUs."""
+    `gpus` have their NVLinks: those that were up, in the order of the file; NCCL names no others.
+    """
 
     def __init__(self, devices: _Devices, attributes: NcclAttributes) -> None:
-        self.direct: dict[tuple[int, int], int] = defaultdict(int)
-        self.switched: dict[int, int] = defaultdict(int)
-        self.to_cpu: dict[int, int] = defaultdict(int)
-        self.kinds: dict[int, LinkKind] = {}
-        self.nvlinks: dict[int, list[NvLink]] = defaultdict(list)
         self._devices = devices
         self._attributes = attributes
         self._by_address = {gpu.pci: gpu.index for gpu in devices.gpus if gpu.pci is not None}
+        self._direct: dict[tuple[int, int], int] = defaultdict(int)
+        self._switched: dict[int, int] = defaultdict(int)
+        self._to_cpu: dict[int, int] = defaultdict(int)
+        self._kinds: dict[int, LinkKind] = {}
+        self._nvlinks: dict[int, list[NvLink]] = defaultdict(list)
+        c2c: list[CpuLink] = []
+        for gpu in devices.gpus:
+            own = devices.elements.get(gpu.index)
+            for element in () if own is None else own.of("nvlink", "xgmi"):
+                self._read(gpu, element)
+            c2c += [_c2c(gpu, element, attributes) for element in (own.of("c2c") if own else ())]
+        self._rates = {
+            gpu.index: LINK_BYTES_PER_S.get(gpu.architecture or "") for gpu in devices.gpus
+        }
+        self.gpus = tuple(
+            dataclasses.replace(gpu, nvlinks=tuple(self._nvlinks[gpu.index]))
+            if self._kinds.get(gpu.index) is LinkKind.NVLINK
+            else gpu
+            for gpu in devices.gpus
+        )
+        self.gpu_links = self._gpu_links()
+        self.cpu_links = (*self._cpu_links(), *c2c)
+        self._note_unknown()
 
-    def read(self, gpu: Gpu, element: Element) -> None:
+    def _read(self, gpu: Gpu, element: Element) -> None:
         attributes = self._attributes
         attributes.needed(element, "count")
         count = attributes.integer(element, "count", most=_MOST_LINKS) or 0
         is_nvlink = element.tag == "nvlink"
-        self.kinds[gpu.index] = LinkKind.NVLINK if is_nvlink else LinkKind.XGMI
+        self._kinds[gpu.index] = LinkKind.NVLINK if is_nvlink else LinkKind.XGMI
         # NCCL writes `fffffff:ffff:ff` for a switch that it cannot see.
         address = address_or_none(attributes.needed(element, "target"))
         peer = None if address is None else self._by_address.get(address)
         remote = _remote(element.get("tclass") or "", peer)
         if is_nvlink:
-            links = self.nvlinks[gpu.index]
+            links = self._nvlinks[gpu.index]
             links += [
                 NvLink(index=at, is_active=True, remote=remote, remote_pci=address)
                 for at in range(len(links), len(links) + count)
@@ -302,38 +312,63 @@ class _Counts:
         if count == 0:
             return
         if remote is NvLinkRemote.NPU:
-            self.to_cpu[gpu.index] += count
+            self._to_cpu[gpu.index] += count
         elif remote is NvLinkRemote.SWITCH:
-            self.switched[gpu.index] += count
+            self._switched[gpu.index] += count
         elif peer is None or peer == gpu.index:
             because = f"they lead to {address}, and the file has no such GPU"
             if peer is not None:
                 because = _TO_ITSELF
             self._devices.note(f"GPU{gpu.index}", f"the other end of {count} links", because)
         else:
-            self.direct[gpu.index, peer] += count
+            self._direct[gpu.index, peer] += count
 
+    def _gpu_links(self) -> tuple[GpuLink, ...]:
+        links: dict[tuple[int, int], GpuLink] = {}
+        for a, b in {(min(pair), max(pair)) for pair in self._direct}:
+            said = [self._direct[pair] for pair in ((a, b), (b, a)) if pair in self._direct]
+            links[a, b] = self._link(a, b, min(said), is_switched=False)
+        for a, b in combinations(sorted(self._switched), 2):
+            if (a, b) not in links:
+                least = min(self._switched[a], self._switched[b])
+                links[a, b] = self._link(a, b, least, is_switched=True)
+        return tuple(links[pair] for pair in sorted(links))
 
-def _links(devices: _Devices, attributes: NcclAttributes) -> _Links:
-    """The links that the <gpu> elements name; what is not known is noted. Raises ParseError."""
-    counts = _Counts(devices, attributes)
-    c2c: list[CpuLink] = []
-    for gpu in devices.gpus:
-        own = devices.elements.get(gpu.index)
-        for element in () if own is None else own.of("nvlink", "xgmi"):
-            counts.read(gpu, element)
-        c2c += [_c2c(gpu, element, attributes) for element in (own.of("c2c") if own else ())]
-    rates = {gpu.index: LINK_BYTES_PER_S.get(gpu.architecture or "") for gpu in devices.gpus}
-    # Those that were up, numbered in the order of the file; NCCL names no others.
-    nvlinks = {
-        index: tuple(counts.nvlinks[index])
-        for index, kind in counts.kinds.items()
-        if kind is LinkKind.NVLINK
-    }
-    gpus = tuple(dataclasses.replace(gpu, nvlinks=nvlinks.get(gpu.index)) for gpu in devices.gpus)
-    gpu_links = _gpu_links(counts, rates)
-    _note_links(devices, gpu_links, rates)
-    return _Links(gpus, gpu_links, (*_cpu_links(gpus, counts, rates), *c2c))
+    def _link(self, a: int, b: int, count: int, *, is_switched: bool) -> GpuLink:
+        both = [rate for rate in (self._rates[a], self._rates[b]) if rate is not None]
+        return GpuLink(
+            a=a,
+            b=b,
+            kind=self._kinds.get(a, self._kinds.get(b, LinkKind.NVLINK)),
+            count=count,
+            bandwidth_bytes_per_s=min(both) * count if both else None,
+            is_switched=is_switched,
+        )
+
+    def _cpu_links(self) -> Iterator[CpuLink]:
+        for gpu in self.gpus:
+            rate, count = self._rates[gpu.index], self._to_cpu.get(gpu.index)
+            if count:
+                yield CpuLink(
+                    gpu_index=gpu.index,
+                    kind=LinkKind.NVLINK,
+                    numa_index=gpu.numa_index,
+                    count=count,
+                    bandwidth_bytes_per_s=None if rate is None else rate * count,
+                )
+
+    def _note_unknown(self) -> None:
+        devices = self._devices
+        if devices.gpus and not devices.elements:
+            because = (
+                "the file is a preset: it holds PCI devices, and NCCL finds the rest by itself"
+            )
+            devices.note("GPUs", "index, architecture, links", because)
+        if any(link.bandwidth_bytes_per_s is None for link in self.gpu_links):
+            slow = {gpu.architecture for gpu in devices.gpus if self._rates[gpu.index] is None}
+            named = ", ".join(sorted(name or "an unknown architecture" for name in slow))
+            because = f"no figure is known for the links of {named}"
+            devices.note("GPUs", "bandwidth_bytes_per_s of links", because)
 
 
 def _remote(text: str, peer: int | None) -> NvLinkRemote:
@@ -345,10 +380,8 @@ def _remote(text: str, peer: int | None) -> NvLinkRemote:
 
 def _c2c(gpu: Gpu, element: Element, attributes: NcclAttributes) -> CpuLink:
     count = attributes.integer(element, "count", most=_MOST_LINKS)
-    each = attributes.integer(element, "bw", most=1 << 40)
+    each = attributes.integer(element, "bw")
     bandwidth = None if count is None or each is None else each * count * _C2C_BYTES
-    if bandwidth is not None and bandwidth > MOST_BYTES_PER_S:
-        raise attributes.refuse(element, "bw", "MB/s that links can carry")
     return CpuLink(
         gpu_index=gpu.index,
         kind=LinkKind.C2C,
@@ -356,60 +389,6 @@ def _c2c(gpu: Gpu, element: Element, attributes: NcclAttributes) -> CpuLink:
         count=count,
         bandwidth_bytes_per_s=bandwidth,
     )
-
-
-def _gpu_links(counts: _Counts, rates: dict[int, float | None]) -> tuple[GpuLink, ...]:
-    links: list[GpuLink] = []
-    for a, b in sorted({(min(pair), max(pair)) for pair in counts.direct}):
-        said = [counts.direct[pair] for pair in ((a, b), (b, a)) if pair in counts.direct]
-        links.append(_link(a, b, min(said), counts, rates))
-    known = {(link.a, link.b) for link in links}
-    for a, b in combinations(sorted(counts.switched), 2):
-        if (a, b) not in known:
-            least = min(counts.switched[a], counts.switched[b])
-            links.append(dataclasses.replace(_link(a, b, least, counts, rates), is_switched=True))
-    return tuple(sorted(links, key=lambda link: (link.a, link.b)))
-
-
-def _link(a: int, b: int, count: int, counts: _Counts, rates: dict[int, float | None]) -> GpuLink:
-    both = [rate for rate in (rates[a], rates[b]) if rate is not None]
-    return GpuLink(
-        a=a,
-        b=b,
-        kind=counts.kinds.get(a, counts.kinds.get(b, LinkKind.NVLINK)),
-        count=count,
-        bandwidth_bytes_per_s=min(both) * count if both else None,
-        is_switched=False,
-    )
-
-
-def _cpu_links(
-    gpus: tuple[Gpu, ...], counts: _Counts, rates: dict[int, float | None]
-) -> tuple[CpuLink, ...]:
-    return tuple(
-        CpuLink(
-            gpu_index=gpu.index,
-            kind=LinkKind.NVLINK,
-            numa_index=gpu.numa_index,
-            count=count,
-            bandwidth_bytes_per_s=None if (rate := rates[gpu.index]) is None else rate * count,
-        )
-        for gpu in gpus
-        if (count := counts.to_cpu.get(gpu.index))
-    )
-
-
-def _note_links(
-    devices: _Devices, links: tuple[GpuLink, ...], rates: dict[int, float | None]
-) -> None:
-    if devices.gpus and not devices.elements:
-        because = "the file is a preset: it holds PCI devices, and NCCL finds the rest by itself"
-        devices.note("GPUs", "index, architecture, links", because)
-    if any(link.bandwidth_bytes_per_s is None for link in links):
-        slow = {gpu.architecture for gpu in devices.gpus if rates[gpu.index] is None}
-        named = ", ".join(sorted(name or "an unknown architecture" for name in slow))
-        because = f"no figure is known for the links of {named}"
-        devices.note("GPUs", "bandwidth_bytes_per_s of links", because)
 
 
 _FORMATS: Final = {1: "nccl-xml", 2: "rccl-xml"}
@@ -449,15 +428,18 @@ def parse_nccl_xml(document: XmlDocument) -> NodeTopology:
     source = Source(format=_format(document, attributes))
     _check_places(document)
     cpus, unknown = _first_host(document)
-    reader = _Reader(attributes, is_rccl=source.format == _FORMATS[2])
+    devices = _Devices(attributes, is_rccl=source.format == _FORMATS[2])
     for cpu in cpus:
-        reader.read_cpu(cpu)
-    devices = reader.finished()
-    links = _links(devices, attributes)
+        devices.read_cpu(cpu)
+    devices.finish()
+    links = _Links(devices, attributes)
     return NodeTopology(
         source=source,
         cpu=_cpu(cpus, attributes),
-        numa_nodes=_numa_nodes(cpus, attributes),
+        numa_nodes=tuple(
+            NumaNode(index=index, cpus=None if held is None else index_list(held))
+            for index, held in sorted(devices.numa.items())
+        ),
         gpus=links.gpus,
         gpu_links=links.gpu_links,
         cpu_links=links.cpu_links,
@@ -481,8 +463,6 @@ def _format(document: XmlDocument, attributes: NcclAttributes) -> str:
             "these are the rings and trees that NCCL chose (NCCL_GRAPH_DUMP_FILE), and no machine",
             "a topology file (NCCL_TOPO_DUMP_FILE), which starts with <system>",
         )
-    if root.tag != "system":
-        raise document.refuse(root, f"the root is <{root.tag[:40]}>", "<system>")
     version = attributes.integer(root, "version")
     if version not in _FORMATS:
         raise attributes.refuse(root, "version", "1 (NCCL) or 2 (RCCL)")
@@ -535,19 +515,4 @@ def _cpu(cpus: list[Element], attributes: NcclAttributes) -> CpuTopology:
         vendor=text("vendor"),
         family=None if family is None or family > _MOST_DISPLAYED else family,
         model_number=number("modelid"),
-    )
-
-
-def _numa_nodes(cpus: list[Element], attributes: NcclAttributes) -> tuple[NumaNode, ...]:
-    found: dict[int, set[int] | None] = {}
-    for cpu in cpus:
-        index = attributes.integer(cpu, "numaid", least=-1, most=MOST_INDICES - 1)
-        if index is None or index < 0:
-            continue
-        indices = attributes.indices(cpu, "affinity")
-        before = found.get(index)
-        found[index] = before if indices is None else {*(before or ()), *indices}
-    return tuple(
-        NumaNode(index=index, cpus=None if cpus is None else index_list(cpus))
-        for index, cpus in sorted(found.items())
     )

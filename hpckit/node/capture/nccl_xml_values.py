@@ -14,6 +14,7 @@ from hpckit.node.pci import (
     ADDRESS_EXPECTED,
     CLASS_ETHERNET,
     CLASS_INFINIBAND,
+    PCIE_WIDTHS,
     PciAddress,
     PciDevice,
     PcieLink,
@@ -29,9 +30,6 @@ _CLASS = re.compile(r"0x([0-9a-f]{2})([0-9a-f]{2})?(?:[0-9a-f]{2})?", re.ASCII |
 
 _MOST: Final = 1 << 63
 _SIXTEEN_BITS: Final = 0xFFFF
-_MOST_LANES: Final = 32
-_NO_LANES: Final = frozenset({0, 63, 255})
-"""Linux says 0, 63 or 255 where the width is not known: none, or all bits of what answers not."""
 
 
 class NcclAttributes:
@@ -108,12 +106,9 @@ class NcclAttributes:
 
     def link(self, element: Element) -> PcieLink | None:
         """Speed and width; None where neither is known."""
-        width = self.integer(element, "link_width", most=255)
-        if width is not None and width > _MOST_LANES and width not in _NO_LANES:
-            raise self.refuse(element, "link_width", f"at most {_MOST_LANES} lanes")
-        link = PcieLink(
-            speed_gt_per_s=self._speed(element), width=None if width in _NO_LANES else width
-        )
+        width = self.integer(element, "link_width")
+        width = width if width in PCIE_WIDTHS else None
+        link = PcieLink(speed_gt_per_s=self._speed(element), width=width)
         return None if link == PcieLink() else link
 
     def _speed(self, element: Element) -> float | None:

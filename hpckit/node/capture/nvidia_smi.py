@@ -262,8 +262,6 @@ def read_legend(
 
 _ROW_WORD: Final = re.compile(f"{CELL_WORD}+[0-9,-]*|[0-9][0-9,-]*(?:N/A)?|N/A")
 
-MOST_DEVICES: Final = 512
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopoTable:
@@ -281,8 +279,6 @@ def read_table(lines: list[str], place: TopoPlace, end: int) -> TopoTable:
     if header.rest_at is not None:
         expected = f"{', '.join(COLUMNS)}, in this order, and nothing else"
         raise head.refuse("this is no column of the matrix", header.rest_at, expected)
-    if len(header.devices) > MOST_DEVICES or len(place.rows) > MOST_DEVICES:
-        raise head.refuse("a matrix too large", 0, f"at most {MOST_DEVICES} devices")
     devices = _devices(place)
     rows = {line.label: _row(line, place.header.columns, len(devices)) for line in place.rows}
     _check_behind(lines, place.end, end, devices)

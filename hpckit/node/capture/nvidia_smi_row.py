@@ -21,9 +21,6 @@ CELL_EXPECTED: Final = "X, NV with its number of links, PIX, PXB, PHB, NODE, SYS
 # SOC is what old drivers print for SYS; PSB is NVML_TOPOLOGY_INTERNAL, the switch of one board.
 _OTHER_WORDS: Final = {"N/A": None, "SOC": "SYS", "PSB": "PIX"}
 CELL_WORD: Final = r"(?:NODE|SYS|PIX|X|NV[1-9][0-9]?|PXB|PHB|SOC|PSB|N/A)"
-_PLAIN: Final = frozenset(
-    {"X", "PIX", "PXB", "PHB", "NODE", "SYS"} | {f"NV{count}" for count in range(1, 100)}
-)
 _CELL: Final = re.compile(rf"\s*({CELL_WORD})")
 _WORD: Final = re.compile(r"N/A|(?:(?!N/A)\S)+")
 _BLANK: Final = re.compile(r"\s*")
@@ -109,10 +106,6 @@ def read_row(line: TopoLine, device_count: int, columns: int) -> TopoRow:
 
 
 def _cells(line: TopoLine, device_count: int) -> tuple[list[str | None], int]:
-    words = line.text[line.start :].split(maxsplit=device_count)
-    if len(words) >= device_count and _PLAIN.issuperset(words[:device_count]):
-        end = len(line.text) - len("".join(words[device_count:]))
-        return list(words[:device_count]), len(line.text[:end].rstrip())
     cells: list[str | None] = []
     at = line.start
     while len(cells) < device_count and (match := _CELL.match(line.text, at)):

@@ -18,6 +18,7 @@ from hpckit.node.capture.sysfs_cpu import GPUS, gpu_numa
 from hpckit.node.pci import (
     CLASS_ACCELERATOR,
     PCIE_GT_PER_S,
+    PCIE_WIDTHS,
     PciAddress,
     PciDevice,
     PcieLink,
@@ -41,8 +42,6 @@ _LINK_CAPABILITIES: Final = 0x0C
 _LINK_STATUS: Final = 0x12
 _MOST_CAPABILITIES: Final = 48
 _NO_DEVICE: Final = 0xFFFF
-
-WIDTHS: Final = frozenset({1, 2, 4, 8, 12, 16, 32})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +95,7 @@ def _config_link(data: bytes) -> PcieLink | None:
 
 def _config_width(register: int) -> int | None:
     lanes = register >> 4 & 0x3F
-    return lanes if lanes in WIDTHS else None
+    return lanes if lanes in PCIE_WIDTHS else None
 
 
 DEVICES: Final = "sys/bus/pci/devices"
@@ -281,7 +280,7 @@ def _speed(line: str | None) -> float | None:
 
 def _width(line: str | None) -> int | None:
     lanes = int(line) if line and _LANES.fullmatch(line) else 0
-    return lanes if lanes in WIDTHS else None
+    return lanes if lanes in PCIE_WIDTHS else None
 
 
 def _by_cpus(numa: Iterable[NumaNode]) -> dict[IndexList, int]:

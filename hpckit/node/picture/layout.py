@@ -6,7 +6,7 @@ the far edge, NICs in stacks. The lower half of a picture is the same turned ups
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import groupby
@@ -71,11 +71,11 @@ _NOWHERE: Final = Rect(x=0, y=0, w=0, h=0)
 _WIDTHS: Final = {Kind.GPU: GPU_W, Kind.ACCELERATOR: ACCELERATOR_W, Kind.NIC: SPINE + NIC_W}
 
 
-def place_spots(place: Place) -> tuple[Spot, ...]:
-    """The boxes of a NUMA node, its bar at the top left corner of the plane."""
+def place_spots(place: Place, height: float) -> tuple[Spot, ...]:
+    """The boxes of a NUMA node, its bar at the top left corner, its GPUs at the end of `height`."""
     bar = Rect(x=0, y=0, w=place_width(place), h=CPU_H)
     own = Spot(kind=Kind.CPU, rect=bar, place=place)
-    return (own, *_hanging(place.root, bar, place_height(place)))
+    return (own, *_hanging(place.root, bar, height))
 
 
 def place_width(place: Place) -> float:
@@ -86,16 +86,6 @@ def place_width(place: Place) -> float:
 def place_height(place: Place) -> float:
     """How high it is, wires included."""
     return _lowest(place.root, CPU_H)
-
-
-def in_height(spots: Iterable[Spot], height: float) -> tuple[Spot, ...]:
-    """The same boxes with GPUs moved to the far edge of `height`."""
-    return tuple(
-        replace(spot, rect=replace(spot.rect, y=height - spot.rect.h))
-        if spot.kind in {Kind.GPU, Kind.ACCELERATOR}
-        else spot
-        for spot in spots
-    )
 
 
 def moved(spot: Spot, x: float, y: float) -> Spot:
@@ -227,7 +217,7 @@ GREY: Final = "#57606a"
 RED: Final = "#cf222e"
 WARNING: Final = "#9a6700"
 PCIE: Final = "#57606a"
-_LINKS: Final = {
+LINKS: Final = {
     LinkKind.NVLINK: "#8250df",
     LinkKind.C2C: "#bf3989",
     LinkKind.XGMI: "#bc4c00",
@@ -260,24 +250,19 @@ def pcie_stroke(bytes_per_s: float | None) -> Stroke:
     return Stroke(colour=PCIE, width=wire_width(bytes_per_s))
 
 
-def link_colour(kind: LinkKind) -> str:
-    """The colour of a kind of links."""
-    return _LINKS[kind]
-
-
 def beside_stroke(link: CpuLink) -> Stroke:
     """How the link from a GPU to the CPU beside it is drawn."""
-    return Stroke(colour=_LINKS[link.kind], width=max(2.5, wire_width(link.bandwidth_bytes_per_s)))
+    return Stroke(colour=LINKS[link.kind], width=max(2.5, wire_width(link.bandwidth_bytes_per_s)))
 
 
 def bar_look(kind: LinkKind) -> Look:
     """The bar that stands for a switch, or for links between all pairs."""
-    return Look(fill=_LIGHT[kind], stroke=_LINKS[kind], width=1.6, radius=6)
+    return Look(fill=_LIGHT[kind], stroke=LINKS[kind], width=1.6, radius=6)
 
 
 def pair_stroke(kind: LinkKind, count: int | None, bytes_per_s: float | None) -> Stroke:
     """How the links between two GPUs are drawn: by their number, darker and wider with more."""
-    colour = _LINKS[kind]
+    colour = LINKS[kind]
     if kind is LinkKind.NVLINK and count is not None:
         colour = _BY_COUNT.get(max(count, 1), _BY_COUNT[_MANY_LINKS])
     if bytes_per_s is None or not bytes_per_s > 0:

@@ -20,7 +20,6 @@ from hpckit.node.picture.layout import (
     Kind,
     Spot,
     bar_look,
-    link_colour,
     pair_stroke,
     wire_width,
 )
@@ -132,7 +131,7 @@ def _draw_tap(
     end = bar.y if band.is_above(spot) else bar.bottom
     most = max((held for held in island.counts or () if held is not None), default=0)
     has_fewer = count is not None and count < most
-    colour = WARNING if has_fewer else link_colour(island.kind)
+    colour = WARNING if has_fewer else looks.LINKS[island.kind]
     wire = path((spot.rect.middle, y), (spot.rect.middle, end))
     drawing.wire(wire, Stroke(colour=colour, width=_tap_width(island)))
     if count is not None and (count > 1 or has_fewer or island.kind is LinkKind.NVLINK):
@@ -313,7 +312,9 @@ class Parts:
         link = self._pcie(first.pci)
         beside = self._beside.get(first.index)
         if beside is not None and not first.is_hidden:
-            self._beside_wire(spot, beside)
+            # It goes to the CPU's bar, or behind the switches on the way to it.
+            x, (start, end) = spot.rect.x + _C2C_IN, _edges(spot)
+            self._drawing.wire(path((x, start), (x, end)), looks.beside_stroke(beside))
         self._wire(spot, spot.rect.x + _IN, link)
         words = [_middle(numbers_shown(gpu_name(gpu.index) for gpu in spot.gpus), 13, is_bold=True)]
         words += [_middle(text, _SMALL) for text in self._gpu_texts(spot.gpus)[:_LABEL_LINES]]
@@ -387,12 +388,6 @@ class Parts:
             word = Word(text=line, size=_SMALL, colour=colour, is_bold=is_narrow(link))
             self._drawing.label(x, y, word)
             y += 12
-
-    def _beside_wire(self, spot: Spot, beside: CpuLink) -> None:
-        """The link to a CPU goes to its bar, or behind the switches on the way to it."""
-        start, end = _edges(spot)
-        x = spot.rect.x + _C2C_IN
-        self._drawing.wire(path((x, start), (x, end)), looks.beside_stroke(beside))
 
     def _box(self, spot: Spot, look: Look, words: Sequence[Word], about: Sequence[str]) -> None:
         text = " · ".join(part for part in about if part)

@@ -14,7 +14,6 @@ from hpckit.node.links import LinkIsland, link_islands
 from hpckit.node.picture import layout as looks
 from hpckit.node.picture.layout import (
     Spot,
-    in_height,
     moved,
     place_height,
     place_spots,
@@ -135,7 +134,7 @@ def _put_row(
     for place in row:
         width = place_width(place)
         panels.append(Rect(x=x, y=y, w=width + 2 * PADDING, h=height + 2 * PADDING))
-        found = in_height(place_spots(place), height)
+        found = place_spots(place, height)
         if is_turned:
             found = turned(found, height)
         spots += [moved(spot, x + PADDING, y + PADDING) for spot in found]

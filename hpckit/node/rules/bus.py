@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Final
 
@@ -49,16 +50,6 @@ class _Lanes:
     is_unsure: bool = False
 
 
-def narrow_links(node: InspectedNode) -> Iterator[Evidence]:
-    """Rule `pcie-width`: both ends can do more, or most twins do."""
-    return _narrow(node, is_odd=True)
-
-
-def narrow_by_design(node: InspectedNode) -> Iterator[Evidence]:
-    """Rule `pcie-narrow`: narrow as its slot is, or as all its twins are."""
-    return _narrow(node, is_odd=False)
-
-
 def _narrow(node: InspectedNode, *, is_odd: bool) -> Iterator[Evidence]:
     groups: dict[Hashable, list[_Lanes]] = {}
     for one in _devices(node):
@@ -67,6 +58,12 @@ def _narrow(node: InspectedNode, *, is_odd: bool) -> Iterator[Evidence]:
         for one in group:
             if one.because is not None and _is_odd(one, group) is is_odd:
                 yield Evidence(one.subject, one.because)
+
+
+# Rule `pcie-width`: both ends can do more, or most twins do. Rule `pcie-narrow`: as its slot is, or
+# as all its twins are.
+narrow_links = partial(_narrow, is_odd=True)
+narrow_by_design = partial(_narrow, is_odd=False)
 
 
 def _is_odd(one: _Lanes, group: list[_Lanes]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 from hpckit.core.findings import Evidence
@@ -53,24 +54,20 @@ def gpu_lost(node: InspectedNode) -> Iterator[Evidence]:
         yield Evidence(subject, f"{subject} is lost to the driver: {because}")
 
 
-def _silence(*, is_library: bool) -> Check:
-    """The check that a driver could not be asked, though there are GPUs."""
-
-    def check(node: InspectedNode) -> Iterator[Evidence]:
-        # NVML is asked on every node; of another maker's GPUs it has nothing to say.
-        concerned = [gpu for gpu in node.gpus if gpu.vendor in (None, GpuVendor.NVIDIA)]
-        for unknown in node.topology.unknown if concerned else ():
-            is_missing = any(word in unknown.because.lower() for word in LIBRARY_WORDS)
-            if unknown.what == "gpus" and is_missing is is_library:
-                shown = f"there are {counted(len(concerned), 'GPU')}"
-                yield Evidence(GPUS, f"{shown}, and nothing more is known: {unknown.because}")
-                return
-
-    return check
+def _silence(node: InspectedNode, *, is_library: bool) -> Iterator[Evidence]:
+    """That a driver could not be asked, though there are GPUs."""
+    # NVML is asked on every node; of another maker's GPUs it has nothing to say.
+    concerned = [gpu for gpu in node.gpus if gpu.vendor in (None, GpuVendor.NVIDIA)]
+    for unknown in node.topology.unknown if concerned else ():
+        is_missing = any(word in unknown.because.lower() for word in LIBRARY_WORDS)
+        if unknown.what == "gpus" and is_missing is is_library:
+            shown = f"there are {counted(len(concerned), 'GPU')}"
+            yield Evidence(GPUS, f"{shown}, and nothing more is known: {unknown.because}")
+            return
 
 
-driver_silent = _silence(is_library=False)
-without_library = _silence(is_library=True)
+driver_silent = partial(_silence, is_library=False)
+without_library = partial(_silence, is_library=True)
 
 
 def gpus_fewer(node: InspectedNode) -> Iterator[Evidence]:
@@ -180,18 +177,13 @@ def _errors_past(health: GpuHealth) -> str | None:
     return f"had {errors} in its life, none since its driver is loaded"
 
 
-remapping_failed = _of_health(
-    lambda health: (
-        _rows(health, "has a row of memory that could not be remapped")
-        if health.remapping_failed
-        else None
-    )
-)
-remapping_pending = _of_health(
-    lambda health: (
-        _rows(health, "has rows to remap at its next reset") if health.remapping_pending else None
-    )
-)
+def _remapping(field: str, words: str) -> Check:
+    """The check that a field of a GPU's health about remapped rows is set."""
+    return _of_health(lambda health: _rows(health, words) if getattr(health, field) else None)
+
+
+remapping_failed = _remapping("remapping_failed", "has a row of memory that could not be remapped")
+remapping_pending = _remapping("remapping_pending", "has rows to remap at its next reset")
 remapped_rows = _of_health(_remapped)
 ecc_uncorrected = _of_health(_errors_now)
 ecc_past = _of_health(_errors_past)

@@ -196,17 +196,6 @@ def test_a_cluster_that_does_not_answer_is_not_asked_more(tmp_path: Path) -> Non
     assert probe.asked == []
 
 
-class _Driver:
-    """A driver that answers what it is given."""
-
-    def __init__(self, said: NodeTopology) -> None:
-        self._said = said
-
-    def read(self) -> NodeTopology:
-        """What it says."""
-        return self._said
-
-
 def test_gpus_are_counted() -> None:
     """Where NVML answers, doctor says how many GPUs it shows and which driver."""
     said = NodeTopology(
@@ -214,14 +203,14 @@ def test_gpus_are_counted() -> None:
         host=Host(driver_version="570.86.15"),
         gpus=tuple(Gpu(index=index) for index in range(8)),
     )
-    found = examine_gpus(_Driver(said))
+    found = examine_gpus(said)
     assert (found.level, found.text) == (Level.OK, "8 NVIDIA GPUs · driver 570.86.15")
 
 
 def test_a_machine_without_nvml_is_a_note() -> None:
     """Where NVML does not answer, doctor says why and what needs it."""
     unknown = (Unknown("GPUs", "gpus", "NVML: LibraryNotFound"),)
-    found = examine_gpus(_Driver(NodeTopology(source=Source(format="nvml"), unknown=unknown)))
+    found = examine_gpus(NodeTopology(source=Source(format="nvml"), unknown=unknown))
     assert found.level is Level.NOTE
     assert "LibraryNotFound" in found.text
 

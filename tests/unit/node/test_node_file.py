@@ -17,9 +17,7 @@ nvml_profile = "/opt/profiles/a.toml"
 
 def test_every_key_is_read() -> None:
     """The file says where the files of the machine lie, and that they are made up."""
-    assert parse_node_file(WHOLE) == NodeSettings(
-        sysroot="/opt/machines/a", is_synthetic=True, nvml_profile="/opt/profiles/a.toml"
-    )
+    assert parse_node_file(WHOLE) == NodeSettings(sysroot="/opt/machines/a", is_synthetic=True)
 
 
 @pytest.mark.parametrize(

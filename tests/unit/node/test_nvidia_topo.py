@@ -253,12 +253,6 @@ def test_what_is_not_understood_is_refused(old: str, new: str, says: str) -> Non
     assert error.tool == "nvidia-smi topo -m"
 
 
-def test_a_matrix_too_large_is_refused() -> None:
-    """No node has a thousand devices, and the table of them would have a million cells."""
-    names = "  ".join(f"GPU{index}" for index in range(1000))
-    assert "too large" in str(refused(f"{names}  CPU Affinity\nGPU0  X\n"))
-
-
 @pytest.mark.parametrize(
     "text",
     [
