@@ -18,9 +18,7 @@ from msgspec.structs import replace
 from hpckit.account.energy_sums import RankClaim
 from hpckit.account.ledger import EnergyReading, Moment, RankLedger, read_ledger
 from hpckit.account.rows import Rows, Times, rows_by_gpu
-from hpckit.account.sample_format import HEADER_BYTES, META, read_blocks
-from hpckit.account.sample_format import Block as SampleBlock
-from hpckit.account.samples import SampleChunk, SampleMeta, SampleReader
+from hpckit.account.samples import FileCondition, SampleChunk, SampleMeta
 from hpckit.account.usage import LastUse, Use
 from hpckit.core.errors import ParseError, StorageFailed
 from hpckit.core.text import first_of
@@ -49,12 +47,15 @@ class SampleStore(Protocol):
         """A ledger, or a node's topology. Raises StorageFailed, also for no regular file."""
         ...
 
-    def pieces(self, path: Path) -> Iterator[bytes]:
-        """A sample file as it is now, in pieces of some MiB. Raises StorageFailed as `text`."""
+    def samples(self, path: Path, condition: FileCondition | None = None) -> Iterable[SampleChunk]:
+        """A sample file as it is now, and its condition. Raises StorageFailed, ParseError."""
         ...
 
-    def ends(self, path: Path) -> tuple[bytes, bytes]:
-        """The first and the last MiB of a sample file, or less. Raises as `text`."""
+    def ends(self, path: Path) -> tuple[Iterable[SampleChunk], Iterable[SampleChunk]]:
+        """The beginning and the end of a sample file; nothing where these tell none of it.
+
+        Raises as `samples`.
+        """
         ...
 
 
@@ -252,16 +253,13 @@ def span_of(store: SampleStore, path: Path) -> SampleSpan | None:
 
     None for one without samples. Raises StorageFailed, ParseError.
     """
-    head, tail = store.ends(path)
-    first = last = None
-    meta = next(read_blocks(head), None)
-    if isinstance(meta, SampleBlock) and meta.header.kind == META:
-        first = next((chunk for chunk in SampleReader(head) if _times(chunk)), None)
-        described = head[: HEADER_BYTES + len(meta.payload)] + tail
-        for chunk in SampleReader(described):
-            last = chunk if _times(chunk) else last
+    begin, end = store.ends(path)
+    first = next((chunk for chunk in begin if _times(chunk)), None)
+    last = None
+    for chunk in end:
+        last = chunk if _times(chunk) else last
     if first is None or last is None:
-        for chunk in SampleReader(store.pieces(path)):
+        for chunk in store.samples(path):
             if _times(chunk):
                 first, last = first or chunk, chunk
     if first is None or last is None:
@@ -419,7 +417,7 @@ def _rows_of(
 ) -> Iterator[tuple[str, Times, Rows]]:
     """The rows of a file by GPU; what cannot be read is told by who reads all of it."""
     try:
-        for chunk in SampleReader(store.pieces(span.path)):
+        for chunk in store.samples(span.path):
             for place, times_ns, rows in rows_by_gpu(chunk):
                 yield chunk.meta.gpus[place].uuid, times_ns + shift_ns(chunk, evidence), rows
     except (StorageFailed, ParseError):

@@ -163,14 +163,16 @@ class SampleReader:
     Blocks of kinds that this version does not know are passed over.
     """
 
-    def __init__(self, source: Piece | Iterable[Piece]) -> None:
+    def __init__(
+        self, source: Piece | Iterable[Piece], condition: FileCondition | None = None
+    ) -> None:
         self._pieces = [source] if isinstance(source, (bytes, memoryview)) else source
         self._meta: SampleMeta | None = None
         self._now = _Gathered()
         self._head = b""
         self._orphans = 0
         self._next_sequence: int | None = None
-        self.condition = FileCondition()
+        self.condition = condition or FileCondition()
         """How whole the file was, as far as it was read."""
 
     def __iter__(self) -> Iterator[SampleChunk]:
