@@ -19,7 +19,7 @@ from hpckit.account.energy_sums import RankClaim
 from hpckit.account.ledger import EnergyReading, Moment, RankLedger, read_ledger
 from hpckit.account.rows import Rows, Times, rows_by_gpu
 from hpckit.account.samples import FileCondition, SampleChunk, SampleMeta
-from hpckit.account.usage import LastUse, Use
+from hpckit.account.usage import LastUse
 from hpckit.core.errors import ParseError, StorageFailed
 from hpckit.core.text import first_of
 from hpckit.node.capture.snapshot import read_snapshot
@@ -384,7 +384,7 @@ def _next_ns(life: RankLedger, begin_ns: int, begun_ns: Beginnings) -> int | Non
     return min(following, default=None)
 
 
-def _until_gone(claim: RankClaim, uses: Mapping[tuple[str, int, int], Use]) -> RankClaim:
+def _until_gone(claim: RankClaim, uses: Mapping[tuple[str, int, int], LastUse]) -> RankClaim:
     seen = [uses.get((uuid, claim.started_ns, claim.ended_ns)) for uuid in claim.gpus]
     used = [one.gone_ns for one in seen if one is not None and one.was_used]
     gone = [at_ns for at_ns in used if at_ns is not None]
@@ -395,21 +395,17 @@ def _until_gone(claim: RankClaim, uses: Mapping[tuple[str, int, int], Use]) -> R
 
 def _uses(
     store: SampleStore, evidence: NodeEvidence, claims: Sequence[RankClaim]
-) -> dict[tuple[str, int, int], Use]:
-    stretches: dict[str, list[tuple[int, int]]] = {}
+) -> dict[tuple[str, int, int], LastUse]:
+    uses: dict[str, dict[tuple[str, int, int], LastUse]] = defaultdict(dict)
     for claim in claims:
         for uuid in claim.gpus:
-            stretches.setdefault(uuid, []).append((claim.started_ns, claim.ended_ns))
-    folds = {uuid: LastUse(each) for uuid, each in stretches.items()}
-    for span in evidence.spans if folds else ():
+            stretch = claim.started_ns, claim.ended_ns
+            uses[uuid][uuid, *stretch] = LastUse(*stretch)
+    for span in evidence.spans if uses else ():
         for uuid, times_ns, rows in _rows_of(store, span, evidence):
-            if uuid in folds:
-                folds[uuid].add(times_ns, rows)
-    return {
-        (uuid, *stretch): use
-        for uuid, fold in folds.items()
-        for stretch, use in zip(stretches[uuid], fold.found(), strict=True)
-    }
+            for use in uses[uuid].values():
+                use.add(times_ns, rows)
+    return {place: use for its in uses.values() for place, use in its.items()}
 
 
 def _rows_of(
