@@ -27,7 +27,7 @@ from hpckit.account.host import HostFold
 from hpckit.account.ledger import EnergyReading, RankEnd, RankLedger
 from hpckit.account.rows import Onward, rows_by_gpu
 from hpckit.account.sample_format import HOST_PERIOD_S
-from hpckit.account.samples import SampleChunk, SampledGpu, SampleMeta, SampleReader
+from hpckit.account.samples import FileCondition, SampleChunk, SampledGpu, SampleMeta
 from hpckit.account.usage import GpuUsageFold
 from hpckit.account.values import (
     MODEL_KEYS,
@@ -243,17 +243,16 @@ def fold_node(request: FoldRequest) -> NodeFold:
 
 def _fold_file(folds: _Folds, span: SampleSpan) -> Iterator[str]:
     evidence = folds.request.evidence
-    reader = SampleReader(folds.request.store.pieces(span.path))
+    condition = FileCondition()
     lost: dict[str, None] = {}
     try:
-        for chunk in reader:
+        for chunk in folds.request.store.samples(span.path, condition):
             folds.take(chunk, shift_ns(chunk, evidence))
             lost |= dict.fromkeys(_lost_gpus(chunk))
     except (StorageFailed, ParseError) as error:
         line = error.message.split("\n", 1)[0]
         yield f"{span.path.name} could be read in part only: {line}"
     yield from first_of([*lost], _MOST_TOLD, "more GPUs were lost")
-    condition = reader.condition
     if condition.lost_blocks:
         yield f"blocks of samples that are lost: {condition.lost_blocks}"
     elif condition.lost_bytes and not condition.is_cut_short:

@@ -18,10 +18,8 @@ from msgspec.structs import replace
 from hpckit.account.energy_sums import RankClaim
 from hpckit.account.ledger import EnergyReading, Moment, RankLedger, read_ledger
 from hpckit.account.rows import Rows, Times, rows_by_gpu
-from hpckit.account.sample_format import HEADER_BYTES, META, read_blocks
-from hpckit.account.sample_format import Block as SampleBlock
-from hpckit.account.samples import SampleChunk, SampleMeta, SampleReader
-from hpckit.account.usage import LastUse, Use
+from hpckit.account.samples import FileCondition, SampleChunk, SampleMeta
+from hpckit.account.usage import LastUse
 from hpckit.core.errors import ParseError, StorageFailed
 from hpckit.core.text import first_of
 from hpckit.node.capture.snapshot import read_snapshot
@@ -49,12 +47,15 @@ class SampleStore(Protocol):
         """A ledger, or a node's topology. Raises StorageFailed, also for no regular file."""
         ...
 
-    def pieces(self, path: Path) -> Iterator[bytes]:
-        """A sample file as it is now, in pieces of some MiB. Raises StorageFailed as `text`."""
+    def samples(self, path: Path, condition: FileCondition | None = None) -> Iterable[SampleChunk]:
+        """A sample file as it is now, and its condition. Raises StorageFailed, ParseError."""
         ...
 
-    def ends(self, path: Path) -> tuple[bytes, bytes]:
-        """The first and the last MiB of a sample file, or less. Raises as `text`."""
+    def ends(self, path: Path) -> tuple[Iterable[SampleChunk], Iterable[SampleChunk]]:
+        """The beginning and the end of a sample file; nothing where these tell none of it.
+
+        Raises as `samples`.
+        """
         ...
 
 
@@ -252,16 +253,13 @@ def span_of(store: SampleStore, path: Path) -> SampleSpan | None:
 
     None for one without samples. Raises StorageFailed, ParseError.
     """
-    head, tail = store.ends(path)
-    first = last = None
-    meta = next(read_blocks(head), None)
-    if isinstance(meta, SampleBlock) and meta.header.kind == META:
-        first = next((chunk for chunk in SampleReader(head) if _times(chunk)), None)
-        described = head[: HEADER_BYTES + len(meta.payload)] + tail
-        for chunk in SampleReader(described):
-            last = chunk if _times(chunk) else last
+    begin, end = store.ends(path)
+    first = next((chunk for chunk in begin if _times(chunk)), None)
+    last = None
+    for chunk in end:
+        last = chunk if _times(chunk) else last
     if first is None or last is None:
-        for chunk in SampleReader(store.pieces(path)):
+        for chunk in store.samples(path):
             if _times(chunk):
                 first, last = first or chunk, chunk
     if first is None or last is None:
@@ -386,7 +384,7 @@ def _next_ns(life: RankLedger, begin_ns: int, begun_ns: Beginnings) -> int | Non
     return min(following, default=None)
 
 
-def _until_gone(claim: RankClaim, uses: Mapping[tuple[str, int, int], Use]) -> RankClaim:
+def _until_gone(claim: RankClaim, uses: Mapping[tuple[str, int, int], LastUse]) -> RankClaim:
     seen = [uses.get((uuid, claim.started_ns, claim.ended_ns)) for uuid in claim.gpus]
     used = [one.gone_ns for one in seen if one is not None and one.was_used]
     gone = [at_ns for at_ns in used if at_ns is not None]
@@ -397,21 +395,17 @@ def _until_gone(claim: RankClaim, uses: Mapping[tuple[str, int, int], Use]) -> R
 
 def _uses(
     store: SampleStore, evidence: NodeEvidence, claims: Sequence[RankClaim]
-) -> dict[tuple[str, int, int], Use]:
-    stretches: dict[str, list[tuple[int, int]]] = {}
+) -> dict[tuple[str, int, int], LastUse]:
+    uses: dict[str, dict[tuple[str, int, int], LastUse]] = defaultdict(dict)
     for claim in claims:
         for uuid in claim.gpus:
-            stretches.setdefault(uuid, []).append((claim.started_ns, claim.ended_ns))
-    folds = {uuid: LastUse(each) for uuid, each in stretches.items()}
-    for span in evidence.spans if folds else ():
+            stretch = claim.started_ns, claim.ended_ns
+            uses[uuid][uuid, *stretch] = LastUse(*stretch)
+    for span in evidence.spans if uses else ():
         for uuid, times_ns, rows in _rows_of(store, span, evidence):
-            if uuid in folds:
-                folds[uuid].add(times_ns, rows)
-    return {
-        (uuid, *stretch): use
-        for uuid, fold in folds.items()
-        for stretch, use in zip(stretches[uuid], fold.found(), strict=True)
-    }
+            for use in uses[uuid].values():
+                use.add(times_ns, rows)
+    return {place: use for its in uses.values() for place, use in its.items()}
 
 
 def _rows_of(
@@ -419,7 +413,7 @@ def _rows_of(
 ) -> Iterator[tuple[str, Times, Rows]]:
     """The rows of a file by GPU; what cannot be read is told by who reads all of it."""
     try:
-        for chunk in SampleReader(store.pieces(span.path)):
+        for chunk in store.samples(span.path):
             for place, times_ns, rows in rows_by_gpu(chunk):
                 yield chunk.meta.gpus[place].uuid, times_ns + shift_ns(chunk, evidence), rows
     except (StorageFailed, ParseError):

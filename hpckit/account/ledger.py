@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -101,8 +101,6 @@ class RankLedger(Struct, frozen=True, kw_only=True):
     end: RankEnd | None = None
 
 
-T = TypeVar("T")
-
 TOOL: Final = "rank ledger"
 _EXPECTED: Final = "a line of a ledger, see docs/reference/account-files.md"
 
@@ -118,17 +116,43 @@ def read_ledger(text: str) -> tuple[tuple[RankLedger, ...], ParseError | None]:
     """
     lives: list[RankLedger] = []
     lines = text.split("\n")
-    try:
-        for line_no, line in enumerate(lines, start=1):
-            if not line.strip():
-                continue
-            tree = _object(line, line_no, is_last=line_no == len(lines))
-            if tree is None:
+    for line_no, line in enumerate(lines, start=1):
+        try:
+            if line.strip():
+                _take(lives, _tree(line))
+        except (ValueError, msgspec.MsgspecError, RecursionError) as error:
+            if line_no == len(lines):
                 break
-            _take(lives, tree, line, line_no)
-    except ParseError as error:
-        return tuple(lives), error
+            column = getattr(error, "pos", 0) + 1
+            return tuple(lives), refusal(
+                str(error), tool=TOOL, line_no=line_no, line=line, column=column, expected=_EXPECTED
+            )
     return tuple(lives), None
+
+
+def _tree(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError:
+        again = line.rfind('{"schema"')
+        if again <= 0:
+            raise
+        return json.loads(line[again:])  # the line was cut short, and another life began behind it
+
+
+def _take(lives: list[RankLedger], tree: Any) -> None:
+    if not isinstance(tree, dict):
+        raise ValueError(f"got {type(tree).__name__}")  # noqa: TRY004  told as all that is wrong
+    record = tree.get("record")
+    if record == "start":
+        if tree.get("schema") != LEDGER_SCHEMA:
+            raise ValueError(f"schema is {tree.get('schema')!r}, not {LEDGER_SCHEMA!r}")
+        lives.append(RankLedger(start=msgspec.convert(tree, RankStart)))
+    elif record == "end":
+        if not _finish(lives, msgspec.convert(tree, RankEnd)):
+            raise ValueError("an end without a start")
+    elif not isinstance(record, str):
+        raise ValueError(f"record is {record!r}")
 
 
 def _finish(lives: list[RankLedger], end: RankEnd) -> bool:
@@ -139,51 +163,3 @@ def _finish(lives: list[RankLedger], end: RankEnd) -> bool:
             lives[place] = replace(life, end=end)
             return True
     return False
-
-
-def _take(lives: list[RankLedger], tree: dict[str, Any], line: str, line_no: int) -> None:
-    record = tree.get("record")
-    if record == "start":
-        if tree.get("schema") != LEDGER_SCHEMA:
-            message = f"schema is {tree.get('schema')!r}"
-            raise _refuse(message, line, line_no, "schema", f'"{LEDGER_SCHEMA}"')
-        lives.append(RankLedger(start=_converted(tree, RankStart, line, line_no)))
-    elif record == "end":
-        if not _finish(lives, _converted(tree, RankEnd, line, line_no)):
-            raise _refuse("an end without a start", line, line_no, "record", '"start" before it')
-    elif not isinstance(record, str):
-        raise _refuse(f"record is {record!r}", line, line_no, "record", '"start" or "end"')
-
-
-def _object(line: str, line_no: int, *, is_last: bool) -> dict[str, Any] | None:
-    """The object of a line, None where it is the last of a file and not whole."""
-    try:
-        tree = json.loads(line)
-    except json.JSONDecodeError as error:
-        again = line.rfind('{"schema"')
-        if again > 0:  # the line was cut short, and another life began behind it
-            return _object(line[again:], line_no, is_last=is_last)
-        if is_last:
-            return None
-        raise _refusal(error.msg, line, line_no, error.pos + 1, _EXPECTED) from error
-    except (RecursionError, ValueError) as error:
-        raise _refusal(f"not readable: {error}", line, line_no, 1, _EXPECTED) from None
-    if isinstance(tree, dict):
-        return tree
-    raise _refusal(f"got {type(tree).__name__}", line, line_no, 1, "a JSON object")
-
-
-def _converted(tree: dict[str, Any], cls: type[T], line: str, line_no: int) -> T:
-    try:
-        return msgspec.convert(tree, cls)
-    except (msgspec.ValidationError, RecursionError) as error:
-        key = str(error).rpartition("$.")[2].split("`")[0].split(".")[0].split("[")[0]
-        raise _refuse(str(error), line, line_no, key, _EXPECTED) from error
-
-
-def _refuse(message: str, line: str, line_no: int, key: str, expected: str) -> ParseError:
-    return _refusal(message, line, line_no, max(line.find(f'"{key}"'), 0) + 1, expected)
-
-
-def _refusal(message: str, line: str, line_no: int, column: int, expected: str) -> ParseError:
-    return refusal(message, tool=TOOL, line_no=line_no, line=line, column=column, expected=expected)

@@ -115,7 +115,6 @@ class SampleChunk(Struct, frozen=True, kw_only=True):
 class FileCondition(Struct, kw_only=True):
     """How whole a sample file was: bytes that were no block, and blocks that are not there."""
 
-    bytes_read: int = 0
     lost_bytes: int = 0
     lost_blocks: int = 0
     is_cut_short: bool = False
@@ -163,20 +162,21 @@ class SampleReader:
     Blocks of kinds that this version does not know are passed over.
     """
 
-    def __init__(self, source: Piece | Iterable[Piece]) -> None:
+    def __init__(
+        self, source: Piece | Iterable[Piece], condition: FileCondition | None = None
+    ) -> None:
         self._pieces = [source] if isinstance(source, (bytes, memoryview)) else source
         self._meta: SampleMeta | None = None
         self._now = _Gathered()
         self._head = b""
         self._orphans = 0
         self._next_sequence: int | None = None
-        self.condition = FileCondition()
+        self.condition = condition or FileCondition()
         """How whole the file was, as far as it was read."""
 
     def __iter__(self) -> Iterator[SampleChunk]:
         rest = b""
         for piece, is_last in _with_last(self._pieces):
-            self.condition.bytes_read += len(piece)
             self._head += bytes(piece[: 100 - len(self._head)])
             data, at = memoryview(b"".join((rest, piece)) if rest else piece), 0
             while (part := next_part(data, at, is_last=is_last)) is not None:

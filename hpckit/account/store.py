@@ -6,12 +6,14 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from hpckit.account.sample_format import HEADER_BYTES, META, Block, read_blocks
+from hpckit.account.samples import FileCondition, SampleChunk, SampleReader
 from hpckit.account.values import EnergyLack, EnergyReason, SlurmEnergy
 from hpckit.core.errors import HpckitError, NoSuchFile, StorageFailed
 from hpckit.slurm.ask import SlurmCli, SlurmProbe
@@ -78,19 +80,23 @@ class FileSampleStore:
         """A ledger, or a node's topology. Raises StorageFailed, also for no regular file."""
         return b"".join(_read(path, self._piece_bytes))
 
-    def pieces(self, path: Path) -> Iterator[bytes]:
-        """A sample file as it is now, in pieces of some MiB. Raises StorageFailed as `text`."""
-        return _read(path, self._piece_bytes)
+    def samples(self, path: Path, condition: FileCondition | None = None) -> SampleReader:
+        """A sample file as it is now, read in pieces of some MiB. Raises StorageFailed."""
+        return SampleReader(_read(path, self._piece_bytes), condition)
 
-    def ends(self, path: Path) -> tuple[bytes, bytes]:
-        """The first and the last MiB of a sample file, or less. Raises as `text`."""
+    def ends(self, path: Path) -> tuple[Iterable[SampleChunk], Iterable[SampleChunk]]:
+        """The first and the last MiB of a sample file whose META is whole. Raises as `text`."""
         try:
             with _opened(path) as handle:
                 size_bytes = _size_of(handle)
                 head = os.pread(handle, _END_BYTES, 0)
-                return head, os.pread(handle, _END_BYTES, max(0, size_bytes - _END_BYTES))
+                tail = os.pread(handle, _END_BYTES, max(0, size_bytes - _END_BYTES))
         except OSError as error:
             raise _cannot_read(path, error) from error
+        meta = next(read_blocks(head), None)
+        if not isinstance(meta, Block) or meta.header.kind != META:
+            return (), ()
+        return SampleReader(head), SampleReader(head[: HEADER_BYTES + len(meta.payload)] + tail)
 
 
 class _Listing:

@@ -34,7 +34,7 @@ from hpckit.account.compare.spread import (
     t_quantile,
 )
 from hpckit.account.gather import Gathered, SampleSpan, SampleStore
-from hpckit.account.samples import SampleChunk, SampleReader
+from hpckit.account.samples import SampleChunk
 from hpckit.account.stragglers import useful_frac
 from hpckit.account.values import SPLIT_GPU, GpuAccount, JobReport
 from hpckit.core.errors import HpckitError, ParseError, StorageFailed
@@ -524,7 +524,7 @@ def _chunks(spans: Sequence[SampleSpan], store: SampleStore) -> Iterator[SampleC
     """What can be read of the files that the report is of: its `missing` says what cannot."""
     for span in spans:
         with suppress(StorageFailed, ParseError):
-            yield from SampleReader(store.pieces(span.path))
+            yield from store.samples(span.path)
 
 
 def recipe_of(folder: Path, folders: FileJobFolders) -> Mapping[str, str] | None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hpckit.account.gather import Gathered, SampleStore
 from hpckit.account.rows import Onward
 from hpckit.account.sample_format import GPU_COLUMNS, MISSING, SAMPLES_SCHEMA
-from hpckit.account.samples import GPU_DTYPE, SampleChunk, SampleMeta, SampleReader
+from hpckit.account.samples import GPU_DTYPE, SampleChunk, SampleMeta
 from hpckit.core.errors import ParseError, StorageFailed, ToolMissing
 from hpckit.core.fields import to_tree
 from hpckit.core.files import pip_line, whole_file
@@ -242,7 +242,7 @@ def _rows(store: SampleStore, path: Path) -> Iterator[SampleChunk]:
     onward = Onward()
     first: SampleChunk | None = None
     with contextlib.suppress(ParseError, StorageFailed):
-        for chunk in SampleReader(store.pieces(path)):
+        for chunk in store.samples(path):
             first = first or chunk
             is_same_boot = chunk.meta.boot_id == first.meta.boot_id
             behind_ns = chunk.realtime_offset_ns - first.realtime_offset_ns

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
-import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,8 +21,8 @@ from hpckit.account.parquet.archive import (
     METADATA_KEY,
     arrow,
 )
-from hpckit.account.sample_format import EVENTS, GPU, HOST, META, MISSING, BlockHeader, encode_block
-from hpckit.account.samples import GPU_DTYPE
+from hpckit.account.sample_format import MISSING
+from hpckit.account.samples import GPU_DTYPE, FileCondition, SampleChunk, SampleMeta
 from hpckit.account.store import AccountFiles, FoundAccounts
 from hpckit.core.errors import HpckitError, StorageFailed
 from hpckit.core.files_in_job import open_regular
@@ -33,8 +33,6 @@ _MAGIC: Final = b"PAR1"
 """What every Parquet file begins with (apache/parquet-format, README)."""
 _MOST_ABOVE: Final = 4
 """A job folder lies no further above its files."""
-_BLOCK_NS: Final = 600 * 10**9
-_BLOCK_ROWS: Final = 100_000
 _FAULTS: Final = (
     KeyError,
     TypeError,
@@ -43,7 +41,7 @@ _FAULTS: Final = (
     AttributeError,
     IndexError,
     RecursionError,
-    struct.error,
+    msgspec.MsgspecError,
 )
 
 Tree = Mapping[str, Any]
@@ -86,34 +84,36 @@ class ParquetStore:
         with self._damage():
             return str(document[kind][str(path)]).encode()
 
-    def pieces(self, path: Path) -> Iterator[bytes]:
-        """A sample file as it was, but for the cuts between blocks. Raises StorageFailed."""
-        file, document = self._file()
-        with self._damage():
-            groups = self._groups(path)
-            for number in dict.fromkeys(segment for segment, _ in groups):
-                yield _head(document["segments"][number])
-                for group in (group for segment, group in groups if segment == number):
-                    yield _blocks(file, group, document["segments"][number])
+    def samples(self, path: Path, condition: FileCondition | None = None) -> Iterator[SampleChunk]:
+        """The rows of a sample file; its condition is good. Raises StorageFailed."""
+        del condition
+        yield from self._chunks(self._groups(path))
 
-    def ends(self, path: Path) -> tuple[bytes, bytes]:
-        """The first and the last blocks of a sample file. Raises StorageFailed."""
+    def ends(self, path: Path) -> tuple[Iterable[SampleChunk], Iterable[SampleChunk]]:
+        """The first and the last rows of a sample file. Raises StorageFailed."""
+        groups = self._groups(path)
+        return self._chunks(groups[:1]), self._chunks(groups[-2:])
+
+    def _chunks(self, groups: Sequence[tuple[int, int]]) -> Iterator[SampleChunk]:
+        """A chunk a row group; the first of a segment has its events."""
         file, document = self._file()
+        told: set[int] = set()
         with self._damage():
-            groups = self._groups(path)
-            made = [
-                _blocks(file, group, document["segments"][number])
-                for number, group in (groups[0], *groups[-2:])
-            ]
-            return _head(document["segments"][groups[0][0]]) + made[0], b"".join(made[1:])
+            for number, group in groups:
+                segment = document["segments"][number]
+                events = () if number in told else tuple(segment["events"])
+                told.add(number)
+                yield _chunk(file, group, segment, events)
 
     def _groups(self, path: Path) -> list[tuple[int, int]]:
+        """The segment and the number of each row group of a sample file."""
         file, document = self._file()
         groups = []
-        for group in range(file.metadata.num_row_groups):
-            number = int(file.metadata.row_group(group).column(0).statistics.min)
-            if str(document["segments"][number]["file"]) == str(path):
-                groups.append((number, group))
+        with self._damage():
+            for group in range(file.metadata.num_row_groups):
+                number = int(file.metadata.row_group(group).column(0).statistics.min)
+                if str(document["segments"][number]["file"]) == str(path):
+                    groups.append((number, group))
         return groups
 
     def _file(self) -> tuple[Any, Tree]:
@@ -183,56 +183,41 @@ def _of(restart: int | None, named: Sequence[tuple[int | None, Path]]) -> tuple[
     return tuple(dict.fromkeys(path for of, path in named if of == restart))
 
 
-def _head(segment: Tree) -> bytes:
-    """META and events of a segment, at the first moment that no clock has below 0."""
-    at_ns = max(0, *(-int(segment[f"{clock}_offset_ns"]) for clock in ("realtime", "boottime")))
-    events = b"".join(json.dumps(one).encode() + b"\n" for one in segment["events"])
-    parts = [_block(segment, META, 1, at_ns, json.dumps(segment["meta"]).encode())]
-    return b"".join([*parts, _block(segment, EVENTS, 1, at_ns, events)] if events else parts)
-
-
-def _blocks(file: Any, group: int, segment: Tree) -> bytes:
+def _chunk(
+    file: Any, group: int, segment: Tree, events: tuple[Mapping[str, Any], ...]
+) -> SampleChunk:
+    meta = msgspec.convert(segment["meta"], SampleMeta)
     index = file.read_row_group(group, columns=["gpu_index"])["gpu_index"]
     is_host = len(index) > 0 and not index.null_count and bool(np.all(index.to_numpy() == HOST_GPU))
-    names = [HOST_PREFIX + str(one["name"]) for one in segment["meta"]["host_columns"]]
+    names = [HOST_PREFIX + column.name for column in meta.host_columns]
     columns = ["time_ns", *(names if is_host else ("gpu_index", *KEPT))]
     table = file.read_row_group(group, columns=columns)
-    times = table["time_ns"].cast("int64").to_numpy() - int(segment["realtime_offset_ns"])
+    offset_ns = np.int64(segment["realtime_offset_ns"])
+    times = table["time_ns"].cast("int64").to_numpy() - offset_ns
     order = np.argsort(times, kind="stable")
-    rows = _host_rows(table, names) if is_host else _gpu_rows(table)
-    times, rows = times[order], rows[order]
-    blocks, at = [], 0
-    while at < len(times):
-        last_ns = int(times[at]) + _BLOCK_NS
-        end = min(int(np.searchsorted(times, last_ns)), at + _BLOCK_ROWS)
-        piece = rows[at:end]
-        piece["dt_us"] = (times[at:end] - times[at] + 500) // 1000
-        kind = HOST if is_host else GPU
-        blocks.append(_block(segment, kind, rows.dtype.itemsize, int(times[at]), piece.tobytes()))
-        at = end
-    return b"".join(blocks)
+    nothing = order[:0]
+    host = np.zeros((len(times) if is_host else 0, len(names)), np.uint64)
+    for place, name in enumerate(names if is_host else ()):
+        host[:, place] = _whole(table[name], 8)[order]
+    return SampleChunk(
+        meta=meta,
+        gpu_ns=times[nothing if is_host else order],
+        gpu=np.zeros(0, GPU_DTYPE) if is_host else _gpu_rows(table, meta)[order],
+        host_ns=times[order if is_host else nothing],
+        host=host,
+        realtime_offset_ns=int(offset_ns),
+        boottime_offset_ns=int(segment["boottime_offset_ns"]),
+        events=events,
+    )
 
 
-def _block(segment: Tree, kind: int, record: int, at_ns: int, payload: bytes) -> bytes:
-    realtime_ns = max(0, at_ns + int(segment["realtime_offset_ns"]))
-    boottime_ns = max(0, at_ns + int(segment["boottime_offset_ns"]))
-    header = BlockHeader(kind, record, 0, 0, realtime_ns, at_ns, boottime_ns)
-    return encode_block(header, payload)
-
-
-def _gpu_rows(table: Any) -> NDArray[np.void]:
+def _gpu_rows(table: Any, meta: SampleMeta) -> NDArray[np.void]:
     rows = np.zeros(len(table), GPU_DTYPE)
     rows["gpu"] = _whole(table["gpu_index"], 1)
     for name in KEPT:
         rows[name] = _whole(table[name], GPU_DTYPE[name].itemsize)
-    return rows
-
-
-def _host_rows(table: Any, columns: Sequence[str]) -> NDArray[np.void]:
-    kinds = [("dt_us", "<u4"), ("zero", "<u4"), ("values", "<u8", (len(columns),))]
-    rows = np.zeros(len(table), np.dtype(kinds))
-    for place, name in enumerate(columns):
-        rows["values"][:, place] = _whole(table[name], 8)
+    if (rows["gpu"] >= len(meta.gpus)).any():
+        raise ValueError("a row of a GPU that META does not name")
     return rows
 
 

@@ -85,15 +85,6 @@ def test_what_took_a_files_place_is_refused(tmp_path: Path, what: str) -> None:
     elif what == "folder":
         path.mkdir()
     store = FileSampleStore()
-    for read in (store.text, store.ends, lambda one: list(store.pieces(one))):
+    for read in (store.text, store.ends, lambda one: list(store.samples(one))):
         with pytest.raises(StorageFailed, match=r"node-n1\.samples cannot be read"):
             read(path)
-
-
-def test_pieces_are_the_file(tmp_path: Path) -> None:
-    """Pieces of any size make up the bytes, and the ends are its ends."""
-    path = tmp_path / "node-n1.samples"
-    data = os.urandom(3 * 1024**2 + 17)
-    path.write_bytes(data)
-    assert b"".join(FileSampleStore(piece_bytes=1000).pieces(path)) == data
-    assert FileSampleStore().ends(path) == (data[: 1024**2], data[-(1024**2) :])

@@ -16,7 +16,7 @@ from hpckit.account.gather import gather
 from hpckit.account.parquet.archive import archive
 from hpckit.account.parquet.store import ParquetStore
 from hpckit.account.sample_format import Block, encode_block, read_blocks
-from hpckit.account.samples import SampleChunk, SampleReader
+from hpckit.account.samples import SampleChunk
 from hpckit.account.store import FileSampleStore
 from hpckit.core.errors import StorageFailed
 from tests.fakes.account_files import Columns, MadeJob, write_accounts, write_topology
@@ -57,7 +57,7 @@ def chunks(store: FileSampleStore | ParquetStore, folder: Path) -> Iterator[Samp
     """All chunks of all sample files."""
     for files in store.find(folder).incarnations:
         for path in files.samples:
-            yield from SampleReader(store.pieces(path))
+            yield from store.samples(path)
 
 
 def test_an_archived_sample_has_thirty_bytes_at_most(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from hpckit.account.samples import GPU_DTYPE, SampledGpu
-from hpckit.account.usage import GpuUsageFold, LastUse, Use
+from hpckit.account.usage import GpuUsageFold, LastUse
 from hpckit.account.values import GpuAccount
 from tests.fakes.series import (
     ACCOUNT,
@@ -297,17 +297,18 @@ def test_a_gap_in_a_curve_is_none() -> None:
 NOT_MEASURED = 255
 
 
-def use(processes: list[int], util: list[int], stretch: tuple[int, int] = (0, 99)) -> Use:
+def use(processes: list[int], util: list[int], stretch: tuple[int, int]) -> tuple[bool, int | None]:
     """What is found of rows at 0, 1, 2 …, given one at a time and at once, which must agree."""
     rows = np.zeros(len(processes), GPU_DTYPE)
     rows["processes"], rows["util_pct"] = processes, util
     times = np.arange(len(rows), dtype=np.int64)
-    at_once, one_by_one = LastUse([stretch]), LastUse([stretch])
+    at_once, one_by_one = LastUse(*stretch), LastUse(*stretch)
     at_once.add(times, rows)
     for at in range(len(rows)):
         one_by_one.add(times[at : at + 1], rows[at : at + 1])
-    assert at_once.found() == one_by_one.found()
-    return at_once.found()[0]
+    found, same = ((one.was_used, one.gone_ns) for one in (at_once, one_by_one))
+    assert found == same
+    return found
 
 
 @pytest.mark.parametrize(
@@ -327,4 +328,4 @@ def test_when_a_gpu_was_left(
 ) -> None:
     """With its last process and kernel in a stretch; nothing is gone without a row showing it."""
     was_used = any(processes) or any(util)
-    assert use(processes, util, stretch) == Use(was_used=was_used, gone_ns=gone_ns)
+    assert use(processes, util, stretch) == (was_used, gone_ns)
