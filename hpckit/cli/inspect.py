@@ -240,7 +240,6 @@ def document(topology: NodeTopology, findings: Sequence[Finding]) -> dict[str, o
     }
 
 
-NODES_SCHEMA = "hpckit.nodes/1"
 _TIMEOUT_S = 60.0
 
 
@@ -314,7 +313,7 @@ def _document(seen: NodesSeen) -> dict[str, object]:
     from hpckit.core.hostlist import fold_hosts
 
     return {
-        "schema": NODES_SCHEMA,
+        "schema": "hpckit.nodes/1",
         "hpckit": hpckit.__version__,
         "groups": [
             {

@@ -251,22 +251,24 @@ def read_job(job: str) -> str:
             source=job,
             hint=f"to run a program: hpckit submit -- {_PROGRAMS[Path(job).suffix]} {job}",
         )
+    if job == "-" and sys.stdin is None:
+        raise ConfigError("is closed", source="standard input")
+    return _text(job, "job file", hint="give a job file, or a command after --")
+
+
+def _text(file: str, kind: str, *, hint: str) -> str:
+    """Return what a file of this kind holds; `-` is standard input. Raises ConfigError."""
     try:
-        if job == "-" and sys.stdin is None:
-            raise ConfigError("is closed", source="standard input")
-        with nullcontext(sys.stdin.buffer) if job == "-" else Path(job).open("rb") as file:
-            raw = file.read(_MOST_BYTES + 1)
+        with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as opened:
+            raw = opened.read(_MOST_BYTES + 1)
         if len(raw) > _MOST_BYTES:
-            raise ConfigError(f"is no job file: it is over {_MOST_BYTES // 1024} KiB", source=job)
+            over = f"it is over {_MOST_BYTES // 1024} KiB"
+            raise ConfigError(f"is no {kind}: {over}", source=file)
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise ConfigError(f"is not UTF-8 text: {error}", source=job) from error
+        raise ConfigError(f"is not UTF-8 text: {error}", source=file) from error
     except OSError as error:
-        raise ConfigError(
-            f"cannot be read: {error.strerror}",
-            source=job,
-            hint="give a job file, or a command after --",
-        ) from error
+        raise ConfigError(f"cannot be read: {error.strerror}", source=file, hint=hint) from error
 
 
 def _given(params: Mapping[str, Any]) -> tuple[dict[str, tuple[object, str]], list[str]]:
@@ -347,26 +349,11 @@ def advised(wanted: str) -> AdvisedJob:
     Raises HpckitError for a job that is not known or has no accounts, ConfigError for a file that
     is no advice.
     """
-    from hpckit.account.advice.advice import advised_job
+    from hpckit.account.advice.advice import advised_job, read_advice
     from hpckit.cli.report import made_report
 
     if wanted.endswith(".json"):
-        return _read(wanted)
+        hint = "give the id of a job, or the advice.json of a job folder"
+        return read_advice(_text(wanted, "advice", hint=hint), wanted)
     report = made_report(wanted, None, lambda _done, _of: None).report
     return advised_job(report, Path(report.job.folder or "."), wiring.job_folders())
-
-
-def _read(wanted: str) -> AdvisedJob:
-    from hpckit.account.advice.advice import read_advice
-
-    try:
-        with Path(wanted).open("rb") as file:
-            return read_advice(file.read(_MOST_BYTES).decode(), wanted)
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"is not UTF-8 text: {error}", source=wanted) from error
-    except OSError as error:
-        raise ConfigError(
-            f"cannot be read: {error.strerror}",
-            source=wanted,
-            hint="give the id of a job, or the advice.json of a job folder",
-        ) from error

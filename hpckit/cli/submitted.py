@@ -115,8 +115,6 @@ def advice_words(job: PreparedJob) -> str:
 
 
 _RANKS_SHOWN = 16
-
-
 _LOG_LINES_SHOWN = 3
 
 
@@ -320,9 +318,6 @@ def _say_chain_submitted(stages: Sequence[PreparedJob], submissions: Sequence[Su
     output.labelled(rows)
 
 
-TRIAL_SCHEMA = "hpckit.trial/1"
-
-
 def try_jobs(
     placed: Sequence[tuple[PreparedJob, StagePlace | None]], *, checks: bool, as_json: bool
 ) -> None:
@@ -340,7 +335,7 @@ def try_jobs(
             }
             for job, trial in trials
         ]
-        output.document({"schema": TRIAL_SCHEMA, "site": site.name, "jobs": documents})
+        output.document({"schema": "hpckit.trial/1", "site": site.name, "jobs": documents})
         return
     for job, trial in trials:
         rows = [("job", f"{job.effective.spec.name}   site {job.site.name}")]

@@ -377,9 +377,6 @@ def _looked_tree(looked: Looked | None) -> dict[str, object]:
     return {"nccl": nccl, "already": already, "unseen": [*failed, *looked.unseen]}
 
 
-COMPARED_SCHEMA = "hpckit.nccl-run/1"
-
-
 _TOO_LARGE = "NCCL_DEBUG_FILE=nccl.%h.%p writes a file a rank; those of a few nodes tell most"
 
 
@@ -400,7 +397,7 @@ def compare_log(options: JobOptions, file: str, tuned: Tuned, topology: NodeTopo
 def _compared_document(name: str, compared: ComparedRun) -> dict[str, object]:
     keys = ("rule", "severity", "because", "remedy", "source", "line_no")
     return {
-        "schema": COMPARED_SCHEMA,
+        "schema": "hpckit.nccl-run/1",
         "hpckit": hpckit.__version__,
         "file": name,
         "findings": finding_trees(compared.findings, keys),
@@ -408,9 +405,6 @@ def _compared_document(name: str, compared: ComparedRun) -> dict[str, object]:
         "unpredicted": compared.unpredicted,
         "run": compared.run,
     }
-
-
-LINT_SCHEMA = "hpckit.lint/1"
 
 
 def lint_file(options: JobOptions, file: str, tuned: Tuned, source: JobSource) -> int:
@@ -466,7 +460,7 @@ def _linted_document(
     keys = ("rule", "severity", "because", "remedy", "source", "date", "since")
     version = tuned.facts.version
     return {
-        "schema": LINT_SCHEMA,
+        "schema": "hpckit.lint/1",
         "hpckit": hpckit.__version__,
         "file": name,
         "nccl": None if version is None else str(version),

@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from hpckit.node.topology import NodeTopology
 
 
-INTENT_SCHEMA = "hpckit.intent/1"
-PLAN_SCHEMA = "hpckit.plan/1"
-SUBMITTED_SCHEMA = "hpckit.submitted/1"
 _OFFSET = "HPCKIT_ARRAY_OFFSET"
 
 
@@ -109,7 +106,7 @@ def write_folder(draft: Draft, folders: PackedJobFolders) -> None:
     """Write all that is known before the start into the new job folder. Raises StorageFailed."""
     job, caller = draft.job, draft.caller
     intent = {
-        "schema": INTENT_SCHEMA,
+        "schema": "hpckit.intent/1",
         "job_id": draft.entry.job_id,
         "uuid": caller.uuid_hex,
         "name": draft.entry.name,
@@ -131,7 +128,7 @@ def write_folder(draft: Draft, folders: PackedJobFolders) -> None:
         INTENT_FILE: as_json(intent),
         EFFECTIVE_FILE: as_json(effective_document(job.effective)),
         SITE_FILE: as_json(to_tree(job.site)),
-        PLAN_FILE: as_json({"schema": PLAN_SCHEMA, **to_tree(job.plan)}),
+        PLAN_FILE: as_json({"schema": "hpckit.plan/1", **to_tree(job.plan)}),
         SCRIPT_FILE: job.script.text,
     }
     if job.source.file_text is not None:
@@ -205,7 +202,7 @@ def record_start(draft: Draft, entry: JobEntry, folders: FileJobFolders, now_s: 
 def submitted_document(entry: JobEntry, now_s: float) -> dict[str, object]:
     """`submitted.json`: under which id the scheduler has the job, as known since `now_s`."""
     return {
-        "schema": SUBMITTED_SCHEMA,
+        "schema": "hpckit.submitted/1",
         "job_id": entry.job_id,
         "cluster": entry.cluster,
         "parts": [

@@ -14,7 +14,7 @@ from hpckit.core.errors import ConfigError, JobRefused
 from hpckit.core.fields import to_tree
 from hpckit.core.findings import Level, Notice
 from hpckit.jobs.sites import load_site, load_templates
-from hpckit.script.checks import check_job
+from hpckit.script.checks import check_job, fit_findings, site_partitions
 from hpckit.script.launch import plan_launch
 from hpckit.script.launchers.launcher import Launcher
 from hpckit.script.launchers.registry import (
@@ -162,8 +162,6 @@ def _findings(
     findings = dialect_findings(plan, dialect)
     if not site.partitions:
         return findings
-    from hpckit.script.fit import fit_findings, site_partitions
-
     return (*findings, *fit_findings(spec, site_partitions(site), lists_all=False))
 
 

@@ -7,7 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from hpckit.jobs.process_tree import find_process
 from hpckit.jobs.status import (
     CONFIRM_S,
     FAR_CONFIRM_S,
-    Answers,
+    SlurmView,
     merge_records,
     own_records,
     runaway_status,
@@ -45,33 +45,6 @@ if TYPE_CHECKING:
 
 _SINCE_MARGIN_S = 60.0
 _MOST_TASKS = 1_000_000
-
-Records = Mapping[str, Sequence[JobRecord]]
-"""Submission → the records of its job."""
-
-
-@dataclass(slots=True)
-class SlurmView:
-    """The records of some jobs of one cluster, and what kept others from being told.
-
-    `has_accounts` is False where no accounts are kept.
-    """
-
-    queue: Records = field(default_factory=dict)
-    accounts: Records = field(default_factory=dict)
-    has_accounts: bool = True
-    queue_problem: str | None = None
-    accounts_problem: str | None = None
-
-    @property
-    def answers(self) -> Answers:
-        """Which of Slurm's daemons have answered."""
-        return Answers(
-            queue=self.queue_problem is None,
-            accounts=self.accounts_problem is None,
-            has_accounts=self.has_accounts,
-            problem=self.queue_problem or self.accounts_problem,
-        )
 
 
 def look(slurm: SlurmCli, jobs: Sequence[JobEntry], cluster: str | None) -> SlurmView:
@@ -109,7 +82,9 @@ def _ask_accounts(
     view.accounts = {**view.accounts, **_grouped(jobs, records)}
 
 
-def _grouped(jobs: Sequence[JobEntry], records: Sequence[JobRecord]) -> Records:
+def _grouped(
+    jobs: Sequence[JobEntry], records: Sequence[JobRecord]
+) -> Mapping[str, Sequence[JobRecord]]:
     named: dict[str, list[JobRecord]] = {}
     for record in records:
         if record.submission is not None:
@@ -188,7 +163,7 @@ def _status(
         return _unlisted(job, folder, view, age_s)
     is_array = bool(job.parts) or any(record.task_index is not None for record in records)
     tasks = _tasks(folder) if is_array else None
-    status = status_of_records(job, records, answers=view.answers, tasks=tasks)
+    status = status_of_records(job, records, view, tasks)
     if status.state.is_final:
         if not _is_whole(status) and _may_grow(job, folder, age_s):
             return unsettled_status(status)
@@ -200,7 +175,7 @@ def _status(
 
 
 def _unlisted(job: JobEntry, folder: Path, view: SlurmView, age_s: float) -> JobStatus:
-    problem = view.answers.problem
+    problem = view.problem
     if problem is not None:
         return unknown_status(job, problem)
     intent = _intent(folder)

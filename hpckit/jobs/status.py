@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from hpckit.core.units import format_indices
@@ -43,21 +43,24 @@ _BUSY_FIRST: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
-    """Which of Slurm's daemons have answered for a job.
+@dataclass(slots=True)
+class SlurmView:
+    """The records of some jobs of one cluster by their submission, and why others are not told.
 
-    `queue` is slurmctld's squeue, `accounts` slurmdbd's sacct; `has_accounts` is False where none
-    are kept. `problem` says why the first that did not answer did not.
+    `queue` is of slurmctld's squeue, `accounts` of slurmdbd's sacct; `has_accounts` is False where
+    none are kept.
     """
 
-    queue: bool = True
-    accounts: bool = True
+    queue: Mapping[str, Sequence[JobRecord]] = field(default_factory=dict)
+    accounts: Mapping[str, Sequence[JobRecord]] = field(default_factory=dict)
     has_accounts: bool = True
-    problem: str | None = None
+    queue_problem: str | None = None
+    accounts_problem: str | None = None
 
-
-ALL_ANSWERED: Final = Answers()
+    @property
+    def problem(self) -> str | None:
+        """Why the first that did not answer did not."""
+        return self.queue_problem or self.accounts_problem
 
 
 def own_records(entry: JobEntry, records: Sequence[JobRecord]) -> Sequence[JobRecord]:
@@ -125,28 +128,29 @@ def _task(record: JobRecord) -> tuple[int | None, int]:
 def status_of_records(
     entry: JobEntry,
     records: Sequence[JobRecord],
-    *,
-    answers: Answers = ALL_ANSWERED,
+    view: SlurmView | None = None,
     tasks: Sequence[int] | None = None,
 ) -> JobStatus:
     """The status of a job from its records, at least one: of a job array, of all its tasks.
 
     An array runs while one of its tasks does, waits while one is left, has failed when one has.
-    `tasks` are those that were asked for, None where that is not known.
+    `tasks` are those that were asked for, None where that is not known; without a `view` all of
+    Slurm has answered.
     """
+    view = view or SlurmView()
     entry = _with_ids(entry, records)
     first = records[0]
     if len(records) == 1 and first.task_index is None:
-        return _stale(_status(entry, first), answers)
+        return _stale(_status(entry, first), view)
     status = _array_status(entry, records)
     missing = _not_listed(entry, records, tasks or ())
     if not missing:
-        return _stale(status, answers)
+        return _stale(status, view)
     which = f"{status.reason}; not listed: {format_indices(missing)}"
     if not status.state.is_final:
-        return _stale(replace(status, reason=which), answers)
+        return _stale(replace(status, reason=which), view)
     never = "never begun" if entry.is_whole else "never begun, or never submitted"
-    return _without_tasks(status, which, never, answers)
+    return _without_tasks(status, which, never, view)
 
 
 def _not_listed(
@@ -168,9 +172,9 @@ def _is_of_many(record: JobRecord) -> bool:
     return record.task_index is None and not record.state.is_final
 
 
-def _without_tasks(status: JobStatus, which: str, never: str, answers: Answers) -> JobStatus:
+def _without_tasks(status: JobStatus, which: str, never: str, view: SlurmView) -> JobStatus:
     """The status of an array that has ended, of which not every task is on record."""
-    if answers.accounts and answers.has_accounts:
+    if view.accounts_problem is None and view.has_accounts:
         # Slurm keeps no record of a task that is cancelled before it begins.
         completed = status.state is JobState.COMPLETED
         state = JobState.CANCELLED if completed else status.state
@@ -181,8 +185,8 @@ def _without_tasks(status: JobStatus, which: str, never: str, answers: Answers) 
         state=JobState.UNKNOWN,
         exit_code=None,
         ended_s=None,
-        is_lost=not answers.has_accounts,
-        reason=f"{which}; {answers.problem or 'there are no accounts of ended tasks'}",
+        is_lost=not view.has_accounts,
+        reason=f"{which}; {view.problem or 'there are no accounts of ended tasks'}",
     )
 
 
@@ -206,11 +210,11 @@ def _exit_code(record: JobRecord) -> int | None:
     return 0 if record.state is JobState.COMPLETED else record.exit_code
 
 
-def _stale(status: JobStatus, answers: Answers) -> JobStatus:
+def _stale(status: JobStatus, view: SlurmView) -> JobStatus:
     """The accounts hear of changes last: while they alone answer, a living job says so."""
-    if answers.queue or status.state.is_final:
+    if view.queue_problem is None or status.state.is_final:
         return status
-    return replace(status, reason=f"as the accounts have it; {answers.problem}")
+    return replace(status, reason=f"as the accounts have it; {view.problem}")
 
 
 def _status(entry: JobEntry, record: JobRecord) -> JobStatus:

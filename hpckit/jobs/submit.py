@@ -44,8 +44,8 @@ from hpckit.jobs.parts import (
 )
 from hpckit.jobs.prepare import PreparedJob, without_errors
 from hpckit.placement.order_plan import OrderPlan
+from hpckit.script.checks import Aim, fit_findings
 from hpckit.script.environment import SubmissionEnvironment, submission_environment
-from hpckit.script.fit import Aim, fit_findings
 from hpckit.script.releases import dialect_findings, is_another_cluster, live_dialect, release_note
 from hpckit.slurm.values import (
     UNCONFIRMED_PREFIX,

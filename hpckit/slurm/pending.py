@@ -153,7 +153,6 @@ _RESOURCES: Final = {
     "billing": _Resource("how much billing (its TRES, weighted)", "billing"),
     "unknown": _Resource("how much of a TRES (the word does not say which)", "TRES"),
 }  # fmt: skip
-_NO_RESOURCE: Final = _Resource("", "")
 _HOLDERS: Final = {
     ("qos", "grp"): _Holder("all jobs under it", "they", "running jobs under this QOS"),
     ("qos", "user"): _Holder("one user", "you", "running jobs that you have under this QOS"),
@@ -163,7 +162,6 @@ _HOLDERS: Final = {
     ("assoc", "grp"): _Holder("all jobs under it", "they", "running jobs under this association"),
     ("assoc", "max"): _Holder("one user", "you", "running jobs that you have with this account"),
 }
-_NO_HOLDER: Final = _Holder("", "", "")
 _LIMITERS: Final = {
     "qos": "the QOS (the job's, or its partition's)",
     "assocgrp": "an association (yours, its account, or one above)",
@@ -265,8 +263,8 @@ def _of_limit(word: str) -> Entry | None:
     limit, scope = _LIMITS[kind], said["scope"] or "qos"
     group = said["per"] or said["bound"]
     limiter = scope if scope == "qos" else scope + said["bound"]
-    resource = _RESOURCES.get(said["what"], _NO_RESOURCE)
-    holder = _HOLDERS.get((scope, group), _NO_HOLDER)
+    resource = _RESOURCES.get(said["what"], _Resource("", ""))
+    holder = _HOLDERS.get((scope, group), _Holder("", "", ""))
     column = limit.column.format(
         bound=said["bound"].capitalize(), group=_COLUMN_OF_GROUP.get(group, "")
     )

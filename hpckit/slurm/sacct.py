@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -22,16 +22,17 @@ from hpckit.slurm.text import (
 )
 from hpckit.slurm.values import JobDetail, JobId, JobRecord, JobState, StepRecord
 
-_FIELDS: Final = (
-    "JobID",
-    "State",
-    "ExitCode",
-    "Start",
-    "End",
-    "NodeList",
-    "Reason",
-    "SubmitLine",
-)
+_FIELDS: Final = {
+    "JobID": "job",
+    "State": "state",
+    "ExitCode": "exit_code",
+    "Start": "start",
+    "End": "end",
+    "NodeList": "nodelist",
+    "Reason": "reason",
+    "SubmitLine": "command",
+}
+"""Field of sacct → the word of `JobWords` that it is."""
 # Without --state, a job counts from its eligible time on, and one that was cancelled while it was
 # held never had any. Names that 22.05 to 26.05 know.
 _STATES: Final = (
@@ -57,7 +58,7 @@ _ENERGY: Final = ("JobID", "ConsumedEnergyRaw")
 
 
 def _sacct(
-    cluster: str | None, *selection: str, fields: tuple[str, ...] = _FIELDS
+    cluster: str | None, *selection: str, fields: Iterable[str] = _FIELDS
 ) -> tuple[str, ...]:
     return (
         "sacct",
@@ -107,19 +108,9 @@ def parse_sacct(text: str) -> tuple[JobRecord, ...]:
     Raises ParseError for a line that is not understood.
     """
     records: list[JobRecord] = []
-    for place, fields in rows(text, "sacct", _FIELDS):
-        job, state, exit_code, start, end, nodelist, reason, submit_line = fields
-        words = JobWords(
-            job=job,
-            state=state,
-            reason=reason,
-            start=start,
-            end=end,
-            nodelist=nodelist,
-            command=submit_line,
-            exit_code=exit_code,
-        )
-        records += accounted(words, place)
+    for place, fields in rows(text, "sacct", tuple(_FIELDS)):
+        words = dict(zip(_FIELDS.values(), fields, strict=True))
+        records += accounted(JobWords(**words), place)
     return tuple(records)
 
 

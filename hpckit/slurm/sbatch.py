@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from hpckit.slurm.pending import explain_limit
-from hpckit.slurm.text import Place
+from hpckit.slurm.text import BROKEN_OFF, BROKEN_SOCKET, NO_ADDRESS, Place
 from hpckit.slurm.values import JobId
 
 _PARSABLE = re.compile(r"([1-9]\d{0,9})(?:;([^\s;]+))?", re.ASCII)
@@ -39,15 +39,7 @@ _NEVER_SENT: Final = (
 )
 # ... and where it was sending, or waited for the answer, or could not read it.
 _MAYBE_SENT: Final = (
-    "Unable to contact slurm controller",
-    "Socket timed out on send/recv",
-    "Zero Bytes were transmitted or received",
-    "Message send failure",
-    "Message receive failure",
-    "Unexpected message received",
-    "Communication connection failure",
-    "Communication shutdown failure",
-    "Protocol authentication error",
+    *BROKEN_OFF,
     "Insane message length",
     "Header lengths are longer than data received",
     "Unexpected missing socket error",
@@ -56,7 +48,6 @@ _MAYBE_SENT: Final = (
     "Unable to process incoming and outgoing file descriptors",
     "Connection rejected by handler",
     "Connection forced closed by quiesce timeout",
-    "Connection timed out",
     "Kernel reported delayed socket error",
     "Process is shutting down",
     "Cannot unpack credential",
@@ -64,18 +55,13 @@ _MAYBE_SENT: Final = (
 # ... and what says nothing: sbatch.c prints %m also when the answer held neither an error nor a
 # job, and strerror(3) of a socket. These count only as the cause of a failed submission.
 _NO_CAUSE: Final = (
+    *BROKEN_SOCKET,
     "No error",
     "Unspecified error",
     "Success",
     "Read would block",
     "Write would block",
-    "Connection refused",
-    "Connection reset by peer",
     "Software caused connection abort",
-    "Broken pipe",
-    "Transport endpoint is not connected",
-    "No route to host",
-    "Network is unreachable",
     "Network is down",
     "Host is down",
     "Interrupted system call",
@@ -92,13 +78,6 @@ _NOBODY_TO_ASK: Final = (
     "Problem talking to database",
     "Problem talking to the database",
     "failed to open persistent connection",
-)
-_NO_ADDRESS: Final = (
-    "fetch_config",
-    "failed to fetch remote config",
-    "DNS SRV lookup failed",
-    "Unable to resolve",
-    "getaddrinfo() failed",
 )
 
 
@@ -163,7 +142,7 @@ def _failure_before(stderr: str) -> SbatchFailure:
         return SbatchFailure.UNREACHABLE
     if _says(stderr, _MAYBE_SENT):
         return SbatchFailure.UNCONFIRMED
-    if _says(stderr, _NO_ADDRESS):
+    if _says(stderr, ("fetch_config", *NO_ADDRESS)):
         return SbatchFailure.UNREACHABLE
     return SbatchFailure.REFUSED if _OWN_ERROR.search(stderr) else SbatchFailure.UNCONFIRMED
 

@@ -47,47 +47,54 @@ _NOTHING = frozenset({"", "(null)", "n/a", "none", "none assigned", "unknown"})
 # hpckit's own words, which Slurm never prints
 _OWN_STATES = frozenset({JobState.UNKNOWN, JobState.NOT_SUBMITTED})
 
-_UNANSWERED: Final = (
-    # slurm_errno.c: the controller; is_unreachable asks with lower case
-    "unable to contact slurm controller",
-    "unable to establish control",
-    "backup controller in standby mode",
-    "controller is in standby mode",
-    "rate limit exceeded",
-    "socket timed out on send/recv",
-    "zero bytes were transmitted or received",
-    "message send failure",
-    "message receive failure",
-    "unexpected message received",
-    "communication connection failure",
-    "communication shutdown failure",
-    "protocol authentication error",
-    # read_config.c, fetch_config.c, auth_munge.c: nobody to ask, or no way to sign the question
-    "could not establish a configuration source",
+# slurm_errno.c: the controller was being asked
+BROKEN_OFF: Final = (
+    "Unable to contact slurm controller",
+    "Socket timed out on send/recv",
+    "Zero Bytes were transmitted or received",
+    "Message send failure",
+    "Message receive failure",
+    "Unexpected message received",
+    "Communication connection failure",
+    "Communication shutdown failure",
+    "Protocol authentication error",
+    "Connection timed out",
+)
+# fetch_config.c: nobody to ask
+NO_ADDRESS: Final = (
     "failed to fetch remote config",
-    "dns srv lookup failed",
-    "unable to resolve",
+    "DNS SRV lookup failed",
+    "Unable to resolve",
     "getaddrinfo() failed",
-    "munge encode failed",
+)
+# strerror(3) of a socket
+BROKEN_SOCKET: Final = (
+    "Connection refused",
+    "Connection reset by peer",
+    "No route to host",
+    "Network is unreachable",
+    "Broken pipe",
+    "Transport endpoint is not connected",
+)
+_UNANSWERED: Final = (
+    *(*BROKEN_OFF, *NO_ADDRESS, *BROKEN_SOCKET),
+    # slurm_errno.c, read_config.c, auth_munge.c: nobody to ask, or no way to sign the question
+    "Unable to establish control",
+    "backup controller in standby mode",
+    "Controller is in standby mode",
+    "Rate limit exceeded",
+    "Could not establish a configuration source",
+    "Munge encode failed",
     # slurmdbd: persist_conn.c, dbd_conn.c, sacct/options.c, slurmdb_defs.c
-    "problem talking to database",
-    "problem talking to the database",
-    "unable to connect to database",
-    "failed to open persistent connection",
+    "Problem talking to database",
+    "Problem talking to the database",
+    "Unable to connect to database",
     "slurm_persist_conn_open",
-    "persistinit",
+    "PersistInit",
     "persist_init",
     "persistent connection",
-    "database connection reference is invalid",
-    "dbd_get_jobs_cond failure",
-    # strerror(3) of a socket
-    "connection refused",
-    "connection reset by peer",
-    "connection timed out",
-    "no route to host",
-    "network is unreachable",
-    "broken pipe",
-    "transport endpoint is not connected",
+    "Database connection reference is invalid",
+    "DBD_GET_JOBS_COND failure",
 )
 
 
@@ -308,7 +315,7 @@ def is_unreachable(stderr: str) -> bool:
     slurm_errno.c, persist_conn.c, dbd_conn.c, fetch_config.c of Slurm 22.05 to 26.05.
     """
     words = stderr.casefold()
-    return any(sign in words for sign in _UNANSWERED)
+    return any(sign.casefold() in words for sign in _UNANSWERED)
 
 
 def accounting_disabled(stderr: str) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hpckit.core.findings import Level
-from hpckit.script.fit import Aim, fit_findings
+from hpckit.script.checks import Aim, fit_findings
 from hpckit.slurm.values import NodeGroup, Partition
 from tests.fakes.prepared import prepared
 
