@@ -23,7 +23,7 @@ settings.register_profile(
     max_examples=40,
     suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no finding
 )
-settings.register_profile("ci", settings.get_profile("dev"), max_examples=100, print_blob=True)
+settings.register_profile("ci", settings.get_profile("dev"), max_examples=60, print_blob=True)
 settings.register_profile(
     "faults", settings.get_profile("dev"), derandomize=False, max_examples=1000, print_blob=True
 )

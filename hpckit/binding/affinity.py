@@ -120,7 +120,7 @@ def bind_rank(
 
     `ranks` is how many the node has. The part is what the plan has for this rank, or `unbound`, why
     nothing is bound on this node, or `failed`, why this rank is not, which is one line too. Takes
-    little more than WAIT_S.
+    little more than WAIT_S, unless the node hardly gives its ranks a CPU.
     """
     try:
         document = _agreed(env, local_rank, ranks)
@@ -167,7 +167,7 @@ def _agreed(env: Mapping[str, str], local_rank: int, ranks: int) -> dict[str, An
     try:
         if local_rank == 0 and not os.path.exists(path):
             _plan(env, path, ranks)
-        if not _appears(path):
+        if not _appears(path, WAIT_S):
             _stand_in(env, path, ranks)
         return _read(path)
     finally:
@@ -217,7 +217,7 @@ def _stand_in(env: Mapping[str, str], path: str, ranks: int) -> None:
     try:
         os.close(os.open(f"{os.path.dirname(path)}/{_LATE}", flags, 0o600))
     except FileExistsError:
-        if not _appears(path):
+        if not _appears(path, 5 * WAIT_S):
             raise TimeoutError("nobody has planned this node") from None
         return
     from hpckit.binding.plan_in_job import cpu_plan, publish
@@ -227,10 +227,10 @@ def _stand_in(env: Mapping[str, str], path: str, ranks: int) -> None:
     publish(path, {"unbound": unbound} if unbound else cpu_plan(ranks, allowed, why))
 
 
-def _appears(path: str) -> bool:
+def _appears(path: str, wait_s: float) -> bool:
     from time import monotonic, sleep
 
-    until, poll_s = monotonic() + WAIT_S, _FIRST_POLL_S
+    until, poll_s = monotonic() + wait_s, _FIRST_POLL_S
     while not os.path.exists(path):
         if monotonic() > until:
             return False

@@ -49,10 +49,7 @@ sys.stdin.readline()
 from hpckit.binding import affinity
 # However busy the machine is, a plan that somebody works at is waited for.
 waits_s, appears = {waits_s}, affinity._appears
-def appears_in_time(path):
-    affinity.WAIT_S = waits_s.pop(0)
-    return appears(path)
-affinity._appears = appears_in_time
+affinity._appears = lambda path, _: appears(path, waits_s.pop(0))
 env, part = affinity.bind_rank(dict(os.environ), {rank}, {ranks})
 print(part.get("unbound"))
 print(part.get("cpus"))
