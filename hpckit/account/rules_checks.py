@@ -267,7 +267,8 @@ def counter_disagrees(job: MeasuredJob) -> Iterator[Evidence]:
 
 def coverage_low(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `coverage-low`; nodes without any sample are those of `samples-missing`."""
-    for gpus in by_node(gpu for gpu in job.report.gpus if _has_samples(gpu)):
+    sampled = (gpu for gpu in job.report.gpus if known_s(gpu) > 0 or "spin" in gpu.refused)
+    for gpus in by_node(sampled):
         unknown = [
             gpu
             for gpu in gpus
@@ -346,10 +347,6 @@ def _memory_frac(gpu: GpuAccount) -> float:
 
 def _frac(seconds: float | None, gpu: GpuAccount) -> float:
     return min(1.0, (seconds or 0.0) / gpu.held_s) if gpu.held_s > 0 else 0.0
-
-
-def _has_samples(gpu: GpuAccount) -> bool:
-    return known_s(gpu) > 0 or "spin" in gpu.refused
 
 
 def _alike(gpus: Iterable[GpuAccount]) -> list[list[GpuAccount]]:

@@ -79,7 +79,8 @@ def own_records(entry: JobEntry, records: Sequence[JobRecord]) -> Sequence[JobRe
         ]
         job_id: JobId | None = part.job_id
         if not is_confirmed(part.job_id):
-            job_id = min((record.job_id for record in named), key=_in_order, default=None)
+            ids = (record.job_id for record in named)
+            job_id = min(ids, key=lambda job_id: (len(job_id), job_id), default=None)
         own += [record for record in named if record.job_id == job_id]
     return own
 
@@ -95,10 +96,6 @@ def _with_ids(entry: JobEntry, records: Sequence[JobRecord]) -> JobEntry:
         replace(part, job_id=found.get(part.offset, part.job_id)) for part in _parts(entry)
     )
     return replace(entry, job_id=parts[0].job_id, parts=parts if entry.parts else ())
-
-
-def _in_order(job_id: str) -> tuple[int, str]:
-    return len(job_id), job_id
 
 
 def merge_records(queue: Sequence[JobRecord], accounts: Sequence[JobRecord]) -> Sequence[JobRecord]:

@@ -83,23 +83,22 @@ def _disagreements(
     Only the current width is held against the other: NVML's greatest one is that of card and
     slot together, the kernel's that of the card.
     """
-    widths, own = ({one.address: _width(one) for one in side.pci} for side in (sysfs, driver))
+    widths, own = (
+        {device.address: device.link.width for device in side.pci if device.link}
+        for side in (sysfs, driver)
+    )
     for gpu in said:
         place = seen.get(gpu.index)
         if place is None or place.pci is None or gpu.pci is None:
             continue
         claims = {
             "numa_index": (gpu.numa_index, place.numa_index),
-            "PCIe width": (own.get(gpu.pci), widths.get(place.pci)),
+            "PCIe width": (own.get(gpu.pci) or None, widths.get(place.pci) or None),
         }
         for what, (first, second) in claims.items():
             if first is not None and second is not None and first != second:
                 words = (f"{_word(driver)} says {first}", f"sysfs says {second}")
                 yield Disagreement(subject=f"GPU{gpu.index}", what=what, said=words)
-
-
-def _width(device: PciDevice) -> int | None:
-    return None if device.link is None else device.link.width or None
 
 
 _DRIVERS: Final = {

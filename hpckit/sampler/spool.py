@@ -200,8 +200,9 @@ class SampleSpool:
 
     def _first_look(self) -> int:
         try:
-            with open(self._path, "rb", buffering=0, opener=_without_waiting) as file:
-                return _sequence_after(file.fileno())
+            fd = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            with open(fd, "rb", buffering=0):
+                return _sequence_after(fd)
         except OSError:
             return 0
 
@@ -318,10 +319,6 @@ class SampleSpool:
             os.stat(self._root)
             os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
             return os.open(self._path, flags, 0o600)
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _name(fd: int) -> str:

@@ -279,41 +279,42 @@ def _questions(spec: JobSpec, partition: Partition) -> Iterator[_Question]:
             lambda groups: f"type {kind} is asked for, and {where} has {_types(groups)}",
             "--gpu-type with one of them, or another partition",
         )
-    yield (
-        "GPUs",
-        lambda group: group.gpus >= gpus,
-        lambda groups: (
-            f"{gpus} of a node are asked for, and a node of {where} has "
-            f"{max(group.gpus for group in groups)}"
-        ),
-        "--gpus-per-node, or another partition",
-    )
+    gpus_asked = f"{gpus} of a node are asked for"
+    hint = "--gpus-per-node, or another partition"
+    yield _enough("GPUs", gpus, gpus_asked, lambda group: group.gpus, where=where, hint=hint)
     cpus = spec.ntasks_per_node * (request.cpus_per_task or 1)
     if "overcommit" not in spec.slurm.extra:
-        yield (
-            "CPUs",
-            lambda group: group.cpus is None or group.cpus >= cpus,
-            lambda groups: (
-                f"{cpus} of a node are asked for ({spec.ntasks_per_node} ranks of "
-                f"{request.cpus_per_task or 1}), and a node of {where} has "
-                f"{max(group.cpus or 0 for group in groups)}"
-            ),
-            "--cpus-per-task, --ntasks-per-node, or another partition",
-        )
+        ranks = f"{spec.ntasks_per_node} ranks of {request.cpus_per_task or 1}"
+        asked = f"{cpus} of a node are asked for ({ranks})"
+        hint = "--cpus-per-task, --ntasks-per-node, or another partition"
+        yield _enough("CPUs", cpus, asked, lambda group: group.cpus, where=where, hint=hint)
     if request.mem is not None:
-        yield _memory(request.mem, where)
+        mem_mib = slurm_mem_mib_ceil(parse_slurm_mem_bytes(request.mem))
+        asked, hint = f"{request.mem} of a node is asked for", "--mem, or another partition"
+        yield _enough(
+            "memory", mem_mib, asked, lambda group: group.mem_mib, where=where, hint=hint, unit="M"
+        )
 
 
-def _memory(mem: str, where: str) -> _Question:
-    mem_mib = slurm_mem_mib_ceil(parse_slurm_mem_bytes(mem))
+def _enough(
+    subject: str,
+    least: int,
+    asked: str,
+    amount: Callable[[NodeGroup], int | None],
+    *,
+    where: str,
+    hint: str,
+    unit: str = "",
+) -> _Question:
+    """Whether nodes have so much of something; a node of which it is not known may have it."""
     return (
-        "memory",
-        lambda group: group.mem_mib is None or group.mem_mib >= mem_mib,
+        subject,
+        lambda group: (has := amount(group)) is None or has >= least,
         lambda groups: (
-            f"{mem} of a node is asked for, and a node of {where} has "
-            f"{max(group.mem_mib or 0 for group in groups)}M"
+            f"{asked}, and a node of {where} has "
+            f"{max(amount(group) or 0 for group in groups)}{unit}"
         ),
-        "--mem, or another partition",
+        hint,
     )
 
 

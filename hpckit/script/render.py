@@ -184,7 +184,7 @@ def _environment(
         source_line=source_line,
         source_lines=source_lines,
         starter=_starter,
-        rule=_rule,
+        rule=lambda name: f"# --- {comment_text(name)}",
     )
     return environment
 
@@ -213,10 +213,6 @@ def _starter(words: Sequence[str]) -> str:
     shell = 3 if list(words[:2]) == ["bash", "-c"] else 0
     parts = [part for part in (words[:shell], words[shell:]) if part]
     return " \\\n  ".join(map(sh_line, parts))
-
-
-def _rule(name: str) -> str:
-    return f"# --- {comment_text(name)}"
 
 
 def _refuse_late_directives(text: str, template: str) -> None:

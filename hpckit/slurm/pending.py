@@ -39,7 +39,7 @@ def explain_pending(reason: str) -> PendingExplanation:
     `_merge_job_reason`); each of them is then explained.
     """
     parts = _array_reasons(reason)
-    entries = [_entry(part) for part in parts]
+    entries = [_of_word(part) or _of_text(part) or _unknown(part) for part in parts]
     if len(parts) == 1:
         (entry,) = entries
     else:
@@ -57,10 +57,6 @@ def explain_limit(word: str) -> str | None:
 
 _BY_WORD: Final = {word.lower(): entry for word, entry in WORDS.items()}
 _BY_TEXT: Final = tuple((re.compile(text.begins, re.IGNORECASE), text.entry) for text in TEXTS)
-
-
-def _entry(reason: str) -> Entry:
-    return _of_word(reason) or _of_text(reason) or _unknown(reason)
 
 
 def _of_word(reason: str) -> Entry | None:

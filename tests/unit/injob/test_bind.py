@@ -186,7 +186,7 @@ def test_ranks_wait_a_while_for_a_plan(rank: Rank, job: dict[str, str]) -> None:
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     assert folder.stat().st_mode & 0o777 == 0o700
     text = (folder / PLAN).read_text()
-    assert "GPUs take no part: the node was not read within 0.25 s" in text
+    assert "GPUs take no part: the node was not read within 2 s" in text
     binding = msgspec.json.decode(text, type=NodeBinding)
     (first,) = bound(rank(0, 3))
     assert [each.cpus for each in binding.ranks] == [
