@@ -195,6 +195,17 @@ def asking(tools: TrackTools) -> Iterator[TrackTools]:
         line.clear()
 
 
+@contextmanager
+def jobs_go_on(ids: Sequence[str]) -> Iterator[None]:
+    """Say on Ctrl-C that these jobs go on: it ends the command alone."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        first = ids[0] if len(ids) == 1 else f"{ids[0]} …"
+        words = f"the job goes on: hpckit wait {first} · hpckit cancel {first}"
+        raise KeyboardInterrupt(words) from None
+
+
 def wait_at_terminal(
     entries: Sequence[JobEntry], tools: TrackTools, *, timeout_s: float | None = None
 ) -> Sequence[JobStatus]:
@@ -209,20 +220,15 @@ def wait_at_terminal(
 
     sites = [site_of(entry) for entry in entries]
     try:
-        return wait_for(
-            entries,
-            tools,
-            poll_interval_s=max(site.poll_interval_s for site in sites),
-            back_off=any(site.submitter is SubmitterKind.SLURM for site in sites),
-            timeout_s=timeout_s,
-            progress=progress,
-        )
-    except KeyboardInterrupt:
-        ids = " ".join(entry.job_id for entry in entries[:1])
-        more = "" if len(entries) == 1 else " …"
-        raise KeyboardInterrupt(
-            f"the job goes on: hpckit wait {ids}{more} · hpckit cancel {ids}{more}"
-        ) from None
+        with jobs_go_on([entry.job_id for entry in entries]):
+            return wait_for(
+                entries,
+                tools,
+                poll_interval_s=max(site.poll_interval_s for site in sites),
+                back_off=any(site.submitter is SubmitterKind.SLURM for site in sites),
+                timeout_s=timeout_s,
+                progress=progress,
+            )
     finally:
         line.clear()
 

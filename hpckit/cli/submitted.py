@@ -8,7 +8,15 @@ from contextlib import contextmanager
 import click
 
 from hpckit.cli import output, wiring
-from hpckit.cli.job_argument import ASKING, id_of, log_task, picked, say_open, wait_at_terminal
+from hpckit.cli.job_argument import (
+    ASKING,
+    id_of,
+    jobs_go_on,
+    log_task,
+    picked,
+    say_open,
+    wait_at_terminal,
+)
 from hpckit.cli.job_options import JobOptions
 from hpckit.core.units import counted
 from hpckit.jobs.chain import (
@@ -143,10 +151,13 @@ def _submit(job: PreparedJob, options: JobOptions) -> int:
     """Submit, wait where that is asked for, print; gives the exit code."""
     with _submitting(job, checks=options.checks) as tools:
         submission = submit(job, wiring.caller(), tools)
-    if not options.as_json:
-        _say_submitted(job, submission, quiet=options.quiet)
     entry = submission.entry
-    status = wait_at_terminal([entry], wiring.track_tools())[0] if options.wait else None
+    status: JobStatus | None = None
+    with jobs_go_on([submission.job_id]):
+        if not options.as_json:
+            _say_submitted(job, submission, quiet=options.quiet)
+        if options.wait:
+            (status,) = wait_at_terminal([entry], wiring.track_tools())
     if options.as_json:
         output.document(submission_document(job, submission, status))
     elif status is not None and not options.quiet:
@@ -264,12 +275,13 @@ def _submit_chain(stages: Sequence[PreparedJob], options: JobOptions) -> int:
     """Submit every stage, wait where that is asked for, print; gives the exit code."""
     with _submitting(stages[0], checks=options.checks) as tools:
         submissions = submit_chain(stages, [wiring.caller() for _ in stages], tools)
-    if options.quiet and not options.as_json:
-        for submission in submissions:
-            output.result(submission.job_id)
-    elif not options.as_json:
-        _say_chain_submitted(stages, submissions)
-    ended = _wait_for_chain(submissions) if options.wait else []
+    with jobs_go_on([submission.job_id for submission in submissions]):
+        if options.quiet and not options.as_json:
+            for submission in submissions:
+                output.result(submission.job_id)
+        elif not options.as_json:
+            _say_chain_submitted(stages, submissions)
+        ended = _wait_for_chain(submissions) if options.wait else []
     if options.as_json:
         statuses: Sequence[JobStatus | None] = [status for _, status in ended]
         statuses = statuses or [None] * len(stages)

@@ -8,7 +8,7 @@ from itertools import groupby
 
 import pytest
 
-from tests.cluster.cluster import Cluster, stopped
+from tests.cluster.cluster import Cluster, eventually, stopped
 from tests.cluster.hpckit_on import (
     AT_GATE,
     HELD,
@@ -21,7 +21,6 @@ from tests.cluster.hpckit_on import (
     new_path,
     open_gate,
     programs,
-    reached,
     start,
     status,
     status_and_commands,
@@ -203,8 +202,8 @@ class TestWithoutSlurmctld:
 def test_a_job_outlives_a_restart_of_slurmctld(cluster: Cluster) -> None:
     """A wait that began before slurmctld stopped ends well with the job when it is back."""
     gate = new_path()
-    job_id = submit(cluster, *gated(AT_GATE, gate))["job_id"]
-    reached(cluster, job_id, "RUNNING")
+    job_id = submit(cluster, *gated(f"echo here; {AT_GATE}", gate))["job_id"]
+    assert eventually(lambda: "here" in log_of(cluster, job_id, 0))
     waiting = start(cluster, "wait", "--json", job_id)
     cluster.stop("ctl")
     open_gate(cluster, gate)
