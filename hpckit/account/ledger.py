@@ -121,7 +121,7 @@ def read_ledger(text: str) -> tuple[tuple[RankLedger, ...], ParseError | None]:
             if line.strip():
                 _take(lives, _tree(line))
         except (ValueError, msgspec.MsgspecError, RecursionError) as error:
-            if line_no == len(lines):
+            if line_no == len(lines) and isinstance(error, json.JSONDecodeError):
                 break
             column = getattr(error, "pos", 0) + 1
             return tuple(lives), refusal(
