@@ -165,7 +165,8 @@ def _status(
     tasks = _tasks(folder) if is_array else None
     status = status_of_records(job, records, view, tasks)
     if status.state.is_final:
-        if not _is_whole(status) and _may_grow(job, folder, age_s):
+        is_whole = all(is_confirmed(part.job_id) for part in status.parts)
+        if not is_whole and _may_grow(job, folder, age_s):
             return unsettled_status(status)
         return _with_whole_code(status, folder)
     runaway = view.queue_problem is None and not view.queue.get(job.submission)
@@ -192,10 +193,6 @@ def _unlisted(job: JobEntry, folder: Path, view: SlurmView, age_s: float) -> Job
         has_log=_has_log(folder),
         accounts_asked=view.has_accounts,
     )
-
-
-def _is_whole(status: JobStatus) -> bool:
-    return all(is_confirmed(part.job_id) for part in status.parts)
 
 
 def _may_grow(job: JobEntry, folder: Path, age_s: float) -> bool:

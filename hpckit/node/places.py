@@ -136,13 +136,11 @@ def _merged(parts: Iterable[Branch], bridge: PciDevice | None) -> Branch:
     loose = tuple(part for part in parts if part.bridge is None and not part.is_inferred)
     whole = tuple(part for part in parts if part.bridge is not None or part.is_inferred)
     whole += tuple(below for part in loose for below in part.branches)
-    ends = sorted((end for part in loose for end in part.ends), key=_order_of_device)
+    kinds = (Gpu, Nic, Accelerator)
+    ends = [end for part in loose for end in part.ends]
+    ends.sort(key=lambda end: (kinds.index(type(end)), end.index))
     branches = tuple(sorted(whole, key=_order_of_branch))
     return Branch(bridge=bridge, ends=tuple(ends), branches=branches)
-
-
-def _order_of_device(device: Device) -> tuple[int, int]:
-    return (Gpu, Nic, Accelerator).index(type(device)), device.index
 
 
 def _order_of_branch(branch: Branch) -> tuple[bool, int, int]:

@@ -36,18 +36,14 @@ def start_of(env: Mapping[str, str]) -> tuple[str, str]:
     """
     attempt = _count_text(env.get("TORCHELASTIC_RESTART_COUNT", ""))
     if "OMPI_COMM_WORLD_RANK" in env or "MPI_LOCALRANKID" in env:
-        return _plain_name(env.get("PMIX_NAMESPACE", "")) or "0", attempt
+        name = env.get("PMIX_NAMESPACE", "")[-_MOST_NAME:]
+        plain = (char if char.isascii() and char.isalnum() else "_" for char in name)
+        return "".join(plain) or "0", attempt
     return _count_text(env.get("SLURM_STEP_ID", "")), attempt
 
 
 def _count_text(text: str) -> str:
     return text if text.isascii() and text.isdigit() else "0"
-
-
-def _plain_name(text: str) -> str:
-    return "".join(char if char.isascii() and char.isalnum() else "_" for char in text)[
-        -_MOST_NAME:
-    ]
 
 
 def lines_prefix(start: tuple[str, str]) -> str:

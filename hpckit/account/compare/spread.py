@@ -82,7 +82,8 @@ def spread_of(matrix: Floats, *, same_boards: bool) -> Spread | Lack:
 
     A Lack with fewer than LEAST_SAMPLES moments, or LEAST_INDEPENDENT that count.
     """
-    matrix = _known(matrix)
+    matrix = matrix[np.isfinite(matrix).any(axis=1)]
+    matrix = matrix[:, np.isfinite(matrix).any(axis=0)]
     moments = matrix.shape[1] if len(matrix) else 0
     if moments < LEAST_SAMPLES:
         return Lack(moments)
@@ -95,11 +96,6 @@ def spread_of(matrix: Floats, *, same_boards: bool) -> Spread | Lack:
     if len(matrix) > 1 and not same_boards:
         parts.append(_between(gpu_means, own - common))
     return summed(float(gpu_means.mean()), parts)
-
-
-def _known(matrix: Floats) -> Floats:
-    matrix = matrix[np.isfinite(matrix).any(axis=1)]
-    return matrix[:, np.isfinite(matrix).any(axis=0)]
 
 
 def summed(mean: float, parts: list[tuple[float, float]]) -> Spread:

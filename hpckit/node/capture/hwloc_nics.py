@@ -63,7 +63,7 @@ def nics(tree: HwlocTree, places: Places, pci: tuple[PciDevice, ...]) -> tuple[N
     functions = dict(zip((id(one) for one in tree.of(Kind.PCI)), pci, strict=True))
     groups: dict[int, list[HwlocObject]] = {}
     for one in tree.of(Kind.OS):
-        if _is_network(tree, one):
+        if one.name not in {"", "lo"} and _is_of_type(tree, one, _NETWORK, _OPENFABRICS):
             groups.setdefault(id(one.card or one), []).append(one)
     found = [
         nic
@@ -165,10 +165,6 @@ def _is_virtual(device: PciDevice | None) -> bool | None:
 def _said(one: HwlocObject, name: str) -> str | None:
     text = one.info(name)
     return None if text is None or _NOTHING.fullmatch(text) else text
-
-
-def _is_network(tree: HwlocTree, one: HwlocObject) -> bool:
-    return one.name not in {"", "lo"} and _is_of_type(tree, one, _NETWORK, _OPENFABRICS)
 
 
 def _is_rdma(tree: HwlocTree, one: HwlocObject) -> bool:
