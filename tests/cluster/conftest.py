@@ -24,26 +24,25 @@ HERE = Path(__file__).parent
 USUAL = ("trixie", "tree", "mpi")
 """What `docker/cluster up` starts unless told; a cluster is called by what differs from it."""
 BUILD_TIMEOUT_S = 900
-OTHER_CLUSTERS = frozenset(
-    (
-        *("test_blocks", "test_releases", "test_torchrun", "test_scale", "test_site_goldens"),
-        *("test_goldens_taken", "test_slurm_facts", "test_version_traps"),
-        *("test_traps_environment", "test_traps_answers", "test_directives", "test_topology_files"),
-        *("test_place", "test_place_bound", "test_place_scale"),
-        *("test_leaves",),
-    )
-)
-"""Modules that need little of the usual cluster, for the second worker."""
+OTHER_GROUPS = {
+    "faults": "test_manners test_exactly_once test_life test_chains test_jobs",
+    "places": "test_place test_place_bound test_place_scale test_leaves test_blocks test_torchrun"
+    " test_scale",
+    "releases": "test_releases test_site_goldens test_goldens_taken test_directives"
+    " test_slurm_facts test_topology_files test_version_traps test_traps_environment"
+    " test_traps_answers",
+}
+"""The modules of each further worker, so that each waits for Slurm as long as the others."""
+GROUP_OF = {module: name for name, modules in OTHER_GROUPS.items() for module in modules.split()}
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups, also where a path here is named
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test here carries the mark `cluster`; two workers run them, on own clusters."""
+    """Every test here carries the mark `cluster`; four workers run them, on own clusters."""
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.cluster)
-            group = "releases" if item.path.stem in OTHER_CLUSTERS else "cluster"
-            item.add_marker(pytest.mark.xdist_group(group))
+            item.add_marker(pytest.mark.xdist_group(GROUP_OF.get(item.path.stem, "cluster")))
 
 
 def _unavailable(reason: str) -> NoReturn:

@@ -18,11 +18,11 @@ from tests.sizes import size
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
 KILLED = {
-    "early": size(quick=6, whole=40),
-    "before": size(quick=8, whole=40),
-    "during": size(quick=8, whole=40),
-    "after": size(quick=8, whole=40),
-    "late": size(quick=6, whole=30),
+    "early": size(quick=4, whole=40),
+    "before": size(quick=4, whole=40),
+    "during": size(quick=6, whole=40),
+    "after": size(quick=4, whole=40),
+    "late": size(quick=4, whole=30),
 }
 UNKILLED = size(quick=4, whole=10)
 RESTARTED = size(quick=15, whole=50)

@@ -31,6 +31,7 @@ from tests.fakes.layers import job_layer
 from tests.fakes.prepared import prepared, toml
 from tests.fakes.running import RECORD, Stage, nul_separated
 from tests.fakes.sbatch_reader import directives, foreign_lines
+from tests.sizes import some
 
 REFUSALS = (ConfigError, PlanError, RenderError)
 ENTRY_NAMES = ("HOSTILE", "x-hostile")
@@ -349,7 +350,7 @@ def check_run(tree: Tree, folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} <= known | {"module", "conda", "source"}
 
 
-@pytest.mark.parametrize("batch", range(BATCHES))
+@pytest.mark.parametrize("batch", some(range(BATCHES), 3))
 def test_what_is_taken_is_read_back_exactly(batch: int, tmp_path: Path) -> None:
     """Text that is taken reaches sbatch, the step, the tools and the program; none of it runs."""
     jobs = [job for text in HOSTILE[batch::BATCHES] for job in scripts(text)]
