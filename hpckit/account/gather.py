@@ -22,12 +22,11 @@ from hpckit.account.samples import FileCondition, SampleChunk, SampleMeta
 from hpckit.account.usage import LastUse
 from hpckit.core.errors import ParseError, StorageFailed
 from hpckit.core.text import first_of
-from hpckit.node.capture.snapshot import read_snapshot
-from hpckit.node.topology import NodeTopology
 from hpckit.spec.folder import node_of_topology
 
 if TYPE_CHECKING:
     from hpckit.account.store import AccountFiles, FoundAccounts
+    from hpckit.node.topology import NodeTopology
 
 
 _MOST_TOLD = 4
@@ -435,6 +434,8 @@ def node_topologies(
         if nodes is not None and node not in nodes:
             continue
         try:
+            from hpckit.node.capture.snapshot import read_snapshot  # most reports read none
+
             topology = read_snapshot(store.text(path))
         except StorageFailed as error:
             refused.append(error.message)

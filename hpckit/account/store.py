@@ -16,8 +16,6 @@ from hpckit.account.sample_format import HEADER_BYTES, META, Block, read_blocks
 from hpckit.account.samples import FileCondition, SampleChunk, SampleReader
 from hpckit.account.values import EnergyLack, EnergyReason, SlurmEnergy
 from hpckit.core.errors import HpckitError, NoSuchFile, StorageFailed
-from hpckit.slurm.ask import SlurmCli, SlurmProbe
-from hpckit.slurm.values import JobId
 from hpckit.spec.folder import (
     ACCOUNT_FOLDER,
     array_task_of,
@@ -28,8 +26,8 @@ from hpckit.spec.folder import (
 )
 
 if TYPE_CHECKING:
+    from hpckit.slurm.ask import SlurmCli, SlurmProbe
     from hpckit.spec.store import FileJobFolders
-
 
 PIECE_BYTES = 8 * 1024**2
 _END_BYTES = 1024**2
@@ -194,6 +192,8 @@ class SlurmEnergies:
 
     def of(self, job_id: str, cluster: str | None) -> SlurmEnergy:
         """That of an ended job, of all its incarnations."""
+        from hpckit.slurm.values import JobId
+
         try:
             plugin = self._probe.look(cluster, needs_partitions=False).config.energy_plugin
             if plugin is None:
