@@ -185,6 +185,16 @@ def test_the_command_line_starts_light() -> None:
     assert sorted(loaded.intersection(HEAVY)) == []
 
 
+def test_a_report_starts_light() -> None:
+    """It loads readers of a node's topology where there is one, and Slurm's tools for a job."""
+    loaded = modules_loaded_by(
+        "import hpckit.account.report, hpckit.account.report_facts, hpckit.account.store"
+    )
+    assert "hpckit.account.gather" in loaded
+    assert [name for name in loaded if name.startswith(("hpckit.node.capture", "tarfile"))] == []
+    assert "hpckit.slurm.ask" not in loaded
+
+
 def test_every_module_says_what_it_is_for() -> None:
     """Each module that holds code begins with a docstring."""
     silent = [

@@ -82,6 +82,7 @@ def test_what_stands_before_a_line_that_is_none_is_kept() -> None:
         (lines(START, {**END, "at": {"monotonic_ns": 1.5}}), "at"),
         (lines({"rank": 3}), "record is None"),
         ("[" * 100_000 + "\n\n", "recursion"),
+        (lines(START) + "[1]", "got list"),  # whole, so not cut short
     ],
 )
 def test_what_is_no_ledger_is_refused(text: str, what: str) -> None:
