@@ -1,6 +1,6 @@
 """How much of a statistical suite is run: a quick size, or the whole of it in `make faults`.
 
-The hypothesis profile says which: `dev` and `ci` draw the same examples in every run, `faults`
+The hypothesis profile says which: `dev` draws the same examples in every run, `faults`
 draws new ones.
 """
 
@@ -21,11 +21,11 @@ settings.register_profile(
     deadline=None,
     derandomize=True,
     max_examples=40,
+    print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no finding
 )
-settings.register_profile("ci", settings.get_profile("dev"), max_examples=60, print_blob=True)
 settings.register_profile(
-    "faults", settings.get_profile("dev"), derandomize=False, max_examples=1000, print_blob=True
+    "faults", settings.get_profile("dev"), derandomize=False, max_examples=1000
 )
 
 

@@ -19,18 +19,11 @@ from hpckit.cli.job_argument import (
 )
 from hpckit.cli.job_options import JobOptions
 from hpckit.core.units import counted
-from hpckit.jobs.chain import (
-    StageStatus,
-    explained,
-    places_of,
-    prepare_chain,
-    stages_of,
-    stopped_by,
-    submit_chain,
-)
+from hpckit.jobs.chain import StageStatus, explained, stopped_by
 from hpckit.jobs.logs import FileJobLogs
 from hpckit.jobs.prepare import JobSource, PreparedJob, prepare
 from hpckit.jobs.submit import Submission, SubmitTools, submit, try_out
+from hpckit.jobs.submit_chain import places_of, prepare_chain, stages_of, submit_chain
 from hpckit.placement.order_plan import OrderPlan
 from hpckit.script.checks import not_applied
 from hpckit.slurm.text import array_ranges

@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hpckit.core.errors import ToolFailed
-from hpckit.fabric.slurm_files import parse_topoconf
-from hpckit.fabric.slurm_live import (
-    parse_partition_topologies,
-    parse_scontrol_topology,
-    scontrol_argv,
-    used_by_partitions,
-)
-from hpckit.fabric.topology import ClusterTopology
 from hpckit.slurm.ask import SlurmCli, SlurmProbe
 from hpckit.slurm.values import SlurmVersion
 
+if TYPE_CHECKING:
+    from hpckit.fabric.topology import ClusterTopology
+
 _TOPOCONF_SINCE: Final = SlurmVersion(25, 5)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _KnownTopologies:
-    """The networks of a cluster as they were at `seen_s`, in seconds since the epoch."""
-
-    topologies: tuple[ClusterTopology, ...]
-    seen_s: float
 
 
 class FabricProbe(SlurmProbe):
@@ -38,12 +24,15 @@ class FabricProbe(SlurmProbe):
         Nothing where Slurm has none. Raises SchedulerUnreachable, ToolFailed, ToolMissing,
         ParseError.
         """
-        known = None if fresh else self.remembered(cluster, "topology", _KnownTopologies)
+        # Few submissions look at the network: what reads it is loaded for those.
+        from hpckit.fabric.topology import KnownTopologies
+
+        known = None if fresh else self.remembered(cluster, "topology", KnownTopologies)
         if known is not None:
             return known.topologies
         version = self.look(cluster, needs_partitions=False).config.version
         topologies = tuple(topologies_of(self._slurm, cluster, version))
-        answer = _KnownTopologies(topologies=topologies, seen_s=self._clock.now_s())
+        answer = KnownTopologies(topologies=topologies, seen_s=self._clock.now_s())
         self.remember(cluster, "topology", answer)
         return topologies
 
@@ -55,6 +44,14 @@ def topologies_of(
 
     Nothing where Slurm knows none, as with topology/flat. Raises as `SlurmCli.ask` does.
     """
+    from hpckit.fabric.slurm_files import parse_topoconf
+    from hpckit.fabric.slurm_live import (
+        parse_partition_topologies,
+        parse_scontrol_topology,
+        scontrol_argv,
+        used_by_partitions,
+    )
+
     if version is not None and version >= _TOPOCONF_SINCE:
         try:
             text = slurm.ask(scontrol_argv("topoconf", cluster)).stdout

@@ -181,6 +181,14 @@ class ClusterTopology:
         return tuple(dict.fromkeys(ends + of_blocks))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownTopologies:
+    """The networks of a cluster as they were at `seen_s`, in seconds since the epoch."""
+
+    topologies: tuple[ClusterTopology, ...]
+    seen_s: float
+
+
 def not_checked(topology: ClusterTopology) -> tuple[str, ...]:
     """Return those of `cables`, `rates` and `rails` that a topology's source does not tell."""
     cables = [cable for link in topology.links for cable in link.cables or ()]

@@ -14,10 +14,11 @@ from hpckit.core.fields import as_json, to_tree
 from hpckit.core.findings import Notice
 from hpckit.core.units import parse_slurm_time_s
 from hpckit.injob.archive import pack_injob
+from hpckit.jobs.parts import submitted_document
 from hpckit.jobs.prepare import PreparedJob, effective_document
 from hpckit.placement.order_plan import ORDER_FILE, OrderPlan, order_tree
 from hpckit.script.environment import SubmissionEnvironment
-from hpckit.slurm.values import JobEntry, JobId, SubmitRequest, is_confirmed
+from hpckit.slurm.values import JobEntry, JobId, SubmitRequest
 from hpckit.spec.job_folder import (
     ADVICE_FILE,
     AGENT_FILE,
@@ -197,19 +198,3 @@ def record_start(draft: Draft, entry: JobEntry, folders: FileJobFolders, now_s: 
         "script_sha256": draft.job.script.sha256,
     }
     folders.write(draft.folder, SUBMITTED_FILE, as_json(submitted))
-
-
-def submitted_document(entry: JobEntry, now_s: float) -> dict[str, object]:
-    """`submitted.json`: under which id the scheduler has the job, as known since `now_s`."""
-    return {
-        "schema": "hpckit.submitted/1",
-        "job_id": entry.job_id,
-        "cluster": entry.cluster,
-        "parts": [
-            {"offset": part.offset, "job_id": part.job_id}
-            for part in entry.parts
-            if is_confirmed(part.job_id)
-        ],
-        "submitted_s": now_s,
-        "hpckit": hpckit.__version__,
-    }

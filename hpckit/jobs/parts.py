@@ -7,6 +7,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Protocol
 
+import hpckit
 from hpckit.core.errors import AdapterError, HpckitError, PlanError
 from hpckit.slurm.values import (
     JobDetail,
@@ -155,6 +156,22 @@ def take_back(entry: JobEntry, submitter: Submitter) -> TakenBack:
         return TakenBack.HAD_BEGUN
     times = [before.started_s, *(task.started_s for task in before.tasks)]
     return TakenBack.HAD_BEGUN if any(time is not None for time in times) else TakenBack.WHOLLY
+
+
+def submitted_document(entry: JobEntry, now_s: float) -> dict[str, object]:
+    """`submitted.json`: under which id the scheduler has the job, as known since `now_s`."""
+    return {
+        "schema": "hpckit.submitted/1",
+        "job_id": entry.job_id,
+        "cluster": entry.cluster,
+        "parts": [
+            {"offset": part.offset, "job_id": part.job_id}
+            for part in entry.parts
+            if is_confirmed(part.job_id)
+        ],
+        "submitted_s": now_s,
+        "hpckit": hpckit.__version__,
+    }
 
 
 def recorded_parts(intent: Mapping[str, Any], submitted: Mapping[str, Any]) -> tuple[JobPart, ...]:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 from hpckit.core.document import convert
 from hpckit.core.errors import ConfigError, HpckitError, NoSuchJob, StorageFailed
 from hpckit.core.fields import as_json, to_tree
-from hpckit.jobs.draft import submitted_document
-from hpckit.jobs.parts import Submitter, recorded_parts
+from hpckit.jobs.parts import Submitter, recorded_parts, submitted_document
 from hpckit.slurm.values import (
     JobDetail,
     JobEntry,

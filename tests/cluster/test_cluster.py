@@ -31,6 +31,7 @@ def test_every_node_is_idle(cluster: Cluster) -> None:
     assert states.splitlines() == [f"{node} idle" for node in cluster.nodes]
 
 
+@pytest.mark.slow
 def test_down_leaves_nothing(cluster: Cluster) -> None:
     """After `docker/cluster up` and `down` no container, volume or network is there."""
     script, name = str(CHECKOUT / "docker" / "cluster"), f"{cluster.name}-up"

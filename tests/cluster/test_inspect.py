@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -124,22 +125,15 @@ def test_a_busy_node_is_a_finding_and_hides_no_other(cluster: Cluster) -> None:
 def test_who_gives_up_leaves_no_job(cluster: Cluster) -> None:
     """Ctrl-C while a node hangs, and kill -9 too, gives back what was asked for."""
     with deaf(cluster, "c4"):
-        for signal in ("INT", "KILL"):
-            words = [
-                "timeout",
-                "--preserve-status",
-                "--signal",
-                signal,
-                "4",
-                "hpckit",
-                "inspect",
-                "--nodes",
-                ALL,
-            ]
-            cluster.run([*words, "--shared-dir", "/shared/alice/probes"])
+        for number in (signal.SIGINT, signal.SIGKILL):
+            words = ["hpckit", "inspect", "--nodes", ALL, "--shared-dir", "/shared/alice/probes"]
+            asking = cluster.start(words)
+            assert eventually(lambda: cluster.check(["squeue", "--noheader"]))
+            asking.send_signal(number)
+            asking.wait(timeout=60)
             assert eventually(lambda: not cluster.check(["squeue", "--noheader", "--states=R,PD"]))
             left = cluster.check(["ls", "-A", "/shared/alice/probes"])
-            assert (left == "") is (signal == "INT")
+            assert (left == "") is (number == signal.SIGINT)
         cluster.check(["rm", "-r", "/shared/alice/probes"])
 
 

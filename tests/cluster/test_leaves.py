@@ -6,6 +6,7 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import ClusterOf
 from tests.cluster.leaves import HOSTNAME_ORDER, LEAVES, all_reduce_s, placed
 
+pytestmark = pytest.mark.slow
 BYTES = 1_000_000
 AT_LEAST = 3
 

@@ -7,6 +7,7 @@ import pytest
 from tests.cluster.cluster import Cluster, eventually
 from tests.cluster.conftest import ClusterOf
 from tests.cluster.hpckit_on import document, hpckit, log_of, reached, status, submit
+from tests.cluster.traps import alike
 
 VERSIONS = {"bookworm": "22.05.8", "forky": "26.05."}
 """forky still gets releases: the last number moves."""
@@ -44,6 +45,7 @@ def test_ranks(cluster: Cluster) -> None:
     ]
 
 
+@pytest.mark.parametrize("suite", alike(*VERSIONS), indirect=True)
 def test_gpus(cluster: Cluster) -> None:
     """A rank sees the GPUs that it asked for."""
     words = ("--gpus-per-node", "2", "--wait", "--", "printenv", "CUDA_VISIBLE_DEVICES")
@@ -61,6 +63,7 @@ def test_a_job_that_fails(cluster: Cluster) -> None:
     assert {"rank 0", "rank 1"} <= set(log_of(cluster, job_id).splitlines())
 
 
+@pytest.mark.parametrize("suite", alike(*VERSIONS), indirect=True)
 def test_cancel(cluster: Cluster) -> None:
     """`hpckit cancel` ends a running job, and no step of it is left."""
     job_id = submit(cluster, "--nodes", "2", "--", "sleep", "600")["job_id"]

@@ -17,7 +17,7 @@ from hpckit.core.units import parse_slurm_mem_bytes, parse_slurm_time_s, slurm_m
 from tests.cluster.cluster import CHECKOUT, Cluster
 from tests.cluster.controller import Controller, controller
 from tests.cluster.made_up_slurm import conf_of_site
-from tests.sizes import IS_WHOLE
+from tests.sizes import IS_WHOLE, some
 
 CASES = CHECKOUT / "tests" / "golden" / "cases"
 COUNTED = {
@@ -80,7 +80,7 @@ def images(cluster: Cluster) -> dict[Release, str]:
     return found
 
 
-@pytest.fixture(scope="module", params=SITES)
+@pytest.fixture(scope="module", params=some(list(SITES), quick=5))
 def slurms(
     request: pytest.FixtureRequest, cluster: Cluster, images: dict[Release, str]
 ) -> Iterator[tuple[str, list[Controller]]]:

@@ -66,7 +66,7 @@ def test_an_all_reduce(cluster: Cluster, program: str) -> None:
 @pytest.mark.parametrize(
     ("how", "code", "words"),
     [
-        ("raise", 1, "ValueError: one of the ranks gives up"),
+        pytest.param("raise", 1, "ValueError: one of the ranks gives up", marks=pytest.mark.slow),
         ("7", 7, "exitcode  : 7"),
     ],
 )
@@ -92,6 +92,7 @@ def test_every_option_of_torchrun_is_known(cluster: Cluster) -> None:
     assert ours == {name: name in VALUED for name in ours}
 
 
+@pytest.mark.slow
 def test_the_example_over_gloo(cluster: Cluster) -> None:
     """Where torch is installed, four ranks of examples/allreduce on two nodes agree over gloo."""
     path = f"{new_path()}.py"
@@ -115,6 +116,7 @@ def test_every_worker_keeps_a_ledger(cluster: Cluster, program: str) -> None:
     assert [len(one) for one in gpus] == [2] * len(RANKS)
 
 
+@pytest.mark.slow
 def test_what_is_reported_of_workers(cluster: Cluster) -> None:
     """A clean node has no finding, each trouble of another is named, and ranks add up to GPUs."""
     nap = ("--launch", "torchrun", "--gpus-per-node", "8", "--time", "7")

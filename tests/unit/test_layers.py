@@ -195,6 +195,13 @@ def test_a_report_starts_light() -> None:
     assert "hpckit.slurm.ask" not in loaded
 
 
+def test_what_looks_at_jobs_starts_light() -> None:
+    """`status`, `wait` and `cancel` load nothing that prepares a job or writes its script."""
+    loaded = modules_loaded_by("import hpckit.jobs.chain, hpckit.jobs.slurm_submit")
+    assert "hpckit.jobs.track" in loaded
+    assert {"hpckit.jobs.draft", "hpckit.jobs.prepare", "jinja2"} & set(loaded) == set()
+
+
 def test_every_module_says_what_it_is_for() -> None:
     """Each module that holds code begins with a docstring."""
     silent = [

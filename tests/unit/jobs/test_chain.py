@@ -20,15 +20,10 @@ from hpckit.core.errors import (
     StorageFailed,
     SubmissionUnconfirmed,
 )
-from hpckit.jobs.chain import (
-    StageStatus,
-    chain_status,
-    explained,
-    prepare_chain,
-    submit_chain,
-)
+from hpckit.jobs.chain import StageStatus, chain_status, explained
 from hpckit.jobs.draft import Caller, PackedJobFolders
 from hpckit.jobs.prepare import JobSource, PreparedJob
+from hpckit.jobs.submit_chain import prepare_chain, submit_chain
 from hpckit.slurm.values import JobId, JobState, JobStatus
 from tests.fakes.job_index import TemporaryJobIndex
 from tests.fakes.prepared import RESOURCES
