@@ -19,8 +19,8 @@ from click.testing import CliRunner
 from hypothesis import settings
 
 from hpckit.cli.main import main
-from hpckit.injob.archive import pack_injob
 from tests.fakes.nvml_library import build_fake_nvml
+from tests.fakes.packed import warm_cache
 from tests.sizes import IS_WHOLE, PROFILE
 
 settings.load_profile(PROFILE)
@@ -82,14 +82,6 @@ def own_environment(
 
 
 @pytest.fixture(scope="session")
-def injob_archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The in-job archive, packed once a worker; beside it the folder `cache`, as a user's."""
-    folder = tmp_path_factory.mktemp("archive")
-    pack_injob(folder / "hpckit-injob.pyz", folder / "cache")
-    return folder / "hpckit-injob.pyz"
-
-
-@pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the fake NVML, built once a worker."""
     return build_fake_nvml(tmp_path_factory.mktemp("fake-nvml"))
@@ -97,14 +89,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def packed_already(own_environment: None, request: pytest.FixtureRequest) -> None:
-    """Let submissions find the in-job archive in the user's cache: packing takes 2 s."""
-    if not any(name.startswith("run_hpckit") for name in request.fixturenames):
-        return
-    archive: Path = request.getfixturevalue("injob_archive")
-    cache = Path(os.environ["XDG_CACHE_HOME"], "hpckit")
-    cache.mkdir(parents=True)
-    for kept in archive.with_name("cache").iterdir():
-        os.link(kept, cache / kept.name)
+    """Let submissions find the in-job archive in the user's cache."""
+    if any(name.startswith("run_hpckit") for name in request.fixturenames):
+        warm_cache()
 
 
 @dataclass(frozen=True, slots=True)

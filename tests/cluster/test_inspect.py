@@ -124,14 +124,15 @@ def test_a_busy_node_is_a_finding_and_hides_no_other(cluster: Cluster) -> None:
 
 def test_who_gives_up_leaves_no_job(cluster: Cluster) -> None:
     """Ctrl-C while a node hangs, and kill -9 too, gives back what was asked for."""
+    living = ["squeue", "--noheader", "--states=R,PD"]
     with deaf(cluster, "c4"):
         for number in (signal.SIGINT, signal.SIGKILL):
             words = ["hpckit", "inspect", "--nodes", ALL, "--shared-dir", "/shared/alice/probes"]
             asking = cluster.start(words)
-            assert eventually(lambda: cluster.check(["squeue", "--noheader"]))
+            assert eventually(lambda: cluster.check(living))
             asking.send_signal(number)
-            asking.wait(timeout=60)
-            assert eventually(lambda: not cluster.check(["squeue", "--noheader", "--states=R,PD"]))
+            asking.communicate(timeout=60)
+            assert eventually(lambda: not cluster.check(living))
             left = cluster.check(["ls", "-A", "/shared/alice/probes"])
             assert (left == "") is (number == signal.SIGINT)
         cluster.check(["rm", "-r", "/shared/alice/probes"])

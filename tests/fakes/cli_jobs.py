@@ -22,9 +22,10 @@ from hpckit.jobs.local_record import LocalResult, write_record
 from hpckit.jobs.submit import Submission, SubmitTools, submit
 from hpckit.slurm.values import JobState
 from hpckit.spec.job_folder import RESULT_FILE
+from tests.fakes.packed import PACKED, warm_cache
 from tests.fakes.prepared import prepared
 from tests.fakes.submitter import FakeSubmitter
-from tests.fakes.world import PACKED, nothing_held
+from tests.fakes.world import nothing_held
 
 
 def call(*args: str | Path, stdin: str | bytes = "", refused: bool = False) -> Result:
@@ -32,6 +33,8 @@ def call(*args: str | Path, stdin: str | bytes = "", refused: bool = False) -> R
 
     Errors of hpckit are left in `exception`: `main` is what turns them into exit codes.
     """
+    if args[:1] == ("submit",):
+        warm_cache()
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         result = CliRunner().invoke(cli, [str(arg) for arg in args], input=stdin)

@@ -5,18 +5,16 @@ Each stand-in writes its words, NUL-separated, to `$SAW/<name>`, and then starts
 
 from __future__ import annotations
 
-import functools
 import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hpckit.injob.archive import pack_injob
+from tests.fakes.packed import packed
 
 RECORD = """\
 #!/bin/bash
@@ -66,12 +64,9 @@ IN_A_JOB = {
 }
 
 
-@functools.cache
 def with_runner() -> Mapping[str, str]:
-    """The variables by which a script finds the runner, packed once."""
-    entry = Path(tempfile.mkdtemp(prefix="hpckit-runner-")) / "entry.pyz"
-    pack_injob(entry)
-    return {"HPCKIT_INJOB": str(entry), "HPCKIT_PYTHON": sys.executable}
+    """The variables by which a script finds the runner."""
+    return {"HPCKIT_INJOB": str(packed()), "HPCKIT_PYTHON": sys.executable}
 
 
 WITHOUT_RUNNER = {"HPCKIT_INJOB": ""}

@@ -14,9 +14,10 @@ from hpckit.cli import wiring
 from hpckit.jobs.draft import PackedJobFolders
 from hpckit.jobs.submit import SubmitTools, submit
 from hpckit.slurm.values import JobEntry, JobId, JobState
+from tests.fakes.packed import PACKED
 from tests.fakes.prepared import prepared
 from tests.fakes.submitter import FakeSubmitter
-from tests.fakes.world import PACKED, nothing_held
+from tests.fakes.world import nothing_held
 
 RUNS = ("RUNNING", "None", "2026-11-21T06:00:00", "N/A", "c1")
 WAITS = ("PENDING", "Priority", "2030-01-01T00:00:00", "N/A", "")

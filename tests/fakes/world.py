@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -17,11 +16,8 @@ from hpckit.jobs.track import TrackTools
 from hpckit.slurm.values import JobEntry, JobId, JobState
 from tests.fakes.clock import FakeClock
 from tests.fakes.job_index import TemporaryJobIndex
+from tests.fakes.packed import PACKED
 from tests.fakes.submitter import FakeSubmitter
-
-_PACKED = tempfile.TemporaryDirectory(prefix="hpckit-packed-")
-PACKED = Path(_PACKED.name)
-"""What is packed for job folders, once for all tests of a process."""
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from collections import Counter
@@ -66,10 +67,15 @@ HEAVY = ("jinja2", "msgspec", "submitit", "psutil", "sqlite3", "numpy")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    """The syntax tree of a source file."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def functions(path: Path) -> Iterator[Function]:
     """Every function and method of a source file, nested ones too."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return (node for node in ast.walk(tree) if isinstance(node, Function))
+    return (node for node in ast.walk(tree_of(path)) if isinstance(node, Function))
 
 
 def lines_without_docstring(function: Function) -> int:
@@ -132,7 +138,7 @@ def test_imports_make_no_circle() -> None:
 
 def does_io(path: Path) -> bool:
     """Whether a module asks the machine: by its imports, or by calls such as `open()`."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -207,7 +213,6 @@ def test_every_module_says_what_it_is_for() -> None:
     silent = [
         path.relative_to(ROOT).as_posix()
         for path in MODULES
-        if (tree := ast.parse(path.read_text(encoding="utf-8"))).body
-        and ast.get_docstring(tree) is None
+        if tree_of(path).body and ast.get_docstring(tree_of(path)) is None
     ]
     assert silent == []

@@ -11,15 +11,17 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.packed import packed
+
 Start = Callable[..., "subprocess.Popen[bytes]"]
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
 MEASURED = {name: value for name, value in os.environ.items() if name == "COVERAGE_PROCESS_CONFIG"}
 
 
 @pytest.fixture(scope="session")
-def archive(injob_archive: Path) -> Path:
-    """The archive, packed once."""
-    return injob_archive
+def archive() -> Path:
+    """The in-job archive."""
+    return packed()
 
 
 @pytest.fixture

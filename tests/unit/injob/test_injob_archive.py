@@ -17,12 +17,6 @@ from hpckit.node.probe import AnswerReader
 RANK = ("rank", "--from", "slurm", "--")
 
 
-@pytest.fixture
-def archive(injob_archive: Path) -> Path:
-    """A packed archive."""
-    return injob_archive
-
-
 def version_of(python: str) -> tuple[int, ...]:
     """The interpreter's version, (0,) when it does not run."""
     code = "import sys; sys.stdout.write('%d %d' % sys.version_info[:2])"

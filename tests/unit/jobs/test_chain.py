@@ -26,9 +26,10 @@ from hpckit.jobs.prepare import JobSource, PreparedJob
 from hpckit.jobs.submit_chain import prepare_chain, submit_chain
 from hpckit.slurm.values import JobId, JobState, JobStatus
 from tests.fakes.job_index import TemporaryJobIndex
+from tests.fakes.packed import PACKED
 from tests.fakes.prepared import RESOURCES
 from tests.fakes.tracked import RUNS, ToldSubmitter
-from tests.fakes.world import PACKED, World, caller_in, entry_of, tracking
+from tests.fakes.world import World, caller_in, entry_of, tracking
 from tests.unit.jobs.test_parts import Began, Slurm, held, ten_a_job
 from tests.unit.spec.test_stages import CHAIN
 

@@ -22,9 +22,10 @@ from hpckit.jobs.draft import PackedJobFolders
 from hpckit.jobs.prepare import PreparedJob
 from hpckit.jobs.submit import Submission, expand_job_root, submit
 from hpckit.slurm.values import JobId, JobState, StartedJob, SubmitRequest
+from tests.fakes.packed import PACKED
 from tests.fakes.prepared import prepared
 from tests.fakes.submitter import FakeSubmitter
-from tests.fakes.world import PACKED, World, caller_in, entry_of, everything_in
+from tests.fakes.world import World, caller_in, entry_of, everything_in
 
 UUID = "0123abcd" + "0" * 24
 JOBS = Path(".local/state/hpckit/jobs")

@@ -14,13 +14,13 @@ import pytest
 from hpckit.core.errors import AdapterError, ConfigError, ToolFailed
 from hpckit.core.fields import to_tree
 from hpckit.core.process import CommandResult, HeardCommand
-from hpckit.injob.archive import pack_injob
 from hpckit.node.answers import NodeQuestion
 from hpckit.node.probe import answer_lines, error_document
 from hpckit.node.remote import NodesSeen, SrunProbe, inspect_nodes
 from hpckit.node.topology import Gpu, NodeTopology, NvLink, Source
 from hpckit.slurm.ask import SlurmCli
 from tests.fakes.clock import FakeClock
+from tests.fakes.packed import pack
 from tests.fakes.scripted import Late, ScriptedRunner, row, said
 
 LINKS = tuple(NvLink(index=index, is_active=True) for index in range(18))
@@ -61,7 +61,7 @@ class Slurm:
             squeue=[said(row("42", "RUNNING", "c[1-3]"))],
         )  # fmt: skip
         slurm = SlurmCli(self.runner, FakeClock())
-        self.probe = SrunProbe(slurm, self.runner, root, "/opt/venv/bin/python", pack_injob)
+        self.probe = SrunProbe(slurm, self.runner, root, "/opt/venv/bin/python", pack)
         self.counts: list[tuple[int, int]] = []
 
     def inspect(self, nodelist: str | None = "c[1-3]", **said_too: object) -> NodesSeen:
@@ -134,9 +134,7 @@ def test_a_job_without_nodes_is_refused(tmp_path: Path) -> None:
     """A job that waits has no nodes to ask, and the error says how it is."""
     slurm = Slurm(tmp_path, said(), sinfo("c1"))
     slurm.runner = ScriptedRunner(squeue=[said(row("7", "PENDING", ""))])
-    probe = SrunProbe(
-        SlurmCli(slurm.runner, FakeClock()), slurm.runner, tmp_path, "python3", pack_injob
-    )
+    probe = probe_of(slurm.runner, tmp_path)
     with pytest.raises(AdapterError, match="job 7 has no nodes to ask: it is PENDING"):
         probe.nodes_of_job("7")
 
@@ -236,7 +234,7 @@ def nodelists(runner: ScriptedRunner) -> list[str]:
 
 def probe_of(runner: ScriptedRunner, root: Path) -> SrunProbe:
     """A probe that asks through a runner."""
-    return SrunProbe(SlurmCli(runner, FakeClock()), runner, root, "python3", pack_injob)
+    return SrunProbe(SlurmCli(runner, FakeClock()), runner, root, "python3", pack)
 
 
 def test_what_a_killed_question_left_is_removed_next_day(tmp_path: Path) -> None:
