@@ -38,7 +38,7 @@ GROUP_OF = {module: name for name, modules in OTHER_GROUPS.items() for module in
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups, also where a path here is named
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test here carries the mark `cluster`; four workers run them, on own clusters."""
+    """Every test here carries the mark `cluster`; each group has a worker and own clusters."""
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.cluster)

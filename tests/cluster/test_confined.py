@@ -41,7 +41,6 @@ def uuids(printed: dict[str, Any]) -> set[str]:
     return {one["uuid"] for one in printed["gpus"]}
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("by_device_files")
 def test_a_job_is_charged_its_own_gpus_alone(cluster: Cluster) -> None:
     """Of two jobs on a node each report has that job's GPUs, all of them and no other's."""

@@ -76,7 +76,7 @@ def launches(cluster: Cluster) -> list[tuple[Launch, list[str]]]:
 
 @pytest.fixture(params=PLACES, ids="-".join)
 def cluster(cluster_of: ClusterOf, request: pytest.FixtureRequest) -> Cluster:
-    """A cluster of each release, and of each topology."""
+    """A cluster of each of PLACES."""
     return up(cluster_of, *request.param)
 
 
@@ -93,7 +93,7 @@ def test_ranks_land_where_planned(cluster: Cluster) -> None:
         assert verdicts(cluster, job)["nodes"] == AS_PLANNED
 
 
-@pytest.mark.parametrize("cluster", [("trixie", "tree")], indirect=True, ids="-".join)
+@pytest.mark.parametrize("cluster", [(REAL_TORCHRUN, "tree")], indirect=True, ids="-".join)
 def test_where_srun_takes_no_order(cluster: Cluster) -> None:
     """Plain ranks and torchrun's are numbered by hpckit's map then, and land where planned; MPI's
     are in Slurm's order, and the proof says that it is not enforceable here.

@@ -17,7 +17,7 @@ from hpckit.core.units import parse_slurm_mem_bytes, parse_slurm_time_s, slurm_m
 from tests.cluster.cluster import CHECKOUT, Cluster
 from tests.cluster.controller import Controller, controller
 from tests.cluster.made_up_slurm import conf_of_site
-from tests.sizes import IS_WHOLE, some
+from tests.sizes import IS_WHOLE
 
 CASES = CHECKOUT / "tests" / "golden" / "cases"
 COUNTED = {
@@ -48,6 +48,10 @@ def site_of(case: Path) -> str | None:
 
 
 SITES = site_tables()
+SHAPES = list(
+    {site.get("slurm", {}).get("topology"): name for name, site in SITES.items()}.values()
+)
+"""A site of each topology."""
 GOLDENS = [(name, case) for case in sorted(CASES.iterdir()) if (name := site_of(case)) in SITES]
 
 
@@ -80,7 +84,7 @@ def images(cluster: Cluster) -> dict[Release, str]:
     return found
 
 
-@pytest.fixture(scope="module", params=some(list(SITES), quick=5))
+@pytest.fixture(scope="module", params=SITES)
 def slurms(
     request: pytest.FixtureRequest, cluster: Cluster, images: dict[Release, str]
 ) -> Iterator[tuple[str, list[Controller]]]:
@@ -126,6 +130,7 @@ def one_more(option: str, stated: int | str) -> int:
     return int(stated) + 1
 
 
+@pytest.mark.parametrize("slurms", list(SITES) if IS_WHOLE else SHAPES, indirect=True)
 def test_a_site_has_what_it_says_and_no_more(slurms: tuple[str, list[Controller]]) -> None:
     """The nodes, CPUs, GPUs, memory and time that a partition's table states can be had at once;
     one more of any (a MiB, a minute) is refused, and so is a feature that it does not list.

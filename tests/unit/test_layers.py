@@ -202,8 +202,9 @@ def test_a_report_starts_light() -> None:
 
 
 def test_what_looks_at_jobs_starts_light() -> None:
-    """`status`, `wait` and `cancel` load nothing that prepares a job or writes its script."""
-    loaded = modules_loaded_by("import hpckit.jobs.chain, hpckit.jobs.slurm_submit")
+    """`jobs`, `status`, `wait` and `cancel` load nothing that prepares a job or renders it."""
+    jobs = "from hpckit.cli.main import cli; cli.main(['jobs'], standalone_mode=False)"
+    loaded = modules_loaded_by(f"{jobs}; import hpckit.jobs.chain, hpckit.jobs.slurm_submit")
     assert "hpckit.jobs.track" in loaded
     assert {"hpckit.jobs.draft", "hpckit.jobs.prepare", "jinja2"} & set(loaded) == set()
 

@@ -44,6 +44,7 @@ APART = ("conda", "torchrun_args")
 AXES = (("parallel",), ("place", "volume"))
 """Tables whose names are the axes of a mesh."""
 BATCHES = 8
+RUN = some(range(BATCHES), 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,13 +351,15 @@ def check_run(tree: Tree, folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} <= known | {"module", "conda", "source"}
 
 
-@pytest.mark.parametrize("batch", some(range(BATCHES), 3))
+@pytest.mark.parametrize("batch", range(BATCHES))
 def test_what_is_taken_is_read_back_exactly(batch: int, tmp_path: Path) -> None:
     """Text that is taken reaches sbatch, the step, the tools and the program; none of it runs."""
     jobs = [job for text in HOSTILE[batch::BATCHES] for job in scripts(text)]
     assert len(jobs) > len(HOSTILE) // BATCHES
     for tree, script in jobs:
         check_directives(tree, script)
+    if batch not in RUN:
+        return
     run_all(tmp_path, jobs)
     for number, (tree, _) in enumerate(jobs):
         check_run(tree, tmp_path / "runs" / str(number))
