@@ -20,7 +20,7 @@ settings.register_profile(
     "dev",
     deadline=None,
     derandomize=True,
-    max_examples=40,
+    max_examples=30,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],  # a busy machine is no finding
 )

@@ -185,7 +185,7 @@ def test_their_bytes_are_the_same_on_the_login_host(cluster: Cluster) -> None:
     cluster.check(["mkdir", folder])
     for part in (CASES, CHECKOUT / "examples"):
         cluster.copy_in(part, f"{folder}/{part.name}")
-    for case in some(GOLDENS, quick=10):
+    for case in some(GOLDENS, quick=5):
         there = [word.replace(str(CASES), f"{folder}/cases") for word in words(case)]
         done = cluster.run(["hpckit", "render", *there], cwd=folder)
         assert done.returncode == 0, (case.name, done.stderr)
