@@ -7,6 +7,7 @@ import pytest
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import ClusterOf
 from tests.cluster.hpckit_on import hpckit
+from tests.cluster.traps import completes, refused, says
 
 
 @pytest.fixture(scope="module", params=["trixie", "forky"])
@@ -26,6 +27,16 @@ def test_a_segment_is_one_block(cluster: Cluster) -> None:
     """A segment of two nodes gets the two of a block."""
     nodes = cluster.check(["srun", "--nodes=2", "--segment=2", "hostname"]).split()
     assert sorted(nodes) in (["c1", "c2"], ["c3", "c4"])
+
+
+def test_nodes_that_segments_do_not_fill(cluster: Cluster) -> None:
+    """26.05 refuses 3 nodes in segments of 2, and hpckit says which numbers would do; 4 run."""
+    segment = ("--set", "slurm.segment=2")
+    if cluster.check(["sbatch", "--version"]).split()[-1] >= "26.05":
+        words = says(cluster, "sbatch", "--test-only", "--nodes=3", "--segment=2", "--wrap=true")
+        assert "--segment=2 does not fit the job size (3)" in words
+        assert "--nodes 2 or 4" in refused(cluster, "--nodes", "3", *segment)
+    assert completes(cluster, "--nodes", "4", *segment)["state"] == "COMPLETED"
 
 
 def test_a_job_smaller_than_its_segment(cluster: Cluster) -> None:

@@ -123,24 +123,11 @@ def test_exclusive_beside_oversubscribe(cluster: Cluster, suite: str) -> None:
 
 
 @on(OLD)
-def test_segment_before_24_05(cluster: Cluster, cluster_of: ClusterOf) -> None:
-    """22.05 does not know --segment: hpckit says since when; the same job passes on 24.11."""
-    job = ("--nodes", "2", *key("slurm.segment", 2))
+def test_segment_before_24_05(cluster: Cluster) -> None:
+    """22.05 does not know --segment: hpckit says since when."""
     assert "unrecognized option '--segment=2'" in says(cluster, *TEST, "--nodes=2", "--segment=2")
-    said = refused(cluster, *job)
+    said = refused(cluster, "--nodes", "2", *key("slurm.segment", 2))
     assert "sbatch of Slurm 22.05.8 does not know it: it came with 24.05" in said
-    blocks = cluster_of(MIDDLE, topology="block")
-    assert completes(blocks, *job)["state"] == "COMPLETED"
-
-
-@on(NEW)
-def test_nodes_that_segments_do_not_fill(suite: str, cluster_of: ClusterOf) -> None:
-    """26.05 refuses 3 nodes in segments of 2; hpckit says which numbers would do."""
-    blocks = cluster_of(suite, topology="block")
-    words = says(blocks, *TEST, "--nodes=3", "--segment=2")
-    assert "--segment=2 does not fit the job size (3)" in words
-    assert "--nodes 2 or 4" in refused(blocks, "--nodes", "3", *key("slurm.segment", 2))
-    completes(blocks, "--nodes", "4", *key("slurm.segment", 2))
 
 
 @on(*alike(MIDDLE, NEW))

@@ -68,6 +68,10 @@ class Job:
             for line in bytes(block.payload).splitlines()
         ]
 
+    def ends(self) -> list[str]:
+        """The first and the last event: a busy machine has gaps between them."""
+        return [event["event"] for event in (self.events()[0], self.events()[-1])]
+
     def meta(self) -> dict[str, Any]:
         """The first META."""
         found: dict[str, Any] = json.loads(bytes(self.blocks()[0].payload))
@@ -152,7 +156,7 @@ def test_samples_of_the_archive(job: Job, gpus: Callable[[], dict[str, str]]) ->
     assert {block.header.kind for block in job.blocks()} == {META, GPU, HOST, EVENTS}
     assert [gpu["name"] for gpu in job.meta()["gpus"]] == ["NVIDIA H100 80GB HBM3"] * 2
     assert job.meta()["synthetic"] is True
-    assert [event["event"] for event in job.events()] == ["begin", "end"]
+    assert job.ends() == ["begin", "end"]
 
 
 def test_incarnation_and_array_task_have_their_folder(job: Job) -> None:
@@ -219,7 +223,8 @@ def test_suspension_does_not_end_it(job: Job) -> None:
     assert process.poll() is None
     process.terminate()
     assert ended(process) == (0, "")
-    assert [event["event"] for event in job.events()] == ["begin", "gap", "end"]
+    assert job.ends() == ["begin", "end"]
+    assert "gap" in [event["event"] for event in job.events()]
 
 
 def test_by_hand_it_says_why_there_is_no_gpu(job: Job, tmp_path: Path) -> None:
