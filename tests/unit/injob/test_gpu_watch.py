@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hpckit.core.identity import Identity
+from hpckit.injob import counter
 from hpckit.injob.counter import START_LIMIT_S, GpuWatch, read
 from hpckit.sampler.gpus import NvmlRefused
 
@@ -140,8 +141,9 @@ def held(gate: threading.Event) -> Find:
     return find
 
 
-def test_a_driver_that_hangs_is_late() -> None:
+def test_a_driver_that_hangs_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command starts after a second, its end waits for nothing, and the line says late."""
+    monkeypatch.setattr(counter, "END_LIMIT_S", 25.0)
     gate = threading.Event()
     begun_s = time.monotonic()
     watch = GpuWatch(held(gate), {}, ONLY)
@@ -150,7 +152,7 @@ def test_a_driver_that_hangs_is_late() -> None:
     assert (first["nvml_refused"], first["gpus"]) == ("late", [])
     begun_s = time.monotonic()
     assert watch.last() == {"gpus": [], "updates": [], "readings": []}
-    assert time.monotonic() - begun_s < 0.9
+    assert time.monotonic() - begun_s < 20
     gate.set()
 
 
