@@ -16,6 +16,7 @@ import pytest
 from tests.begun import unmeasured
 from tests.bench.size import imports_of, sources_of
 
+pytestmark = pytest.mark.xdist_group("layers")  # one worker parses the modules
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = sorted((ROOT / "hpckit").rglob("*.py"))
 MOST_MODULE_LINES = 600

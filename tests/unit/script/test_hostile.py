@@ -44,7 +44,7 @@ APART = ("conda", "torchrun_args")
 AXES = (("parallel",), ("place", "volume"))
 """Tables whose names are the axes of a mesh."""
 BATCHES = 8
-RUN = some(range(BATCHES), 3)
+RUN = some(range(BATCHES), 2)
 
 
 @dataclass(frozen=True, slots=True)
