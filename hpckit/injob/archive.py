@@ -28,9 +28,7 @@ MOST_KEPT: Final = 8
 
 
 class AgentCache:
-    """One archive in a folder of the user's, as packing compiles two hundred files.
-
-    A folder that cannot be used costs only time.
+    """One archive in a folder of the user's; a folder that cannot be used costs only time.
 
     The file is the archive behind a digest of its key and its bytes. It is run in the user's jobs:
     it is taken only if it is the user's, and nobody else may write it.
@@ -118,8 +116,8 @@ except OSError as error:
 _UNCHECKED_HASH = (0b01).to_bytes(4, "little")
 
 
-def pack_injob(target: Path, cache: Path | None = None) -> None:
-    """Write the in-job zipapp to `target`, in place of what is there.
+def pack_injob(target: Path | None, cache: Path | None = None) -> None:
+    """Write the in-job zipapp to `target`, in place of what is there; None: to the cache alone.
 
     Each module is there as source and as byte code; another Python version reads the source. With
     them goes nvidia-ml-py, if it is here, for the probe. The file is its owner's alone and appears
@@ -135,7 +133,8 @@ def pack_injob(target: Path, cache: Path | None = None) -> None:
         data = _archive({"__main__.py": _MAIN, **sources})
         if kept is not None:
             kept.write(data)
-    write_private(target, data)
+    if target is not None:
+        write_private(target, data)
 
 
 def _files() -> dict[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import hpckit
 from hpckit.account.advice.outcome import applied_document
@@ -33,10 +32,6 @@ from hpckit.spec.job_folder import (
 )
 from hpckit.spec.options import ArrayPart, StagePlace
 from hpckit.spec.store import FileJobFolders
-
-if TYPE_CHECKING:
-    from hpckit.node.topology import NodeTopology
-
 
 _OFFSET = "HPCKIT_ARRAY_OFFSET"
 
@@ -93,6 +88,11 @@ class PackedJobFolders(FileJobFolders):
     def __init__(self, cache: Path | None = None) -> None:
         self._cache = cache
 
+    def keep_agent(self) -> None:
+        """Pack the archive into the cache, which takes seconds once a version."""
+        if self._cache is not None:
+            pack_injob(None, self._cache)
+
     def pack_agent(self, folder: Path) -> None:
         """Put the archive into the folder. Raises StorageFailed."""
         try:
@@ -103,10 +103,9 @@ class PackedJobFolders(FileJobFolders):
             ) from error
 
 
-def write_folder(draft: Draft, folders: PackedJobFolders) -> None:
-    """Write all that is known before the start into the new job folder. Raises StorageFailed."""
+def _intent(draft: Draft) -> dict[str, object]:
     job, caller = draft.job, draft.caller
-    intent = {
+    return {
         "schema": "hpckit.intent/1",
         "job_id": draft.entry.job_id,
         "uuid": caller.uuid_hex,
@@ -125,8 +124,13 @@ def write_folder(draft: Draft, folders: PackedJobFolders) -> None:
         "stage": draft.entry.stage,
         "stages": [] if draft.place is None else list(draft.place.stages),
     }
+
+
+def write_folder(draft: Draft, folders: PackedJobFolders) -> None:
+    """Write all that is known before the start into the new job folder. Raises StorageFailed."""
+    job = draft.job
     texts = {
-        INTENT_FILE: as_json(intent),
+        INTENT_FILE: as_json(_intent(draft)),
         EFFECTIVE_FILE: as_json(effective_document(job.effective)),
         SITE_FILE: as_json(to_tree(job.site)),
         PLAN_FILE: as_json({"schema": "hpckit.plan/1", **to_tree(job.plan)}),
@@ -135,21 +139,17 @@ def write_folder(draft: Draft, folders: PackedJobFolders) -> None:
     if job.source.file_text is not None:
         texts[JOB_FILE] = job.source.file_text
     if job.source.advised is not None:
-        advice = applied_document(job.source.advised, job.effective)
-        texts[ADVICE_FILE] = as_json(advice)
+        texts[ADVICE_FILE] = as_json(applied_document(job.source.advised, job.effective))
     if job.source.topology is not None:
-        texts[TOPOLOGY_FILE] = as_json(_topology_document(job.source.topology))
+        from hpckit.node.topology import TOPOLOGY_SCHEMA
+
+        head = {"schema": TOPOLOGY_SCHEMA, "hpckit": hpckit.__version__}
+        texts[TOPOLOGY_FILE] = as_json({**head, **to_tree(job.source.topology)})
     if draft.order is not None:
         texts[ORDER_FILE] = as_json(order_tree(draft.order))
     for name, text in texts.items():
         folders.write(draft.folder, name, text)
     folders.pack_agent(draft.folder)
-
-
-def _topology_document(topology: NodeTopology) -> dict[str, object]:
-    from hpckit.node.topology import TOPOLOGY_SCHEMA
-
-    return {"schema": TOPOLOGY_SCHEMA, "hpckit": hpckit.__version__, **to_tree(topology)}
 
 
 def request_of(

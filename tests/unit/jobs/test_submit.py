@@ -22,6 +22,7 @@ from hpckit.jobs.draft import PackedJobFolders
 from hpckit.jobs.prepare import PreparedJob
 from hpckit.jobs.submit import Submission, expand_job_root, submit
 from hpckit.slurm.values import JobId, JobState, StartedJob, SubmitRequest
+from tests.fakes.clock import FakeClock
 from tests.fakes.packed import PACKED
 from tests.fakes.prepared import prepared
 from tests.fakes.submitter import FakeSubmitter
@@ -89,6 +90,18 @@ class _InterruptedBlock:
         self._left -= 1
         if self._left == 0:
             raise KeyboardInterrupt
+
+
+def test_packing_does_not_hold_a_submission_up(tmp_path: Path) -> None:
+    """The time by which Slurm must have the job counts from after the archive was packed."""
+    clock = FakeClock()
+
+    class Slow(PackedJobFolders):
+        def keep_agent(self) -> None:
+            clock.sleep(60)
+
+    submission = submitted(World(folders=Slow(PACKED), clock=clock), tmp_path)
+    assert submission.entry.created_s == clock.now_s()
 
 
 def test_the_folder_holds_what_was_submitted(tmp_path: Path) -> None:
