@@ -10,7 +10,7 @@ import pytest
 from tests.browser.chromium import NAMES, Chromium, find_chromium
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its last page is drawn until it ends
 def browser() -> Iterator[Chromium]:
     """A browser; HPCKIT_REQUIRE_BROWSER=1 makes the want of one a failure."""
     program = find_chromium()
