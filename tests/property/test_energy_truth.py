@@ -18,7 +18,7 @@ from tests.fakes.energy_truth import (
 from tests.fakes.sensors import WAVEFORMS, late_by_chance, slow_by_chance
 from tests.sizes import size
 
-SEEDS = size(quick=40, whole=200)
+SEEDS = size(quick=24, whole=200)
 """`make bench SUITE=account` takes 1,000."""
 MOST_OFF = {0.02: 0.2, 0.025: 0.2, 0.1: 0.4}
 """By the counter's period: a load in step with it is cut off anywhere."""

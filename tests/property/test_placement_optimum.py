@@ -16,7 +16,7 @@ from hpckit.placement.request import TIME
 from tests import sizes
 from tests.fakes.fabrics import NIC_BYTES_PER_S, mesh, request, tree
 
-INSTANCES = sizes.size(quick=8, whole=200)
+INSTANCES = sizes.size(quick=6, whole=200)
 MEAN_GAP, WORST_GAP = 0.01, 0.05
 SHAPES = (
     *((2, 2), (2, 3), (3, 2), (2, 4), (4, 2), (3, 3), (2, 5), (5, 2), (2, 6), (6, 2)),

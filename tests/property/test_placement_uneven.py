@@ -156,7 +156,7 @@ def _worth(instance: Instance, order: Sequence[int]) -> tuple[float, float, floa
     return loads.total_s(), groups, loads.hop_bytes()
 
 
-@costly(0.1)
+@costly(0.07)
 @given(_requests(), st.integers(0, 11))
 def test_a_job_has_the_order_that_is_shown(asked: PlacementRequest, at: int) -> None:
     """With rank 0 on a certain node, and in no case slower than Slurm's order from there."""

@@ -9,9 +9,9 @@ from hpckit.account.compare.compare import compared
 from hpckit.account.compare.show import Verdict
 from hpckit.account.compare.spread import Lack, spread_of
 from tests.fakes.random_series import job_power
-from tests.sizes import some
+from tests.sizes import size, some
 
-SEEDS = 300
+SEEDS = size(quick=150, whole=300)
 CASES = [(4, False, 0.5), (4, True, 0.0), (8, False, 0.9), (4, False, 0.9), (4, True, 0.5),
          (8, False, 0.0), (4, False, 0.0), (8, False, 0.5), (4, True, 0.9)]  # fmt: skip
 
@@ -44,7 +44,7 @@ def _coverage(
 def test_intervals_cover_and_identical_jobs_do_not_differ(
     phi: float, gpus: int, *, same: bool
 ) -> None:
-    """Of 300 pairs of identical jobs at least 93 % are covered, at most 7 % called different."""
+    """Of the pairs of identical jobs at least 93 % are covered, at most 7 % called different."""
     covered, differs = _coverage(gpus, 400, phi, same=same, apart=0.0)
     assert covered >= 0.93
     assert differs <= 0.07
