@@ -140,6 +140,7 @@ def submit(
     (SubmissionUnconfirmed) stays on record, so that asking for it tells. An array larger than the
     cluster takes is started in parts, each recorded at once: all of them or none.
     """
+    tools.folders.keep_agent()
     draft = draft_of(job, caller, tools, place)
     progress = progress or Progress()
     try:
@@ -254,8 +255,7 @@ def draft_of(
     max_array_size, notes = _look(job, tools, cluster, environment.variables)
     partition = environment.variables.get("SBATCH_PARTITION")
     order, remarks = order_plan(job, tools.probe, cluster, partition)
-    tools.folders.keep_agent()
-    # After what may take long: from here on a submission is not to be held up.
+    # After the look, which may take long: from here on a submission is not to be held up.
     created_s = tools.clock.now_s()
     parts = planned_parts(job.effective.spec.slurm, max_array_size, place)
     job_id = JobId(f"{UNCONFIRMED_PREFIX if slurm else 'L'}{caller.uuid_hex[:8]}")
