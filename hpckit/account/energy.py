@@ -32,7 +32,7 @@ from hpckit.account.rows import Floats, Rows, Times, measured, median
 from hpckit.account.samples import SampledGpu
 from hpckit.account.values import GPUS_ALONE, SPLIT_GPU, Cost, Energy, Share
 from hpckit.core.quantities import J_PER_KWH
-from hpckit.spec.site import EnergySite
+from hpckit.spec.energy_site import EnergySite
 
 _SETTLE_ROWS: Final = 1 << 14
 """So many rows are worked through at once: 128 kB a column, which a core's own cache holds."""

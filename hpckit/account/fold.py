@@ -46,7 +46,7 @@ from hpckit.account.values import (
 from hpckit.core.errors import ParseError, StorageFailed
 from hpckit.core.quantities import whole_sum
 from hpckit.core.text import first_of
-from hpckit.spec.site import EnergySite
+from hpckit.spec.energy_site import EnergySite
 
 _UNKNOWN_INDEX = -1
 _MOST_TOLD = 8

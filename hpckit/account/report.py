@@ -46,7 +46,7 @@ from hpckit.account.values import (
 from hpckit.core.errors import HpckitError
 from hpckit.core.quantities import whole_sum
 from hpckit.core.units import format_duration, format_indices
-from hpckit.spec.site import EnergySite
+from hpckit.spec.energy_site import EnergySite
 
 if TYPE_CHECKING:
     from hpckit.account.store import FoundAccounts

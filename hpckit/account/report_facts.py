@@ -13,6 +13,7 @@ from hpckit.account.store import JobDocuments
 from hpckit.core.errors import ConfigError, HpckitError
 from hpckit.core.hostlist import expand_hosts
 from hpckit.core.units import format_indices, parse_slurm_limit_s
+from hpckit.spec.energy_site import EnergySite
 from hpckit.spec.folder import ACCOUNT_FOLDER
 from hpckit.spec.job_folder import (
     EFFECTIVE_FILE,
@@ -25,7 +26,6 @@ from hpckit.spec.job_folder import (
     SITE_FILE,
     SUBMITTED_FILE,
 )
-from hpckit.spec.site import EnergySite
 
 if TYPE_CHECKING:
     from hpckit.account.store import FoundAccounts

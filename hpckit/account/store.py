@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from hpckit.slurm.ask import SlurmCli, SlurmProbe
     from hpckit.spec.store import FileJobFolders
 
-PIECE_BYTES = 8 * 1024**2
-_END_BYTES = 1024**2
+_MIB = 1024**2
 
 
 class AccountFiles(Struct, frozen=True, kw_only=True):
@@ -61,9 +60,6 @@ class FoundAccounts(Struct, frozen=True, kw_only=True):
 class FileSampleStore:
     """Accounts on a file system."""
 
-    def __init__(self, piece_bytes: int = PIECE_BYTES) -> None:
-        self._piece_bytes = piece_bytes
-
     def find(self, folder: Path, array_task: int | None = None) -> FoundAccounts:
         """What lies below a job folder, its `account/`, or a folder of such files.
 
@@ -76,19 +72,19 @@ class FileSampleStore:
 
     def text(self, path: Path) -> bytes:
         """A ledger, or a node's topology. Raises StorageFailed, also for no regular file."""
-        return b"".join(_read(path, self._piece_bytes))
+        return b"".join(_read(path))
 
     def samples(self, path: Path, condition: FileCondition | None = None) -> SampleReader:
-        """A sample file as it is now, read in pieces of some MiB. Raises StorageFailed."""
-        return SampleReader(_read(path, self._piece_bytes), condition)
+        """A sample file as it is now, read in pieces of a MiB. Raises StorageFailed."""
+        return SampleReader(_read(path), condition)
 
     def ends(self, path: Path) -> tuple[Iterable[SampleChunk], Iterable[SampleChunk]]:
         """The first and the last MiB of a sample file whose META is whole. Raises as `text`."""
         try:
             with _opened(path) as handle:
                 size_bytes = _size_of(handle)
-                head = os.pread(handle, _END_BYTES, 0)
-                tail = os.pread(handle, _END_BYTES, max(0, size_bytes - _END_BYTES))
+                head = os.pread(handle, _MIB, 0)
+                tail = os.pread(handle, _MIB, max(0, size_bytes - _MIB))
         except OSError as error:
             raise _cannot_read(path, error) from error
         meta = next(read_blocks(head), None)
@@ -147,12 +143,12 @@ def _files(listing: _Listing, restart: int | None) -> AccountFiles:
     )
 
 
-def _read(path: Path, piece_bytes: int) -> Iterator[bytes]:
+def _read(path: Path) -> Iterator[bytes]:
     try:
         with _opened(path) as handle:
             left = _size_of(handle)
             while left > 0:
-                piece = os.read(handle, min(left, piece_bytes))
+                piece = os.read(handle, min(left, _MIB))
                 if not piece:
                     return
                 left -= len(piece)

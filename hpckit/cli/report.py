@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hpckit.account.gather import Gathered, SampleStore
     from hpckit.account.report import JobFacts
     from hpckit.account.values import JobReport, SlurmEnergy
-    from hpckit.spec.site import EnergySite
+    from hpckit.spec.energy_site import EnergySite
 
 
 _PRINTED = ("json", "csv", "openmetrics")
@@ -400,7 +400,7 @@ def _site(name: str | None, job_folder: str | None) -> tuple[EnergySite, tuple[s
     Beside accounts that are in no job's folder, another program's site.json may lie.
     """
     from hpckit.account.report_facts import energy_site
-    from hpckit.spec.site import EnergySite
+    from hpckit.spec.energy_site import EnergySite
 
     if name:
         from hpckit.jobs.sites import load_site

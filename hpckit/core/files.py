@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import pwd
 import shlex
@@ -227,6 +226,8 @@ class FileResources:
 
     def runner_digest(self) -> str:
         """The SHA-256 of the sources of what runs inside a job, `hpckit/injob`."""
+        import hashlib
+
         digest = hashlib.sha256()
         for path in sorted((_PACKAGE / "injob").glob("*.py")):
             digest.update(f"{path.name}\0".encode() + path.read_bytes())

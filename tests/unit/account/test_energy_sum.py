@@ -10,7 +10,7 @@ from hpckit.account.energy import cost_of
 from hpckit.account.energy_sums import Part, from_slurm, sum_of_boards, sum_of_parts
 from hpckit.account.fold import node_energy, with_slurms
 from hpckit.account.values import Cost, Energy, EnergyLack, EnergyReason, EnergySource, SlurmEnergy
-from hpckit.spec.site import EnergySite
+from hpckit.spec.energy_site import EnergySite
 from tests.fakes.measured_jobs import node
 
 

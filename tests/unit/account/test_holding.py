@@ -11,7 +11,7 @@ import pytest
 
 from hpckit.account.report import RUNNING_GRACE_S
 from hpckit.account.values import JobReport
-from hpckit.spec.site import EnergySite
+from hpckit.spec.energy_site import EnergySite
 from tests.fakes.account_files import EPOCH_NS, MadeJob, reported, unused, write_accounts
 
 BEGAN_S = EPOCH_NS / 1e9

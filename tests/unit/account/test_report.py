@@ -27,7 +27,7 @@ from hpckit.account.values import (
     JobReport,
     SlurmEnergy,
 )
-from hpckit.spec.site import EnergySite
+from hpckit.spec.energy_site import EnergySite
 from tests.fakes.account_files import (
     EPOCH_NS,
     Columns,
