@@ -98,21 +98,18 @@ def energy_site(folder: Path, folders: FileJobFolders) -> tuple[EnergySite, tupl
     """
     documents = JobDocuments(folder, folders)
     document = documents.read(SITE_FILE)
-    if not document:
-        return EnergySite(), documents.damaged
-    # What `hpckit sample` wrote has none.
-    from hpckit.core.document import UNKNOWN_KEY, convert
-    from hpckit.spec.site import SITE_SCHEMA, SiteSpec
+    if document:  # what `hpckit sample` wrote has none
+        from hpckit.core.document import UNKNOWN_KEY, convert
+        from hpckit.spec.site import SITE_SCHEMA, SiteSpec
 
-    if documents.is_of_other_version(SITE_FILE, SITE_SCHEMA):
-        return EnergySite(), documents.damaged
-    try:
-        return convert(dict(document), SiteSpec, SITE_FILE).energy, ()
-    except ConfigError as error:
-        if error.reason == UNKNOWN_KEY:  # hpckit itself wrote the file
-            keys = f"the keys of {SITE_SCHEMA}"
-            documents.refuse_version(SITE_FILE, f"the key {error.key}", keys)
-        documents.refuse(SITE_FILE, error.message.removeprefix(f"{SITE_FILE}: "))
+        try:
+            if not documents.is_of_other_version(SITE_FILE, SITE_SCHEMA):
+                return convert(dict(document), SiteSpec, SITE_FILE).energy, ()
+        except ConfigError as error:
+            if error.reason == UNKNOWN_KEY:  # hpckit itself wrote the file
+                keys = f"the keys of {SITE_SCHEMA}"
+                documents.refuse_version(SITE_FILE, f"the key {error.key}", keys)
+            documents.refuse(SITE_FILE, error.message.removeprefix(f"{SITE_FILE}: "))
     return EnergySite(), documents.damaged
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import jinja2
+from jinja2.nodes import Block, Extends, Template
 
 from hpckit.core.errors import RenderError
 from hpckit.script.plan import LaunchPlan, Option, Provenance, Script
@@ -109,26 +109,33 @@ def render_script(
     compiled templates, and changes nothing but the time. Raises RenderError with the template
     and the variable or value at fault.
     """
-    loader = _RecordingLoader(templates)
-    environment = _environment(loader, cache)
-    text = _rendered(environment, plan, provenance).rstrip("\n") + "\n"
+    used: list[str] = []
+
+    def source_of(name: str) -> str | None:
+        used.append(name)
+        return templates.get(name)
+
+    environment = _environment(jinja2.FunctionLoader(source_of), cache)
+    text = _rendered(environment, plan, provenance, templates).decode().rstrip("\n") + "\n"
     _refuse_late_directives(text, provenance.template)
-    used = tuple(loader.used)
-    try:
-        digest = hashlib.sha256(text.encode()).hexdigest()
-    except UnicodeEncodeError as error:
-        raise RenderError(str(error), template=provenance.template) from error
-    return Script(text=text, sha256=digest, templates=used)
+    if provenance.template_digest:
+        _refuse_lost_blocks({name: environment.parse(templates[name]) for name in used})
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Script(text=text, sha256=digest, templates=tuple(used))
 
 
-def _rendered(environment: jinja2.Environment, plan: LaunchPlan, provenance: Provenance) -> str:
+def _rendered(
+    environment: jinja2.Environment,
+    plan: LaunchPlan,
+    provenance: Provenance,
+    templates: Iterable[str],
+) -> bytes:
     name = provenance.template
     try:
-        return environment.get_template(name).render(plan=plan, provenance=provenance)
+        return environment.get_template(name).render(plan=plan, provenance=provenance).encode()
     except jinja2.TemplateNotFound as error:
-        known = ", ".join(sorted(environment.list_templates()))
         raise RenderError(
-            f"there is no such template; found: {known}", template=str(error)
+            f"there is no such template; found: {', '.join(sorted(templates))}", template=str(error)
         ) from error
     except jinja2.TemplateSyntaxError as error:
         where = f"{error.name or name} line {error.lineno}"
@@ -137,24 +144,6 @@ def _rendered(environment: jinja2.Environment, plan: LaunchPlan, provenance: Pro
         raise
     except Exception as error:  # a template is somebody's program, and may fail in any way
         raise RenderError(f"{type(error).__name__}: {error}", template=name) from error
-
-
-class _RecordingLoader(jinja2.DictLoader):
-    """Templates from a mapping, and the names of those that were asked for."""
-
-    def __init__(self, mapping: Mapping[str, str]) -> None:
-        super().__init__(mapping)
-        self.used: list[str] = []
-
-    def load(
-        self,
-        environment: jinja2.Environment,
-        name: str,
-        globals: MutableMapping[str, Any] | None = None,
-    ) -> jinja2.Template:
-        """Load a template and remember its name."""
-        self.used.append(name)
-        return super().load(environment, name, globals)
 
 
 def _environment(
@@ -213,6 +202,20 @@ def _starter(words: Sequence[str]) -> str:
     shell = 3 if list(words[:2]) == ["bash", "-c"] else 0
     parts = [part for part in (words[:shell], words[shell:]) if part]
     return " \\\n  ".join(map(sh_line, parts))
+
+
+def _refuse_lost_blocks(trees: Mapping[str, Template]) -> None:
+    """Jinja leaves out, without a word, a block that no extended template has."""
+    for name, tree in trees.items():
+        others = [other for other in trees.values() if other is not tree]
+        known = {block.name for other in others for block in other.find_all(Block)}
+        own = [block.name for block in tree.body if isinstance(block, Block)]
+        lost = ", ".join(block for block in own if block not in known)
+        if lost and tree.find(Extends):
+            blocks = ", ".join(sorted(known))
+            raise RenderError(
+                f"what it extends has no block {lost}; blocks: {blocks}", template=name
+            )
 
 
 def _refuse_late_directives(text: str, template: str) -> None:

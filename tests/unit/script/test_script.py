@@ -52,6 +52,10 @@ def rendered(template: str, others: Mapping[str, str] = PACKAGED) -> str:
         ("\n{% if %}", "t.j2 line 2"),
         ("{% extends 'missing.j2' %}", "missing.j2: there is no such template"),
         ("{% include 'missing.j2' %}", "missing.j2: there is no such template"),
+        (
+            "{% extends 'base.sbatch.j2' %}{% block lunch %}{% endblock %}",
+            "no block lunch; blocks: agent",
+        ),
         ("{{ plan.name | shline }}", "expected a list of words"),
         ("{{ 'a\\0b' | sh }}", "NUL"),
         ("{{ 1 // 0 }}", "ZeroDivisionError"),
