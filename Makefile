@@ -51,7 +51,7 @@ coverage: $(VENV)/.dev  ## run every test under coverage, and hold it to its lim
 	rm -f .coverage .coverage.*
 	$(PYTEST) --cov --cov-report=
 	$(BIN)/python -m coverage report --fail-under=85
-	$(BIN)/python -m coverage report --fail-under=95 --include='$(PURE_CORE)'
+	$(BIN)/python -m coverage report --fail-under=95 --include="$$(echo '$(PURE_CORE)' | tr ' ' ,)"
 
 .PHONY: faults
 faults: $(VENV)/.dev  ## run the statistical and fault suites at their whole size, on new random examples

@@ -196,7 +196,7 @@ def test_nothing_gives_nothing() -> None:
 def test_a_process_that_was_killed_is_said() -> None:
     """The kernel may do that for want of memory: an answer of the world outside, and no bug."""
     with pytest.raises(AdapterError, match="was killed before it was done") as caught:
-        list(in_processes(os._exit, [9, 9]))
+        list(in_processes(signal.raise_signal, [signal.SIGKILL, signal.SIGKILL]))
     assert "memory" in (caught.value.hint or "")
 
 
