@@ -173,7 +173,8 @@ class _Launch:
     def _last_words(self) -> str:
         logs = sorted((self._folder / SUBMITIT_FOLDER).glob("*.log*"))
         text = "\n".join(log.read_text(encoding="utf-8", errors="replace") for log in logs)
-        return "\n".join(text.splitlines()[-_TAIL_LINES:]) or "it printed no reason"
+        lines = [line for line in text.splitlines() if line]
+        return "\n".join(lines[-_TAIL_LINES:]) or "it printed no reason"
 
     def _executor(self) -> Any:
         try:

@@ -112,7 +112,8 @@ def render_script(
     used: list[str] = []
 
     def source_of(name: str) -> str | None:
-        used.append(name)
+        if name in templates:
+            used.append(name)
         return templates.get(name)
 
     environment = _environment(jinja2.FunctionLoader(source_of), cache)
@@ -130,6 +131,7 @@ def _rendered(
     provenance: Provenance,
     templates: Iterable[str],
 ) -> bytes:
+    """Return the script as UTF-8: a lone surrogate is the template's mistake like any other."""
     name = provenance.template
     try:
         return environment.get_template(name).render(plan=plan, provenance=provenance).encode()
@@ -210,12 +212,9 @@ def _refuse_lost_blocks(trees: Mapping[str, Template]) -> None:
         others = [other for other in trees.values() if other is not tree]
         known = {block.name for other in others for block in other.find_all(Block)}
         own = [block.name for block in tree.body if isinstance(block, Block)]
-        lost = ", ".join(block for block in own if block not in known)
-        if lost and tree.find(Extends):
-            blocks = ", ".join(sorted(known))
-            raise RenderError(
-                f"what it extends has no block {lost}; blocks: {blocks}", template=name
-            )
+        if (lost := [block for block in own if block not in known]) and tree.find(Extends):
+            says = f"what it extends has no block {lost[0]}, only {', '.join(sorted(known))}"
+            raise RenderError(says, template=name)
 
 
 def _refuse_late_directives(text: str, template: str) -> None:

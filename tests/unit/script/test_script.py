@@ -54,7 +54,7 @@ def rendered(template: str, others: Mapping[str, str] = PACKAGED) -> str:
         ("{% include 'missing.j2' %}", "missing.j2: there is no such template"),
         (
             "{% extends 'base.sbatch.j2' %}{% block lunch %}{% endblock %}",
-            "no block lunch; blocks: agent",
+            "no block lunch, only agent",
         ),
         ("{{ plan.name | shline }}", "expected a list of words"),
         ("{{ 'a\\0b' | sh }}", "NUL"),
@@ -89,6 +89,13 @@ def test_every_line_of_the_head_is_a_comment() -> None:
     head = text[: text.index("hpckit_fail")]
     assert all(line.startswith("#") for line in head.strip().split("\n"))
     assert r"render $'a\nb'" in head
+
+
+def test_what_may_be_missing_may_be_missing() -> None:
+    """`ignore missing` asks for a template that need not be there, and is no template used."""
+    base = "{% extends 'base.sbatch.j2' %}"
+    block = "{% block epilogue %}{% include 'x' ignore missing %}{% endblock %}"
+    assert rendered(base + block) == rendered(base)
 
 
 def test_the_end_is_one_newline() -> None:
