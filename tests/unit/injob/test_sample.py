@@ -290,7 +290,7 @@ def test_time_limit_ends_it(job: Job) -> None:
 def test_folder_that_is_not_there_fails_nothing(job: Job) -> None:
     """The exit code is 0, one line says why, another where the samples are."""
     job.folder.rmdir()
-    code, err = ended(job.sample("--duration", "0.1"))
+    code, err = ended(job.sample("--duration", "0.1", env={"HPCKIT_TOPOLOGY": "0"}))
     assert code == 0
     assert len(err.splitlines()) == 2
     assert all(line.startswith("hpckit: sampler on n1: ") for line in err.splitlines())
