@@ -86,7 +86,18 @@ class Chromium:
         self._folder.cleanup()
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """The result of a command. Raises BrowserFailed."""
+        """The result of a command. Raises BrowserFailed, also for one that was sent before it."""
+        self._send(method, parameters)
+        until = time.monotonic() + _PATIENCE_S
+        while True:
+            found = self._next(until)
+            if "error" in found:
+                raise BrowserFailed(f"{method}: {found['error']}")
+            if found.get("id") == self._last_id:
+                result: dict[str, Any] = found["result"]
+                return result
+
+    def _send(self, method: str, parameters: Mapping[str, Any]) -> None:
         self._last_id += 1
         message: dict[str, Any] = {"id": self._last_id, "method": method, "params": parameters}
         if self._session is not None:
@@ -94,14 +105,6 @@ class Chromium:
         data = json.dumps(message).encode() + b"\0"
         while data:
             data = data[os.write(self._to, data) :]
-        until = time.monotonic() + _PATIENCE_S
-        while True:
-            found = self._next(until)
-            if found.get("id") == self._last_id:
-                if "error" in found:
-                    raise BrowserFailed(f"{method}: {found['error']}")
-                result: dict[str, Any] = found["result"]
-                return result
 
     def _next(self, until: float) -> dict[str, Any]:
         while b"\0" not in self._rest:
@@ -178,12 +181,18 @@ class Chromium:
         self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
 
     def drag(self, start: tuple[float, float], end: tuple[float, float]) -> None:
-        """Press, move and release the left button."""
+        """Press, move and release the left button.
+
+        All at once: Bokeh takes a button that rests for 300 ms (press_threshold) for a long press.
+        """
         self.mouse("mouseMoved", *start)
-        self.mouse("mousePressed", *start, button="left", buttons=1, clickCount=1)
+        held = {"button": "left", "buttons": 1}
+        moves = [{"type": "mousePressed", "x": start[0], "y": start[1], "clickCount": 1, **held}]
         for part in range(1, 6):
             x, y = (a + (b - a) * part / 5 for a, b in zip(start, end, strict=True))
-            self.mouse("mouseMoved", x, y, button="left", buttons=1)
+            moves.append({"type": "mouseMoved", "x": x, "y": y, **held})
+        for move in moves:
+            self._send("Input.dispatchMouseEvent", move)
         self.mouse("mouseReleased", *end, button="left", buttons=0, clickCount=1)
 
     def click(self, x: float, y: float) -> None:

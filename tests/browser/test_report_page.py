@@ -107,27 +107,15 @@ def show(browser: Chromium, path: Path) -> None:
     browser.value(HELPERS)
 
 
-_STANDING = """new Promise((answer) => {
-  const box = () => figureOf('KEY').querySelector('.live').getBoundingClientRect().toJSON();
-  const before = box();
-  const look = () => {
-    const now = box();
-    const hit = document.elementFromPoint(now.x + now.width / 2, now.y + 50);
-    const stands = now.y === before.y && figureOf('KEY').contains(hit);
-    answer(stands && {x: now.x, y: now.y, w: now.width, h: now.height});
-  };
-  requestAnimationFrame(() => requestAnimationFrame(look));
-})"""
-"""Where a plot is, once two frames left it there: plots drawn above it move it, and the mouse aims
-at what the last frame showed."""
-
-
 def plot_shown(browser: Chromium, key: str) -> tuple[float, float, float, float]:
     """Where the first panel of a plot is in the window, once it is drawn: x, y, width, height."""
     browser.value(f"figureOf('{key}').scrollIntoView({{block: 'center'}})")
     browser.wait_for(f"figureOf('{key}').querySelector('.static').hidden")
     browser.wait_for(f"inkOf('{key}').some((painted) => painted > 1000)")
-    box: dict[str, Any] = browser.wait_for(_STANDING.replace("KEY", key))
+    box: dict[str, Any] = browser.value(
+        f"(() => {{ const r = figureOf('{key}').querySelector('.live').getBoundingClientRect();"
+        " return {x: r.x, y: r.y, w: r.width, h: r.height}; })()"
+    )
     return box["x"], box["y"], box["w"], box["h"]
 
 
