@@ -22,7 +22,7 @@ from hpckit.account.samples import FileCondition, SampleChunk, SampleMeta
 from hpckit.account.usage import LastUse
 from hpckit.core.errors import ParseError, StorageFailed
 from hpckit.core.text import first_of
-from hpckit.spec.folder import node_of_topology
+from hpckit.spec.folder_in_job import node_of_topology
 
 if TYPE_CHECKING:
     from hpckit.account.store import AccountFiles, FoundAccounts

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hpckit.core.errors import ParseError
 from hpckit.core.excerpt import refusal
-from hpckit.spec.folder import LEDGER_SCHEMA
+from hpckit.spec.folder_in_job import LEDGER_SCHEMA
 
 
 class Moment(Struct, frozen=True, kw_only=True):

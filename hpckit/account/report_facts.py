@@ -14,7 +14,7 @@ from hpckit.core.errors import ConfigError, HpckitError
 from hpckit.core.hostlist import expand_hosts
 from hpckit.core.units import format_indices, parse_slurm_limit_s
 from hpckit.spec.energy_site import EnergySite
-from hpckit.spec.folder import ACCOUNT_FOLDER
+from hpckit.spec.folder_in_job import ACCOUNT_FOLDER
 from hpckit.spec.job_folder import (
     EFFECTIVE_FILE,
     EFFECTIVE_SCHEMA,

@@ -16,7 +16,7 @@ from hpckit.account.sample_format import HEADER_BYTES, META, Block, read_blocks
 from hpckit.account.samples import FileCondition, SampleChunk, SampleReader
 from hpckit.account.values import EnergyLack, EnergyReason, SlurmEnergy
 from hpckit.core.errors import HpckitError, NoSuchFile, StorageFailed
-from hpckit.spec.folder import (
+from hpckit.spec.folder_in_job import (
     ACCOUNT_FOLDER,
     array_task_of,
     node_of,

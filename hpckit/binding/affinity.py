@@ -11,7 +11,7 @@ import os
 import sys
 
 from hpckit.core.talk import reason, say
-from hpckit.spec.folder import start_of
+from hpckit.spec.folder_in_job import start_of
 
 TYPE_CHECKING = False
 

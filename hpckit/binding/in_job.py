@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from hpckit.core.talk import json_text, reason, say
-from hpckit.spec.folder import BEGAN_FILE, WAITING_FILE, lines_prefix, start_of
+from hpckit.spec.folder_in_job import BEGAN_FILE, WAITING_FILE, lines_prefix, start_of
 
 TYPE_CHECKING = False
 

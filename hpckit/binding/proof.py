@@ -11,7 +11,7 @@ import time
 
 from hpckit.core.files_in_job import MOST_BYTES, read_bytes, write_whole
 from hpckit.core.talk import reason, say
-from hpckit.spec.folder import HOSTS_FILE, NO_ORDER_FILE, PROOF_FILE, lines_prefix, start_of
+from hpckit.spec.folder_in_job import HOSTS_FILE, NO_ORDER_FILE, PROOF_FILE, lines_prefix, start_of
 
 TYPE_CHECKING = False
 

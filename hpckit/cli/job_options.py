@@ -315,7 +315,7 @@ def _settings(
 
 def _is_bare_text(key: str, value: str) -> bool:
     """Whether a value needs no quotes, as its key holds text: `slurm.switches=1`, a variable."""
-    from hpckit.spec.files import is_text_key
+    from hpckit.spec.merge import is_text_key
 
     is_variable = key.rpartition(".")[0] in _OF_VARIABLES
     return not value.startswith(('"', "'")) and (is_variable or is_text_key(key))

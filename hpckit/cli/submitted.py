@@ -28,8 +28,8 @@ from hpckit.placement.order_plan import OrderPlan
 from hpckit.script.checks import not_applied
 from hpckit.slurm.text import array_ranges
 from hpckit.slurm.values import JobStatus
-from hpckit.spec.files import OriginKind
 from hpckit.spec.job_folder import LogName
+from hpckit.spec.merge import OriginKind
 from hpckit.spec.options import StagePlace
 from hpckit.spec.platform import SettingOrigin
 from hpckit.spec.site import SubmitterKind

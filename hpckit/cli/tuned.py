@@ -39,8 +39,8 @@ from hpckit.node.topology import NodeTopology
 from hpckit.script.launchers.registry import refuse_launch
 from hpckit.script.render import export_only, source_line
 from hpckit.slurm.values import JobEntry
-from hpckit.spec.files import effective_job, option_layer
 from hpckit.spec.job import JobSpec
+from hpckit.spec.merge import effective_job, option_layer
 from hpckit.spec.platform import TUNE_SCHEMA, CommEnv, CommSetting, NcclVersion
 from hpckit.spec.site import SiteSpec
 

@@ -13,7 +13,7 @@ from hpckit.comm.library_search import FoundNccl, NcclCandidate, NcclWhere
 from hpckit.comm.nccl_conf import MOST_CONF_BYTES, Already, already_set, conf_paths
 from hpckit.core.errors import StorageFailed
 from hpckit.slurm.values import JobEntry
-from hpckit.spec.folder import ACCOUNT_FOLDER, ledger_file, restart_of
+from hpckit.spec.folder_in_job import ACCOUNT_FOLDER, ledger_file, restart_of
 from hpckit.spec.platform import CommLibrary, NcclVersion
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from hpckit.core.files_in_job import make_folder, read_bytes
 from hpckit.core.talk import json_text, reason, say
 from hpckit.injob.counter import GpuWatch, visible_devices
 from hpckit.sampler.gpus import NvmlRefused, amd_gpus, openable
-from hpckit.spec.folder import LEDGER_SCHEMA, account_folder, ledger_file
+from hpckit.spec.folder_in_job import LEDGER_SCHEMA, account_folder, ledger_file
 
 TYPE_CHECKING = False
 

@@ -16,7 +16,7 @@ import time
 from hpckit.core.talk import reason, say
 from hpckit.injob.entry import not_started, without_coerced_locale
 from hpckit.injob.supervise import catch_signals, exit_code_of, forward, spawn_quietly
-from hpckit.spec.folder import BEGAN_FILE, SAMPLER_STEP, WAITING_FILE
+from hpckit.spec.folder_in_job import BEGAN_FILE, SAMPLER_STEP, WAITING_FILE
 
 TYPE_CHECKING = False
 

@@ -15,7 +15,7 @@ from hpckit.core.fields import to_tree
 from hpckit.core.findings import Level, Notice
 from hpckit.jobs.sites import load_site, load_templates
 from hpckit.script.checks import check_job, fit_findings, site_partitions
-from hpckit.script.launch import plan_launch
+from hpckit.script.directives import plan_launch
 from hpckit.script.launchers.launcher import Launcher
 from hpckit.script.launchers.registry import (
     LAUNCHERS,
@@ -28,7 +28,9 @@ from hpckit.script.plan import LaunchPlan, Provenance, Script
 from hpckit.script.releases import Dialect, dialect_findings, site_dialect
 from hpckit.script.render import render_script
 from hpckit.slurm.values import SlurmVersion
-from hpckit.spec.files import (
+from hpckit.spec.job import JobSpec
+from hpckit.spec.job_folder import ADVICE_FILE, EFFECTIVE_SCHEMA, TOPOLOGY_FILE
+from hpckit.spec.merge import (
     EffectiveJob,
     Layer,
     effective_job,
@@ -37,8 +39,6 @@ from hpckit.spec.files import (
     report_layer,
     site_layer,
 )
-from hpckit.spec.job import JobSpec
-from hpckit.spec.job_folder import ADVICE_FILE, EFFECTIVE_SCHEMA, TOPOLOGY_FILE
 from hpckit.spec.site import SiteSpec, SubmitterKind
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from hpckit.core.document import convert
 from hpckit.core.errors import ConfigError, StorageFailed
 from hpckit.script.launchers.registry import refuse_launch
-from hpckit.spec.files import parse_site_file
 from hpckit.spec.job_folder import SITE_FILE
+from hpckit.spec.merge import parse_site_file
 from hpckit.spec.site import NO_SITE, SiteSpec, generic_site
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from hpckit.jobs.parts import TakenBack, take_back
 from hpckit.jobs.prepare import JobSource, PreparedJob, prepare
 from hpckit.jobs.sites import load_site
 from hpckit.jobs.submit import Progress, Submission, SubmitTools, draft_of, interrupt_of, submit
-from hpckit.spec.files import stage_names
+from hpckit.spec.merge import stage_names
 from hpckit.spec.options import StagePlace
 from hpckit.spec.site import SubmitterKind
 

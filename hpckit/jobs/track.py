@@ -22,7 +22,7 @@ from hpckit.slurm.values import (
     JobState,
     JobStatus,
 )
-from hpckit.spec.folder import SAMPLER_STEP
+from hpckit.spec.folder_in_job import SAMPLER_STEP
 from hpckit.spec.job_folder import INTENT_FILE, RESULT_FILE, RESULT_SCHEMA, SUBMITTED_FILE
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import sys
 
 from hpckit.core.files_in_job import write_whole
 from hpckit.core.talk import reason, say
-from hpckit.spec.folder import HOSTS_FILE, NO_ORDER_FILE, WAITING_FILE
+from hpckit.spec.folder_in_job import HOSTS_FILE, NO_ORDER_FILE, WAITING_FILE
 
 TYPE_CHECKING = False
 

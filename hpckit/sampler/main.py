@@ -9,7 +9,7 @@ import time
 from typing import NamedTuple
 
 from hpckit.core.talk import reason, sampler_on, say
-from hpckit.spec.folder import account_folder, samples_file, topology_file
+from hpckit.spec.folder_in_job import account_folder, samples_file, topology_file
 
 TYPE_CHECKING = False
 

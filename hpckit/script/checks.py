@@ -17,8 +17,8 @@ from hpckit.core.units import (
 )
 from hpckit.script.launchers.registry import LAUNCHERS, Launchers
 from hpckit.slurm.values import NodeGroup, Partition
-from hpckit.spec.files import EffectiveJob, OriginKind
 from hpckit.spec.job import JobSpec
+from hpckit.spec.merge import EffectiveJob, OriginKind
 from hpckit.spec.site import SiteSpec, SubmitterKind
 
 

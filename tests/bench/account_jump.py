@@ -23,7 +23,7 @@ from hpckit.sampler.guard import Beat, JobEnd, SignalClock
 from hpckit.sampler.loop import SampleLoop, SamplePlan, SampleTools
 from hpckit.sampler.parts import Node
 from hpckit.sampler.spool import SampleSpool
-from hpckit.spec.folder import account_folder, samples_file
+from hpckit.spec.folder_in_job import account_folder, samples_file
 
 WARM_UP_S = 30.0
 _NS = 1_000_000_000

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hpckit.spec.folder import SAMPLER_STEP
+from hpckit.spec.folder_in_job import SAMPLER_STEP
 from tests.cluster.cluster import Cluster, eventually
 from tests.cluster.hpckit_on import (
     AT_GATE,

@@ -29,7 +29,7 @@ from hpckit.account.values import JobReport, SlurmEnergy
 from hpckit.core.fields import to_tree
 from hpckit.node.topology import TOPOLOGY_SCHEMA, NodeTopology
 from hpckit.spec.energy_site import EnergySite
-from hpckit.spec.folder import account_folder, ledger_file, samples_file, topology_file
+from hpckit.spec.folder_in_job import account_folder, ledger_file, samples_file, topology_file
 
 EPOCH_NS = 1_780_000_000 * 10**9
 """CLOCK_REALTIME where the made-up jobs begin."""

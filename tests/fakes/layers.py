@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hpckit.spec.files import Layer, file_layers
+from hpckit.spec.merge import Layer, file_layers
 
 
 def job_layer(text: str, source: str) -> Layer:

@@ -15,8 +15,8 @@ from hpckit.core.document import Tree, dataclass_of, field_types
 from hpckit.core.errors import ConfigError, PlanError
 from hpckit.core.fields import to_tree
 from hpckit.script.checks import check_job
-from hpckit.spec.files import OriginKind, effective_job, option_layer, parse_site_file, site_layer
 from hpckit.spec.job import JOB_SCHEMA, JobSpec, MeshAxis
+from hpckit.spec.merge import OriginKind, effective_job, option_layer, parse_site_file, site_layer
 from hpckit.spec.site import SITE_SCHEMA, SiteSpec, generic_site
 from tests.fakes.layers import job_layer
 from tests.fakes.prepared import toml

@@ -25,8 +25,8 @@ from hpckit.core.fields import to_tree
 from hpckit.core.findings import Severity
 from hpckit.core.units import parse_slurm_time_s
 from hpckit.script.plan import LaunchPlan
-from hpckit.spec.files import EffectiveJob, Layer, OriginKind, effective_job
 from hpckit.spec.job import JobSpec
+from hpckit.spec.merge import EffectiveJob, Layer, OriginKind, effective_job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from hpckit.account.samples import GPU_DTYPE, SampleChunk, SampleMeta
 from hpckit.core.errors import ParseError, StorageFailed, ToolMissing
 from hpckit.core.fields import to_tree
 from hpckit.core.files import pip_line, whole_file
-from hpckit.spec.folder import account_folder
+from hpckit.spec.folder_in_job import account_folder
 
 ARCHIVE_SCHEMA: Final = "hpckit.archive/1"
 METADATA_KEY: Final = "hpckit"

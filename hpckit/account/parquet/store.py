@@ -26,7 +26,7 @@ from hpckit.account.samples import GPU_DTYPE, FileCondition, SampleChunk, Sample
 from hpckit.account.store import AccountFiles, FoundAccounts
 from hpckit.core.errors import HpckitError, StorageFailed
 from hpckit.core.files_in_job import open_regular
-from hpckit.spec.folder import node_of_topology, rank_of, restart_of
+from hpckit.spec.folder_in_job import node_of_topology, rank_of, restart_of
 from hpckit.spec.job_folder import INTENT_FILE
 
 _MAGIC: Final = b"PAR1"

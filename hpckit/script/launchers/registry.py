@@ -14,7 +14,7 @@ from hpckit.script.launchers.launcher import Launcher, SplitCommand
 from hpckit.script.launchers.mpi import Mpi
 from hpckit.script.launchers.plain import Plain
 from hpckit.script.launchers.torchrun import Torchrun
-from hpckit.spec.files import Layer
+from hpckit.spec.merge import Layer
 
 if TYPE_CHECKING:
     from hpckit.spec.job import JobSpec

@@ -11,7 +11,7 @@ from hpckit.core.findings import Level, Notice
 from hpckit.core.process import CommandResult
 from hpckit.node.topology import Gpu, Host, NodeTopology, Source, Unknown
 from hpckit.slurm.values import ClusterView, JobEntry, Partition, SlurmConfig, SlurmVersion
-from hpckit.spec.files import parse_site_file
+from hpckit.spec.merge import parse_site_file
 from hpckit.spec.site import SubmitterKind
 from hpckit.spec.store import FileJobFolders
 from tests.fakes.cluster_probe import FakeClusterProbe

@@ -7,8 +7,8 @@ import pytest
 from hpckit.comm.communication import Communication, comm_choice, communication
 from hpckit.core.files import FileResources, packaged_data
 from hpckit.jobs.sites import load_site
-from hpckit.spec.files import effective_job, option_layer
 from hpckit.spec.job import JobSpec
+from hpckit.spec.merge import effective_job, option_layer
 
 
 def on(site: str, **values: object) -> Communication:

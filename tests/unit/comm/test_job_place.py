@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hpckit.comm.library_search import NcclWhere, Person, container_of, job_place, unseen
-from hpckit.spec.files import effective_job, option_layer
 from hpckit.spec.job import JobSpec
+from hpckit.spec.merge import effective_job, option_layer
 
 
 def spec(**values: object) -> JobSpec:

@@ -19,8 +19,8 @@ from jsonschema import Draft202012Validator
 from hpckit.core.document import convert
 from hpckit.core.errors import ConfigError
 from hpckit.script.launchers.registry import refuse_launch
-from hpckit.spec.files import parse_site_file
 from hpckit.spec.job import JobSpec
+from hpckit.spec.merge import parse_site_file
 from tests.fakes.layers import job_layer
 
 ROOT = Path(__file__).resolve().parents[3]

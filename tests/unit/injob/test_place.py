@@ -19,7 +19,7 @@ from hpckit.binding.proof import (
     prove,
     ranks_verdict,
 )
-from hpckit.spec.folder import start_of
+from hpckit.spec.folder_in_job import start_of
 from tests.unit.injob.conftest import Run, Start
 
 RANKS = 64

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hpckit.core.files import FileResources, packaged_data
-from hpckit.spec.files import OriginKind
+from hpckit.spec.merge import OriginKind
 from tests.fakes.prepared import prepared
 
 BASE = 'name = "x"\ncommand = ["x"]\n'

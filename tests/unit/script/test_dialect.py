@@ -11,7 +11,7 @@ from hpckit.core.files import FileResources
 from hpckit.script.plan import Option
 from hpckit.script.releases import live_dialect, topology_kind
 from hpckit.slurm.values import SlurmConfig, SlurmVersion, TopologyKind
-from hpckit.spec.files import parse_site_file
+from hpckit.spec.merge import parse_site_file
 from hpckit.spec.site import generic_site
 from tests.fakes.prepared import prepared
 

@@ -23,8 +23,8 @@ from hpckit.core.errors import ConfigError, PlanError, RenderError
 from hpckit.core.fields import file_key, to_tree
 from hpckit.script.launchers.registry import refuse_launch
 from hpckit.script.quoting import sh_path
-from hpckit.spec.files import Layer, effective_job, option_layer, parse_site_file
 from hpckit.spec.job import JOB_SCHEMA, JobSpec
+from hpckit.spec.merge import Layer, effective_job, option_layer, parse_site_file
 from hpckit.spec.site import SITE_SCHEMA, SiteSpec
 from tests.fakes.hostile import HOSTILE, is_utf8
 from tests.fakes.layers import job_layer

@@ -11,8 +11,8 @@ from hpckit.core.identity import identify
 from hpckit.script.launchers.launcher import Launcher, SplitCommand
 from hpckit.script.launchers.registry import LAUNCHERS, job_name_of, launchers_of, read_launchers
 from hpckit.script.launchers.torchrun import Torchrun
-from hpckit.spec.files import option_layer
 from hpckit.spec.job import JobSpec
+from hpckit.spec.merge import option_layer
 from tests.fakes.prepared import prepared
 
 

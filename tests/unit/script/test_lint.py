@@ -6,7 +6,7 @@ import pytest
 
 from hpckit.core.errors import ConfigError
 from hpckit.core.findings import Level
-from hpckit.script.launch import OWNED_BY_SBATCH, OWNED_BY_SRUN, extra_options
+from hpckit.script.directives import OWNED_BY_SBATCH, OWNED_BY_SRUN, extra_options
 from hpckit.script.plan import Option
 from hpckit.script.releases import (
     Program,

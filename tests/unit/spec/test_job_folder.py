@@ -10,7 +10,7 @@ import pytest
 
 from hpckit.core.errors import StorageFailed
 from hpckit.jobs.draft import PackedJobFolders
-from hpckit.spec.folder import (
+from hpckit.spec.folder_in_job import (
     account_folder,
     array_task_of,
     ledger_file,

@@ -8,8 +8,8 @@ from hpckit.core.document import parse_toml, refuse_unknown_keys
 from hpckit.core.errors import ConfigError
 from hpckit.core.fields import to_tree
 from hpckit.script.launchers.registry import refuse_launch
-from hpckit.spec.files import effective_job, option_layer, parse_site_file, site_layer
 from hpckit.spec.job import JobSpec
+from hpckit.spec.merge import effective_job, option_layer, parse_site_file, site_layer
 from tests.fakes.layers import job_layer
 
 HEAD = 'schema = "hpckit.job/1"\nname = "x"\ncommand = ["true"]\n'

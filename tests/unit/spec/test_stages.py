@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from hpckit.core.errors import ConfigError
-from hpckit.spec.files import effective_job, file_layers, stage_names
+from hpckit.spec.merge import effective_job, file_layers, stage_names
 from tests.unit.docs.test_schemas import job_validator
 
 COMMON = 'schema = "hpckit.job/1"\nname = "llama"\n'

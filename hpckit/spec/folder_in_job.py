@@ -1,7 +1,4 @@
-"""A rank at its place: it binds itself, leaves a line of what it sees, and rank 0 compares.
-
-It never fails the job, unless that was asked for (HPCKIT_STRICT).
-"""
+"""What the files are called that ranks and samplers leave in the job folder while it runs."""
 
 from __future__ import annotations
 

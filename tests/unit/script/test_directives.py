@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpckit.script.launch import closed_prefix, with_container_env
+from hpckit.script.directives import closed_prefix, with_container_env
 from hpckit.script.plan import LaunchPlan, Option, PlacePlan
 from hpckit.spec.platform import CommEnv, CommSetting, ContainerSite, SettingOrigin
 from hpckit.spec.site import generic_site
