@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -176,27 +176,39 @@ class SampleReader:
 
     def __iter__(self) -> Iterator[SampleChunk]:
         rest = b""
-        for piece, is_last in _with_last(self._pieces):
+        for piece in self._pieces:
             self._head += bytes(piece[: 100 - len(self._head)])
-            data, at = memoryview(b"".join((rest, piece)) if rest else piece), 0
-            while (part := next_part(data, at, is_last=is_last)) is not None:
-                self.condition.is_cut_short = isinstance(part, Damage)
-                if isinstance(part, Damage):
-                    self.condition.lost_bytes += part.lost_bytes
-                    at += part.lost_bytes
-                    continue
-                at += HEADER_BYTES + len(part.payload)
-                self._count_lost(part.header.sequence)
-                if part.header.kind == META:
-                    yield from self._chunk()
-                    self._meta = parse_meta(bytes(part.payload))
-                else:
-                    self._take(*part)
-                    at += self._take_equal(data, at, part.header.sequence + 1)
-            rest = bytes(data[at:])
+            view = memoryview(piece)
+            if rest:  # a block, mostly: to join it with all of the piece would copy that
+                seam = memoryview(rest + piece[: 2**16])
+                at = yield from self._walk(seam, is_last=False)
+                view = view[at - len(rest) :] if at >= len(rest) else memoryview(rest[at:] + piece)
+            at = yield from self._walk(view, is_last=False)
+            rest = bytes(view[at:])
             yield from self._chunk()
+        yield from self._walk(memoryview(rest), is_last=True)
+        yield from self._chunk()
         if self._meta is None:
             self._refuse_other()
+
+    def _walk(self, data: memoryview, *, is_last: bool) -> Generator[SampleChunk, None, int]:
+        """Take the blocks of some data; return where what is not whole yet begins."""
+        at = 0
+        while (part := next_part(data, at, is_last=is_last)) is not None:
+            self.condition.is_cut_short = isinstance(part, Damage)
+            if isinstance(part, Damage):
+                self.condition.lost_bytes += part.lost_bytes
+                at += part.lost_bytes
+                continue
+            at += HEADER_BYTES + len(part.payload)
+            self._count_lost(part.header.sequence)
+            if part.header.kind == META:
+                yield from self._chunk()
+                self._meta = parse_meta(bytes(part.payload))
+            else:
+                self._take(*part)
+                at += self._take_equal(data, at, part.header.sequence + 1)
+        return at
 
     def _count_lost(self, sequence: int) -> None:
         """Count holes in the numbers of blocks; a smaller number is that of another sampler's."""
@@ -362,13 +374,3 @@ def _arrays(
         times[here].reshape(len(begins_ns), -1)[...] += begins_ns[:, np.newaxis]
         at = end
     return times, rows
-
-
-def _with_last(pieces: Iterable[Piece]) -> Iterator[tuple[Piece, bool]]:
-    """Each piece and whether it is the last; at least one, which may be empty."""
-    now: Piece = b""
-    for following in pieces:
-        if now:
-            yield now, False
-        now = following
-    yield now, True

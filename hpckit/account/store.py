@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hpckit.spec.store import FileJobFolders
 
 _MIB = 1024**2
+_PIECE_BYTES = 2 * _MIB  # by one MiB a report of many nodes takes a tenth longer
 
 
 class AccountFiles(Struct, frozen=True, kw_only=True):
@@ -75,7 +76,7 @@ class FileSampleStore:
         return b"".join(_read(path))
 
     def samples(self, path: Path, condition: FileCondition | None = None) -> SampleReader:
-        """A sample file as it is now, read in pieces of a MiB. Raises StorageFailed."""
+        """A sample file as it is now, read in pieces of some MiB. Raises StorageFailed."""
         return SampleReader(_read(path), condition)
 
     def ends(self, path: Path) -> tuple[Iterable[SampleChunk], Iterable[SampleChunk]]:
@@ -148,7 +149,7 @@ def _read(path: Path) -> Iterator[bytes]:
         with _opened(path) as handle:
             left = _size_of(handle)
             while left > 0:
-                piece = os.read(handle, min(left, _MIB))
+                piece = os.read(handle, min(left, _PIECE_BYTES))
                 if not piece:
                     return
                 left -= len(piece)
