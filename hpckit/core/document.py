@@ -18,8 +18,8 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from hpckit.core.errors import ConfigError
-from hpckit.core.fields import InvalidValue, file_key
+from hpckit.core.errors import ConfigError, InvalidValue
+from hpckit.core.fields import file_key
 
 T = TypeVar("T")
 Tree = dict[str, Any]

@@ -196,3 +196,13 @@ class SchedulerUnreachable(AdapterError):
 
 class SubmissionUnconfirmed(AdapterError):
     """A submission reached Slurm, perhaps, and its answer did not come back."""
+
+
+class InvalidValue(ValueError):
+    """A field holds a value outside its rule; carries the key, what was got and expected."""
+
+    def __init__(self, key: str, got: object, expected: str) -> None:
+        super().__init__(f"got {got!r}, expected {expected}")
+        self.key = key
+        self.got = got
+        self.expected = expected

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hpckit.core.errors import ParseError
-from hpckit.core.fields import InvalidValue
+from hpckit.core.errors import InvalidValue, ParseError
 
 _WIDTH = 100
 _BEFORE = 60

@@ -14,6 +14,8 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from hpckit.core.errors import InvalidValue
+
 RULE: Final = "hpckit.rule"
 
 MAX_COUNT: Final = 2**31 - 1
@@ -23,16 +25,6 @@ _UNSEEN: Final = frozenset(["Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"])
 
 Check = Callable[[Any], str | None]
 """Takes a value and returns what was expected, or None when the value is good."""
-
-
-class InvalidValue(ValueError):
-    """A field holds a value outside its rule; carries the key, what was got and expected."""
-
-    def __init__(self, key: str, got: object, expected: str) -> None:
-        super().__init__(f"got {got!r}, expected {expected}")
-        self.key = key
-        self.got = got
-        self.expected = expected
 
 
 class _InvalidItem(InvalidValue):

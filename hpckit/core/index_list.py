@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NewType
 
-from hpckit.core.fields import InvalidValue
+from hpckit.core.errors import InvalidValue
 from hpckit.core.units import format_indices
 
 IndexList = NewType("IndexList", str)

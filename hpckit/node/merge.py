@@ -9,8 +9,8 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from hpckit.core.errors import InvalidValue
 from hpckit.core.excerpt import refuse_node
-from hpckit.core.fields import InvalidValue
 from hpckit.node.capture.kfd import KFD_PATTERNS, KFD_ROOT, parse_kfd
 from hpckit.node.capture.sysfs_files import SYSFS_PATTERNS, parse_sysfs
 from hpckit.node.nics import with_nic_roles

@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
-from hpckit.core.fields import InvalidValue
+from hpckit.core.errors import InvalidValue
 
 
 class PathKind(StrEnum):

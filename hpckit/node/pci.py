@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NewType
 
-from hpckit.core.fields import InvalidValue
+from hpckit.core.errors import InvalidValue
 
 PciAddress = NewType("PciAddress", str)
 """`dddd:bb:dd.f` in lower case; a domain above ffff has more digits, as Linux writes it."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NewType
 
-from hpckit.core.fields import InvalidValue
+from hpckit.core.errors import InvalidValue
 from hpckit.core.index_list import (
     IndexList,
     check_cores,

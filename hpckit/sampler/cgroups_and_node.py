@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from hpckit.account.sample_format import HostColumn
 from hpckit.core.files_in_job import hold, read_bytes
-from hpckit.core.index_list import count_indices
 
 TYPE_CHECKING = False
 
@@ -106,7 +105,8 @@ def number_of(data: bytes) -> int | None:
 def count_of(data: bytes) -> int | None:
     """How many CPUs a list such as that of cpuset.cpus names: `0-31,64`; None for an empty one."""
     try:
-        return count_indices(data.decode("ascii", "replace").strip()) or None
+        ends = [part.partition("-") for part in data.decode("ascii", "replace").split(",")]
+        return sum(int(last or first) - int(first) + 1 for first, _, last in ends) or None
     except ValueError:
         return None
 

@@ -12,10 +12,10 @@ from enum import StrEnum
 from math import prod
 from typing import Final
 
+from hpckit.core.errors import InvalidValue
 from hpckit.core.fields import (
     MAX_COUNT,
     Checked,
-    InvalidValue,
     between,
     both,
     check_fields,

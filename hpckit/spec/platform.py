@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from hpckit.core.errors import InvalidValue
 from hpckit.core.fields import (
     MAX_COUNT,
     Checked,
-    InvalidValue,
     between,
     both,
     check_fields,

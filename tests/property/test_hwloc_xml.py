@@ -8,8 +8,7 @@ from pathlib import Path
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hpckit.core.errors import ParseError
-from hpckit.core.fields import InvalidValue
+from hpckit.core.errors import InvalidValue, ParseError
 from hpckit.core.foreign_text import parse_xml
 from hpckit.node.capture.hwloc import parse_hwloc_xml
 from hpckit.node.topology import NodeTopology

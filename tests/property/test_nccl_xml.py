@@ -9,8 +9,7 @@ from xml.sax.saxutils import quoteattr
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hpckit.core.errors import ParseError
-from hpckit.core.fields import InvalidValue
+from hpckit.core.errors import InvalidValue, ParseError
 from hpckit.core.foreign_text import parse_xml
 from hpckit.node.capture.nccl_xml import parse_nccl_xml
 from hpckit.node.paths import with_paths

@@ -7,8 +7,7 @@ import gzip
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.core.errors import ParseError
-from hpckit.core.fields import InvalidValue
+from hpckit.core.errors import InvalidValue, ParseError
 from hpckit.core.file_tree import FileTree
 from hpckit.node.capture.sysfs_files import parse_sysfs, sysfs_wanted
 from hpckit.node.capture.tarball import file_tree, find_kfd, parse_tarball_sysfs

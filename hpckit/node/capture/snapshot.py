@@ -13,9 +13,8 @@ import msgspec
 
 from hpckit.core.archives import compressed_text, looks_like_tar
 from hpckit.core.document import convert
-from hpckit.core.errors import ConfigError, ParseError
+from hpckit.core.errors import ConfigError, InvalidValue, ParseError
 from hpckit.core.excerpt import refusal, refuse_node, refuse_text
-from hpckit.core.fields import InvalidValue
 from hpckit.core.foreign_text import json_objects, parse_xml
 from hpckit.node.capture.amd_smi import is_amd_smi_topology, parse_amd_smi_topology
 from hpckit.node.capture.hwloc import is_hwloc_xml, parse_hwloc_xml

@@ -59,7 +59,7 @@ class Launcher:
     def refuse(self, launch: LaunchRequest) -> None:
         """Raise InvalidValue for a key of `[launch]` that this launcher has no use for."""
         if launch.torchrun_args:
-            from hpckit.core.fields import InvalidValue
+            from hpckit.core.errors import InvalidValue
 
             raise InvalidValue("torchrun_args", list(launch.torchrun_args), 'kind = "torchrun"')
 

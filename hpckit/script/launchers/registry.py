@@ -8,8 +8,7 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from hpckit.core.errors import ConfigError
-from hpckit.core.fields import InvalidValue
+from hpckit.core.errors import ConfigError, InvalidValue
 from hpckit.script.launchers.launcher import Launcher, SplitCommand
 from hpckit.script.launchers.mpi import Mpi
 from hpckit.script.launchers.plain import Plain

@@ -9,8 +9,7 @@ import re
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from hpckit.core.errors import ConfigError, PlanError
-from hpckit.core.fields import InvalidValue
+from hpckit.core.errors import ConfigError, InvalidValue, PlanError
 from hpckit.script.launchers.launcher import Launcher, LauncherTool, SplitCommand
 
 if TYPE_CHECKING:

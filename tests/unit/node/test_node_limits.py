@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpckit.core.fields import InvalidValue
+from hpckit.core.errors import InvalidValue
 from hpckit.core.index_list import IndexList
 from hpckit.node.merge import complete
 from hpckit.node.topology import (

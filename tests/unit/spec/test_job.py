@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpckit.core.errors import ConfigError, PlanError
-from hpckit.core.fields import InvalidValue
+from hpckit.core.errors import ConfigError, InvalidValue, PlanError
 from hpckit.spec.job import JOB_SCHEMA, JobSpec, LaunchRequest, MeshAxis
 from hpckit.spec.job import ResourceRequest as Resources
 from hpckit.spec.options import (
