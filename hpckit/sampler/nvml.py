@@ -34,6 +34,7 @@ _NOTHING: tuple[int, ...] = (_U16,) * len(METRICS)
 # metricId, nvmlReturn, value, then shortName, longName and unit as pointers.
 _HEAD = struct.Struct("<IIQQ")
 _METRIC = struct.Struct("<Iid24x")
+_METRICS = struct.Struct("<" + "4xid24x" * len(METRICS))
 _VERSION = 1
 _MOST_METRICS = 477  # NVML_GPM_METRIC_MAX of nvidia-ml-py 13.615
 GET_BYTES = _HEAD.size + _METRIC.size * _MOST_METRICS
@@ -102,12 +103,13 @@ class NvmlGpm:
         _HEAD.pack_into(self._buffer, 0, _VERSION, len(METRICS), *samples)
         if self._metrics(self._buffer):
             return _NOTHING
-        metrics = islice(_METRIC.iter_unpack(memoryview(self._buffer)[_HEAD.size :]), len(METRICS))
+        found = _METRICS.unpack_from(self._buffer, _HEAD.size)
         # A value that is no number fails this comparison too.
-        return tuple(
+        pct100 = [
             round(value * 100) if not failed and 0 <= value <= 100 else _U16  # noqa: PLR2004  percent
-            for _, failed, value in metrics
-        )
+            for failed, value in zip(found[::2], found[1::2], strict=True)
+        ]
+        return tuple(pct100)
 
 
 _NS = 1_000_000_000
@@ -139,6 +141,7 @@ class Call:
     ) -> None:
         self.reason = ""
         """Why there was no answer the last time."""
+        self._code: int | None = None
         self._columns, self._refused = columns, refused
         self._arguments = (handle.handle, *arguments)
         self._function: Any = None
@@ -152,9 +155,11 @@ class Call:
         if self._function is None:
             return False
         code = self._function(*self._arguments)
-        self._note(reason_of(code) if code else "")
-        if self.reason in LASTING:
-            self._function = None
+        if code != self._code:
+            self._code = code
+            self._note(reason_of(code) if code else "")
+            if self.reason in LASTING:
+                self._function = None
         return not code
 
     def _note(self, reason: str) -> None:
@@ -162,8 +167,8 @@ class Call:
         for column in self._columns:
             if reason:
                 self._refused[column] = reason
-            elif column in self._refused:
-                del self._refused[column]
+            else:
+                self._refused.pop(column, None)
 
 
 class Number:
@@ -250,9 +255,10 @@ class NvmlSlow:
             self._ask_memory()
             self._ask_processes()
         self.gpm.refresh(now_ns)
-        is_told = self._util()
+        util, mem_util = self._rates if self._util() else (_U8, _U8)
         self.gauges = (
-            *(min(rate, _U8) if is_told else _U8 for rate in self._rates),
+            min(util, _U8),
+            min(mem_util, _U8),
             self._temp.value(),
             self._used_mib,
             self._sm.value(),
@@ -280,7 +286,7 @@ class NvmlSlow:
             self._pids = tuple(sorted(pid for pid, *_ in listed))
         elif self._processes.reason == "InsufficientSize":
             self.processes = _U8 - 1
-            del self._refused["processes"]
+            self._refused.pop("processes", None)
 
     def changed_pids(self) -> list[int] | None:
         """The processes on this GPU where they are others than were told last."""

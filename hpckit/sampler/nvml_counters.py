@@ -30,8 +30,9 @@ ALL_LINKS = 0xFFFFFFFF
 """The scope of a field that is to be the sum over all NVLinks."""
 # nvmlFieldValue_t: fieldId, scopeId, timestamp, latencyUsec, valueType, nvmlReturn, value.
 _FIELD = struct.Struct("<IIqqii8s")
-_KIND_AND_VALUE = "24xqQ"
-"""The same with valueType and nvmlReturn read as one number."""
+_KIND = "24xq8x"
+"""The same, of which valueType and nvmlReturn are read as one number."""
+_BEFORE_VALUE = "32x"
 
 
 class NvmlFields:
@@ -43,18 +44,14 @@ class NvmlFields:
         self._handle = gpu.handle
         self._count = ctypes.c_int(len(wanted))
         fields = b"".join(_FIELD.pack(field, scope, 0, 0, 0, 0, b"") for field, scope in wanted)
-        self._format = struct.Struct("<" + _KIND_AND_VALUE * len(wanted))
+        self._kinds = struct.Struct("<" + _KIND * len(wanted))
         self.buffer = ctypes.create_string_buffer(fields, len(fields))
         """nvmlFieldValue_t after nvmlFieldValue_t, 40 bytes each."""
 
-    def read(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Ask once: of each field its type below the reason that it fails, and its value.
-
-        Raises NvmlRefused.
-        """
+    def read(self) -> tuple[int, ...]:
+        """Ask; return each field's type below the reason that it fails. Raises NvmlRefused."""
         check(self._function(self._handle, self._count, self.buffer))
-        found = self._format.unpack(self.buffer)
-        return found[::2], found[1::2]
+        return self._kinds.unpack(self.buffer)
 
 
 INSTANT_FROM_HZ = 10.0
@@ -62,13 +59,14 @@ PCIE_FROM_HZ = 20.0
 """64 GB/s turn a counter of 32 bits over 15 times a second."""
 ENERGY, POWER_AVERAGE, POWER_INSTANT = 83, 185, 186
 _POWER_CAP, _SW_THERMAL, _HW_THERMAL, _POWER_BRAKE = 74, 269, 270, 271
+_NS_PER_MS = 1_000_000
 _ANY_THERMAL = 75
 """Of drivers without the two before: both in one, NVML_FI_DEV_PERF_POLICY_THERMAL."""
 _NVLINK = ((138, 139, 10), (202, 204, 20))  # KiB of NVLink up to 4, bytes of 5: shift to MiB
 _PCIE = (197, 198)
 _U16, _U32, _U64 = MISSING[2], MISSING[4], MISSING[8]
-# nvmlValueType_t -> the bits of the value that count.
-_MASKS = {1: _U32, 2: _U64, 3: _U64, 4: _U64, 5: _U32, 6: _U16}
+# nvmlValueType_t -> how the 8 bytes of a value are read.
+_CODES = {1: "I4x", 2: "Q", 3: "Q", 4: "Q", 5: "I4x", 6: "H6x"}
 _UNSIGNED_INT = 1
 _WRAPS = "its counter has 32 bits and wraps between two samples"
 _COLUMNS = (
@@ -122,10 +120,10 @@ class NvmlGpu:
         self.power = "instant" if instant else "average"
         self._is_quick = hz >= PCIE_FROM_HZ
         shift, wanted = self._wanted(POWER_INSTANT if instant else POWER_AVERAGE)
-        self._divisors = (1, 1, *(1_000_000,) * 4, 1 << shift, 1 << shift, 1, 1)
+        self._shift = shift
         self._fields: NvmlFields | None = None
         self._kinds: tuple[int, ...] = ()
-        self._masks: tuple[int, ...] = ()
+        self._values = struct.Struct("")
         self._holes: tuple[int, ...] = ()
         self._pcie = (Unwrapped(), Unwrapped())
         self._direct: dict[int, Number] = {}
@@ -144,14 +142,14 @@ class NvmlGpu:
     def _answers(self, wanted: list[tuple[int, int]]) -> list[bool]:
         """Which of these fields are told."""
         try:
-            return [not kind >> 32 for kind in NvmlFields(self.handle, wanted).read()[0]]
+            return [not kind >> 32 for kind in NvmlFields(self.handle, wanted).read()]
         except NvmlRefused:
             return [False] * len(wanted)
 
     def _first_look(self, wanted: list[tuple[int, int]]) -> None:
         try:
             self._fields = NvmlFields(self.handle, wanted)
-            self._learn(self._fields.read()[0])
+            self._learn(self._fields.read())
         except NvmlRefused as refused:
             # A GPU of which no field is told, as some virtual ones, still has gauges.
             if refused.reason in LOST:
@@ -178,12 +176,13 @@ class NvmlGpu:
     def _learn(self, kinds: tuple[int, ...]) -> None:
         """How the values are read, from the types and the reasons of one answer."""
         self._kinds = kinds
-        self._masks = tuple(_MASKS.get(kind & _U32, _U64) for kind in kinds)
+        codes = (_CODES.get(kind & _U32, "Q") for kind in kinds)
+        self._values = struct.Struct("<" + "".join(_BEFORE_VALUE + code for code in codes))
         holes = []
         for slot, (column, packed) in enumerate(zip(_COLUMNS, kinds, strict=True)):
             kind, failed = packed & _U32, packed >> 32
             why = reason_of(failed) if failed else ""
-            if not why and kind not in _MASKS:
+            if not why and kind not in _CODES:
                 why = f"type {kind}"
             is_short = kind == _UNSIGNED_INT and column.startswith("pcie")
             if not why and is_short and not self._is_quick:
@@ -199,45 +198,41 @@ class NvmlGpu:
     def pack(self, buffer: bytearray, at: int, begin_ns: int) -> None:
         """Read and pack one record. Raises NvmlRefused when the whole GPU does not answer."""
         now_ns = time.monotonic_ns()
-        energy, power, *counters = self._row()
+        row = self._row()
         slow = self.slow
         slow.refresh(now_ns)
-        util, mem_util, temp, *gauges = slow.gauges
+        util, mem_util, temp, used, sm, mem, reasons = slow.gauges
         GPU_RECORD.pack_into(
-            buffer,
-            at,
-            ((now_ns - begin_ns) // 1000) & _U32,
-            self.place,
-            *(util, mem_util, temp, power, energy, *gauges),
-            *counters,
-            *slow.gpm.profile,
-            slow.processes,
-            0,
-        )
+            buffer, at, ((now_ns - begin_ns) // 1000) & _U32, self.place,
+            util, mem_util, temp, row[1], row[0], used, sm, mem, reasons,
+            *row[2:], *slow.gpm.profile, slow.processes, 0,
+        )  # fmt: skip
 
     def _row(self) -> list[int]:
         """The columns of the fields; missing where they are refused this time, or always."""
-        row = list(_HOLES)
         try:
-            if self._fields is not None:
-                row = self._converted(*self._fields.read())
+            row = list(_HOLES) if self._fields is None else self._converted(self._fields)
         except NvmlRefused as refused:
             if refused.reason in LOST:
                 raise
+            row = list(_HOLES)
         for slot, figure in self._direct.items():
             row[slot] = _value(figure)
         return row
 
-    def _converted(self, kinds: tuple[int, ...], values: tuple[int, ...]) -> list[int]:
-        """The columns of the fields, in their units."""
+    def _converted(self, fields: NvmlFields) -> list[int]:
+        """Return the columns now; spelled out, as each sample comes by here. Raises NvmlRefused."""
+        kinds = fields.read()
         if kinds != self._kinds:
             self._learn(kinds)
-        counts = [value & mask for value, mask in zip(values, self._masks, strict=True)]
+        values = self._values.unpack(fields.buffer)
+        energy, power, cap, soft, hard, brake, sent, got, pcie_sent, pcie_got = values
+        shift, (pcie_tx, pcie_rx) = self._shift, self._pcie
         row = [
-            count // divisor & hole
-            for count, divisor, hole in zip(counts, self._divisors, _HOLES, strict=True)
-        ]
-        row[-2:] = [pcie.mib(count) for pcie, count in zip(self._pcie, counts[-2:], strict=True)]
+            energy, power & _U32, cap // _NS_PER_MS & _U32, soft // _NS_PER_MS & _U32,
+            hard // _NS_PER_MS & _U32, brake // _NS_PER_MS & _U32, (sent >> shift) & _U32,
+            (got >> shift) & _U32, pcie_tx.mib(pcie_sent), pcie_rx.mib(pcie_got),
+        ]  # fmt: skip
         for slot in self._holes:
             row[slot] = _HOLES[slot]
         return row

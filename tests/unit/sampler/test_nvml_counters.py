@@ -16,7 +16,7 @@ import pytest
 from hpckit.account.sample_format import GPU_COLUMNS, GPU_RECORD, MISSING
 from hpckit.sampler.gpus import openable, visible_places
 from hpckit.sampler.guard import Beat
-from hpckit.sampler.nvml import GET_BYTES
+from hpckit.sampler.nvml import GET_BYTES, NvmlSlow
 from hpckit.sampler.nvml_calls import NvmlCalls, parent_in, shown_gpus
 from hpckit.sampler.nvml_counters import NvmlCounters, Unwrapped
 from tests.fakes.virtual_nvml import VirtualNvml, open_virtual
@@ -285,6 +285,16 @@ def test_processes_are_told_when_they_change(machine: Machine, tmp_path: Path) -
     time.sleep(1.05)
     rows_of(counters)
     assert counters.events()[0]["pids"] == []
+
+
+def test_more_processes_than_there_is_room_for(machine: Machine) -> None:
+    """Whenever they are too many to be listed their number says so, and it is not refused."""
+    node = machine(BUSY.replace("processes = 2", "processes = 200"))
+    refused: dict[str, str] = {}
+    slow = NvmlSlow(node.gpu(), refused)
+    for seconds in (2, 4):
+        slow.refresh(time.monotonic_ns() + seconds * 10**9)
+        assert (slow.processes, "processes" in refused) == (254, False)
 
 
 def test_slow_figures_are_asked_ten_times_a_second_at_most(machine: Machine) -> None:
