@@ -390,7 +390,7 @@ def _start(draft: Draft, tools: SubmitTools, progress: Progress) -> Submission:
 def _start_parts(
     draft: Draft, tools: SubmitTools, progress: Progress, interrupted: Callable[[], bool]
 ) -> tuple[JobEntry, tuple[str, ...]]:
-    """Start every part of the job, or the one that it is; what was started is on record at once.
+    """Start every part of the job, or the one; what was started is on record at once.
 
     An interrupt between two parts takes back those before it.
     """
@@ -419,6 +419,9 @@ def _start_parts(
             progress.is_kept = progress.started is not None
             if part is not None and progress.is_kept:
                 _give_up(draft, entry, error, tools, progress, number=number)
+            if interrupted() and not progress.is_kept:
+                # Ctrl-C also reaches what is being started: that it failed is no fault of its own.
+                raise interrupt_of(error) from error
             raise
         words = (*words, *(word for word in started.words if word not in words))
         begun_s = tools.clock.now_s()

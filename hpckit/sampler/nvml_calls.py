@@ -51,13 +51,7 @@ _REASONS = {
 LOST = frozenset({"GpuIsLost", "GpuNotFound", "ResetRequired"})
 """Reasons for which a GPU will not answer any more."""
 LASTING = frozenset(
-    {
-        "NotSupported",
-        "NoPermission",
-        "FunctionNotFound",
-        "ArgumentVersionMismatch",
-        "Deprecated",
-    }
+    {"NotSupported", "NoPermission", "FunctionNotFound", "ArgumentVersionMismatch", "Deprecated"}
 )
 """Reasons for which a call need not be made again."""
 

@@ -119,8 +119,7 @@ class NvmlGpu:
         instant = hz >= INSTANT_FROM_HZ
         self.power = "instant" if instant else "average"
         self._is_quick = hz >= PCIE_FROM_HZ
-        shift, wanted = self._wanted(POWER_INSTANT if instant else POWER_AVERAGE)
-        self._shift = shift
+        self._shift, wanted = self._wanted(POWER_INSTANT if instant else POWER_AVERAGE)
         self._fields: NvmlFields | None = None
         self._kinds: tuple[int, ...] = ()
         self._values = struct.Struct("")

@@ -273,6 +273,20 @@ def test_an_interrupt_after_the_start_leaves_the_job_whole(tmp_path: Path) -> No
     assert (Path(entry.folder) / "submitted.json").exists()
 
 
+def test_an_interrupt_that_ends_the_start_is_told_as_one(tmp_path: Path) -> None:
+    """Ctrl-C that also ends what is being started leaves nothing, and is no fault of the job's."""
+    world = World(submitter=FakeSubmitter(AdapterError("the supervisor did not start")))
+
+    @contextmanager
+    def held() -> Iterator[Callable[[], bool]]:
+        yield lambda: True
+
+    with pytest.raises(KeyboardInterrupt, match="the supervisor did not start"):
+        submit(a_job(), caller_in(tmp_path), world.tools(held))
+    assert everything_in(tmp_path / JOBS) == []
+    assert world.index.latest(None) == []
+
+
 def test_a_full_disk_after_the_start_names_the_job(tmp_path: Path) -> None:
     """A start that cannot be recorded names job, folder and cause, and the job stays known."""
     world = World(folders=_FullAfterStart(PACKED))
