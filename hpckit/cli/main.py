@@ -123,9 +123,12 @@ def _run() -> int:
             sys.stdout.flush()
     except click.ClickException as error:
         return _misused(error)
-    except (KeyboardInterrupt, click.Abort) as interrupt:
-        # click raises Abort from the KeyboardInterrupt that holds the sentence.
+    except (KeyboardInterrupt, RuntimeError) as interrupt:
+        # click raises Abort from the KeyboardInterrupt that holds the sentence, CPython 3.11 a
+        # RuntimeError from one that comes while a class is made (__set_name__).
         cause = interrupt.__cause__ or interrupt
+        if not isinstance(cause, KeyboardInterrupt | click.Abort):
+            return _failed(interrupt)
         _say(" ".join(["interrupted", *(f"· {word}" for word in cause.args)]))
         return INTERRUPTED_EXIT_CODE
     except Exception as error:  # noqa: BLE001  a bug is raised again
@@ -133,7 +136,7 @@ def _run() -> int:
     return code if isinstance(code, int) else 0
 
 
-def _failed(error: Exception) -> int:
+def _failed(error: BaseException) -> int:
     """Return the exit code of what the command could not do; raise what is a bug."""
     from hpckit.core.errors import AdapterError, HpckitError
 

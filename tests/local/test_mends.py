@@ -114,6 +114,28 @@ def test_a_folder_that_was_removed_is_no_bug(args: tuple[str, ...], tmp_path: Pa
     assert "the current folder cannot be found" in done.stderr
 
 
+@pytest.mark.parametrize("number", [1, 100])
+def test_an_interrupt_while_a_class_is_made_is_one(number: int) -> None:
+    """Ctrl-C while modules are loaded exits 130: CPython 3.11 wraps what __set_name__ raises."""
+    code = (
+        "import dataclasses, itertools, signal\n"
+        f"real, calls = dataclasses.Field.__set_name__, itertools.count({1 - number})\n"
+        "def named(self, owner, name):\n"
+        "    next(calls) or signal.raise_signal(signal.SIGINT)\n"
+        "    return real(self, owner, name)\n"
+        "dataclasses.Field.__set_name__ = named\n"
+        "from hpckit.__main__ import main; main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "render", "--", "true"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (130, "")
+    assert "Traceback" not in done.stderr
+
+
 def test_a_closed_stdin_holds_no_job() -> None:
     """`hpckit render - <&-` exits 3 and says what is closed."""
     done = subprocess.run(
