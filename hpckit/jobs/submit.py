@@ -390,7 +390,7 @@ def _start(draft: Draft, tools: SubmitTools, progress: Progress) -> Submission:
 def _start_parts(
     draft: Draft, tools: SubmitTools, progress: Progress, interrupted: Callable[[], bool]
 ) -> tuple[JobEntry, tuple[str, ...]]:
-    """Start every part of the job, or the one; what was started is on record at once.
+    """Start every part of the job, or the one that it is; what was started is on record at once.
 
     An interrupt between two parts takes back those before it.
     """
