@@ -234,11 +234,11 @@ class SqliteJobIndex:
 
     def _version(self, db: sqlite3.Connection) -> int:
         """The version of the file, 0 of an empty one. Raises StorageFailed for any other."""
+        # The table first: between the two another process may make it, and its version with it.
+        has_table = db.execute(_HAS_TABLE).fetchone()
         version = int(db.execute("PRAGMA user_version").fetchone()[0])
-        if version not in (0, _VERSION) and version < _VERSION:
+        if version < _VERSION and (version or has_table):
             raise self._damaged(f"its version is {version}")
-        if version == 0 and db.execute(_HAS_TABLE).fetchone():
-            raise self._damaged("its version is 0")
         if version > _VERSION:
             raise StorageFailed(
                 f"the job index {self._path} has version {version}, this hpckit knows {_VERSION}",

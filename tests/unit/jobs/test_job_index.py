@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -297,6 +298,22 @@ def test_an_empty_file_is_an_empty_index(path: Path) -> None:
     assert index.latest(None) == []
     index.add(entry("L1"))
     assert list(index.latest(None)) == [entry("L1")]
+
+
+def test_a_reader_beside_the_first_submission_sees_no_damage(path: Path) -> None:
+    """The index is made between two of the reader's questions: it finds what was added."""
+
+    class Overtaken(SqliteJobIndex):
+        @contextlib.contextmanager
+        def _connection(self) -> Iterator[sqlite3.Connection]:
+            with super()._connection() as db:
+                asked = iter((lambda: None, lambda: SqliteJobIndex(path).add(entry("L1"))))
+                db.set_trace_callback(lambda _: next(asked, lambda: None)())
+                yield db
+
+    path.parent.mkdir(parents=True)
+    path.touch()
+    assert ids(Overtaken(path).latest(None)) == ["L1"]
 
 
 def test_a_writer_waits_for_another(path: Path) -> None:
