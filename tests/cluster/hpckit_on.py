@@ -15,8 +15,8 @@ LONG_S = 180.0
 """Longer than any command here takes on a busy machine."""
 HELD = ("--set", "slurm.begin=now+1hour")
 """A job submitted so is taken, and does not start while a test looks at it."""
-PLACED = "hpckit: placement  "
-"""The first words of a line of that table."""
+PLACED = ("hpckit: placement  ", "hpckit: warning: rank ")
+"""The first words of a line of that table, and of what is said on a node too busy to be planned."""
 AT_GATE = 'until test -e "$1"; do sleep 0.2; done'
 """Shell: wait until the file that is the first argument exists."""
 
@@ -104,7 +104,7 @@ def reached(
 def log_of(cluster: Containers, job_id: str, rank: int | None = None) -> str:
     """What `hpckit logs` prints; empty while there is no log.
 
-    Of a rank it is what its command said, without the table of hpckit's own about places.
+    Of a rank it is what its command said, without hpckit's own lines about places.
     """
     which = () if rank is None else ("--rank", str(rank))
     lines = hpckit(cluster, "logs", job_id, *which).stdout.splitlines(keepends=True)
