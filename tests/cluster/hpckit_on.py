@@ -15,8 +15,10 @@ LONG_S = 180.0
 """Longer than any command here takes on a busy machine."""
 HELD = ("--set", "slurm.begin=now+1hour")
 """A job submitted so is taken, and does not start while a test looks at it."""
-PLACED = ("hpckit: placement  ", "hpckit: warning: rank ")
-"""The first words of a line of that table, and of what is said on a node too busy to be planned."""
+PLACED = "hpckit: placement  "
+"""The first words of a line of that table."""
+UNPLANNED = "is not bound: nobody has planned this node\n"
+"""The end of what a rank says on a node that is too busy to be planned in 12 s."""
 AT_GATE = 'until test -e "$1"; do sleep 0.2; done'
 """Shell: wait until the file that is the first argument exists."""
 
@@ -104,11 +106,14 @@ def reached(
 def log_of(cluster: Containers, job_id: str, rank: int | None = None) -> str:
     """What `hpckit logs` prints; empty while there is no log.
 
-    Of a rank it is what its command said, without hpckit's own lines about places.
+    Of a rank it is what its command said, without hpckit's own table and UNPLANNED.
     """
     which = () if rank is None else ("--rank", str(rank))
     lines = hpckit(cluster, "logs", job_id, *which).stdout.splitlines(keepends=True)
-    return "".join(line for line in lines if rank is None or not line.startswith(PLACED))
+    if rank is not None:
+        lines = [line for line in lines if not line.startswith(PLACED)]
+        lines = [line for line in lines if not line.endswith(UNPLANNED)]
+    return "".join(lines)
 
 
 def traces(cluster: Cluster) -> tuple[list[str], list[str]]:
