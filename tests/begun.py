@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -35,3 +36,12 @@ def begun(*words: str) -> subprocess.Popen[bytes]:
     assert process.stdout is not None
     assert process.stdout.readline() == b"\n"
     return process
+
+
+def interrupted(process: subprocess.Popen[bytes]) -> str:
+    """Its stderr after Ctrl-C; once more where msgspec, hashing a Literal, clears the first."""
+    os.killpg(process.pid, signal.SIGINT)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return process.communicate(timeout=30)[1].decode()
+    os.killpg(process.pid, signal.SIGINT)
+    return process.communicate(timeout=30)[1].decode()

@@ -14,7 +14,7 @@ import click
 import pytest
 
 from hpckit.cli.main import ALIASES, COMMANDS, cli
-from tests.begun import begun
+from tests.begun import begun, interrupted
 from tests.conftest import RunHpckit
 from tests.fakes.cli_jobs import call, config_home, started_job, write_site
 
@@ -170,11 +170,9 @@ def test_an_interrupt_is_130_and_says_what_goes_on() -> None:
     following = begun("logs", "-f", job.job_id)
     assert following.stdout is not None
     assert following.stdout.readline() == b"begun\n"
-    following.send_signal(signal.SIGINT)
-    _, talk = following.communicate(timeout=20)
+    said = interrupted(following)
     assert following.returncode == 130
-    said = talk.decode().strip()
-    assert said == f"interrupted · the job goes on: hpckit logs -f {job.job_id}"
+    assert said.strip() == f"interrupted · the job goes on: hpckit logs -f {job.job_id}"
 
 
 @pytest.mark.parametrize("no_color", ["", "1"])
