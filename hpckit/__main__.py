@@ -1,6 +1,7 @@
 """`python -m hpckit` is the command `hpckit`, and this is where both begin."""
 
 import gc
+import os
 import sys
 
 # Imports make many objects and no garbage: the usual threshold costs a twentieth of a command.
@@ -15,11 +16,23 @@ def main() -> None:
     """
     try:
         gc.set_threshold(_GC_THRESHOLD)
+        _put_last(os.environ.get("PYTHONPATH", ""))
         from hpckit.cli.main import main as run
 
         run()
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
+
+
+def _put_last(callers: str) -> None:
+    """Look into the caller's PYTHONPATH last: what stands there is for the job, such as a numpy.
+
+    Not left out, as an hpckit of modules (Spack, EasyBuild) has its libraries there.
+    """
+    folders = {os.path.abspath(part) for part in callers.split(os.pathsep) if part}  # noqa: PTH100
+    folders.discard(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
+    last = [part for part in sys.path if part in folders]
+    sys.path[:] = [part for part in sys.path if part not in folders] + last
 
 
 if __name__ == "__main__":

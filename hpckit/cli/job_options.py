@@ -14,6 +14,7 @@ import click
 from hpckit.cli import wiring
 from hpckit.cli.job_argument import complete_site
 from hpckit.core.errors import ConfigError
+from hpckit.spec.tokens import refuse_file, refuse_words
 
 if TYPE_CHECKING:
     from hpckit.account.advice.outcome import AdvisedJob
@@ -37,6 +38,7 @@ class JobCommand(click.Command):
             at = args.index("--")
             ctx.meta[_COMMAND] = tuple(args[at + 1 :])
             args = args[:at]
+        refuse_words(args, ctx.meta.get(_COMMAND, ()))
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
@@ -79,6 +81,14 @@ _OVERRIDES: Final = (
     _Override("--array", "slurm.array", "Job array, such as 0-31%8."),
     _Override("--chdir", "chdir", "Folder in which the job runs."),
     _Override("--pass", "environment.pass", "Let a held-back variable through.", str, True),
+    _Override("--secret", "environment.secrets", "Secret of this shell for the ranks.", str, True),
+    _Override(
+        "--not-secret",
+        "environment.not_secrets",
+        "Key or option whose text is no token though it looks like one.",
+        str,
+        True,
+    ),
     _Override("--nccl", "tune.nccl", "Release of NCCL or RCCL that the job loads, such as 2.27."),
     _Override("--plugin", "tune.plugin", "Network plugin that the job loads: aws-ofi-nccl, none."),
     _Override("--overlay", "tune.overlays", "Overlay of the site to apply.", str, True),
@@ -194,6 +204,8 @@ def given_source(options: JobOptions) -> JobSource:
 
     job = options.job
     text = None if job is None else read_job(job)
+    if text is not None:
+        refuse_file(text, str(job), options.words)
     advice = None
     if options.from_report is not None:
         advice = advised(options.from_report)

@@ -60,16 +60,28 @@ def resources(site_dirs: Sequence[Path] = (), template_dirs: Sequence[Path] = ()
 
 
 def template_cache() -> TemplateCache:
-    """Compiled templates, under $XDG_CACHE_HOME."""
+    """Compiled templates, under $XDG_CACHE_HOME; those of hpckit 0.1 were not sandboxed."""
     from hpckit.script.template_cache import TemplateCache
 
-    return TemplateCache(_caches() / "templates")
+    return TemplateCache(_caches() / "sandboxed-templates")
 
 
 def _caches() -> Path:
     from hpckit.core.files import xdg_folder
 
-    return xdg_folder(os.environ, "XDG_CACHE_HOME", home()) / "hpckit"
+    return _private(xdg_folder(os.environ, "XDG_CACHE_HOME", home()) / "hpckit")
+
+
+def _private(folder: Path) -> Path:
+    """The same folder, closed to others where somebody's umask had left it open."""
+    from hpckit.core.trust import narrow
+
+    before = narrow(folder)
+    if before is not None:
+        from hpckit.cli import output
+
+        output.talk(f" {folder} was open to others (mode {before}), and is closed now (0700)")
+    return folder
 
 
 def cluster_probe() -> FabricProbe:
@@ -84,7 +96,7 @@ def job_index() -> SqliteJobIndex:
     from hpckit.core.files import xdg_folder
     from hpckit.jobs.index import SqliteJobIndex
 
-    state = xdg_folder(os.environ, "XDG_STATE_HOME", home()) / "hpckit"
+    state = _private(xdg_folder(os.environ, "XDG_STATE_HOME", home()) / "hpckit")
     return SqliteJobIndex(state / "jobs.sqlite")
 
 

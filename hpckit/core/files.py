@@ -18,6 +18,7 @@ from typing import IO, Final, Protocol, TypeVar
 import hpckit
 from hpckit.core.errors import StorageFailed
 from hpckit.core.files_in_job import open_regular
+from hpckit.core.trust import must_be_ours
 
 
 class Clock(Protocol):
@@ -234,7 +235,9 @@ class FileResources:
         return digest.hexdigest()
 
     def read(self, path: Path) -> str:
-        """The text of one of these files. Raises StorageFailed."""
+        """The text of one of these files. Raises StorageFailed; Untrusted for somebody else's."""
+        if not self.is_packaged(path):
+            must_be_ours(path)
         try:
             return path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:

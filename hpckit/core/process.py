@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 # Input and filter variables of sbatch, srun, squeue, sinfo, sacct and scancel (their man pages,
 # "ENVIRONMENT VARIABLES"), and what a surrounding job or MPI launcher left: each would change
-# what is asked for, unseen. PMI covers PMI_, PMI2_ and PMIX_.
+# what is asked for, unseen. PMI covers PMI_, PMI2_ and PMIX_. Then what would have a shell, git,
+# Python or the loader run something else than what is called (bash(1), git(1), ld.so(8)).
 _SCRUBBED_PREFIXES = (
     "SBATCH_",
     "SLURM_",
@@ -34,7 +35,11 @@ _SCRUBBED_PREFIXES = (
     "SACCT_",
     "SCANCEL_",
     "PMI",
+    "BASH_",
+    "GIT_",
+    "PYTHON",
 )
+_SCRUBBED = frozenset({"ENV", "LD_AUDIT", "LD_PRELOAD"})
 _KEPT = frozenset({"SLURM_CONF", "SLURM_JWT"})  # where Slurm is, and who asks
 # English and UTC, and job arrays of any length whole (squeue(1), SLURM_BITSTR_LEN).
 _READABLE = {"LC_ALL": "C", "TZ": "UTC", "SLURM_BITSTR_LEN": "0"}
@@ -70,7 +75,8 @@ class ProcessRunner:
     What such a command has started itself is not: a site's wrapper of sbatch, for one.
 
     `environment` is the caller's, by default this process's; those of _READABLE are set, and
-    the variables of Slurm and PMI are taken away, except those of _KEPT.
+    the variables of Slurm and PMI are taken away, except those of _KEPT, and those by which a
+    program runs something that was not called.
     """
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
@@ -106,7 +112,7 @@ class ProcessRunner:
         kept = {
             name: value
             for name, value in self._environment.items()
-            if name in _KEPT or not name.startswith(_SCRUBBED_PREFIXES)
+            if name in _KEPT or not (name in _SCRUBBED or name.startswith(_SCRUBBED_PREFIXES))
         }
         return {**kept, **_READABLE}
 

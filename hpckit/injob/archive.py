@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hpckit import __version__
+from hpckit.core.errors import StorageFailed
 from hpckit.core.files import write_private
+from hpckit.core.trust import Untrusted, make_private, must_be_ours
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,20 +44,21 @@ class AgentCache:
     def read(self) -> bytes | None:
         """The archive, None where there is none that is whole."""
         try:
+            must_be_ours(self._path)
             handle = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
             with os.fdopen(handle, "rb") as file:
                 if not _is_ours(os.fstat(file.fileno())):
                     return None
                 kept = file.read(MOST_BYTES)
-        except OSError:
+        except (OSError, StorageFailed):
             return None
         digest, data = kept[: hashlib.sha256().digest_size], kept[hashlib.sha256().digest_size :]
         return data if digest == self._digest(data) else None
 
     def write(self, data: bytes) -> None:
         """Keep an archive, if that can be done, and not more than a few others."""
-        with contextlib.suppress(OSError):
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(OSError, Untrusted):
+            make_private(self._folder)
             write_private(self._path, self._digest(data) + data)
             kept = sorted(self._folder.glob("injob-*.pyz"), key=lambda path: path.lstat().st_mtime)
             for path in kept[:-MOST_KEPT]:

@@ -11,6 +11,7 @@ from hpckit import __version__
 USAGE = """\
 usage: hpckit-injob rank --from slurm|env|mpi|NAME,NAME,NAME,NAME,NAME -- COMMAND [ARGUMENT...]
        hpckit-injob run [--local [--ranks N]] [--order [--keep-numbers]] [--bind] [--strict]
+                        [--secrets [--keep-secrets]]
                         [--measure HZ] [--kill-wait SECONDS] -- COMMAND [ARGUMENT...]
        hpckit-injob node -- COMMAND [ARGUMENT...]
        hpckit-injob port --job-id TEXT [--array-task N]

@@ -63,11 +63,17 @@ _NOT_ORDERED = ("--nodes=", "--distribution=")
 24.11 and 26.05, trees and blocks: --nodes is refused from 24.11 on."""
 
 
+_FLAGS = frozenset(
+    ("--local", "--order", "--keep-numbers", "--bind", "--strict", "--secrets", "--keep-secrets")
+)
+
+
 class RunOptions:
     """The options of `injob run`; `hz` and `kill_wait_s` are None where they are not given."""
 
     def __init__(self) -> None:
         self.local = self.order = self.keep_numbers = self.bind = self.strict = False
+        self.secrets = self.keep_secrets = False
         self.ranks: int | None = None
         self.hz: str | None = None
         self.kill_wait_s: int | None = None
@@ -79,7 +85,7 @@ def read_options(words: Sequence[str]) -> tuple[RunOptions, list[str]] | None:
     try:
         while (word := rest.pop(0)) != "--":
             name = word.removeprefix("--").replace("-", "_")
-            if word in {"--local", "--order", "--keep-numbers", "--bind", "--strict"}:
+            if word in _FLAGS:
                 setattr(options, name, True)
             elif word in {"--ranks", "--kill-wait"}:
                 setattr(options, name.replace("wait", "wait_s"), int(rest.pop(0)))
@@ -178,8 +184,15 @@ def run(words: list[str], env: dict[str, str]) -> int | None:
     wake = catch_signals([*caught, *([signal.SIGINT, signal.SIGHUP] if options.local else [])])
     env = without_coerced_locale(env)
     agent = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv) + 1]
-    runner = _Runner(options, env, agent, wake)
+    secrets = None
+    if options.secrets:
+        from hpckit.injob.secrets import Secrets
+
+        secrets = Secrets(env)
+    runner = _Runner(options, env, agent, wake, secrets.values if secrets else {})
     code = runner.local(command) if options.local else runner.step(command)
+    if secrets is not None and not (code and options.keep_secrets):
+        secrets.forget()
     # Python takes its handlers back as it ends: a late signal would end the job in its own name.
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     return _first_failure(env) or code if code else 0
@@ -203,8 +216,14 @@ class _Runner:
     """One run of a command."""
 
     def __init__(
-        self, options: RunOptions, env: dict[str, str], agent: Sequence[str], wake: int
+        self,
+        options: RunOptions,
+        env: dict[str, str],
+        agent: Sequence[str],
+        wake: int,
+        secrets: Mapping[str, str],
     ) -> None:
+        self._secrets = secrets
         self._options = options
         self._env = env
         self._agent = agent
@@ -317,7 +336,7 @@ class _Runner:
 
     def _start(self, command: list[str], env: dict[str, str]) -> int:
         try:
-            return spawn_quietly(command, env)
+            return spawn_quietly(command, {**env, **self._secrets})
         except OSError as error:
             raise SystemExit(not_started(command[0], None, error, None)) from None
 

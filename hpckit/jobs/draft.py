@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import hpckit
@@ -15,6 +15,7 @@ from hpckit.core.units import parse_slurm_time_s
 from hpckit.injob.archive import pack_injob
 from hpckit.jobs.parts import submitted_document
 from hpckit.jobs.prepare import PreparedJob, effective_document
+from hpckit.jobs.secrets import secrets_text
 from hpckit.placement.order_plan import ORDER_FILE, OrderPlan, order_tree
 from hpckit.script.environment import SubmissionEnvironment
 from hpckit.slurm.values import JobEntry, JobId, SubmitRequest
@@ -26,6 +27,7 @@ from hpckit.spec.job_folder import (
     JOB_FILE,
     PLAN_FILE,
     SCRIPT_FILE,
+    SECRETS_FILE,
     SITE_FILE,
     SUBMITTED_FILE,
     TOPOLOGY_FILE,
@@ -70,6 +72,7 @@ class Draft:
     place: StagePlace | None
     notes: tuple[Notice, ...] = ()
     order: OrderPlan | None = None
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def folder(self) -> Path:
@@ -145,6 +148,8 @@ def write_folder(draft: Draft, folders: PackedJobFolders) -> None:
 
         head = {"schema": TOPOLOGY_SCHEMA, "hpckit": hpckit.__version__}
         texts[TOPOLOGY_FILE] = as_json({**head, **to_tree(job.source.topology)})
+    if draft.secrets:
+        texts[SECRETS_FILE] = secrets_text(draft.secrets)
     if draft.order is not None:
         texts[ORDER_FILE] = as_json(order_tree(draft.order))
     for name, text in texts.items():
@@ -174,6 +179,7 @@ def request_of(
         submission=entry.submission,
         job_id=entry.job_id,
         folder=draft.folder,
+        script=draft.job.script.text,
         workdir=draft.workdir,
         environment={**given, **added},
         time_limit_s=None if limit is None else parse_slurm_time_s(limit),

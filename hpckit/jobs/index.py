@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hpckit.core.errors import StorageFailed
+from hpckit.core.trust import make_private
 from hpckit.slurm.values import JobEntry, JobId, JobPart, JobState
 
 if TYPE_CHECKING:
@@ -34,11 +35,17 @@ def row_of(entry: JobEntry) -> tuple[object, ...]:
 
 
 def entry_of(row: Sequence[Any]) -> JobEntry:
-    """Return the entry of a row; a state of a later version is UNKNOWN."""
+    """Return the entry of a row; a state of a later version is UNKNOWN.
+
+    Raises ValueError for a row that no hpckit wrote.
+    """
     values = dict(zip(COLUMNS, row, strict=True))
     known = values["state"] in JobState.__members__.values()
-    state = JobState(values["state"]) if known else JobState.UNKNOWN
-    return JobEntry(**{**values, "state": state, "parts": _parts(values["parts"])})
+    values["state"] = JobState(values["state"]) if known else JobState.UNKNOWN
+    values["parts"] = _parts(str(values["parts"]))
+    values["created_s"] = float(values["created_s"])
+    values["exit_code"] = None if values["exit_code"] is None else int(values["exit_code"])
+    return JobEntry(**values)
 
 
 def _parts(text: str) -> tuple[JobPart, ...]:
@@ -169,7 +176,10 @@ class SqliteJobIndex:
 
         def take(row: Sequence[Any]) -> None:
             *values, rowid = row
-            found[rowid] = entry_of(values)
+            try:
+                found[rowid] = entry_of(values)
+            except ValueError as error:
+                problems.append(self._damaged(f"its line {rowid}: {error}").message)
 
         for order, is_as_stated in (("rowid", True), ("rowid DESC", False)):
             try:
@@ -217,7 +227,7 @@ class SqliteJobIndex:
                 db.execute("COMMIT")
 
     def _create(self) -> None:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self._path.parent)
         # SQLite would make it readable as the umask allows; its journal copies the mode.
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
 
@@ -260,6 +270,8 @@ class SqliteJobIndex:
             raise StorageFailed(
                 f"the job index {self._path} cannot be {doing}: {error}", hint=self._remedy(code)
             ) from error
+        except ValueError as error:
+            raise self._damaged(f"a line of it: {error}") from error
         except OSError as error:
             raise StorageFailed(
                 f"the job index {self._path} cannot be {doing}: {error.strerror}"

@@ -31,7 +31,7 @@ from hpckit.jobs.process_tree import (
 from hpckit.jobs.slurm_status import is_here, local_status
 from hpckit.jobs.track import signal_word
 from hpckit.slurm.values import JobEntry, JobId, JobState, JobStatus, StartedJob, SubmitRequest
-from hpckit.spec.job_folder import CANCEL_FILE, RESULT_FILE, RUN_FILE, SCRIPT_FILE, SUBMITIT_FOLDER
+from hpckit.spec.job_folder import CANCEL_FILE, RESULT_FILE, RUN_FILE, SUBMITIT_FOLDER
 
 _START_S = 30.0
 _POLL_S = 0.01
@@ -71,7 +71,7 @@ class LocalSubmitter:
         launch.release()
         return StartedJob(job_id=request.job_id, state=JobState.RUNNING)
 
-    def test(self, request: SubmitRequest, script: str) -> Sequence[str]:
+    def test(self, request: SubmitRequest) -> Sequence[str]:
         """Nothing: no scheduler decides here."""
         return ()
 
@@ -126,17 +126,19 @@ class _Launch:
     def start(self, request: SubmitRequest) -> None:
         """Have submitit start its controller, which starts the supervisor."""
         try:
-            digest = hashlib.sha256((self._folder / SCRIPT_FILE).read_bytes()).hexdigest()
             (self._folder / SUBMITIT_FOLDER).mkdir(mode=0o700, exist_ok=True)
-            executor = self._executor()
-            executor.update_parameters(timeout_min=_NEVER_MIN, signal_delay_s=0)
-            executor.submit(
-                local_run.run_script,
-                str(self._folder),
-                str(request.workdir.absolute()),
-                digest,
-                request.time_limit_s,
-                request.kill_wait_s,
+            # Not `submit`, which would have the supervisor unpickle what lies in a folder.
+            self._executor()._submit_command(
+                shlex.join(
+                    [
+                        *(self._python, "-m", local_run.__name__),
+                        str(self._folder),
+                        str(request.workdir.absolute()),
+                        hashlib.sha256(request.script.encode()).hexdigest(),
+                        str(request.time_limit_s),
+                        str(request.kill_wait_s),
+                    ]
+                )
             )
         except OSError as error:
             raise StorageFailed(f"the job was not started: {error}") from error

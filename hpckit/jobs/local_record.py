@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
@@ -61,7 +61,7 @@ class LocalResult:
     """
 
     schema: Literal["hpckit.local-result/1"] = LOCAL_RESULT_SCHEMA
-    exit_code: int
+    exit_code: Annotated[int, msgspec.Meta(ge=0, le=255)]
     exit_signal: int | None
     state: JobState
     reason: str | None

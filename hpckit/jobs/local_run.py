@@ -393,3 +393,9 @@ def _record_result(job: Path, result: LocalResult) -> None:
 
 def _say(text: str) -> None:
     sys.stderr.write(f"hpckit: {text}\n")
+
+
+if __name__ == "__main__":
+    _folder, _workdir, _digest, _limit, _wait = sys.argv[1:]
+    _limit_s = None if _limit == "None" else int(_limit)
+    sys.exit(run_script(_folder, _workdir, _digest, _limit_s, float(_wait)))

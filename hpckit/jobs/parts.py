@@ -34,8 +34,8 @@ class Submitter(Protocol):
         """
         ...
 
-    def test(self, request: SubmitRequest, script: str) -> Sequence[str]:
-        """What would become of the job with this script, a line each; nothing is queued.
+    def test(self, request: SubmitRequest) -> Sequence[str]:
+        """What would become of the job, a line each; nothing is queued.
 
         Raises HpckitError for a job that would not be taken.
         """

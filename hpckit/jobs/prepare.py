@@ -40,6 +40,7 @@ from hpckit.spec.merge import (
     site_layer,
 )
 from hpckit.spec.site import SiteSpec, SubmitterKind
+from hpckit.spec.tokens import refuse_script
 
 if TYPE_CHECKING:
     from jinja2 import BytecodeCache
@@ -117,13 +118,16 @@ def prepare(
         plan = explained(plan, source.advised, effective)
     notes = without_errors(_findings(effective.spec, plan, site, dialect))
     notes += comm_findings(comm.env)
+    script, own = _script(plan, resources, cache, _provenance(source, site, effective.digest))
+    said = " ".join((source.file_text or "", *source.option_words, *source.command))
+    refuse_script(script.text, said)
     return PreparedJob(
         source=source,
         site=site,
         effective=effective,
         plan=plan,
-        script=_script(plan, resources, cache, _provenance(source, site, effective.digest)),
-        notes=notes,
+        script=script,
+        notes=(*notes, *own),
         comm=comm,
         launcher=launchers[effective.spec.launch.kind],
     )
@@ -142,15 +146,19 @@ def _provenance(source: JobSource, site: SiteSpec, job_digest: str) -> Provenanc
 
 def _script(
     plan: LaunchPlan, resources: FileResources, cache: BytecodeCache | None, provenance: Provenance
-) -> Script:
+) -> tuple[Script, tuple[Notice, ...]]:
+    """Return the script, and whose its templates are where they are not hpckit's."""
     templates = load_templates(resources)
     provenance = replace(provenance, runner_digest=resources.runner_digest())
     script = render_script(plan, provenance, templates.texts, cache)
     digest = templates.own_digest(script.templates)
     if digest is None:
-        return script
+        return script, ()
     provenance = replace(provenance, template_digest=digest)
-    return render_script(plan, provenance, templates.texts, cache)
+    files = [str(templates.own[name]) for name in script.templates if name in templates.own]
+    text = f"{', '.join(dict.fromkeys(files))}, not hpckit's own: sha256 {digest[:12]}"
+    notice = Notice(level=Level.NOTE, subject="template", text=text)
+    return render_script(plan, provenance, templates.texts, cache), (notice,)
 
 
 def _findings(

@@ -39,12 +39,15 @@ def mark_of(pid: int) -> ProcessMark | None:
     booted_s = psutil.boot_time()
     try:
         return ProcessMark(pid=pid, started_s=psutil.Process(pid).create_time(), booted_s=booted_s)
-    except psutil.Error:
+    except (psutil.Error, ValueError, OverflowError):  # the latter for what can be no id
         return None
 
 
 def find_process(mark: ProcessMark) -> psutil.Process | None:
-    """The living process of a mark; None when it has ended, also when its id is used again."""
+    """The living process of this user's that a mark names; None when it has ended.
+
+    Also when its id is used again: what was written of a process is no reason to signal another.
+    """
     now = mark_of(mark.pid)
     if now is None or abs(_since_boot_s(now) - _since_boot_s(mark)) > _SAME_START_S:
         return None
@@ -52,7 +55,7 @@ def find_process(mark: ProcessMark) -> psutil.Process | None:
 
 
 def is_running_since(pid: int, started_s: float) -> bool:
-    """Whether a process with this id lives that started at `started_s`, give or take 2 s."""
+    """Whether this user's process with this id lives, started at `started_s`, give or take 2 s."""
     now = mark_of(pid)
     if now is None or abs(now.started_s - started_s) > _CLOCK_STEP_S:
         return False
@@ -141,7 +144,8 @@ def _since_boot_s(mark: ProcessMark) -> float:
 def _living(pid: int) -> psutil.Process | None:
     with contextlib.suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
-        return None if _is_zombie(process) else process
+        is_own = process.uids().real == os.getuid()
+        return process if is_own and not _is_zombie(process) else None
     return None
 
 

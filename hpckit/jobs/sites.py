@@ -40,14 +40,14 @@ class FoundSite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Templates:
-    """Template texts by name; `own` are the names whose text is not hpckit's."""
+    """Template texts by name; `own` are the files of those whose text is not hpckit's."""
 
     texts: Mapping[str, str]
-    own: frozenset[str]
+    own: Mapping[str, Path]
 
     def own_digest(self, used: Sequence[str]) -> str | None:
         """SHA-256 over those texts among `used` that are not hpckit's; None without any."""
-        own = sorted(self.own.intersection(used))
+        own = sorted(self.own.keys() & set(used))
         if not own:
             return None
         text = "\0".join(f"{name}\0{self.texts[name]}" for name in own)
@@ -90,15 +90,15 @@ def list_sites(resources: FileResources) -> tuple[FoundSite, ...]:
 def load_templates(resources: FileResources) -> Templates:
     """All template texts; hpckit's own stay reachable under PACKAGED_PREFIX."""
     texts: dict[str, str] = {}
-    own: set[str] = set()
+    own: dict[str, Path] = {}
     for name, paths in sorted(resources.template_files().items()):
         texts[name] = resources.read(paths[0])
         packaged = [path for path in paths if resources.is_packaged(path)]
         if packaged:
             texts[PACKAGED_PREFIX + name] = resources.read(packaged[0])
         if not resources.is_packaged(paths[0]):
-            own.add(name)
-    return Templates(texts=texts, own=frozenset(own))
+            own[name] = paths[0]
+    return Templates(texts=texts, own=own)
 
 
 def recorded_site(entry: JobEntry, folders: FileJobFolders) -> SiteSpec:

@@ -53,9 +53,7 @@ from hpckit.spec.job_folder import LOGS_FOLDER, SCRIPT_FILE, task_log
 # sbatch's output, drops a subclass's script for arrays, and takes SLURM_CONF away (docs/adr/0004).
 
 
-def submit_through_submitit(
-    request: SubmitRequest, text: str, sbatch: Callable[[Sequence[str]], str]
-) -> str:
+def submit_through_submitit(request: SubmitRequest, sbatch: Callable[[Sequence[str]], str]) -> str:
     """Write the submission file and have it submitted; gives what sbatch printed.
 
     Raises StorageFailed, ToolMissing, ParseError for output without an id, and what `sbatch` does.
@@ -81,7 +79,7 @@ def submit_through_submitit(
             return self._submit_command("")
 
         def _make_submission_file_text(self, command: str, uid: str) -> str:
-            return text
+            return request.script
 
         def _make_submission_command(self, submission_file_path: Path) -> list[str]:
             return ["sbatch", "--parsable", *_options(request), str(submission_file_path)]
@@ -128,7 +126,7 @@ class SlurmSubmitter:
         self._statuses = SlurmStatuses(self._slurm, clock)
 
     def submit(self, request: SubmitRequest) -> StartedJob:
-        """Have sbatch queue `job.sbatch` of the folder.
+        """Have sbatch queue the script.
 
         Raises SchedulerRefused with Slurm's words; SchedulerUnreachable when slurmctld was not
         reached, in up to three attempts; SubmissionUnconfirmed when it was, and its answer is
@@ -136,7 +134,7 @@ class SlurmSubmitter:
         """
         sbatch = _Sbatch(self._runner, self._clock, request)
         try:
-            printed = submit_through_submitit(request, _script(request.folder), sbatch)
+            printed = submit_through_submitit(request, sbatch)
             job_id, cluster = parse_sbatch(printed)
         except (SubmissionUnconfirmed, ParseError) as error:
             return self._found(request, error)
@@ -144,13 +142,13 @@ class SlurmSubmitter:
             job_id=job_id, cluster=cluster, state=JobState.PENDING, words=sbatch.words
         )
 
-    def test(self, request: SubmitRequest, script: str) -> Sequence[str]:
+    def test(self, request: SubmitRequest) -> Sequence[str]:
         """What `sbatch --test-only` says: when and where the job would start.
 
         Raises SchedulerRefused with Slurm's words, and what else `submit` raises.
         """
         sbatch = _Sbatch(self._runner, self._clock, request)
-        with _script_file(script) as path:
+        with _script_file(request.script) as path:
             try:
                 sbatch(["sbatch", "--test-only", *_options(request), str(path)])
             except SubmissionUnconfirmed as error:
@@ -324,15 +322,6 @@ def _timed_out(error: ToolTimeout) -> str:
     words = refusal_words(error.stderr)
     text = f"sbatch gave no answer within {error.timeout_s:g} s"
     return f"{text}; it said: {words}" if words else text
-
-
-def _script(folder: Path) -> str:
-    try:
-        return (folder / SCRIPT_FILE).read_bytes().decode()
-    except OSError as error:
-        raise StorageFailed(
-            f"the job was not submitted: {folder / SCRIPT_FILE}: {error.strerror}"
-        ) from error
 
 
 def _options(request: SubmitRequest) -> list[str]:

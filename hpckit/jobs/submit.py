@@ -43,6 +43,7 @@ from hpckit.jobs.parts import (
     with_started,
 )
 from hpckit.jobs.prepare import PreparedJob, without_errors
+from hpckit.jobs.secrets import secrets_of
 from hpckit.placement.order_plan import OrderPlan
 from hpckit.script.checks import Aim, fit_findings
 from hpckit.script.environment import SubmissionEnvironment, submission_environment
@@ -250,6 +251,8 @@ def draft_of(
     """
     slurm = job.site.submitter is SubmitterKind.SLURM
     root = expand_job_root(job.site.job_root, caller)
+    request = job.effective.spec.environment
+    secrets = secrets_of(request, caller.environment, caller.home, job.source.folder)
     environment = _environment(job, caller, by_sbatch=slurm)
     cluster = _cluster(environment.variables) if slurm else None
     max_array_size, notes = _look(job, tools, cluster, environment.variables)
@@ -283,13 +286,17 @@ def draft_of(
         place=place,
         notes=(*notes, *remarks),
         order=order,
+        secrets=secrets,
     )
 
 
 def _environment(job: PreparedJob, caller: Caller, *, by_sbatch: bool) -> SubmissionEnvironment:
     request = job.effective.spec.environment
     stated = [option.name for option in job.plan.directives] if by_sbatch else None
-    return submission_environment(caller.environment, request.inherit, request.pass_, stated=stated)
+    shell = dict(caller.environment)
+    for name in (*request.secrets, *request.secret_files):
+        shell.pop(name, None)  # sbatch would have it, and so may Slurm's records
+    return submission_environment(shell, request.inherit, request.pass_, stated=stated)
 
 
 def _cluster(environment: Mapping[str, str]) -> str | None:
@@ -503,5 +510,5 @@ def try_out(
     words: list[str] = []
     for part in kinds.values() or (None,):
         request = request_of(draft, part, None, tools.clock.now_s())
-        words += tools.submitter.test(request, job.script.text)
+        words += tools.submitter.test(request)
     return Trial(words=tuple(words), notes=draft.notes)

@@ -23,7 +23,13 @@ from hpckit.slurm.values import (
     JobStatus,
 )
 from hpckit.spec.folder_in_job import SAMPLER_STEP
-from hpckit.spec.job_folder import INTENT_FILE, RESULT_FILE, RESULT_SCHEMA, SUBMITTED_FILE
+from hpckit.spec.job_folder import (
+    INTENT_FILE,
+    RESULT_FILE,
+    RESULT_SCHEMA,
+    SECRETS_FILE,
+    SUBMITTED_FILE,
+)
 
 if TYPE_CHECKING:
     from hpckit.core.files import Clock
@@ -82,6 +88,7 @@ def record_end(entry: JobEntry, status: JobStatus, folders: FileJobFolders) -> N
     folder = Path(entry.folder)
     if not status.state.is_final or status.state is JobState.NOT_SUBMITTED:
         return
+    folders.forget(folder, SECRETS_FILE)  # a job that was killed has left it
     with contextlib.suppress(StorageFailed):
         if folders.read_json(folder, RESULT_FILE).get("schema") != RESULT_SCHEMA:
             return

@@ -20,6 +20,7 @@ from hpckit.core.errors import AdapterError, ConfigError, ParseError, StorageFai
 from hpckit.core.findings import Finding
 from hpckit.core.hostlist import fold_hosts, natural_order
 from hpckit.core.process import HeardCommand, Runner
+from hpckit.core.trust import make_private
 from hpckit.node.answers import AlikeNodes, NodeAnswer, NodeQuestion, group_alike, silent_node
 from hpckit.node.capture.snapshot import decode_snapshot
 from hpckit.node.probe import AnswerReader, error_in
@@ -227,7 +228,7 @@ class SrunProbe:
     def _archive(self) -> Iterator[Path]:
         folder = self.root
         try:
-            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self.root)
             _remove_leftovers(self.root)
             folder = Path(tempfile.mkdtemp(prefix=_FOLDER, dir=self.root))
             archive = folder / AGENT_FILE

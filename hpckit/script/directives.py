@@ -172,6 +172,8 @@ def _runner_words(
         "--bind": place and place.bind,
         "--strict": place and place.strict,
         "--measure": account and account.hz,
+        "--secrets": spec.environment.has_secrets,
+        "--keep-secrets": spec.environment.has_secrets and spec.slurm.requeue,
     }
     for option, value in flags.items():
         if value is not None and value is not False:

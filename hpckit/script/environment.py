@@ -1,8 +1,9 @@
 """Which variables of the submitting shell a job may see, and which are held back and why.
 
 A stale SLURM_CPU_BIND pins every rank of a new job to a few cores, a stale NCCL_IB_HCA sends it
-over the wrong rail, and neither shows in any script. What the scheduler or the launch must set
-is therefore held back at submission unless the job or site passes it by name.
+over the wrong rail, and neither shows in any script. An exported function `exit` or `srun` takes
+the place of what the script calls. What the scheduler or the launch must set, and functions that
+are no tool's, are therefore held back at submission unless the job or site passes them by name.
 """
 
 from __future__ import annotations
@@ -27,6 +28,16 @@ COMMUNICATION_PATTERNS: Final = (
     "NCCL_*", "RCCL_*", "UCX_*", "UCC_*", "FI_*", "GLOO_*", "NVSHMEM_*", "MSCCL_*", "TORCH_NCCL_*",
     "OMP_NUM_THREADS", "OMP_PLACES", "OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "KMP_AFFINITY",
 )  # fmt: skip
+FUNCTIONS: Final = "BASH_FUNC_*"
+"""Exported functions of bash, which come before builtins and programs of their names."""
+TOOL_FUNCTIONS: Final = (
+    *("BASH_FUNC_module%%", "BASH_FUNC_ml%%", "BASH_FUNC__module_raw%%", "BASH_FUNC_switchml%%"),
+    *("BASH_FUNC_spack%%", "BASH_FUNC__spack_shell_wrapper%%"),
+    *("BASH_FUNC_conda%%", "BASH_FUNC___conda_*%%", "BASH_FUNC_mamba%%"),
+)  # fmt: skip
+"""Those of Lmod, Environment Modules, Spack and conda: they are for scripts to call."""
+_WHICH: Final = "BASH_FUNC_which%%"
+"""The which(1) of Red Hat's shells: no script misses it, and nobody needs to hear of it."""
 ALWAYS_KEPT: Final = ("SLURM_CONF",)
 """Without SLURM_CONF a configless login node cannot find its controller."""
 SBATCH_DEFAULTS: Final[Mapping[str, str]] = {
@@ -43,7 +54,7 @@ VARIABLES": they override what stands in a script, so that one is kept only wher
 leaves its option open."""
 BASIC: Final = (
     "HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "LC_*", "TZ", "TMPDIR", "XDG_RUNTIME_DIR",
-    "MODULESHOME", "MODULEPATH", "LMOD_*", "BASH_FUNC_module%%", "BASH_FUNC_ml%%",
+    "MODULESHOME", "MODULEPATH", "LMOD_*", *TOOL_FUNCTIONS,
 )  # fmt: skip
 
 
@@ -74,14 +85,14 @@ def submission_environment(
     sbatch options that the script says itself, None without sbatch.
     """
     defaults = _sbatch_defaults(environment, stated)
-    guarded = (*SCHEDULER_PATTERNS, *LAUNCH_PATTERNS, *COMMUNICATION_PATTERNS)
+    guarded = (*SCHEDULER_PATTERNS, *LAUNCH_PATTERNS, *COMMUNICATION_PATTERNS, FUNCTIONS)
     kept: dict[str, str] = {}
     held_back: list[str] = []
     for name, value in environment.items():
         if _matches(name, passed) or name in ALWAYS_KEPT or name in defaults:
             kept[name] = value
-        elif _matches(name, guarded):
-            if not name.startswith("HPCKIT_"):
+        elif _matches(name, guarded) and not _matches(name, TOOL_FUNCTIONS):
+            if not name.startswith(("HPCKIT_", _WHICH)):
                 held_back.append(name)
         elif inherit is EnvInherit.ALL or _matches(name, BASIC):
             kept[name] = value

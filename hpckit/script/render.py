@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import jinja2
 from jinja2.nodes import Block, Extends, Template
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from hpckit.core.errors import RenderError
 from hpckit.script.plan import LaunchPlan, Option, Provenance, Script
@@ -120,6 +121,7 @@ def render_script(
     text = _rendered(environment, plan, provenance, templates).decode().rstrip("\n") + "\n"
     _refuse_late_directives(text, provenance.template)
     if provenance.template_digest:
+        text = _said_whose(text, provenance.template_digest)
         _refuse_lost_blocks({name: environment.parse(templates[name]) for name in used})
     digest = hashlib.sha256(text.encode()).hexdigest()
     return Script(text=text, sha256=digest, templates=tuple(used))
@@ -151,11 +153,11 @@ def _rendered(
 def _environment(
     loader: jinja2.BaseLoader, cache: jinja2.BytecodeCache | None
 ) -> jinja2.Environment:
-    environment = jinja2.Environment(
+    environment = ImmutableSandboxedEnvironment(
         loader=loader,
         bytecode_cache=cache,
         undefined=jinja2.StrictUndefined,
-        autoescape=False,  # noqa: S701  the output is bash, quoted by the filters below
+        autoescape=False,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
@@ -204,6 +206,12 @@ def _starter(words: Sequence[str]) -> str:
     shell = 3 if list(words[:2]) == ["bash", "-c"] else 0
     parts = [part for part in (words[:shell], words[shell:]) if part]
     return " \\\n  ".join(map(sh_line, parts))
+
+
+def _said_whose(text: str, digest: str) -> str:
+    """Return the script with the line that no template can leave out, below the first."""
+    first, end, rest = text.partition("\n")
+    return f"{first}{end}# this template is not hpckit's own: sha256 {digest[:12]}\n{rest}"
 
 
 def _refuse_lost_blocks(trees: Mapping[str, Template]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from pathlib import Path
 
 from jinja2 import FileSystemBytecodeCache
 from jinja2.bccache import Bucket
+
+from hpckit.core.errors import StorageFailed
+from hpckit.core.trust import make_private
 
 # What pickle and marshal raise for an entry that was cut off or overwritten.
 _DAMAGED = (
@@ -48,8 +50,7 @@ class TemplateCache(FileSystemBytecodeCache):
 def _private(folder: Path) -> bool:
     """Whether the folder is this user's alone: compiled code is run as it is found."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
-        return found.st_uid == os.getuid() and not found.st_mode & 0o022
-    except OSError:
+        make_private(folder)
+    except (OSError, StorageFailed):
         return False
+    return True

@@ -17,11 +17,13 @@ from hpckit.core.errors import (
     AdapterError,
     ParseError,
     SchedulerUnreachable,
+    StorageFailed,
     ToolFailed,
     ToolTimeout,
 )
 from hpckit.core.files import Clock, write_private
 from hpckit.core.process import CommandResult, CommandRunner
+from hpckit.core.trust import Untrusted, make_private, must_be_ours
 from hpckit.slurm.sacct import (
     parse_sacct,
     parse_sacct_energy,
@@ -241,9 +243,11 @@ class SlurmProbe:
 
     def remembered(self, cluster: str | None, what: str, kind: type[Kept]) -> Kept | None:
         """Return what `remember` kept of the cluster in the last hour, None without."""
+        path = self._path(cluster, what)
         try:
-            known = msgspec.json.decode(self._path(cluster, what).read_bytes(), type=kind)
-        except (OSError, ValueError, RecursionError):
+            must_be_ours(path)
+            known = msgspec.json.decode(path.read_bytes(), type=kind)
+        except (OSError, StorageFailed, ValueError, RecursionError):
             return None
         # One from the future is of a clock that was wrong.
         return known if 0 <= self._clock.now_s() - known.seen_s < _FRESH_S else None
@@ -251,8 +255,8 @@ class SlurmProbe:
     def remember(self, cluster: str | None, what: str, answer: SeenAt) -> None:
         """Keep an answer about the cluster; one that cannot be written is asked again."""
         path = self._path(cluster, what)
-        with contextlib.suppress(OSError):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(OSError, Untrusted):
+            make_private(path.parent)
             write_private(path, msgspec.json.encode(answer))
 
     def _path(self, cluster: str | None, what: str) -> Path:

@@ -365,6 +365,7 @@ class SubmitRequest:
     """A prepared job folder to be started.
 
     `submission` is its uuid (32 hex digits), `job_id` its id unless the scheduler gives another.
+    `script` is the text that runs, whatever lies in the folder by then.
     `environment` is the whole environment of the job; `time_limit_s` None is no limit.
     `begun_s` is when the intent was written, in seconds since the epoch. `cluster` is where the
     environment sends it, None for the cluster that is here. `array_part` is the array to submit
@@ -376,6 +377,7 @@ class SubmitRequest:
     submission: str
     job_id: JobId
     folder: Path
+    script: str
     workdir: Path
     environment: Mapping[str, str]
     time_limit_s: int | None

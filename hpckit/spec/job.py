@@ -175,6 +175,21 @@ class EnvironmentRequest:
         'everything under `inherit = "none"`). Their values never enter the script.',
         _ENV_PATTERN,
     )
+    secrets: tuple[str, ...] = listed(
+        "Variables of the submitting shell that only the ranks get, by a file of the job folder "
+        "(mode 0600, removed at the job's end): no script, command line or record of Slurm has "
+        "their values.",
+        settable_name,
+    )
+    secret_files: Mapping[str, str] = table(
+        'The same, each the text of a file: `WANDB_API_KEY = "~/.wandb"`.',
+        mapping(settable_name, one_line),
+    )
+    not_secrets: tuple[str, ...] = listed(
+        "Keys and options whose text is let through although it is shaped like a token, such as "
+        "`command` or `--env`.",
+        one_line,
+    )
     modules_purge: bool = key("Run `module purge` before loading modules.", default=False)
     modules: tuple[str, ...] = listed(
         "Modules to load, in this order; a failing one ends the job.", _module_name
@@ -192,10 +207,20 @@ class EnvironmentRequest:
         "Lines of shell, run as they stand after everything above.", _setup_line
     )
 
+    @property
+    def has_secrets(self) -> bool:
+        """Whether the ranks get secrets."""
+        return bool(self.secrets or self.secret_files)
+
     def __post_init__(self) -> None:
         check_fields(self)
         if self.venv is not None and self.conda is not None:
             raise InvalidValue("conda", self.conda, "either venv or conda, not both")
+        twice = {*self.secrets, *self.secret_files} & {*self.set, *self.pass_}
+        twice |= {*self.secrets} & {*self.secret_files}
+        if twice:
+            name = min(twice)
+            raise InvalidValue("secrets", name, "a variable that is not said elsewhere too")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

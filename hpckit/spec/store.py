@@ -14,6 +14,7 @@ from typing import Any
 from hpckit.core.errors import NoSuchFile, StorageFailed
 from hpckit.core.files import dead_link, write_private
 from hpckit.core.files_in_job import read_regular
+from hpckit.core.trust import make_private, must_be_ours
 from hpckit.spec.job_folder import INTENT_FILE, LOGS_FOLDER, SUBMITTED_FILE
 
 # A login node that crashes must not leave one of them empty beside a job in the queue.
@@ -25,10 +26,10 @@ class FileJobFolders:
     """Job folders below any root."""
 
     def create(self, root: Path, name: str) -> Path:
-        """A new folder with its `logs/`, mode 0700. Raises StorageFailed."""
+        """A new folder with its `logs/`, mode 0700. Raises StorageFailed, Untrusted."""
         folder = root / name
         try:
-            root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(root)
             folder.mkdir(mode=0o700)
             (folder / LOGS_FOLDER).mkdir(mode=0o700)
         except OSError as error:
@@ -70,6 +71,7 @@ class FileJobFolders:
         """Raise StorageFailed when a job folder could not be made; leaves nothing behind."""
         if dead := dead_link(root):
             raise StorageFailed(f"no job folder can be made in {root}: {dead[0]}", hint=dead[1])
+        must_be_ours(root)
         place = root
         try:
             while not _is_there(place):
@@ -92,14 +94,20 @@ class FileJobFolders:
         """Remove a folder that this process made."""
         shutil.rmtree(folder, ignore_errors=True)
 
+    def forget(self, folder: Path, name: str) -> None:
+        """Remove a file of the folder, where it is there and that can be done."""
+        with contextlib.suppress(OSError):
+            (folder / name).unlink(missing_ok=True)
+
     def scan(self, root: Path) -> Sequence[Path]:
-        """The job folders under a root, oldest first; none when there is no such root."""
+        """The job folders of this user under a root, oldest first; none when there is no root."""
         folders = []
         try:
             for path in root.iterdir():
                 # Another user's, or gone meanwhile: no job folder for this user.
                 with contextlib.suppress(PermissionError, FileNotFoundError, NotADirectoryError):
-                    folders.append((_written_s(path / INTENT_FILE), path))
+                    if path.lstat().st_uid == os.geteuid():
+                        folders.append((_written_s(path / INTENT_FILE), path))
         except FileNotFoundError:
             return ()
         except OSError as error:

@@ -28,13 +28,15 @@ def job_request(
 ) -> SubmitRequest:
     """A prepared job in a new folder; its environment is the test's and `environment`."""
     (folder / "logs").mkdir(parents=True, mode=0o700)
-    (folder / "job.sbatch").write_text(f"#!/bin/bash\n{script}")
+    text = f"#!/bin/bash\n{script}"
+    (folder / "job.sbatch").write_text(text)
     (folder / "intent.json").write_text(json.dumps({"schema": "hpckit.intent/1"}))
     return SubmitRequest(
         submission=submission,
         job_id=JobId(f"L{submission[:8]}"),
         begun_s=time.time(),
         folder=folder,
+        script=text,
         workdir=workdir or folder,
         environment={
             **os.environ,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hpckit.core.errors import AdapterError, HpckitError, StorageFailed
+from hpckit.core.errors import AdapterError, HpckitError
 from hpckit.slurm.values import (
     JobDetail,
     JobEntry,
@@ -48,10 +48,6 @@ class FakeSubmitter:
         refused = self._refused_offsets is None or request.array_offset in self._refused_offsets
         if self._refusal is not None and refused:
             raise self._refusal
-        try:
-            script = (request.folder / "job.sbatch").read_text()
-        except OSError as error:
-            raise StorageFailed(f"the job was not started: {error}") from error
         if (request.folder, request.array_offset) in self._started:
             raise AdapterError(f"the job in {request.folder} has been started already")
         self._started.add((request.folder, request.array_offset))
@@ -60,11 +56,11 @@ class FakeSubmitter:
         self._jobs[request.folder] = JobStatus(
             job_id=request.job_id, state=JobState.RUNNING, started_s=0.0
         )
-        if last := re.search(r"^exit (\d+)\n\Z", script, re.MULTILINE):
+        if last := re.search(r"^exit (\d+)\n\Z", request.script, re.MULTILINE):
             self.end(request.folder, int(last[1]))
         return StartedJob(job_id=JobId(request.job_id + part), state=JobState.RUNNING)
 
-    def test(self, request: SubmitRequest, script: str) -> Sequence[str]:
+    def test(self, request: SubmitRequest) -> Sequence[str]:
         """Note the request. Raises the refusal."""
         if self._refusal is not None:
             raise self._refusal

@@ -40,6 +40,7 @@ def running(submitter: FakeSubmitter, folder: Path, job_id: str = "Laa") -> JobE
             submission=entry.submission,
             job_id=entry.job_id,
             folder=folder,
+            script="sleep 1\n",
             workdir=folder,
             environment={},
             time_limit_s=None,

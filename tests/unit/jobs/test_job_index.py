@@ -398,3 +398,19 @@ def test_a_rebuild_that_fails_leaves_the_old_file(path: Path) -> None:
     blocked.rmdir()
     index.rebuild([], [])
     assert len(index.latest(None)) > 1
+
+
+@pytest.mark.parametrize("damage", ["parts = 'x'", "created_s = 'abc'", "exit_code = 'one'"])
+def test_a_row_that_no_hpckit_wrote(tmp_path: Path, damage: str) -> None:
+    """It is told as damage with the way out, and the rebuilt index has the other jobs."""
+    index = SqliteJobIndex(tmp_path / "jobs.sqlite")
+    good, bad = entry("La", created_s=1.0), entry("Lb", created_s=2.0)
+    index.add(good)
+    index.add(bad)
+    with contextlib.closing(sqlite3.connect(tmp_path / "jobs.sqlite")) as db, db:
+        db.execute(f"UPDATE jobs SET {damage} WHERE job_id = 'Lb'")
+    with pytest.raises(StorageFailed, match="is damaged: a line of it") as caught:
+        index.latest(None)
+    assert caught.value.hint == "hpckit jobs --rebuild"
+    index.rebuild([], [])
+    assert index.latest(None) == [good]

@@ -199,10 +199,10 @@ def test_a_trial_of_many_parts_is_not_late(tmp_path: Path) -> None:
     class Slow(FakeSubmitter):
         """Answers after twelve seconds."""
 
-        def test(self, request: SubmitRequest, script: str) -> Sequence[str]:
+        def test(self, request: SubmitRequest) -> Sequence[str]:
             """Take the time."""
             clock.sleep(12)
-            return super().test(request, script)
+            return super().test(request)
 
     slurm = Slow()
     world = replace(ten_a_job(slurm), clock=clock)

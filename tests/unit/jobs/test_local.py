@@ -115,7 +115,7 @@ def test_the_supervisor_is_of_the_submitters_hpckit(folder: Path, tmp_path: Path
         "from hpckit.jobs.local import LocalSubmitter\n"
         "folder = Path(sys.argv[1])\n"
         "LocalSubmitter().submit(SubmitRequest(submission='0' * 32, job_id='L1', begun_s=0.0,\n"
-        "    folder=folder, workdir=folder,\n"
+        "    folder=folder, script=(folder / 'job.sbatch').read_text(), workdir=folder,\n"
         "    environment=dict(os.environ), time_limit_s=None, kill_wait_s=1))\n"
     )
     # Coverage would count the copy as another program.

@@ -111,7 +111,7 @@ def test_a_trial_is_sbatchs_own(tmp_path: Path) -> None:
 
     runner = ScriptedRunner(read, sbatch=[said(stderr=words)])
     request = a_request(tmp_path, clock)
-    told = SlurmSubmitter(runner, clock).test(request, "#!/bin/bash\ntrue\n")
+    told = SlurmSubmitter(runner, clock).test(request)
     assert told == ("Job 7 to start at 2026-11-21T11:13:27 using 4 processors on nodes c[1-4]",)
     (argv,) = runner.asked
     assert argv[:2] == ("sbatch", "--test-only")
@@ -125,7 +125,7 @@ def test_a_trial_queues_nothing_whatever_is_said(tmp_path: Path) -> None:
     stderr = "allocation failure: Invalid account or account/partition combination specified\n"
     clock, runner = FakeClock(), ScriptedRunner(sbatch=[said(code=1, stderr=stderr)])
     with pytest.raises(SchedulerRefused, match="would not take the job: Invalid account"):
-        SlurmSubmitter(runner, clock).test(a_request(tmp_path, clock), "#!/bin/bash\n")
+        SlurmSubmitter(runner, clock).test(a_request(tmp_path, clock))
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_trial_without_an_answer_is_no_refusal(tmp_path: Path, answer: Answer)
     """When nobody answers a trial, Slurm has not said no."""
     clock, runner = FakeClock(), ScriptedRunner(sbatch=[answer])
     with pytest.raises(SchedulerUnreachable, match="did not answer"):
-        SlurmSubmitter(runner, clock).test(a_request(tmp_path, clock), "#!/bin/bash\n")
+        SlurmSubmitter(runner, clock).test(a_request(tmp_path, clock))
 
 
 def test_the_log_of_an_array_has_a_name_a_task(tmp_path: Path) -> None:

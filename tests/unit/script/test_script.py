@@ -36,6 +36,7 @@ PROVENANCE = Provenance(
     template_digest="e" * 64,
     reproduce=("hpckit", "render", "a\nb"),
 )
+WHOSE = "# this template is not hpckit's own: sha256 eeeeeeeeeeee\n"
 
 
 def rendered(template: str, others: Mapping[str, str] = PACKAGED) -> str:
@@ -100,7 +101,27 @@ def test_what_may_be_missing_may_be_missing() -> None:
 
 def test_the_end_is_one_newline() -> None:
     """A script ends in one newline, and Windows line ends become newlines."""
-    assert rendered("true\r\nfalse\r\n\r\n\n") == "true\nfalse\n"
+    assert rendered("true\r\nfalse\r\n\r\n\n") == f"true\n{WHOSE}false\n"
+
+
+def test_no_template_can_leave_out_whose_it_is() -> None:
+    """The line is put below the first one, whatever the template has there."""
+    assert rendered("#!/bin/bash\n{% if false %}x{% endif %}true") == f"#!/bin/bash\n{WHOSE}true\n"
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{{ plan.__init__.__globals__ }}",
+        "{% set _ = plan.directives.append(1) %}",
+        "{{ cycler.__init__.__globals__.os.popen('id').read() }}",
+    ],
+)
+def test_a_template_runs_no_python(template: str) -> None:
+    """What leads out of the sandbox is refused, or is nothing."""
+    with pytest.raises(RenderError):
+        rendered(template)
 
 
 def test_the_digest_and_the_templates_used() -> None:
@@ -113,7 +134,7 @@ def test_the_digest_and_the_templates_used() -> None:
 def test_a_reason_stands_beside_its_line() -> None:
     """A reason becomes a comment at one column, on the same line."""
     text = rendered('{{ "export A=1" | reason("b\\nc") }}|{{ "x" | reason(none) }}|')
-    assert text == f"{'export A=1':<40} # b?c|x|\n"
+    assert text == f"{'export A=1':<40} # b?c|x|\n{WHOSE}"
 
 
 SETTING = CommSetting(

@@ -57,6 +57,19 @@ def test_passed_by_name(inherit: EnvInherit) -> None:
     assert "UCX_TLS" not in split.variables
 
 
+@pytest.mark.parametrize("inherit", list(EnvInherit))
+def test_exported_functions(inherit: EnvInherit) -> None:
+    """Those of Lmod, Spack and conda go along; any other would take a command's place, unseen."""
+    tools = ("module", "ml", "spack", "conda", "__conda_activate")
+    others = ("exit", "srun", "cd", "which")
+    shell = {f"BASH_FUNC_{name}%%": "() { :; }" for name in (*tools, *others)}
+    split = submission_environment(shell, inherit, ())
+    assert set(split.variables) == {f"BASH_FUNC_{name}%%" for name in tools}
+    assert split.held_back == ("BASH_FUNC_cd%%", "BASH_FUNC_exit%%", "BASH_FUNC_srun%%")
+    passed = submission_environment(shell, inherit, ("BASH_FUNC_srun%%",))
+    assert "BASH_FUNC_srun%%" in passed.variables
+
+
 def test_a_name_is_not_a_beginning() -> None:
     """A name without a star passes that one variable, in its own letters."""
     split = submission_environment(SHELL, EnvInherit.ALL, ("NCCL", "nccl_debug"))
