@@ -78,7 +78,7 @@ class InspectOptions(SimpleNamespace):
 )
 @click.option(
     "--sysroot",
-    type=click.Path(exists=True, file_okay=False),
+    type=output.SeenPath(exists=True, file_okay=False),
     metavar="DIR",
     help="Where this node's /sys and /proc are found.",
 )

@@ -218,6 +218,21 @@ def _duration(status: JobStatus, now_s: float | None) -> str:
     return f" for {format_duration(now_s - status.started_s)}"
 
 
+class SeenPath(click.Path):
+    """A path that is there; one that may not be looked at is not called missing."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path. Raises click.BadParameter."""
+        try:
+            os.stat(value)  # noqa: PTH116
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            self.fail(f"{os.fsdecode(value)!r} cannot be looked at: {why}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def fail_on_option(help_: str) -> Callable[..., Any]:
     """Add --fail-on, for `fail_code`."""
     return click.option("--fail-on", type=click.Choice(["note", "warning", "error"]), help=help_)

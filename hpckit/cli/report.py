@@ -62,7 +62,7 @@ class ReportOptions(SimpleNamespace):
 @click.option(
     "--from",
     "from_",
-    type=click.Path(exists=True),
+    type=output.SeenPath(exists=True),
     metavar="PATH",
     help="Report on this job folder, its account/, a folder that `hpckit sample` wrote, or a file "
     "of --parquet.",

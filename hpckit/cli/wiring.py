@@ -181,8 +181,14 @@ def command_runner() -> Runner:
     """External commands, on record in the file that HPCKIT_COMMAND_LOG names."""
     from hpckit.core.process import ListeningRunner, LoggedRunner
 
+    def say(program: str) -> None:
+        from hpckit.cli import output
+
+        output.talk(f" waiting for {program}, which has not answered for 2 s")
+
+    runner = ListeningRunner(slow=say)
     path = os.environ.get("HPCKIT_COMMAND_LOG")
-    return LoggedRunner(ListeningRunner(), Path(path), clock()) if path else ListeningRunner()
+    return LoggedRunner(runner, Path(path), clock()) if path else runner
 
 
 def interrupt_on_signals() -> None:

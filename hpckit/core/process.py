@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from hpckit.core.errors import AdapterError, StorageFailed, ToolMissing, ToolTimeout
 from hpckit.core.files import Clock
@@ -39,6 +39,7 @@ _SCRUBBED_PREFIXES = (
     "GIT_",
     "PYTHON",
 )
+_SLOW_S: Final = 2.0
 _SCRUBBED = frozenset({"ENV", "LD_AUDIT", "LD_PRELOAD"})
 _KEPT = frozenset({"SLURM_CONF", "SLURM_JWT"})  # where Slurm is, and who asks
 # English and UTC, and job arrays of any length whole (squeue(1), SLURM_BITSTR_LEN).
@@ -76,11 +77,17 @@ class ProcessRunner:
 
     `environment` is the caller's, by default this process's; those of _READABLE are set, and
     the variables of Slurm and PMI are taken away, except those of _KEPT, and those by which a
-    program runs something that was not called.
+    program runs something that was not called. `slow` hears of the first command that has not
+    answered after two seconds.
     """
 
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        environment: Mapping[str, str] | None = None,
+        slow: Callable[[str], None] | None = None,
+    ) -> None:
         self._environment = os.environ if environment is None else environment
+        self._slow = slow
 
     def run(
         self, argv: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None
@@ -97,7 +104,7 @@ class ProcessRunner:
             env = self.clean_environment() if environment is None else environment
             process = start(argv, out, err, env)
             try:
-                code = shell_code(process.wait(timeout_s))
+                code = shell_code(self._wait(process, argv[0], timeout_s))
             finally:
                 kill_group(process)
             return CommandResult(returncode=code, stdout=text_of(out), stderr=text_of(err))
@@ -106,6 +113,17 @@ class ProcessRunner:
         finally:
             os.close(out)
             os.close(err)
+
+    def _wait(self, process: subprocess.Popen[bytes], program: str, timeout_s: float) -> int:
+        """Return the code of a process. Raises subprocess.TimeoutExpired."""
+        if self._slow is None or timeout_s <= _SLOW_S:
+            return process.wait(timeout_s)
+        try:
+            return process.wait(_SLOW_S)
+        except subprocess.TimeoutExpired:
+            self._slow(program)
+            self._slow = None
+            return process.wait(timeout_s - _SLOW_S)
 
     def clean_environment(self) -> dict[str, str]:
         """The runner's environment without the variables that would change what is asked for."""

@@ -244,9 +244,15 @@ def job_statuses(entries: Sequence[JobEntry], tools: TrackTools) -> Sequence[Job
             groups.setdefault(id(submitter), (submitter, []))[1].append(entry)
     for submitter, group in groups.values():
         answers |= submitter.statuses(group)
-    statuses = [answers[entry.submission] for entry in entries]
+    statuses = [_told(entry, answers[entry.submission]) for entry in entries]
     _remember(entries, statuses, tools)
     return statuses
+
+
+def _told(entry: JobEntry, status: JobStatus) -> JobStatus:
+    """An end that was told once stays told while nobody can be asked."""
+    is_unknown = status.state is JobState.UNKNOWN and status.job_id == entry.job_id
+    return _remembered(entry) if is_unknown and entry.state.is_final else status
 
 
 def _remember(
