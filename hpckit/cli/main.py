@@ -27,6 +27,7 @@ COMMANDS = {
     "place": "Say which node carries which ranks, and what that is worth.",
     "tune": "Say which communication variables a job needs, and why.",
     "render": "Print the batch script of a job, for review.",
+    "check": "Say what would keep a job, or a script of yours, from running.",
     "submit": "Check, render and start a job.",
     "show": "Show what was submitted: script, effective job, folder.",
     "status": "Say how a job is.",

@@ -1,7 +1,8 @@
-"""`hpckit sites`: which sites there are, and what one says."""
+"""`hpckit sites`: which sites there are, what one says, and whether its cluster says the same."""
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -79,3 +80,51 @@ def show(name: str, site_dirs: tuple[Path, ...], *, as_json: bool) -> None:
         return
     output.talk(f" {paths[0]}")
     click.echo(resources.read(paths[0]), nl=False)
+
+
+@sites_command.command("init")
+@click.argument("name")
+def init(name: str) -> None:
+    """Draft a site file called NAME from the cluster that is here; it goes to stdout.
+
+    Each line says where it comes from. What Slurm does not tell (where job folders lie, modules,
+    network) is yours to add.
+    """
+    from hpckit.spec.site import SITE_NAME_PATTERN
+    from hpckit.spec.site_draft import draft_site
+
+    if re.fullmatch(SITE_NAME_PATTERN, name, re.ASCII) is None:
+        raise click.UsageError(f"{name!r} is no name: letters, digits, dot, dash and underscore")
+    view, rules, topology = wiring.live_cluster()
+    click.echo(draft_site(name, view, rules, topology), nl=False)
+    if sys.stdout.isatty():
+        output.talk(
+            f" keep it: hpckit sites init {name} > ~/.config/hpckit/site_configs/{name}.toml"
+        )
+
+
+@sites_command.command("check")
+@click.argument("name", shell_complete=complete_site)
+@_DIR
+@_JSON
+@click.pass_context
+def check(ctx: click.Context, name: str, site_dirs: tuple[Path, ...], *, as_json: bool) -> None:
+    """Compare the site file called NAME with the cluster that is here; exit 1 where they differ."""
+    from hpckit.core.finding_lines import grouped_lines, verdict
+    from hpckit.core.findings import finding_trees
+    from hpckit.core.text import Line, Style
+    from hpckit.jobs.sites import load_site
+    from hpckit.spec.site_draft import site_drift
+
+    site = load_site(wiring.resources(site_dirs), name)
+    view, rules, topology = wiring.live_cluster()
+    findings = site_drift(site, view, rules, topology)
+    if as_json:
+        output.document({"schema": "hpckit.site-check/1", "site": name,
+                         "findings": finding_trees(findings)})  # fmt: skip
+    else:
+        title = f"{name}: {verdict(findings, 'it says what the cluster says')}"
+        lines = [Line(text=title, style=Style.TITLE)]
+        command = f"hpckit sites check {name}"
+        output.say([*lines, *grouped_lines(findings, output.screen_width(), command)])
+    ctx.exit(output.fail_code(findings, "error"))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -17,19 +18,24 @@ if TYPE_CHECKING:
     from hpckit.account.store import SlurmEnergies
     from hpckit.comm.library_search import Person
     from hpckit.core.files import Clock, FileResources
+    from hpckit.core.findings import Notice
     from hpckit.core.process import Runner
     from hpckit.fabric.ask import FabricProbe
     from hpckit.jobs.draft import Caller
     from hpckit.jobs.index import SqliteJobIndex
+    from hpckit.jobs.limits import Known, LimitsProbe
     from hpckit.jobs.parts import Submitter
     from hpckit.jobs.submit import SubmitTools
     from hpckit.jobs.track import TrackTools
     from hpckit.node.capture.nvml import NvmlDriver
     from hpckit.node.capture.sysfs import SysfsFiles
     from hpckit.node.remote import SrunProbe
+    from hpckit.script.live import User
     from hpckit.script.template_cache import TemplateCache
     from hpckit.slurm.ask import SlurmCli
-    from hpckit.slurm.values import JobEntry
+    from hpckit.slurm.release import SlurmVersion, TopologyKind
+    from hpckit.slurm.request import Request
+    from hpckit.slurm.values import ClusterView, JobEntry, PartitionRules
     from hpckit.spec.site import SubmitterKind
     from hpckit.spec.store import FileJobFolders
 
@@ -89,6 +95,83 @@ def cluster_probe() -> FabricProbe:
     from hpckit.fabric.ask import FabricProbe
 
     return FabricProbe(_slurm(), _caches() / "clusters", clock(), os.environ)
+
+
+def user() -> User:
+    """Who would submit: the name, and those of the groups."""
+    import grp
+    import pwd
+
+    from hpckit.script.live import User
+
+    groups = set()
+    for gid in {os.getegid(), *os.getgroups()}:
+        with contextlib.suppress(KeyError):
+            groups.add(grp.getgrgid(gid).gr_name)
+    return User(name=pwd.getpwuid(os.geteuid()).pw_name, groups=frozenset(groups))
+
+
+def ask_cluster(request: Request) -> tuple[Known | None, SlurmVersion | None, tuple[Notice, ...]]:
+    """What the cluster that is here says of a request, its release, and what it does not say."""
+    from hpckit.core.errors import AdapterError, ParseError
+    from hpckit.core.findings import Level, Notice
+
+    probe = cluster_probe()
+    try:
+        view = probe.look(None)
+        known = _limits_probe(probe).ask(view, request, None)
+    except (AdapterError, ParseError) as error:
+        text = f"no cluster was asked: {error.message}"
+        return None, None, (Notice(level=Level.NOTE, subject="checks", text=text),)
+    return known, view.config.version, known.unsaid
+
+
+def _limits_probe(probe: FabricProbe) -> LimitsProbe:
+    from hpckit.jobs.limits import LimitsProbe
+
+    return LimitsProbe(slurm=_slurm(), probe=probe, clock=clock(), user=user())
+
+
+class Trial:
+    """A script that Slurm is asked about; `refused` is its words against the script as it is."""
+
+    def __init__(self, script: Path) -> None:
+        self._script = script
+        self._slurm = _slurm()
+        self.refused = ""
+
+    def start_s(self, words: Sequence[str]) -> float | None:
+        """When it would start with these options, None where Slurm does not say."""
+        from hpckit.core.errors import AdapterError
+
+        try:
+            said, refused = self._slurm.try_script(self._script, words, _shell_environment())
+        except AdapterError:
+            return None
+        if not words:
+            self.refused = refused
+        return None if said is None else said.start_s
+
+
+@contextlib.contextmanager
+def trial(script: str) -> Iterator[Trial]:
+    """Lay a script down for sbatch to look at, and take it away again."""
+    import tempfile
+
+    with tempfile.NamedTemporaryFile("w", suffix=".sbatch", encoding="utf-8") as file:
+        file.write(script)
+        file.flush()
+        yield Trial(Path(file.name))
+
+
+def live_cluster() -> tuple[ClusterView, Sequence[PartitionRules], TopologyKind | None]:
+    """What the cluster that is here says of itself now. Raises AdapterError, ParseError."""
+    from hpckit.script.releases import live_dialect
+    from hpckit.spec.site import generic_site
+
+    view = cluster_probe().look(None, fresh=True)
+    dialect = live_dialect(generic_site(), view.config)
+    return view, _slurm().partition_rules(None), dialect.topology
 
 
 def job_index() -> SqliteJobIndex:
@@ -208,13 +291,15 @@ def submit_tools(kind: SubmitterKind, *, checks: bool = True) -> SubmitTools:
     from hpckit.jobs.submit import SubmitTools
     from hpckit.spec.site import SubmitterKind
 
+    probe = cluster_probe() if kind is SubmitterKind.SLURM else None
     return SubmitTools(
         submitter=submitter(kind),
         folders=PackedJobFolders(_caches()),
         index=job_index(),
         clock=clock(),
         interrupts_held=interrupts_held,
-        probe=cluster_probe() if kind is SubmitterKind.SLURM else None,
+        probe=probe,
+        limits=None if probe is None else _limits_probe(probe).ask,
         checks=checks,
     )
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from hpckit import __version__
 from hpckit.core.errors import StorageFailed
 from hpckit.core.files import write_private
-from hpckit.core.trust import Untrusted, make_private, must_be_ours
+from hpckit.core.trust import make_private, must_be_ours
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -57,7 +57,7 @@ class AgentCache:
 
     def write(self, data: bytes) -> None:
         """Keep an archive, if that can be done, and not more than a few others."""
-        with contextlib.suppress(OSError, Untrusted):
+        with contextlib.suppress(OSError, StorageFailed):
             make_private(self._folder)
             write_private(self._path, self._digest(data) + data)
             kept = sorted(self._folder.glob("injob-*.pyz"), key=lambda path: path.lstat().st_mtime)

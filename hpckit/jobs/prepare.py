@@ -14,7 +14,8 @@ from hpckit.core.errors import ConfigError, JobRefused
 from hpckit.core.fields import to_tree
 from hpckit.core.findings import Level, Notice
 from hpckit.jobs.sites import load_site, load_templates
-from hpckit.script.checks import check_job, fit_findings, site_partitions
+from hpckit.script.admission import as_notices, find_obstacles
+from hpckit.script.checks import check_job, site_partitions
 from hpckit.script.directives import plan_launch
 from hpckit.script.launchers.launcher import Launcher
 from hpckit.script.launchers.registry import (
@@ -24,11 +25,11 @@ from hpckit.script.launchers.registry import (
     read_launchers,
     refuse_launch,
 )
-from hpckit.script.plan import LaunchPlan, Provenance, Script
+from hpckit.script.live import NOBODY, cluster_of
+from hpckit.script.plan import LaunchPlan, Provenance, Script, request_of_plan
 from hpckit.script.releases import Dialect, dialect_findings, site_dialect
 from hpckit.script.render import render_script
 from hpckit.slurm.values import SlurmVersion
-from hpckit.spec.job import JobSpec
 from hpckit.spec.job_folder import ADVICE_FILE, EFFECTIVE_SCHEMA, TOPOLOGY_FILE
 from hpckit.spec.merge import (
     EffectiveJob,
@@ -116,7 +117,7 @@ def prepare(
         from hpckit.account.advice.outcome import explained
 
         plan = explained(plan, source.advised, effective)
-    notes = without_errors(_findings(effective.spec, plan, site, dialect))
+    notes = without_errors(_findings(plan, site, dialect))
     notes += comm_findings(comm.env)
     script, own = _script(plan, resources, cache, _provenance(source, site, effective.digest))
     said = " ".join((source.file_text or "", *source.option_words, *source.command))
@@ -161,16 +162,13 @@ def _script(
     return render_script(plan, provenance, templates.texts, cache), (notice,)
 
 
-def _findings(
-    spec: JobSpec, plan: LaunchPlan, site: SiteSpec, dialect: Dialect
-) -> Sequence[Notice]:
+def _findings(plan: LaunchPlan, site: SiteSpec, dialect: Dialect) -> Sequence[Notice]:
     """What the site file alone tells of the job; a site without Slurm has nothing to say."""
     if site.submitter is not SubmitterKind.SLURM:
         return ()
-    findings = dialect_findings(plan, dialect)
-    if not site.partitions:
-        return findings
-    return (*findings, *fit_findings(spec, site_partitions(site), lists_all=False))
+    known = replace(cluster_of(site_partitions(site)), are_all_listed=False, may_route=True)
+    obstacles = find_obstacles(request_of_plan(plan), known, NOBODY, 0.0)
+    return (*dialect_findings(plan, dialect), *as_notices(obstacles))
 
 
 def without_errors(findings: Sequence[Notice]) -> tuple[Notice, ...]:

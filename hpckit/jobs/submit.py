@@ -33,6 +33,7 @@ from hpckit.jobs.draft import (
     request_of,
     write_folder,
 )
+from hpckit.jobs.limits import AskLimits, Known, known_by_partitions
 from hpckit.jobs.order import order_plan
 from hpckit.jobs.parts import (
     Submitter,
@@ -45,9 +46,10 @@ from hpckit.jobs.parts import (
 from hpckit.jobs.prepare import PreparedJob, without_errors
 from hpckit.jobs.secrets import secrets_of
 from hpckit.placement.order_plan import OrderPlan
-from hpckit.script.checks import Aim, fit_findings
+from hpckit.script.admission import as_notices, find_obstacles
 from hpckit.script.environment import SubmissionEnvironment, submission_environment
 from hpckit.script.releases import dialect_findings, is_another_cluster, live_dialect, release_note
+from hpckit.slurm.request import Request, read_request
 from hpckit.slurm.values import (
     UNCONFIRMED_PREFIX,
     ClusterView,
@@ -99,8 +101,8 @@ class Submission:
 class SubmitTools:
     """The adapters that a submission uses.
 
-    Without a probe nobody looks at the cluster first; without `checks` it is asked for
-    MaxArraySize alone, and only by job arrays.
+    Without a probe nobody looks at the cluster first, without `limits` at its partitions alone;
+    without `checks` it is asked for MaxArraySize alone, and only by job arrays.
     """
 
     submitter: Submitter
@@ -109,6 +111,7 @@ class SubmitTools:
     clock: Clock
     interrupts_held: Callable[[], AbstractContextManager[Callable[[], bool]]]
     probe: FabricProbe | None = None
+    limits: AskLimits | None = None
     checks: bool = True
 
 
@@ -165,12 +168,10 @@ def _look(
     is_array = job.effective.spec.slurm.array is not None
     if tools.probe is None or not (tools.checks or is_array):
         return size, notes
-    slurm = job.effective.spec.slurm
-    aim = Aim(
-        partition=slurm.partition or variables.get("SBATCH_PARTITION"),
-        qos=slurm.qos or variables.get("SBATCH_QOS"),
+    request = read_request(job.script.text, variables)
+    view, found = check_live(
+        job, tools.probe, cluster, request=request, limits=tools.limits, refuse=tools.checks
     )
-    view, found = check_live(job, tools.probe, cluster, aim, refuse=tools.checks)
     if view is not None and (view.config.max_array_size or 0) > 1:
         size = view.config.max_array_size
     return size, tuple(dict.fromkeys((*notes, *found)))
@@ -184,23 +185,29 @@ def check_live(
     job: PreparedJob,
     probe: FabricProbe,
     cluster: str | None,
-    aim: Aim | None = None,
     *,
+    request: Request | None = None,
+    limits: AskLimits | None = None,
     refuse: bool = True,
 ) -> tuple[ClusterView | None, tuple[Notice, ...]]:
     """The cluster, and what does not keep the job from running there.
 
     What keeps it is looked at again in the present cluster before the job is refused: what is
-    remembered may have changed. Without `refuse` nothing is found. A cluster that cannot be asked,
+    remembered may have changed. `request` is that of the script, unless said; without `limits` the
+    partitions alone are known. Without `refuse` nothing is found. A cluster that cannot be asked,
     or is not understood, holds nothing back: then it is None. Raises JobRefused, and
     SchedulerUnreachable when nobody answers.
     """
+    request = request or read_request(job.script.text)
+    ask = limits or known_by_partitions
     try:
         view = probe.look(cluster, needs_partitions=refuse)
-        findings = tuple(_live_findings(job, view, cluster, aim)) if refuse else ()
+        known = ask(view, request, cluster) if refuse else None
+        findings = () if known is None else _live_findings(job, view, cluster, request, known)
         if any(one.level is Level.ERROR for one in findings):
             view = probe.look(cluster, fresh=True)
-            findings = tuple(_live_findings(job, view, cluster, aim))
+            known = ask(view, request, cluster)
+            findings = _live_findings(job, view, cluster, request, known)
     except (ToolFailed, ToolMissing, ParseError) as error:
         text = f"the cluster was not looked at: {error.message}"
         return None, (Notice(level=Level.NOTE, subject="checks", text=text),)
@@ -212,16 +219,21 @@ def check_live(
 
 
 def _live_findings(
-    job: PreparedJob, view: ClusterView, cluster: str | None, aim: Aim | None
-) -> Iterator[Notice]:
-    yield from _identity(job, view, cluster)
+    job: PreparedJob, view: ClusterView, cluster: str | None, request: Request, known: Known
+) -> tuple[Notice, ...]:
+    found = list(_identity(job, view, cluster))
     if view.unread is not None:
         text = f"the partitions were not looked at: {view.unread}"
-        yield Notice(level=Level.NOTE, subject="checks", text=text)
-    yield from dialect_findings(job.plan, live_dialect(job.site, view.config))
+        found.append(Notice(level=Level.NOTE, subject="checks", text=text))
+    found += dialect_findings(job.plan, live_dialect(job.site, view.config))
     version = view.config.version
-    shows_all = version is not None and version >= _SHOWS_ALL_NODES
-    yield from fit_findings(job.effective.spec, view.partitions, aim, is_certain=shows_all)
+    asked = replace(
+        known.cluster,
+        are_nodes_certain=version is not None and version >= _SHOWS_ALL_NODES,
+        may_route=view.config.job_submit_plugins is not None,
+    )
+    obstacles = find_obstacles(request, asked, known.user, known.now_s)
+    return (*found, *known.unsaid, *as_notices(obstacles))
 
 
 def _identity(job: PreparedJob, view: ClusterView, cluster: str | None) -> Iterator[Notice]:
@@ -251,8 +263,6 @@ def draft_of(
     """
     slurm = job.site.submitter is SubmitterKind.SLURM
     root = expand_job_root(job.site.job_root, caller)
-    request = job.effective.spec.environment
-    secrets = secrets_of(request, caller.environment, caller.home, job.source.folder)
     environment = _environment(job, caller, by_sbatch=slurm)
     cluster = _cluster(environment.variables) if slurm else None
     max_array_size, notes = _look(job, tools, cluster, environment.variables)
@@ -286,8 +296,13 @@ def draft_of(
         place=place,
         notes=(*notes, *remarks),
         order=order,
-        secrets=secrets,
+        secrets=_secrets(job, caller),
     )
+
+
+def _secrets(job: PreparedJob, caller: Caller) -> Mapping[str, str]:
+    request = job.effective.spec.environment
+    return secrets_of(request, caller.environment, caller.home, job.source.folder)
 
 
 def _environment(job: PreparedJob, caller: Caller, *, by_sbatch: bool) -> SubmissionEnvironment:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 
@@ -51,6 +52,7 @@ def _private(folder: Path) -> bool:
     """Whether the folder is this user's alone: compiled code is run as it is found."""
     try:
         make_private(folder)
+        found = folder.stat()
     except (OSError, StorageFailed):
         return False
-    return True
+    return found.st_uid == os.geteuid() and not found.st_mode & 0o022

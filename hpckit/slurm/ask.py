@@ -23,7 +23,17 @@ from hpckit.core.errors import (
 )
 from hpckit.core.files import Clock, write_private
 from hpckit.core.process import CommandResult, CommandRunner
-from hpckit.core.trust import Untrusted, make_private, must_be_ours
+from hpckit.core.trust import make_private, must_be_ours
+from hpckit.slurm.accounts import (
+    AccountRules,
+    KnownQos,
+    assoc_mgr_argv,
+    own_qos_argv,
+    parse_assoc_mgr,
+    parse_own_qos,
+    parse_qos,
+    qos_argv,
+)
 from hpckit.slurm.sacct import (
     parse_sacct,
     parse_sacct_energy,
@@ -33,16 +43,29 @@ from hpckit.slurm.sacct import (
     sacct_json_argv,
     sacct_since_argv,
 )
-from hpckit.slurm.sbatch import refusal_words
+from hpckit.slurm.sbatch import ExpectedStart, parse_test_only, refusal_words
 from hpckit.slurm.scontrol import (
+    parse_licenses,
+    parse_partitions,
+    parse_reservations,
     parse_scontrol_config,
     parse_scontrol_job,
     scontrol_config_argv,
     scontrol_job_argv,
+    show_argv,
 )
 from hpckit.slurm.squeue import parse_sinfo, parse_squeue, sinfo_argv, squeue_argv
 from hpckit.slurm.text import accounting_disabled, is_unreachable
-from hpckit.slurm.values import ClusterView, JobDetail, JobId, JobRecord, Partition, SlurmConfig
+from hpckit.slurm.values import (
+    ClusterView,
+    JobDetail,
+    JobId,
+    JobRecord,
+    Partition,
+    PartitionRules,
+    Reservation,
+    SlurmConfig,
+)
 
 _TIMEOUT_S = 30.0
 _DETAIL_S = 5.0
@@ -115,6 +138,42 @@ class SlurmCli:
     def partitions(self, cluster: str | None) -> Sequence[Partition]:
         """The partitions of the cluster and the kinds of nodes in them."""
         return parse_sinfo(self.ask(sinfo_argv(cluster)).stdout)
+
+    def partition_rules(self, cluster: str | None) -> Sequence[PartitionRules]:
+        """Who may use which partition, and how much of it."""
+        return parse_partitions(self.ask(show_argv("partition", cluster)).stdout)
+
+    def reservations(self, cluster: str | None) -> Sequence[Reservation]:
+        """The reservations, those of maintenance too."""
+        return parse_reservations(self.ask(show_argv("reservation", cluster)).stdout)
+
+    def licenses(self, cluster: str | None) -> Mapping[str, tuple[int, int]]:
+        """The licenses by name: all there are, and how many are free."""
+        return parse_licenses(self.ask(show_argv("licenses", cluster)).stdout)
+
+    def account_rules(self, user: str, account: str | None, cluster: str | None) -> AccountRules:
+        """The user's associations and the QOS, with what is in use of their limits now."""
+        return parse_assoc_mgr(self.ask(assoc_mgr_argv(user, cluster)).stdout, user, account)
+
+    def known_qos(self, user: str, cluster: str | None, seen_s: float) -> KnownQos:
+        """What slurmdbd says of the user's QOS, and of QOS that the user has not used yet."""
+        limits, flags = parse_qos(self.ask(qos_argv()).stdout)
+        own = parse_own_qos(self.ask(own_qos_argv(user, cluster)).stdout)
+        return KnownQos(seen_s=seen_s, own=own, limits=limits, flags=flags)
+
+    def try_script(
+        self, script: Path, words: Sequence[str], environment: Mapping[str, str]
+    ) -> tuple[ExpectedStart | None, str]:
+        """When `sbatch WORDS SCRIPT` would start its job; and without an answer Slurm's words.
+
+        Nothing is queued. `environment` is that of the sbatch to come: its variables count.
+        Raises ToolMissing, ToolTimeout.
+        """
+        readable = {**environment, "TZ": "UTC", "LC_ALL": "C"}
+        argv = ("sbatch", "--test-only", *words, str(script))
+        result = self._runner.run(argv, _TIMEOUT_S, readable)
+        said = parse_test_only(result.stderr) if result.returncode == 0 else None
+        return said, "" if result.returncode == 0 else refusal_words(result.stderr)
 
     def detail(self, job_id: JobId, cluster: str | None) -> Sequence[JobDetail]:
         """What the accounts hold of one job, with its steps; asked once, and for 5 s at most.
@@ -255,7 +314,7 @@ class SlurmProbe:
     def remember(self, cluster: str | None, what: str, answer: SeenAt) -> None:
         """Keep an answer about the cluster; one that cannot be written is asked again."""
         path = self._path(cluster, what)
-        with contextlib.suppress(OSError, Untrusted):
+        with contextlib.suppress(OSError, StorageFailed):
             make_private(path.parent)
             write_private(path, msgspec.json.encode(answer))
 

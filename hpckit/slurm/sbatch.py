@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from hpckit.slurm.pending import explain_limit
-from hpckit.slurm.text import BROKEN_OFF, BROKEN_SOCKET, NO_ADDRESS, Place
+from hpckit.slurm.text import BROKEN_OFF, BROKEN_SOCKET, NO_ADDRESS, Place, time_s
 from hpckit.slurm.values import JobId
 
 _PARSABLE = re.compile(r"([1-9]\d{0,9})(?:;([^\s;]+))?", re.ASCII)
@@ -110,6 +110,33 @@ def parse_sbatch(text: str) -> tuple[JobId, str | None]:
             "is no job id" if last else "nothing was printed", "4242, or 4242;cluster"
         )
     return JobId(match[1]), match[2]
+
+
+_WOULD_START: Final = re.compile(
+    r"Job \d+ to start at ([12]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d)(?: a)? using (\d+) processors on"
+    r"(?: nodes)? (\S+)(?: in partition (\S+))?",
+    re.ASCII,
+)
+
+
+class ExpectedStart(NamedTuple):
+    """What `sbatch --test-only` says: when, on which nodes, and in which partition if it tells."""
+
+    start_s: float
+    nodes: str
+    partition: str | None
+
+
+def parse_test_only(text: str) -> ExpectedStart | None:
+    """When a job would start, in what `sbatch --test-only` printed with `TZ=UTC`; None without.
+
+    Source: allocate.c, `slurm_job_will_run`, Slurm 22.05 to 26.05.
+    """
+    match = _WOULD_START.search(text)
+    if match is None:
+        return None
+    start_s = time_s(match[1], Place("sbatch --test-only", 1, match[0]))
+    return None if start_s is None else ExpectedStart(start_s, match[3], match[4])
 
 
 def sbatch_failure(stderr: str, *, returncode: int = 1, stdout: str = "") -> SbatchFailure:

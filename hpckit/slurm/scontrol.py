@@ -1,12 +1,22 @@
-"""scontrol show job: what the controller knows of one job, its exit code too."""
+"""scontrol show: the configuration, one job, partitions' rules, reservations and licenses."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 
-from hpckit.slurm.text import JobWords, Place, job_records, of_cluster, slurm_version, value
-from hpckit.slurm.values import JobId, JobRecord, SlurmConfig
+from hpckit.core.units import parse_slurm_limit_s
+from hpckit.slurm.text import (
+    JobWords,
+    Place,
+    job_records,
+    of_cluster,
+    slurm_version,
+    time_s,
+    value,
+)
+from hpckit.slurm.values import JobId, JobRecord, PartitionRules, Reservation, SlurmConfig
 
 _SHOW_CONFIG = "scontrol show config"
 _HEADING = "Configuration data as of "
@@ -50,6 +60,8 @@ def parse_scontrol_config(text: str) -> SlurmConfig:
         # 22.05 writes `none` where later versions write (null).
         energy_plugin=None if energy == "acct_gather_energy/none" else energy,
         mpi_default=words.get("MpiDefault"),
+        enforces=_names(words.get("AccountingStorageEnforce") or ""),
+        job_submit_plugins=words.get("JobSubmitPlugins"),
     )
 
 
@@ -144,3 +156,124 @@ def _command(rest: str) -> str:
     """
     _, found, command = rest.partition(" Command=")
     return _AFTER_COMMAND.split(command, maxsplit=1)[0] if found else ""
+
+
+_PARTITION = re.compile(r"PartitionName=(\S+) ")
+_RESERVATION = re.compile(r"ReservationName=(\S+) ")
+_LICENSE = re.compile(r"LicenseName=(\S+) +Total=(\d+) Used=(\d+) Free=(\d+)", re.ASCII)
+_WORD = re.compile(r"(?:^| )([A-Za-z]+)=(\S*)")
+
+
+def show_argv(what: str, cluster: str | None) -> tuple[str, ...]:
+    """The question for all of `partition`, `reservation` or `licenses`, a line each.
+
+    Source: scontrol(1), "show ENTITY", "--oneliner"; the text is that of 22.05 to 26.05.
+    """
+    return ("scontrol", "--oneliner", "--all", *of_cluster(cluster), "show", what)
+
+
+def parse_partitions(text: str) -> tuple[PartitionRules, ...]:
+    """The answer for `partition`. Raises ParseError for a line that is none."""
+    rules = []
+    for place, words in _lines("partition", _PARTITION, "PartitionName=…", text):
+        rules.append(
+            PartitionRules(
+                name=words["PartitionName"],
+                is_default=words.get("Default") == "YES",
+                state=words.get("State", "UNKNOWN"),
+                qos=value(words.get("QoS", "")),
+                allow={
+                    what: _names(words[f"Allow{what}"])
+                    for what in ("Accounts", "Qos", "Groups")
+                    if words.get(f"Allow{what}", "ALL") != "ALL"
+                },
+                deny={
+                    what: _names(words[f"Deny{what}"])
+                    for what in ("Accounts", "Qos")
+                    if f"Deny{what}" in words
+                },
+                min_nodes=_count(words, "MinNodes", place) or 0,
+                max_nodes=_count(words, "MaxNodes", place),
+                max_time_s=_limit_s(words.get("MaxTime", ""), place),
+                default_time_s=_limit_s(words.get("DefaultTime", ""), place),
+                max_cpus_per_node=_count(words, "MaxCPUsPerNode", place),
+                max_mem_per_node_mib=_count(words, "MaxMemPerNode", place),
+                max_mem_per_cpu_mib=_count(words, "MaxMemPerCPU", place),
+                default_mem_per_node_mib=_count(words, "DefMemPerNode", place),
+                default_mem_per_cpu_mib=_count(words, "DefMemPerCPU", place),
+                is_exclusive=words.get("OverSubscribe") == "EXCLUSIVE"
+                or words.get("Exclusive") in ("NODE", "TOPO"),
+                needs_reservation=words.get("ReqResv") == "YES",
+                root_only=words.get("RootOnly") == "YES",
+                nodes=value(words.get("Nodes", "")),
+                total_nodes=_count(words, "TotalNodes", place) or 0,
+            )
+        )
+    return tuple(rules)
+
+
+def parse_reservations(text: str) -> tuple[Reservation, ...]:
+    """The answer for `reservation`, read with `TZ=UTC`; none where there are none."""
+    reservations = []
+    for place, words in _lines("reservation", _RESERVATION, "ReservationName=…", text):
+        reservations.append(
+            Reservation(
+                name=words["ReservationName"],
+                start_s=time_s(words.get("StartTime", ""), place),
+                end_s=time_s(words.get("EndTime", ""), place),
+                nodes=value(words.get("Nodes", "")),
+                node_count=_count(words, "NodeCnt", place) or 0,
+                flags=_names(words.get("Flags", "")),
+                partition=value(words.get("PartitionName", "")),
+                users=_names(words.get("Users", "")),
+                groups=_names(words.get("Groups", "")),
+                accounts=_names(words.get("Accounts", "")),
+            )
+        )
+    return tuple(reservations)
+
+
+def parse_licenses(text: str) -> dict[str, tuple[int, int]]:
+    """The answer for `licenses`: by name all there are, and how many are free."""
+    return {
+        match[1]: (int(match[2]), int(match[4]))
+        for match in map(_LICENSE.match, text.split("\n"))
+        if match
+    }
+
+
+def _lines(
+    what: str, begins: re.Pattern[str], expected: str, text: str
+) -> Iterator[tuple[Place, dict[str, str]]]:
+    for line_no, line in enumerate(text.split("\n"), start=1):
+        if not line.strip() or line.startswith("No "):
+            continue
+        place = Place(f"scontrol show {what}", line_no, line)
+        if begins.match(line) is None:
+            raise place.refuse(f"is no {what}", expected)
+        words: dict[str, str] = {}
+        for key, word in _WORD.findall(line):
+            words.setdefault(key, word)
+        yield place, words
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in (value(text) or "").split(",") if name)
+
+
+def _count(words: dict[str, str], key: str, place: Place) -> int | None:
+    word = value(words.get(key, ""))
+    if word is None or word in ("UNLIMITED", "INFINITE"):
+        return None
+    if _NUMBER.fullmatch(word) is None:
+        raise place.refuse(f"{key} is no number", f"{key}=4 or {key}=UNLIMITED")
+    return int(word)
+
+
+def _limit_s(word: str, place: Place) -> int | None:
+    if value(word) is None or word in ("UNLIMITED", "NONE", "INFINITE"):
+        return None
+    try:
+        return parse_slurm_limit_s(word)
+    except ValueError as error:
+        raise place.refuse(f"{word!r} is no time limit", "1-00:00:00 or UNLIMITED") from error

@@ -18,7 +18,9 @@ __all__ = ["VERSION_EXPECTED", "SlurmVersion", "TopologyKind"]
 class SlurmConfig:
     """What a cluster is configured with, in Slurm's words; None is a key that it did not print.
 
-    `max_array_size` is one above the largest index of an array. The plugin is as written, such
+    `max_array_size` is one above the largest index of an array, `enforces` what accounting holds
+    jobs to (`associations`, `limits`, `qos`, `safe`); what `job_submit_plugins` names may change
+    a job. The plugin is as written, such
     as `topology/tree`, or `acct_gather_energy/ipmi`.
     """
 
@@ -28,6 +30,8 @@ class SlurmConfig:
     topology_plugin: str | None = None
     energy_plugin: str | None = None
     mpi_default: str | None = None
+    enforces: tuple[str, ...] = ()
+    job_submit_plugins: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +64,56 @@ class Partition:
     is_up: bool
     time_limit_s: int | None
     groups: tuple[NodeGroup, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRules:
+    """Who may use a partition, and how much of it, by `scontrol show partition`.
+
+    `state` is UP, DOWN (queues, starts nothing), DRAIN (runs, takes nothing) or INACTIVE (neither).
+    `allow` and `deny` are by `Accounts`, `Qos` and `Groups`; what is not in them is open. `qos` is
+    the partition's own, whose limits count beside those of the job's. None is no limit.
+    """
+
+    name: str
+    is_default: bool = False
+    state: str = "UP"
+    qos: str | None = None
+    allow: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    deny: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    min_nodes: int = 0
+    max_nodes: int | None = None
+    max_time_s: int | None = None
+    default_time_s: int | None = None
+    max_cpus_per_node: int | None = None
+    max_mem_per_node_mib: int | None = None
+    max_mem_per_cpu_mib: int | None = None
+    default_mem_per_node_mib: int | None = None
+    default_mem_per_cpu_mib: int | None = None
+    is_exclusive: bool = False
+    needs_reservation: bool = False
+    root_only: bool = False
+    nodes: str | None = None
+    total_nodes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """Nodes that are kept for somebody, or for maintenance; times in seconds since the epoch.
+
+    `flags` are Slurm's, such as MAINT and IGNORE_JOBS; a user with `-` before is kept out.
+    """
+
+    name: str
+    start_s: float | None
+    end_s: float | None
+    nodes: str | None
+    node_count: int = 0
+    flags: tuple[str, ...] = ()
+    partition: str | None = None
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

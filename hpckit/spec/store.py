@@ -71,11 +71,11 @@ class FileJobFolders:
         """Raise StorageFailed when a job folder could not be made; leaves nothing behind."""
         if dead := dead_link(root):
             raise StorageFailed(f"no job folder can be made in {root}: {dead[0]}", hint=dead[1])
-        must_be_ours(root)
         place = root
         try:
             while not _is_there(place):
                 place = place.parent
+            must_be_ours(root)
             Path(tempfile.mkdtemp(dir=place, prefix=".hpckit-")).rmdir()
         except OSError as error:
             raise StorageFailed(

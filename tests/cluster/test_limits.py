@@ -18,6 +18,7 @@ from tests.cluster.hpckit_on import (
 )
 
 EIGHT_GPUS = ("--gpus-per-node", "8")
+DENIED = ("--qos", "gpu4-deny", *EIGHT_GPUS)
 QOS_WORD = "QOSMaxGRESPerUser"
 SITE_TEXT = """\
 schema = "hpckit.site/1"
@@ -54,32 +55,43 @@ def full_disk(cluster: Cluster) -> Iterator[str]:
 
 def test_a_limit_that_denies(cluster: Cluster) -> None:
     """A job over the limit of a QOS with DenyOnLimit is refused in Slurm's words, with code 7."""
-    done = hpckit(cluster, "submit", "--json", "--qos", "gpu4-deny", *EIGHT_GPUS, "--", "true")
+    done = hpckit(cluster, "submit", "--json", "--no-checks", *DENIED, "--", "true")
     refusal = document(done)
     assert (done.returncode, refusal["schema"]) == (7, "hpckit.error/1")
     assert f"Slurm refused the job: {QOS_WORD}" in refusal["error"]
     assert QOS_WORD in done.stderr
 
 
+@pytest.mark.parametrize("qos", ["gpu4-deny", "gpu4-pend"])
+def test_a_limit_is_told_before(cluster: Cluster, qos: str) -> None:
+    """A job that would be refused, or wait for ever, does not reach Slurm; the fix then runs."""
+    done = hpckit(cluster, "submit", "--json", "--qos", qos, *EIGHT_GPUS, "--", "true")
+    refusal = document(done)
+    assert (done.returncode, QOS_WORD in refusal["error"]) == (5, True), refusal
+    option, _, value = refusal["hint"].partition("=")
+    job = submit(cluster, "--wait", "--qos", qos, option, value, "--", "true")
+    assert job["state"] == "COMPLETED"
+
+
 def test_a_refused_job_leaves_nothing(cluster: Cluster) -> None:
     """A job that Slurm refused has no folder and no line in `hpckit jobs`."""
     submit(cluster, *HELD, "--", "true")
     before = traces(cluster)
-    refused = hpckit(cluster, "submit", "--qos", "gpu4-deny", *EIGHT_GPUS, "--", "true")
+    refused = hpckit(cluster, "submit", "--no-checks", *DENIED, "--", "true")
     assert refused.returncode == 7
     assert traces(cluster) == before
 
 
 def test_a_limit_that_lets_wait(cluster: Cluster) -> None:
     """A job over the limit of a QOS that takes it pends, and its status says Slurm's word."""
-    job = submit(cluster, "--qos", "gpu4-pend", *EIGHT_GPUS, "--", "true")
+    job = submit(cluster, "--no-checks", "--qos", "gpu4-pend", *EIGHT_GPUS, "--", "true")
     assert eventually(lambda: status(cluster, job["job_id"])["slurm_reason"] == QOS_WORD)
     assert status(cluster, job["job_id"])["state"] == "PENDING"
 
 
 def test_a_limit_is_explained(cluster: Cluster) -> None:
     """`hpckit status` says in words what QOSMaxGRESPerUser means, and what would help."""
-    job = submit(cluster, "--qos", "gpu4-pend", *EIGHT_GPUS, "--", "true")
+    job = submit(cluster, "--no-checks", "--qos", "gpu4-pend", *EIGHT_GPUS, "--", "true")
 
     def said() -> str:
         return " ".join(hpckit(cluster, "status", job["job_id"]).stdout.split())

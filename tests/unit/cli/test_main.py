@@ -151,15 +151,27 @@ def test_a_reader_that_has_gone_ends_it_quietly() -> None:
     assert (done.returncode, done.stderr) == (-signal.SIGPIPE, b"")
 
 
-def test_a_bug_says_that_it_is_one(run_hpckit_process: RunHpckit, tmp_path: Path) -> None:
+def test_a_bug_says_that_it_is_one() -> None:
     """What nobody foresaw, here a broken library, is exit 70 with a traceback to report."""
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "jinja2.py").write_text("raise RuntimeError('broken library')\n")
-    broken = {"PYTHONPATH": str(tmp_path / "broken")}
-    ran = run_hpckit_process("render", "--", "true", env=broken)
+    code = (
+        "import sys; sys.modules['hpckit.script.render'] = None\n"
+        "sys.argv = ['hpckit', 'render', '--', 'true']\n"
+        "from hpckit.cli.main import main; main()"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
     assert ran.returncode == 70
-    assert "RuntimeError: broken library" in ran.stderr
+    assert "Traceback" in ran.stderr
     assert "this is a bug in hpckit" in ran.stderr
+
+
+def test_a_callers_library_breaks_nothing(run_hpckit_process: RunHpckit, tmp_path: Path) -> None:
+    """What PYTHONPATH holds for the job comes behind hpckit's own libraries."""
+    for name in ("jinja2", "click", "numpy", "msgspec"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('foreign library')\n")
+    ran = run_hpckit_process("render", "--", "true", env={"PYTHONPATH": str(tmp_path)})
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_an_interrupt_is_130_and_says_what_goes_on() -> None:

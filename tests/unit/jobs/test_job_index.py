@@ -408,7 +408,7 @@ def test_a_row_that_no_hpckit_wrote(tmp_path: Path, damage: str) -> None:
     index.add(good)
     index.add(bad)
     with contextlib.closing(sqlite3.connect(tmp_path / "jobs.sqlite")) as db, db:
-        db.execute(f"UPDATE jobs SET {damage} WHERE job_id = 'Lb'")
+        db.execute(f"UPDATE jobs SET {damage} WHERE job_id = 'Lb'")  # noqa: S608
     with pytest.raises(StorageFailed, match="is damaged: a line of it") as caught:
         index.latest(None)
     assert caught.value.hint == "hpckit jobs --rebuild"

@@ -73,8 +73,8 @@ def test_a_job_that_fits_passes() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[slurm]\npartition = 'mian'", "there is no partition 'mian'"),
-        ("[resources]\nnodes = 9", "9 are asked for, and partition main has 4"),
+        ("[slurm]\npartition = 'mian'", "there is no partition mian"),
+        ("[resources]\nnodes = 9", "partition main has 4 nodes, not 9"),
         ("[slurm.srun_extra]\nwait-for-children = true", "it came with 25.05"),
     ],
 )

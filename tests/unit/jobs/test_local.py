@@ -108,7 +108,8 @@ def test_the_supervisor_is_of_the_submitters_hpckit(folder: Path, tmp_path: Path
     copy = tmp_path / "checkout"
     shutil.copytree(Path(hpckit.__file__).parent, copy / "hpckit")
     marked = copy / "hpckit" / "jobs" / "local_run.py"
-    marked.write_text(marked.read_text() + "\nprint('this copy')\n")
+    begin = "import annotations\n"
+    marked.write_text(marked.read_text().replace(begin, f"{begin}print('this copy')\n", 1))
     request = job_request(folder, "exit 0\n", environment={"PYTHONPATH": str(copy)})
     code = (
         "import os, sys; from pathlib import Path; from hpckit.slurm.values import SubmitRequest\n"

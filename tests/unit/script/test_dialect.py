@@ -124,7 +124,7 @@ def test_flat_may_hide_a_topology_yaml(
 def test_the_partitions_of_a_site_are_kept_to(tmp_path: Path) -> None:
     """A job that no partition of the site file can hold is refused when it is rendered."""
     rules = "[partitions.gpu]\nnodes = 2\ngpus_per_node = 4\ndefault = true"
-    with pytest.raises(JobRefused, match="8 of a node are asked for, and a node of partition gpu"):
+    with pytest.raises(JobRefused, match="a node of partition gpu has 4 GPUs at most, not 8"):
         at(tmp_path, rules, GPUS + '[slurm]\npartition = "gpu"')
     assert said(at(tmp_path, rules, GPUS), "gpus-per-node") == ["h100:8"]
 

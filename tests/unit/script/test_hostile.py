@@ -214,8 +214,8 @@ def _together(number: int, here: Sequence[Place], text: str) -> Iterator[tuple[T
 
 
 def _stands(place: Place, number: int) -> bool:
-    if place.path[-1] in ("mem_per_cpu", "mem_per_gpu"):
-        return False
+    if place.path[-1] in ("mem_per_cpu", "mem_per_gpu", "secrets", "secret_files"):
+        return False  # beside `mem`; and what gives secrets is no bare script
     if place.path[-1] in APART or place == Place(("command",), "first"):
         return number == 1
     return number == 0 and place.shape != "first"

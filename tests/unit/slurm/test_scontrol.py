@@ -171,6 +171,7 @@ def test_each_version_gives_one_record(version: str) -> None:
         cluster_name="hpckit",
         max_array_size=CONFIG_VERSIONS[version][1],
         topology_plugin="topology/tree",
+        enforces=("associations", "limits", "qos"),
     )
 
 

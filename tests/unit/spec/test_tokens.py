@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import string
+from collections.abc import Callable
 
 import pytest
 
@@ -72,7 +73,7 @@ def test_a_token_is_refused_and_never_shown(shape: str) -> None:
     """In each way to say it: exit 3, the place, the way to do it, and no part of the token."""
     token = made(shape)
     toml = token.replace('"', "'")
-    ways = [
+    ways: list[Callable[[], None]] = [
         lambda: refuse_words(["--env", f"X={token}"], ()),
         lambda: refuse_words([f"--set=environment.set.X={token}"], ()),
         lambda: refuse_words(["--site", "x"], ("python", "t.py", *token.split(" "))),

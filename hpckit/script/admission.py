@@ -1,0 +1,508 @@
+"""What would keep a job from starting: rules of partitions, nodes, reservations, licenses, limits.
+
+Each rule says what Slurm would: `sbatch` refuses the job, it waits for ever, or for something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from hpckit.core.findings import (
+    Check,
+    Evidence,
+    Level,
+    Notice,
+    Rule,
+    Severity,
+    SourcedFinding,
+    gravest_first,
+    judge,
+)
+from hpckit.core.hostlist import HostListError, expand_hosts, named
+from hpckit.core.units import counted, format_slurm_time
+from hpckit.script.limits import job_limits, size_words, tres_limits
+from hpckit.script.live import Cluster, Scene, User
+from hpckit.slurm.request import CPU_OPTIONS, GPU_OPTIONS, MEM_OPTIONS, Request
+from hpckit.slurm.values import NodeGroup, Partition, PartitionRules, Reservation
+
+_DATE: Final = "2026-11"
+
+
+def find_obstacles(
+    request: Request, cluster: Cluster, user: User, now_s: float
+) -> tuple[SourcedFinding, ...]:
+    """Return what keeps a job from starting, the gravest first.
+
+    Of several partitions that to which least is opposed counts. Nothing is found by what the
+    cluster did not tell.
+    """
+    by_name = {rules.name: rules for rules in cluster.partitions}
+    if not by_name:
+        return ()
+    names = request.partitions or tuple(one.name for one in cluster.partitions if one.is_default)
+    unknown = [name for name in names if name not in by_name]
+    if unknown:
+        gone = tuple(_unknown_partition(name, sorted(by_name), request) for name in unknown)
+        return gone if cluster.are_all_listed else _as_notes(gone)
+    found = [
+        judge(
+            RULES,
+            Scene(
+                request=request, partition=by_name[name], cluster=cluster, user=user, now_s=now_s
+            ),
+        )
+        for name in names
+    ]
+    if not found:
+        return ()
+    least = min(found, key=lambda told: max((one.severity.rank for one in told), default=-1))
+    if cluster.may_route and not request.partitions:
+        return _as_notes(least)
+    if not cluster.are_nodes_certain:
+        least = [*_as_notes(one for one in least if one.rule == "node-kind"),
+                 *(one for one in least if one.rule != "node-kind")]  # fmt: skip
+    return tuple(gravest_first(least))
+
+
+def _as_notes(findings: Iterable[SourcedFinding]) -> tuple[SourcedFinding, ...]:
+    return tuple(replace(one, severity=Severity.NOTE) for one in findings)
+
+
+def _unknown_partition(name: str, names: Sequence[str], request: Request) -> SourcedFinding:
+    import difflib
+
+    near = difflib.get_close_matches(name, names, n=1)
+    return SourcedFinding(
+        rule="partition-unknown",
+        severity=Severity.ERROR,
+        subject="partition",
+        because=f"there is no partition {name}",
+        remedy=f"--partition={near[0]}" if near else f"one of {named(names)}",
+        source="sbatch(1), --partition",
+        line_no=request.line_no("partition"),
+    )
+
+
+def _state(scene: Scene) -> Iterator[Evidence]:
+    name, state = scene.partition.name, scene.partition.state
+    others = _others(scene, lambda rules: rules.state == "UP")
+    if state in ("INACTIVE", "DRAIN"):
+        yield _partition(scene, f"partition {name} takes no jobs ({state})", others)
+    elif state == "DOWN":
+        because = f"partition {name} is DOWN: it queues jobs and starts none"
+        yield _partition(scene, because, others, Severity.WARNING)
+
+
+def _others(scene: Scene, fits: Callable[[PartitionRules], bool]) -> str:
+    """The option for another partition that would take the job, as far as `fits` tells."""
+    others = [
+        rules.name
+        for rules in scene.cluster.partitions
+        if rules.name != scene.partition.name and fits(rules) and _admits(scene, rules)
+    ]
+    return f"--partition={others[0]}" if others else "another partition, or ask the admins"
+
+
+def _admits(scene: Scene, rules: PartitionRules) -> bool:
+    return not any(
+        _shut_out(rules, what, names)
+        for what, names in (
+            ("Accounts", _single(scene.account)),
+            ("Qos", _single(scene.qos)),
+            ("Groups", scene.user.groups),
+        )
+    )
+
+
+def _single(name: str | None) -> frozenset[str]:
+    return frozenset() if name is None else frozenset((name,))
+
+
+def _shut_out(rules: PartitionRules, what: str, names: frozenset[str]) -> bool:
+    """Whether a partition's list keeps out somebody with these names; nobody without any."""
+    if not names:
+        return False
+    if what in rules.allow:
+        return names.isdisjoint(rules.allow[what])
+    return not names.isdisjoint(rules.deny.get(what, ()))
+
+
+def _partition(
+    scene: Scene, because: str, remedy: str, severity: Severity | None = None
+) -> Evidence:
+    line_no = scene.request.line_no("partition")
+    return Evidence("partition", because, remedy, severity, line_no)
+
+
+def _access(scene: Scene) -> Iterator[Evidence]:
+    rules, name = scene.partition, scene.partition.name
+    if rules.root_only:
+        yield _partition(scene, f"only root may use partition {name}", _others(scene, _open))
+    for what, option, names in (
+        ("Accounts", "account", _single(scene.account)),
+        ("Qos", "qos", _single(scene.qos)),
+        ("Groups", None, scene.user.groups),
+    ):
+        if not _shut_out(rules, what, names):
+            continue
+        allowed = rules.allow.get(what)
+        own = _own(scene, what) & set(allowed or ())
+        remedy = f"--{option}={min(own)}" if option and own else _others(scene, _open)
+        held = f"only for {named(allowed)}" if allowed else f"closed to {named(rules.deny[what])}"
+        said = f"{option} {min(names)}" if option else "your groups"
+        yield Evidence(
+            option or "partition",
+            f"partition {name} is {held}, not {said}" if allowed else f"partition {name} is {held}",
+            remedy,
+            None,
+            scene.request.line_no(option or "partition", "partition"),
+        )
+
+
+def _open(rules: PartitionRules) -> bool:
+    return rules.state == "UP" and not rules.root_only and not rules.needs_reservation
+
+
+def _own(scene: Scene, what: str) -> set[str]:
+    accounts = scene.cluster.accounts
+    if accounts is None or what != "Accounts":
+        return set()
+    return {one.account for one in accounts.associations if one.user}
+
+
+def _account(scene: Scene) -> Iterator[Evidence]:
+    accounts = scene.cluster.accounts
+    if accounts is None or not scene.cluster.enforced.associations:
+        return
+    own = sorted({one.account for one in accounts.associations if one.user})
+    if scene.chain or not own:
+        return
+    account = scene.account
+    because = f"{scene.user.name} has no account {account}" if account else "no account is said"
+    remedy = " or ".join(f"--account={name}" for name in own[:4])
+    yield Evidence("account", because, remedy, None, scene.request.line_no("account"))
+
+
+def _qos(scene: Scene) -> Iterator[Evidence]:
+    """A QOS that the association may not use."""
+    said, known = scene.request.text("qos"), scene.cluster.known_qos
+    own = None if known is None else known.own_qos(scene.account, scene.partition.name)
+    if said is None or own is None or not scene.cluster.enforced.qos or said in own.qos:
+        return
+    because = f"{scene.user.name} may not use QOS {said} with account {own.account}"
+    remedy = " or ".join(f"--qos={name}" for name in own.qos[:4]) or "leave --qos out"
+    yield Evidence("qos", because, remedy, None, scene.request.line_no("qos"))
+
+
+def _size(scene: Scene) -> Iterator[Evidence]:
+    """MinNodes, MaxNodes, MaxTime and the rest of a partition, which a QOS may lift."""
+    rules, request = scene.partition, scene.request
+    lifted = Severity.NOTE if request.text("qos") else None
+    nodes = request.nodes
+    for limit, is_over in ((rules.max_nodes, int.__gt__), (rules.min_nodes, int.__lt__)):
+        if limit is not None and is_over(nodes, limit):
+            word = "at most" if is_over is int.__gt__ else "at least"
+            because = f"partition {rules.name} gives {word} {counted(limit, 'node')}, not {nodes}"
+            line_no = request.line_no("nodes", "ntasks")
+            yield Evidence("nodes", because, f"--nodes={limit}", lifted, line_no)
+    least_s = request.least_time_s
+    if least_s is not None and rules.max_time_s is not None and least_s > rules.max_time_s:
+        limit_words = format_slurm_time(rules.max_time_s)
+        because = f"partition {rules.name} gives {limit_words}, not {format_slurm_time(least_s)}"
+        option = "time" if least_s == request.time_s else "time-min"
+        remedy = f"--{option}={limit_words}"
+        yield Evidence("time", because, remedy, lifted, request.line_no(option))
+    cpus = request.cpus_per_node
+    if rules.max_cpus_per_node is not None and cpus > rules.max_cpus_per_node:
+        because = (
+            f"partition {rules.name} gives {rules.max_cpus_per_node} CPUs of a node, not {cpus}"
+        )
+        line_no = request.line_no("cpus-per-task", "ntasks-per-node", "ntasks")
+        yield Evidence(
+            "CPUs", because, "fewer tasks or CPUs a node, or more --nodes", None, line_no
+        )
+    mem_mib = request.mem_per_node_mib
+    if rules.max_mem_per_node_mib and mem_mib and mem_mib > rules.max_mem_per_node_mib:
+        most = rules.max_mem_per_node_mib
+        because = (
+            f"partition {rules.name} gives {size_words(most)} of a node, not {size_words(mem_mib)}"
+        )
+        yield Evidence("memory", because, f"--mem={most}M", None, request.line_no("mem"))
+
+
+def _kind(scene: Scene) -> Iterator[Evidence]:
+    """Whether nodes of the kind that is asked for exist, and enough of them."""
+    partition = scene.cluster.nodes.get(scene.partition.name)
+    if partition is None or not partition.groups:
+        return
+    groups: Sequence[NodeGroup] = partition.groups
+    for question in _questions(scene, partition):
+        passed = [group for group in groups if question.fits(group)]
+        if not passed:
+            line_no = scene.request.line_no(*question.options)
+            because, remedy = question.because(groups), question.remedy(groups)
+            yield Evidence(question.subject, because, remedy, None, line_no)
+            return
+        groups = passed
+    nodes, asked = sum(group.nodes for group in groups), scene.request.nodes
+    yield from _too_few(scene, groups)
+    if asked > nodes:
+        such = "" if len(groups) == len(partition.groups) else " such"
+        because = (
+            f"partition {partition.name} has {counted(nodes, f'{such} node'.strip())}, not {asked}"
+        )
+        line_no = scene.request.line_no("nodes", "ntasks")
+        yield Evidence("nodes", because, f"--nodes={nodes}", None, line_no)
+
+
+Groups = Sequence[NodeGroup]
+
+
+def _too_few(scene: Scene, groups: Groups) -> Iterator[Evidence]:
+    """Whether all nodes together have enough, where Slurm takes as many as it needs."""
+    request, where = scene.request, f"partition {scene.partition.name}"
+    if request.says_nodes:
+        return
+    for subject, options, asked, amounts in (
+        ("GPUs", GPU_OPTIONS, request.gpus, [group.gpus * group.nodes for group in groups]),
+        ("CPUs", CPU_OPTIONS, request.cpus, [(group.cpus or 0) * group.nodes for group in groups]),
+    ):
+        if all(amounts) and asked > sum(amounts):
+            because = f"all nodes of {where} have {sum(amounts)} {subject}, not {asked}"
+            remedy = f"{sum(amounts)} {subject} at most"
+            yield Evidence(subject, because, remedy, None, request.line_no(*options))
+
+
+class _Question(NamedTuple):
+    subject: str
+    options: tuple[str, ...]
+    fits: Callable[[NodeGroup], bool]
+    because: Callable[[Groups], str]
+    remedy: Callable[[Groups], str]
+
+
+def _questions(scene: Scene, partition: Partition) -> Iterator[_Question]:
+    request, where = scene.request, f"partition {partition.name}"
+    wanted = request.features
+    if wanted:
+        yield _Question(
+            "features",
+            ("constraint",),
+            lambda group: set(wanted) <= set(group.features),
+            lambda groups: f"no node of {where} has {' and '.join(wanted)}",
+            lambda groups: f"--constraint with one of {named(_features(groups))}",
+        )
+    kinds = [kind for kind in request.gpus_by_type if kind]
+    if kinds:
+        yield _Question(
+            "GPUs",
+            GPU_OPTIONS,
+            lambda group: not group.gpu_types or set(kinds) <= set(group.gpu_types),
+            lambda groups: f"{where} has no GPU of type {' and '.join(kinds)}",
+            lambda groups: f"one of {named(_types(groups))}" if _types(groups) else "no GPUs",
+        )
+    enough: tuple[tuple[str, tuple[str, ...], int, Callable[[NodeGroup], int | None]], ...] = (
+        ("GPUs", GPU_OPTIONS, request.gpus_per_node, lambda group: group.gpus),
+        ("CPUs", CPU_OPTIONS, request.cpus_per_node, lambda group: group.cpus),
+        ("memory", MEM_OPTIONS, request.mem_per_node_mib or 0, lambda group: group.mem_mib),
+    )
+    for subject, options, least, amount in enough:
+        yield _enough(subject, options, least, amount, where)
+
+
+def _enough(
+    subject: str,
+    options: tuple[str, ...],
+    least: int,
+    amount: Callable[[NodeGroup], int | None],
+    where: str,
+) -> _Question:
+    def most(groups: Groups) -> int:
+        return max(amount(group) or 0 for group in groups)
+
+    def words(number: int) -> str:
+        return size_words(number) if subject == "memory" else str(number)
+
+    unit = "" if subject == "memory" else f" {subject}"
+    option = {"GPUs": "--gpus-per-node=", "memory": "--mem="}.get(subject)
+
+    def remedy(groups: Groups) -> str:
+        less = words(most(groups))
+        said = f"{option}{less}" if option else f"{less}{unit} of a node, more --nodes"
+        return f"{said}, or another partition"
+
+    return _Question(
+        subject,
+        options,
+        lambda group: (has := amount(group)) is None or has >= least,
+        lambda groups: (
+            f"a node of {where} has {words(most(groups))}{unit} at most, not {words(least)}"
+        ),
+        remedy,
+    )
+
+
+def _features(groups: Groups) -> list[str]:
+    return sorted({feature for group in groups for feature in group.features})
+
+
+def _types(groups: Groups) -> list[str]:
+    return sorted({kind for group in groups for kind in group.gpu_types})
+
+
+def _named_nodes(scene: Scene) -> Iterator[Evidence]:
+    """--nodelist and --exclude against the partition's own nodes."""
+    said, own = scene.request.text("nodelist"), scene.partition.nodes
+    if said is None or own is None or "/" in said:
+        return
+    try:
+        asked, known = expand_hosts(said), set(expand_hosts(own))
+    except HostListError:
+        return
+    foreign = [name for name in asked if name not in known]
+    if foreign:
+        verb = "is" if len(foreign) == 1 else "are"
+        because = f"{named(foreign)} {verb} not in partition {scene.partition.name}"
+        yield Evidence(
+            "nodelist", because, f"nodes of {own}", None, scene.request.line_no("nodelist")
+        )
+
+
+def _reservation(scene: Scene) -> Iterator[Evidence]:
+    said, known = scene.request.text("reservation"), scene.cluster.reservations
+    line_no = scene.request.line_no("reservation")
+    if said is None:
+        if scene.partition.needs_reservation:
+            because = f"partition {scene.partition.name} is for reservations alone"
+            yield Evidence("reservation", because, "--reservation=NAME", None, line_no)
+        return
+    if known is None:
+        return
+    by_name = {one.name: one for one in known}
+    for name in said.split(","):
+        one = by_name.get(name)
+        if one is None:
+            remedy = f"one of {named(sorted(by_name))}" if by_name else "leave --reservation out"
+            yield Evidence("reservation", f"there is no reservation {name}", remedy, None, line_no)
+            continue
+        yield from _admitted(scene, one, line_no)
+
+
+def _admitted(scene: Scene, one: Reservation, line_no: int | None) -> Iterator[Evidence]:
+    kept_out = {name.removeprefix("-") for name in one.users if name.startswith("-")}
+    users = {name for name in one.users if not name.startswith("-")}
+    accounts = {name for name in one.accounts if not name.startswith("-")}
+    is_in = scene.user.name in users or scene.account in accounts
+    is_in = is_in or not scene.user.groups.isdisjoint(one.groups)
+    if scene.user.name in kept_out or ((users or accounts or one.groups) and not is_in):
+        whose = named(sorted({*users, *accounts, *one.groups})) or "others"
+        because = f"reservation {one.name} is for {whose}, not {scene.user.name}"
+        yield Evidence("reservation", because, "leave --reservation out", None, line_no)
+        return
+    if one.end_s is not None and one.end_s <= scene.now_s:
+        yield Evidence("reservation", f"reservation {one.name} is over", None, None, line_no)
+    elif one.node_count and scene.request.nodes > one.node_count:
+        nodes = counted(one.node_count, "node")
+        because = f"reservation {one.name} has {nodes}, not {scene.request.nodes}"
+        yield Evidence("nodes", because, f"--nodes={one.node_count}", None, line_no)
+    elif (
+        one.end_s is not None
+        and (least_s := scene.request.least_time_s) is not None
+        and max(scene.now_s, one.start_s or 0) + least_s > one.end_s
+        and "FLEX" not in one.flags
+    ):
+        rest = format_slurm_time(int(one.end_s - max(scene.now_s, one.start_s or 0)) // 60 * 60)
+        because = f"reservation {one.name} ends before the job would, and the job with it"
+        line_no = scene.request.line_no("time")
+        yield Evidence("time", because, f"--time={rest}", Severity.WARNING, line_no)
+
+
+def _maintenance(scene: Scene) -> Iterator[Evidence]:
+    """Maintenance of so many nodes that the job would have to end before it begins."""
+    time_s, own = scene.time_s, scene.partition.nodes
+    if time_s is None or own is None or scene.request.text("reservation") is not None:
+        return
+    try:
+        mine = set(expand_hosts(own))
+        for one in scene.cluster.reservations or ():
+            if "MAINT" not in one.flags or one.nodes is None or one.start_s is None:
+                continue
+            left = mine - set(expand_hosts(one.nodes))
+            crosses = scene.now_s < one.start_s < scene.now_s + time_s
+            if not crosses or len(left) >= scene.request.nodes:
+                continue
+            rest_s = int(one.start_s - scene.now_s) // 60 * 60 - 60
+            because = (
+                f"maintenance {one.name} begins before the job would end: it waits until after"
+            )
+            remedy = f"--time={format_slurm_time(rest_s)}" if rest_s > 0 else "wait for its end"
+            yield Evidence("time", because, remedy, None, scene.request.line_no("time"))
+    except HostListError:
+        return
+
+
+def _licenses(scene: Scene) -> Iterator[Evidence]:
+    known = scene.cluster.licenses
+    if known is None:
+        return
+    line_no = scene.request.line_no("licenses")
+    for name, asked in scene.request.licenses.items():
+        if name not in known:
+            remedy = f"one of {named(sorted(known))}" if known else "leave --licenses out"
+            yield Evidence("licenses", f"there is no license {name}", remedy, None, line_no)
+            continue
+        total, free = known[name]
+        if asked > total:
+            because = f"there are {total} licenses {name}, not {asked}"
+            yield Evidence("licenses", because, f"--licenses={name}:{total}", None, line_no)
+        elif asked > free:
+            because = f"{free} of {total} licenses {name} are free, and the job wants {asked}"
+            remedy = "it starts when others end"
+            yield Evidence("licenses", because, remedy, Severity.WARNING, line_no)
+
+
+def _rule(
+    name: str, when: Check[Scene], because: str, source: str, severity: Severity = Severity.ERROR
+) -> Rule[Check[Scene]]:
+    return Rule(
+        name=name,
+        severity=severity,
+        when=when,
+        because=because,
+        remedy="ask the admins",
+        source=source,
+        date=_DATE,
+    )
+
+
+RULES: Final = (
+    _rule("partition-state", _state, "it takes no jobs, or starts none", "scontrol(1), State"),
+    _rule("partition-access", _access, "sbatch refuses the job", "slurm.conf(5), AllowAccounts"),
+    _rule("account-unknown", _account, "sbatch refuses the job", "sacctmgr(1), associations"),
+    _rule("qos-unknown", _qos, "sbatch refuses the job", "sacctmgr(1), QOS"),
+    _rule("partition-limit", _size, "the job waits for ever", "slurm.conf(5), MaxNodes, MaxTime"),
+    _rule("node-kind", _kind, "sbatch refuses the job", "sbatch(1); slurm_errno.c"),
+    _rule("nodelist-foreign", _named_nodes, "sbatch refuses the job", "sbatch(1), --nodelist"),
+    _rule("tres-limit", tres_limits, "the job waits for ever", "resource_limits.html"),
+    _rule("job-limit", job_limits, "the job waits, or is refused", "resource_limits.html"),
+    _rule("reservation", _reservation, "sbatch refuses the job", "sbatch(1), --reservation"),
+    _rule("maintenance", _maintenance, "it waits", "reservations.html", Severity.WARNING),
+    _rule("license", _licenses, "sbatch refuses the job", "sbatch(1), --licenses"),
+)
+"""What may keep a job from starting, in the order in which sbatch would say it."""
+
+
+def as_notices(findings: Iterable[SourcedFinding]) -> tuple[Notice, ...]:
+    """Return findings as what a check of a job noticed."""
+    return tuple(
+        Notice(
+            level=Level.ERROR if one.severity is Severity.ERROR else Level.NOTE,
+            subject=one.subject,
+            text=one.because,
+            remedy=one.remedy,
+            source=one.source,
+        )
+        for one in findings
+    )

@@ -1,0 +1,262 @@
+"""Limits of QOS and associations, with what is in use of them: for ever too much, or for now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from hpckit.core.findings import Evidence, Severity
+from hpckit.core.units import format_slurm_time
+from hpckit.script.live import Scene
+from hpckit.slurm.accounts import Amount, Limits
+from hpckit.slurm.request import CPU_OPTIONS, GPU_OPTIONS, MEM_OPTIONS
+
+_MIB_PER_GIB: Final = 1024
+
+
+def size_words(mib: int) -> str:
+    """Return a size in MiB as Slurm takes it, in GiB where that is whole."""
+    return f"{mib // _MIB_PER_GIB}G" if mib % _MIB_PER_GIB == 0 else f"{mib}M"
+
+
+class _Source(NamedTuple):
+    """Whose limits these are: `scope` is that of Slurm's reasons."""
+
+    scope: str
+    words: str
+    limits: Limits
+
+
+_SAME: Final = {"MaxJobs": "MaxJobsPU", "MaxSubmitJobs": "MaxSubmitJobsPU"}
+"""The key of an association → that of a QOS, which overrules it."""
+
+
+def _sources(scene: Scene) -> Iterator[_Source]:
+    """Those that bind a job, the first that has a limit counts. Source: acct_policy.c."""
+    accounts = scene.cluster.accounts
+    if accounts is None:
+        return
+    for name, words in (
+        (scene.partition.qos, f"QOS {scene.partition.qos} of partition {scene.partition.name}"),
+        (scene.qos, f"QOS {scene.qos}"),
+    ):
+        if name is not None and name in accounts.qos:
+            yield _Source("QOS", words, accounts.qos[name])
+    for number, association in enumerate(scene.chain):
+        limits = association.limits
+        if number:
+            # Limits of a job are handed down to the user's own association already.
+            limits = Limits(
+                tres={key: one for key, one in limits.tres.items() if key.startswith("Grp")},
+                counts={key: one for key, one in limits.counts.items() if key.startswith("Grp")},
+            )
+        whose = f"account {association.account}"
+        yield _Source("Assoc", whose if number else f"{scene.user.name} in {whose}", limits)
+
+
+def _binding(
+    scene: Scene, kind: Callable[[Limits], Mapping[str, Amount]]
+) -> Iterator[tuple[_Source, str, Amount]]:
+    """Yield each limit that counts: of a QOS before those of associations, each of the latter."""
+    by_qos: set[str] = set()
+    for source in _sources(scene):
+        for key, amount in kind(source.limits).items():
+            same = _SAME.get(key, key)
+            if same in by_qos:
+                continue
+            if source.scope == "QOS":
+                by_qos.add(same)
+            yield source, key, amount
+
+
+class _Kind(NamedTuple):
+    """A kind of limits of TRES: Slurm's reason, and whose jobs it counts."""
+
+    reason: str
+    words: str
+
+
+_BOUNDS: Final[Mapping[str, _Kind]] = {
+    "MaxTRESPJ": _Kind("Max{}PerJob", "a job"),
+    "MaxTRESPN": _Kind("Max{}PerNode", "a node of a job"),
+    "MinTRESPJ": _Kind("Min{}", "a job at least"),
+    "MaxTRESMinsPJ": _Kind("Max{}MinutesPerJob", "a job"),
+    "MaxTRESPU": _Kind("Max{}PerUser", "all jobs of a user"),
+    "MaxTRESPA": _Kind("Max{}PerAccount", "all jobs of an account"),
+    "GrpTRES": _Kind("Grp{}", "all jobs together"),
+    "GrpTRESMins": _Kind("Grp{}Minutes", "all jobs together"),
+    "GrpTRESRunMins": _Kind("Grp{}RunMinutes", "all running jobs together"),
+}
+_NAMES: Final = {"cpu": "Cpu", "mem": "Memory", "node": "Node", "billing": "Billing"}
+
+
+def tres_limits(scene: Scene) -> Iterator[Evidence]:
+    """Yield the limits of TRES that are against a job, for ever or for now."""
+    if not scene.cluster.enforced.limits:
+        return
+    counts = scene.tres()
+    for key in _BOUNDS:
+
+        def of_kind(limits: Limits, key: str = key) -> Mapping[str, Amount]:
+            return limits.tres.get(key, {})
+
+        for source, name, amount in _binding(scene, of_kind):
+            bound = _Bound(scene, key, source, name, amount)
+            asked = bound.asked(counts)
+            if asked is not None:
+                yield from bound.evidence(asked)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """One limit of one TRES, and the job beside it."""
+
+    scene: Scene
+    key: str
+    source: _Source
+    name: str
+    amount: Amount
+
+    def asked(self, counts: Mapping[str, int]) -> int | None:
+        """What of the job counts here; None where nothing does."""
+        asked = counts.get(self.name, 0)
+        if not asked and self.key != "MinTRESPJ":
+            return None
+        if self.key == "MaxTRESPN":
+            return -(-asked // counts["node"])
+        if self.is_of_minutes:
+            time_s = self.scene.time_s
+            return None if time_s is None else asked * -(-time_s // 60)
+        return asked
+
+    def evidence(self, asked: int) -> Iterator[Evidence]:
+        """Yield what the limit is against; nothing where the job keeps it."""
+        limit, used = self.amount.limit or 0, self.amount.used or 0
+        if self.key == "GrpTRESMins" and not self.scene.cluster.enforced.safe:
+            # Without `safe` jobs start as long as anything is left. Source: slurm.conf(5).
+            asked = 1
+        line_no = self.scene.request.line_no(*_OPTIONS.get(self.name.partition("/")[0], ()), "qos")
+        if asked < limit if self.key == "MinTRESPJ" else asked > limit:
+            verb = "wants" if self.key == "MinTRESPJ" else "gives"
+            because = f"{self._words(verb, limit)}, not {self._amount(asked)} ({self.reason})"
+            yield Evidence("limits", because, self._less(limit), None, line_no)
+        elif self.key != "MinTRESPJ" and asked + used > limit:
+            because = (
+                f"{self._words('gives', limit)}; {self._amount(used)} in use, and the job wants "
+                f"{self._amount(asked)} ({self.reason})"
+            )
+            remedy = "it starts when others have ended"
+            yield Evidence("limits", because, remedy, Severity.WARNING, line_no)
+
+    @property
+    def is_of_minutes(self) -> bool:
+        return "Mins" in self.key
+
+    @property
+    def reason(self) -> str:
+        """Slurm's word for a job that waits for it."""
+        word = _BOUNDS[self.key].reason.format(_reason_word(self.name))
+        word = _IRREGULAR.get(word, word)
+        return word if word.endswith("PerAccount") else self.source.scope + word
+
+    def _words(self, verb: str, limit: int) -> str:
+        kind = self.name.removeprefix("gres/").removeprefix("license/")
+        minutes = " minutes" if self.is_of_minutes else ""
+        whose = _BOUNDS[self.key].words
+        return f"{self.source.words} {verb} {whose} {self._amount(limit)} {kind}{minutes}"
+
+    def _amount(self, number: int) -> str:
+        return size_words(number) if self.name == "mem" and not self.is_of_minutes else str(number)
+
+    def _less(self, limit: int) -> str:
+        """An option that keeps the limit, where one number tells it."""
+        request = self.scene.request
+        nodes = 1 if self.key == "MaxTRESPN" else request.nodes
+        if self.is_of_minutes:
+            share = self.scene.tres().get(self.name) or 1
+            return f"--time={format_slurm_time(limit // share * 60)}"
+        if self.name.startswith("gres/gpu"):
+            per_node = request.gpus_per_node or 1
+            if self.key != "MaxTRESPN" and limit >= per_node:
+                return f"--nodes={limit // per_node}"
+            return f"--gpus-per-node={limit // nodes}"
+        known = {"node": f"--nodes={limit}", "mem": f"--mem={limit // nodes}M"}
+        if self.name == "cpu":
+            return f"{limit // nodes} CPUs a node, fewer --nodes, or another --qos"
+        return known.get(self.name, "ask for less, or another --qos")
+
+
+_IRREGULAR: Final = {
+    "GrpCpu": "GrpCpuLimit", "GrpMemory": "GrpMemLimit", "GrpNode": "GrpNodeLimit",
+    "GrpCpuMinutes": "GrpCPUMinutesLimit", "GrpCpuRunMinutes": "GrpCPURunMinutesLimit",
+    "MaxCpuPerJob": "MaxCpuPerJobLimit", "MaxNodePerJob": "MaxNodePerJobLimit",
+    "MaxCpuPerUser": "MaxCpuPerUserLimit", "MaxNodePerUser": "MaxNodePerUserLimit",
+    "MaxCpuMinutesPerJob": "MaxCpuMinutesPerJobLimit", "MinCpu": "MinCpuNotSatisfied",
+}  # fmt: skip
+"""Source: job_state_reason.c."""
+
+
+def _reason_word(name: str) -> str:
+    if name in _NAMES:
+        return _NAMES[name]
+    return "GRES" if name.startswith("gres/") else "License" if "license/" in name else "Unknown"
+
+
+_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "cpu": (*CPU_OPTIONS, "nodes"),
+    "mem": MEM_OPTIONS,
+    "node": ("nodes", "ntasks"),
+    "gres": (*GPU_OPTIONS, "nodes"),
+    "license": ("licenses",),
+}
+
+
+_COUNT_WORDS: Final[Mapping[str, tuple[str, str, bool]]] = {
+    "MaxJobs": ("AssocMaxJobsLimit", "running jobs", False),
+    "MaxJobsPU": ("QOSMaxJobsPerUserLimit", "running jobs of a user", False),
+    "MaxJobsPA": ("QOSMaxJobsPerAccountLimit", "running jobs of an account", False),
+    "GrpJobs": ("{}GrpJobsLimit", "running jobs together", False),
+    "MaxSubmitJobs": ("AssocMaxSubmitJobLimit", "jobs in the queue", True),
+    "MaxSubmitJobsPU": ("QOSMaxSubmitJobPerUserLimit", "jobs of a user in the queue", True),
+    "MaxSubmitJobsPA": ("QOSMaxSubmitJobPerAccount", "jobs of an account in the queue", True),
+    "GrpSubmitJobs": ("{}GrpSubmitJobsLimit", "jobs together in the queue", True),
+}
+"""Slurm's reason, what is counted, and whether sbatch refuses what is over."""
+
+
+def job_limits(scene: Scene) -> Iterator[Evidence]:
+    """Yield the limits of time and of how many jobs there may be."""
+    if not scene.cluster.enforced.limits:
+        return
+    for source, key, amount in _binding(scene, lambda limits: limits.counts):
+        limit = amount.limit
+        if limit is None:
+            continue
+        if key in ("MaxWallPJ", "GrpWall"):
+            yield from _wall(scene, source, key, limit)
+            continue
+        reason, words, is_refused = _COUNT_WORDS[key]
+        used, more = amount.used or 0, scene.request.array_size if is_refused else 1
+        if used + more <= limit:
+            continue
+        because = (
+            f"{source.words} gives {limit} {words}; there are {used}, and the job is {more} more "
+            f"({reason.format(source.scope)})"
+        )
+        hopeless = is_refused or limit == 0
+        remedy = "another --qos or --account" if limit == 0 else "when others have ended"
+        severity = None if hopeless else Severity.WARNING
+        yield Evidence("limits", because, remedy, severity, scene.request.line_no("array", "qos"))
+
+
+def _wall(scene: Scene, source: _Source, key: str, limit_min: int) -> Iterator[Evidence]:
+    asked_s = scene.request.least_time_s
+    if asked_s is None or asked_s <= limit_min * 60:
+        return
+    reason = (
+        f"{source.scope}{'MaxWallDurationPerJobLimit' if key == 'MaxWallPJ' else 'GrpWallLimit'}"
+    )
+    limit = format_slurm_time(limit_min * 60)
+    because = f"{source.words} gives {limit}, not {format_slurm_time(asked_s)} ({reason})"
+    yield Evidence("time", because, f"--time={limit}", None, scene.request.line_no("time", "qos"))

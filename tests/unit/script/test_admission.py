@@ -1,0 +1,274 @@
+"""What would keep a job from starting, and what would help."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hpckit.core.findings import Severity, SourcedFinding
+from hpckit.script.admission import find_obstacles
+from hpckit.script.live import NOBODY, Cluster, Enforced, User, cluster_of
+from hpckit.slurm.accounts import AccountRules, Amount, Association, KnownQos, Limits, OwnQos
+from hpckit.slurm.request import read_request
+from hpckit.slurm.values import NodeGroup, Partition, PartitionRules, Reservation
+
+H100 = NodeGroup(nodes=4, cpus=64, mem_mib=1_024_000, gpus=8, gpu_types=("h100",), features=("ib",))
+A100 = NodeGroup(nodes=10, cpus=32, mem_mib=512_000, gpus=4, gpu_types=("a100",))
+GPU = Partition(
+    name="gpu", is_default=True, is_up=True, time_limit_s=86400, groups=(H100, A100)
+)  # fmt: skip
+LONG = replace(GPU, name="long", is_default=False, time_limit_s=None)
+CPU = Partition(
+    name="cpu",
+    is_default=False,
+    is_up=False,
+    time_limit_s=3600,
+    groups=(NodeGroup(nodes=100, cpus=16, mem_mib=64_000),),
+)
+SEEN = cluster_of((GPU, LONG, CPU))
+ALICE = User(name="alice", groups=frozenset({"users"}))
+NOW_S = 1_800_000_000.0
+HOUR_S = 3600
+
+
+def found(options: str, cluster: Cluster = SEEN, user: User = ALICE) -> list[SourcedFinding]:
+    """What is found about a script with these options."""
+    request = read_request(f"#!/bin/bash\n#SBATCH {options}\ntrue\n")
+    return list(find_obstacles(request, cluster, user, NOW_S))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "-N 14",
+        "-N 14 --gpus-per-node=4",
+        "-N 4 --gpus-per-node=h100:8 --mem=900G",
+        "-N 10 --gres=gpu:a100:1",
+        "-t 1-0",
+        "-t 30-0 -p long",
+        "-t 30-0 -p gpu,long",
+        "-N 1 -n 65 -O",
+        "-n 400 -C ib|fast",
+        "--mem=0",
+        "-t 2-0 --time-min=2:00:00",
+        "--gpus=40",
+    ],
+)
+def test_what_fits_is_not_found(options: str) -> None:
+    """A job that one of its partitions can hold is not held back."""
+    assert found(options) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "rule", "because", "remedy"),
+    [
+        ("-N 15", "node-kind", "partition gpu has 14 nodes, not 15", "--nodes=14"),
+        ("-N 5 --gpus-per-node=8", "node-kind", "has 4 such nodes, not 5", "--nodes=4"),
+        ("--gpus-per-node=16", "node-kind", "has 8 GPUs at most, not 16", "--gpus-per-node=8"),
+        ("--gpus-per-node=b200:1", "node-kind", "has no GPU of type b200", "a100, h100"),
+        ("--gres=gpu:a100:8", "node-kind", "has 4 GPUs at most, not 8", "--gpus-per-node=4"),
+        ("-p cpu --gpus-per-node=1", "node-kind", "has 0 GPUs at most, not 1", "another"),
+        ("-N 1 -n 13 -c 5", "node-kind", "has 64 CPUs at most, not 65", "64 CPUs"),
+        ("-n 1000", "node-kind", "all nodes of partition gpu have 576 CPUs, not 1000", "576"),
+        ("--mem=2T", "node-kind", "has 1000G at most, not 2048G", "--mem=1000G"),
+        ("-C nvme", "node-kind", "no node of partition gpu has nvme", "ib"),
+        ("-t 2-0", "partition-limit", "gives 1-00:00:00, not 2-00:00:00", "--time=1-00:00:00"),
+        ("-t 2-0 --time-min=0", "partition-limit", "not 2-00:00:00", "--time=1-00:00:00"),
+        ("-t 3-0 --time-min=2-0", "partition-limit", "not 2-00:00:00", "--time-min=1-00:00:00"),
+        ("-p gpu,lomg", "partition-unknown", "there is no partition lomg", "--partition=long"),
+    ],
+)
+def test_what_does_not_fit_is_an_error(options: str, rule: str, because: str, remedy: str) -> None:
+    """What no node of the partition has is said with what there is, and the line."""
+    errors = [one for one in found(options) if one.severity is Severity.ERROR]
+    assert [(one.rule, one.line_no) for one in errors] == [(rule, 2)]
+    assert because in errors[0].because
+    assert remedy in errors[0].remedy
+
+
+def test_what_a_site_file_does_not_know_is_a_note() -> None:
+    """A partition that is not listed may be there, and a job without one may be routed."""
+    partly = replace(SEEN, are_all_listed=False, may_route=True)
+    for options in ("-p debug", "-N 99"):
+        assert [one.severity for one in found(options, partly)] == [Severity.NOTE]
+    assert [one.severity for one in found("-N 99 -p gpu", partly)] == [Severity.ERROR]
+
+
+def test_nodes_that_may_be_hidden_hold_nothing_back() -> None:
+    """Where not all nodes are listed, too few of them are a note; a time limit needs no nodes."""
+    some = replace(SEEN, are_nodes_certain=False)
+    severities = {one.rule: one.severity for one in found("-N 15 -t 2-0", some)}
+    assert severities == {"partition-limit": Severity.ERROR, "node-kind": Severity.NOTE}
+
+
+def test_a_qos_may_lift_the_limits_of_a_partition() -> None:
+    """Beside a QOS a long time is a note."""
+    assert [one.severity for one in found("-t 2-0 -q long")] == [Severity.NOTE]
+
+
+# --- The rules of partitions ---------------------------------------------------------------------
+
+MAIN = PartitionRules(name="main", is_default=True, nodes="n[1-4]", total_nodes=4)
+
+
+@pytest.mark.parametrize(
+    ("rules", "options", "severity", "because"),
+    [
+        ({"state": "INACTIVE"}, "", "error", "partition main takes no jobs (INACTIVE)"),
+        ({"state": "DRAIN"}, "", "error", "partition main takes no jobs (DRAIN)"),
+        ({"state": "DOWN"}, "", "warning", "it queues jobs and starts none"),
+        ({"allow": {"Accounts": ("b",)}}, "-A a", "error", "is only for b, not account a"),
+        ({"deny": {"Accounts": ("a",)}}, "-A a", "error", "is closed to a"),
+        ({"allow": {"Qos": ("big",)}}, "-q small", "error", "is only for big, not qos small"),
+        ({"allow": {"Groups": ("admins",)}}, "", "error", "is only for admins, not your groups"),
+        ({"min_nodes": 3}, "-N 2", "error", "gives at least 3 nodes, not 2"),
+        ({"max_nodes": 2}, "-N 3", "error", "gives at most 2 nodes, not 3"),
+        ({"max_cpus_per_node": 4}, "-c 8", "error", "gives 4 CPUs of a node, not 8"),
+        ({"max_mem_per_node_mib": 1024}, "--mem=2G", "error", "gives 1G of a node, not 2G"),
+        ({"needs_reservation": True}, "", "error", "is for reservations alone"),
+        ({"root_only": True}, "", "error", "only root may use partition main"),
+        ({}, "-w n[3-5]", "error", "n5 is not in partition main"),
+    ],
+)
+def test_a_rule_of_a_partition(
+    rules: dict[str, Any], options: str, severity: str, because: str
+) -> None:
+    """What a partition does not let in is told, and names another that does."""
+    spare = PartitionRules(name="spare", nodes="n[1-9]", total_nodes=9)
+    cluster = Cluster(partitions=(replace(MAIN, **rules), spare))
+    (one,) = found(options, cluster)
+    assert (one.severity, because in one.because) == (severity, True), one
+    assert found(f"{options} -p spare", cluster) == []
+
+
+# --- Limits of QOS and associations --------------------------------------------------------------
+
+
+def limited(
+    qos: Limits | None = None,
+    own: Limits | None = None,
+    account: Limits | None = None,
+    **rules: Any,
+) -> Cluster:
+    """A cluster whose QOS `normal`, user and account have these limits."""
+    none = Limits()
+    associations = (
+        Association(account="root", user=None, partition=None, parent=None, is_default=False,
+                    limits=none),
+        Association(account="lab", user=None, partition=None, parent="root", is_default=False,
+                    limits=account or none),
+        Association(account="lab", user="alice", partition=None, parent=None, is_default=True,
+                    limits=own or none),
+    )  # fmt: skip
+    return Cluster(
+        partitions=(replace(MAIN, **rules),),
+        accounts=AccountRules(
+            associations=associations, qos={"normal": qos or none}, default_account="lab"
+        ),
+        enforced=Enforced(associations=True, limits=True, qos=True),
+        known_qos=KnownQos(
+            seen_s=0.0,
+            own=(OwnQos(account="lab", partition=None, qos=("normal",), default_qos="normal"),),
+        ),
+    )
+
+
+def tres(key: str, name: str, limit: int, used: int | None = None) -> Limits:
+    """One limit of a TRES."""
+    return Limits(tres={key: {name: Amount(limit, used)}})
+
+
+def count(key: str, limit: int, used: int | None = None) -> Limits:
+    """One limit of jobs or time."""
+    return Limits(counts={key: Amount(limit, used)})
+
+
+@pytest.mark.parametrize(
+    ("limits", "options", "severity", "reason", "remedy"),
+    [
+        (tres("MaxTRESPJ", "gres/gpu", 4), "--gpus-per-node=8", "error", "QOSMaxGRESPerJob",
+         "--gpus-per-node=4"),
+        (tres("MaxTRESPJ", "gres/gpu", 8), "-N 2 --gpus-per-node=8", "error", "QOSMaxGRESPerJob",
+         "--nodes=1"),
+        (tres("MaxTRESPN", "gres/gpu", 2), "-N 2 --gpus-per-node=4", "error", "QOSMaxGRESPerNode",
+         "--gpus-per-node=2"),
+        (tres("MaxTRESPU", "node", 1, 0), "-N 2", "error", "QOSMaxNodePerUserLimit", "--nodes=1"),
+        (tres("MaxTRESPU", "node", 2, 1), "-N 2", "warning", "QOSMaxNodePerUserLimit", "others"),
+        (tres("MaxTRESPA", "cpu", 8), "-c 16", "error", "MaxCpuPerAccount", "8 CPUs"),
+        (tres("GrpTRES", "mem", 4096, 0), "--mem=8G", "error", "QOSGrpMemLimit", "--mem=4096M"),
+        (tres("MaxTRESMinsPJ", "cpu", 100), "-c 16 -t 60", "error", "QOSMaxCpuMinutesPerJobLimit",
+         "--time=00:06:00"),
+        (tres("MinTRESPJ", "gres/gpu", 8), "", "error", "QOSMinGRES", ""),
+        (count("MaxWallPJ", 5), "-t 10", "error", "QOSMaxWallDurationPerJobLimit",
+         "--time=00:05:00"),
+        (count("MaxJobsPU", 0), "", "error", "QOSMaxJobsPerUserLimit", "another --qos"),
+        (count("MaxJobsPU", 2, 2), "", "warning", "QOSMaxJobsPerUserLimit", "ended"),
+        (count("MaxSubmitJobsPU", 4, 2), "-a 0-2", "error", "QOSMaxSubmitJobPerUserLimit", ""),
+    ],
+)  # fmt: skip
+def test_a_limit_of_a_qos(
+    limits: Limits, options: str, severity: str, reason: str, remedy: str
+) -> None:
+    """A job over a limit never starts; one over what is left of it waits. Slurm's word is told."""
+    (one,) = found(options, limited(limits))
+    assert (one.severity, one.because.endswith(f"({reason})")) == (severity, True), one
+    assert remedy in one.remedy
+    assert found(options, replace(limited(limits), enforced=Enforced())) == []
+
+
+def test_a_qos_overrules_associations_and_accounts_count_for_all() -> None:
+    """Of the user the QOS's own limit counts; what an account may have together counts beside."""
+    own = tres("MaxTRESPJ", "node", 1)
+    assert [one.rule for one in found("-N 2", limited(own=own))] == ["tres-limit"]
+    assert found("-N 2", limited(tres("MaxTRESPJ", "node", 3), own=own)) == []
+    together = limited(account=tres("GrpTRES", "gres/gpu", 4, 4))
+    (one,) = found("--gpus-per-node=2", together)
+    assert (one.severity, "account lab" in one.because) == (Severity.WARNING, True)
+
+
+def test_an_account_or_a_qos_of_somebody_else() -> None:
+    """What sbatch would refuse; the user's own are named."""
+    assert [one.remedy for one in found("-A other", limited())] == ["--account=lab"]
+    assert [one.remedy for one in found("-q high", limited())] == ["--qos=normal"]
+
+
+# --- Reservations, maintenance, licenses ---------------------------------------------------------
+
+BOBS = Reservation(
+    name="bobs", start_s=NOW_S, end_s=NOW_S + HOUR_S, nodes="n4", node_count=1, users=("bob",)
+)
+OURS = replace(BOBS, name="ours", users=("alice",))
+MAINT = replace(
+    BOBS, name="maint", start_s=NOW_S + HOUR_S, end_s=NOW_S + 2 * HOUR_S, nodes="n[1-4]",
+    users=("root",), flags=("MAINT",),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "severity", "because", "remedy"),
+    [
+        ("--reservation=none", "error", "there is no reservation none", "bobs"),
+        ("--reservation=bobs", "error", "reservation bobs is for bob, not alice", "leave"),
+        ("--reservation=ours -N 2", "error", "reservation ours has 1 node, not 2", "--nodes=1"),
+        ("--reservation=ours -t 2:00:00", "warning", "ends before the job", "--time=01:00:00"),
+        ("-t 2:00:00", "warning", "maintenance maint begins before", "--time=00:59:00"),
+        ("-L b", "error", "there is no license b", "one of a"),
+        ("-L a:5", "error", "there are 4 licenses a, not 5", "--licenses=a:4"),
+        ("-L a:4", "warning", "3 of 4 licenses a are free", "others end"),
+    ],
+)
+def test_reservations_and_licenses(options: str, severity: str, because: str, remedy: str) -> None:
+    """What is kept for others, or not there, is told."""
+    cluster = Cluster(
+        partitions=(MAIN,), reservations=(BOBS, OURS, MAINT), licenses={"a": (4, 3)}
+    )  # fmt: skip
+    (one,) = found(options, cluster)
+    assert (one.severity, because in one.because) == (severity, True), one
+    assert remedy in one.remedy
+
+
+def test_what_was_not_told_is_not_found() -> None:
+    """A cluster that tells nothing holds nothing back."""
+    assert found("-N 99 -q x -A y --reservation=z -L b", Cluster(), NOBODY) == []
