@@ -230,13 +230,14 @@ def refuse_file(text: str, source: str, words: Sequence[str]) -> None:
     """Raise ConfigError for a token in a job file, comments too, of a command with these words."""
     try:
         tree = tomllib.loads(text)
-    except ValueError:
-        tree = {}  # whoever reads it says why
+        leaves = tuple(_leaves(tree))
+    except (ValueError, RecursionError):
+        tree, leaves = {}, ()  # whoever reads it says why
     environment = tree.get("environment")
     said = environment.get("not_secrets") if isinstance(environment, dict) else None
     allowed = {*_allowed_by(words), *(said if isinstance(said, list) else ())}
     let_through = ""
-    for key, value in _leaves(tree):
+    for key, value in leaves:
         _refuse(f"{key.rpartition('.')[2]}={value}", f"{source}: {key}", key, allowed)
         let_through += value if key in allowed else ""
     for number, line in enumerate(text.splitlines(), start=1):

@@ -117,13 +117,11 @@ def test_parts_of_an_array_are_one_job(submitter: Submitter, job_folder: Path) -
     assert (status.job_id, status.state) == (ids[0], JobState.COMPLETED)
 
 
-def test_a_job_without_a_script_is_not_started(submitter: Submitter, job_folder: Path) -> None:
-    """A folder without job.sbatch raises StorageFailed, and no job comes of it."""
-    request = a_request(job_folder, "")
-    (job_folder / "job.sbatch").unlink()
-    with pytest.raises(StorageFailed, match=r"job\.sbatch"):
-        submitter.submit(request)
-    assert not processes_of(job_folder)
+def test_no_other_text_runs(submitter: Submitter, job_folder: Path) -> None:
+    """What runs is the text in memory, or nothing (126), whatever job.sbatch was made into."""
+    request = a_request(job_folder, "exit 7\n")
+    (job_folder / "job.sbatch").write_text("#!/bin/bash\nexit 0\n")
+    assert final(submitter, started(submitter, request)).exit_code in (7, 126)
 
 
 def test_every_job_asked_about_is_answered(submitter: Submitter, job_folder: Path) -> None:

@@ -1,0 +1,71 @@
+"""`hpckit check`: a script of one's own, and a job file, before they queue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.cli_jobs import call, document
+
+SCRIPT = """\
+#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --gpus-per-node=8
+#SBATCH --gres=gpu:8
+export NCCL_P2P_DISABLE=1
+srun python train.py
+"""
+
+
+def checked(folder: Path, text: str, *options: str) -> dict[str, Any]:
+    """The document about a script, no cluster asked."""
+    script = folder / "run.sh"
+    script.write_text(text)
+    return document("check", script, "--offline", "--json", *options)
+
+
+def test_a_script_is_checked_line_by_line(tmp_path: Path) -> None:
+    """Options and settings of communication are told with their lines and what would do."""
+    found = checked(tmp_path, SCRIPT)
+    assert found["schema"] == "hpckit.check/1"
+    lines = {one["line"]: one for one in found["findings"]}
+    assert "NCCL_P2P_DISABLE" in lines[5]["subject"]
+    assert all(one["severity"] and one["rule"] for one in found["findings"])
+
+
+def test_a_token_in_a_script(tmp_path: Path) -> None:
+    """A literal secret is an error with its line, and no part of it is shown."""
+    token = "hf_" + "AbCdEfGhIjKlMnOpQrStUvWxYz01234567"
+    script = tmp_path / "run.sh"
+    script.write_text(f"#!/bin/bash\n#SBATCH -N1\nexport HF_TOKEN={token}\n")
+    result = call("check", script, "--offline")
+    assert result.exit_code == 1
+    assert "line 3" in result.stdout
+    assert token[4:12] not in result.output
+
+
+def test_an_option_that_sbatch_does_not_know(tmp_path: Path) -> None:
+    """The line is told, as sbatch would refuse it."""
+    script = tmp_path / "run.sh"
+    script.write_text("#!/bin/bash\n#SBATCH --nodse=2\n")
+    refused = call("check", script, "--offline", refused=True)
+    assert "line 2" in str(refused.exception)
+
+
+@pytest.mark.parametrize("fail_on", [None, "note"])
+def test_exit_code(tmp_path: Path, fail_on: str | None) -> None:
+    """1 for an error, or for what `--fail-on` says."""
+    script = tmp_path / "run.sh"
+    script.write_text("#!/bin/bash\n#SBATCH -N1\nexport NCCL_DEBUG=INFO\nsrun true\n")
+    options = [] if fail_on is None else ["--fail-on", fail_on]
+    found = document("check", script, "--offline", "--json")["findings"]
+    result = call("check", script, "--offline", *options)
+    assert result.exit_code == (1 if fail_on == "note" and found else 0), result.output
+
+
+def test_a_job_file(tmp_path: Path) -> None:
+    """A job is checked as it would be rendered; its lines are nobody's to change."""
+    found = document("check", "--json", "--offline", "--nodes", "2", "--", "python", "train.py")
+    assert {one["line"] for one in found["findings"]} <= {None}
