@@ -105,6 +105,7 @@ def _of_script(text: str, *, offline: bool) -> _Checked:
 
 
 def _of_job(ctx: click.Context, options: JobOptions, *, offline: bool) -> _Checked:
+    from hpckit.cli.submitted import ask_about_array
     from hpckit.core.findings import Level, Notice
     from hpckit.jobs.check import as_finding, without_lines
     from hpckit.jobs.prepare import prepare
@@ -113,6 +114,7 @@ def _of_job(ctx: click.Context, options: JobOptions, *, offline: bool) -> _Check
     resources = wiring.resources(options.site_dirs, options.template_dirs)
     try:
         job = prepare(job_source(ctx, options), resources, wiring.template_cache())
+        ask_about_array(job)
     except JobRefused as refused:
         errors = (
             Notice(level=Level.ERROR, subject=subject, text=text, remedy=remedy)
@@ -140,6 +142,11 @@ def _trees(findings: Sequence[Finding]) -> list[dict[str, object]]:
     ]
 
 
+def _names_setting(subject: str) -> bool:
+    """Whether it is an option or a variable, which the words about it then leave out."""
+    return subject.startswith("--") or subject.isupper()
+
+
 def _say(options: JobOptions, checked: _Checked, *, is_script: bool) -> None:
     from hpckit.core.finding_lines import finding_lines, left_lines, next_lines, verdict, words_of
     from hpckit.core.findings import Severity
@@ -150,7 +157,8 @@ def _say(options: JobOptions, checked: _Checked, *, is_script: bool) -> None:
     lines = [Line(text=title, style=Style.TITLE)]
     for one in findings[:_SHOWN]:
         line_no = getattr(one, "line_no", None)
-        head = f"line {line_no}: {one.because}" if line_no else one.because
+        head = f"{one.subject}: {one.because}" if _names_setting(one.subject) else one.because
+        head = f"line {line_no}: {head}" if line_no else head
         lines += finding_lines(one.severity, words_of(head), words_of(one.remedy), width=width)
     job = [] if options.job is None else [options.job]
     command = shlex.join(["hpckit", "check", *job, *typed_words(options)])

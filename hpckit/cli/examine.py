@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from hpckit.core.errors import (
     ToolMissing,
 )
 from hpckit.core.findings import Level, Notice
+from hpckit.core.hostlist import named
 from hpckit.core.process import CommandRunner
 from hpckit.fabric.ask import FabricProbe
 from hpckit.jobs.index import SqliteJobIndex
@@ -162,6 +164,20 @@ def _cluster(probe: FabricProbe, site: SiteSpec | None) -> Iterator[Notice]:
     note = None if site is None else release_note(site, view.config)
     if note is not None:
         yield note
+    yield from _out_of_service(probe, view)
+
+
+def _out_of_service(probe: FabricProbe, view: ClusterView) -> Iterator[Notice]:
+    """Yield the partitions that start no jobs."""
+    down = [one.name for one in view.partitions if not one.is_up]
+    with contextlib.suppress(AdapterError, ParseError):
+        seen = probe.in_service(None)
+        down += [name for name, one in seen.items() if not one.nodes and name not in down]
+    if down:
+        text = f"{named(down)} {'starts' if len(down) == 1 else 'start'} no jobs now"
+        yield _notice(
+            Level.NOTE, "partitions", text, "sinfo --summarize; why: sinfo --list-reasons"
+        )
 
 
 def _words(view: ClusterView) -> str:

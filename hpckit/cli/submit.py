@@ -24,6 +24,7 @@ from hpckit.cli.job_options import JobCommand, JobOptions, job_options, job_sour
     show_default=True,
     help="Look first whether the cluster takes the job.",
 )
+@click.option("--yes", is_flag=True, help="Start an array that is larger than the site asks about.")
 @click.option("--wait", "wait", is_flag=True, help="Wait for the end; exit 1 if the job failed.")
 @click.option("--quiet", is_flag=True, help="Print the job id alone.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")

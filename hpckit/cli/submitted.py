@@ -18,6 +18,7 @@ from hpckit.cli.job_argument import (
     wait_at_terminal,
 )
 from hpckit.cli.job_options import JobOptions
+from hpckit.core.errors import JobRefused
 from hpckit.core.units import counted
 from hpckit.jobs.chain import StageStatus, explained, stopped_by
 from hpckit.jobs.logs import FileJobLogs
@@ -56,6 +57,16 @@ def submission_document(
     }
 
 
+def tasks_of(job: PreparedJob) -> int:
+    """The tasks of a job's array; 1 without one."""
+    array = _array(job)
+    return 1 if array is None else sum(map(len, array_ranges(array)))
+
+
+def _array(job: PreparedJob) -> str | None:
+    return job.effective.spec.slurm.array if job.site.submitter is SubmitterKind.SLURM else None
+
+
 def size_of(job: PreparedJob) -> str:
     """What a job asks for, in a few words."""
     spec = job.effective.spec
@@ -65,6 +76,8 @@ def size_of(job: PreparedJob) -> str:
     slurm = job.site.submitter is SubmitterKind.SLURM
     default = "the partition's time limit" if slurm else "no time limit"
     words = [" × ".join(parts), spec.resources.time_limit or default]
+    if (tasks := tasks_of(job)) > 1:
+        words.insert(0, f"{tasks} tasks")
     for name in ("partition", "account", "qos") if slurm else ():
         value = getattr(spec.slurm, name)
         if value is not None:
@@ -137,7 +150,17 @@ def submit_source(source: JobSource, options: JobOptions) -> int:
         placed = list(zip(jobs, places, strict=True))
         try_jobs(placed, checks=options.checks, as_json=options.as_json)
         return 0
+    for job in () if options.yes else jobs:
+        ask_about_array(job)
     return _submit_chain(jobs, options) if is_chain else _submit(jobs[0], options)
+
+
+def ask_about_array(job: PreparedJob) -> None:
+    """Raise JobRefused for an array that is larger than the site starts without a question."""
+    tasks, most = tasks_of(job), job.site.slurm.confirm_array_above
+    if tasks > most:
+        text = f"{tasks} tasks at once, and site {job.site.name} asks about more than {most}"
+        raise JobRefused([("slurm.array", text, "hpckit submit --yes … starts them all")])
 
 
 def _submit(job: PreparedJob, options: JobOptions) -> int:
@@ -210,7 +233,8 @@ def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> 
         rows.append(("note", f"not applied at site {job.site.name}: {' '.join(ignored)}"))
     if submission.entry.parts:
         ids = " ".join(submission.entry.job_ids)
-        rows.append(("array", f"larger than the cluster's MaxArraySize, so in parts:\n{ids}"))
+        parts = len(submission.entry.parts)
+        rows.append(("array", f"larger than the cluster's MaxArraySize, so {parts} jobs:\n{ids}"))
     rows.append(("submitted", job_id))
     log = id_of(job_id, _first_task(job))
     rows.append(("next", f"hpckit logs -f {log} · hpckit status {job_id}"))
@@ -232,10 +256,8 @@ def _decided(job: PreparedJob, submission: Submission) -> list[tuple[str, str]]:
 
 
 def _first_task(job: PreparedJob) -> int | None:
-    array = job.effective.spec.slurm.array
-    if array is None or job.site.submitter is not SubmitterKind.SLURM:
-        return None
-    return array_ranges(array)[0][0]
+    array = _array(job)
+    return None if array is None else array_ranges(array)[0][0]
 
 
 def _say_ended(submission: Submission, status: JobStatus) -> None:

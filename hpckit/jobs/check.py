@@ -62,9 +62,12 @@ def _options(
     options = [Option(name=name, value=asked.value) for name, asked in request.options.items()]
     for notice in lint(options, Program.SBATCH, version, topology):
         name = notice.subject.removeprefix("--").partition("=")[0].partition(" ")[0]
+        severity = _SEVERITIES[notice.level]
+        if version is None and severity is Severity.ERROR:
+            severity = Severity.WARNING  # some release refuses it
         yield SourcedFinding(
             rule="slurm-option",
-            severity=_SEVERITIES[notice.level],
+            severity=severity,
             subject=notice.subject,
             because=notice.text,
             remedy=notice.remedy or "leave it out",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
 from hpckit.core.errors import AdapterError, ParseError, SchedulerUnreachable
 from hpckit.core.files import Clock
 from hpckit.core.findings import Level, Notice
-from hpckit.script.live import NOBODY, Cluster, Enforced, User, cluster_of
+from hpckit.script.live import NOBODY, Cluster, User, cluster_seen
 from hpckit.slurm.accounts import AccountRules, KnownQos, with_unused
 from hpckit.slurm.ask import SlurmCli, SlurmProbe
 from hpckit.slurm.request import Request
@@ -32,15 +32,15 @@ AskLimits = Callable[[ClusterView, Request, str | None], Known]
 
 def known_by_partitions(view: ClusterView, _request: Request, _cluster: str | None) -> Known:
     """Return what a look at a cluster tells of its partitions."""
-    return Known(cluster_of(view.partitions), NOBODY, view.seen_s)
+    return Known(cluster_seen(view), NOBODY, view.seen_s)
 
 
 @dataclass(slots=True, kw_only=True)
 class LimitsProbe:
     """Asks a cluster for what may keep a job of a user from starting.
 
-    The partitions, the accounts and the reservations are asked of slurmctld, which has them in
-    memory, and the licenses where the job wants some; slurmdbd is asked twice an hour.
+    The partitions and their nodes, the accounts and the reservations are asked of slurmctld, which
+    has them in memory, and the licenses where the job wants some; slurmdbd is asked twice an hour.
     """
 
     slurm: SlurmCli
@@ -65,23 +65,18 @@ class _Asking:
     unsaid: list[Notice] = field(default_factory=list)
 
     def cluster_for(self, view: ClusterView, request: Request) -> Cluster:
-        slurm, cluster, enforces = self.slurm, self.cluster, view.config.enforces
-        enforced = Enforced(
-            associations="associations" in enforces,
-            limits="limits" in enforces or "safe" in enforces,
-            qos="qos" in enforces,
-            safe="safe" in enforces,
-        )
-        known = self._known_qos() if enforced.associations else None
+        slurm, cluster, seen = self.slurm, self.cluster, cluster_seen(view)
+        is_held = seen.enforced.associations
+        known = self._known_qos() if is_held else None
         licenses = None
         if request.licenses:
             licenses = self._told("licenses", lambda: slurm.licenses(cluster))
         rules = self._told("partitions", lambda: slurm.partition_rules(cluster))
-        return Cluster(
-            partitions=cluster_of(view.partitions).partitions if rules is None else rules,
-            nodes={one.name: one for one in view.partitions},
-            accounts=self._accounts(request, known) if enforced.associations else None,
-            enforced=enforced,
+        return replace(
+            seen,
+            partitions=seen.partitions if rules is None else rules,
+            in_service=self._told("nodes", lambda: slurm.in_service(cluster)) or {},
+            accounts=self._accounts(request, known) if is_held else None,
             reservations=self._told("reservations", lambda: slurm.reservations(cluster)),
             licenses=licenses,
             known_qos=known,

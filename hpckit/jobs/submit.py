@@ -57,7 +57,6 @@ from hpckit.slurm.values import (
     JobId,
     JobPart,
     JobState,
-    SlurmVersion,
     StartedJob,
     is_confirmed,
 )
@@ -177,10 +176,6 @@ def _look(
     return size, tuple(dict.fromkeys((*notes, *found)))
 
 
-_SHOWS_ALL_NODES = SlurmVersion(23, 2)
-"""Until then sinfo leaves out CLOUD nodes that are powered down (slurm.conf(5), PrivateData)."""
-
-
 def check_live(
     job: PreparedJob,
     probe: FabricProbe,
@@ -226,13 +221,7 @@ def _live_findings(
         text = f"the partitions were not looked at: {view.unread}"
         found.append(Notice(level=Level.NOTE, subject="checks", text=text))
     found += dialect_findings(job.plan, live_dialect(job.site, view.config))
-    version = view.config.version
-    asked = replace(
-        known.cluster,
-        are_nodes_certain=version is not None and version >= _SHOWS_ALL_NODES,
-        may_route=view.config.job_submit_plugins is not None,
-    )
-    obstacles = find_obstacles(request, asked, known.user, known.now_s)
+    obstacles = find_obstacles(request, known.cluster, known.user, known.now_s)
     return (*found, *known.unsaid, *as_notices(obstacles))
 
 

@@ -95,6 +95,26 @@ def _state(scene: Scene) -> Iterator[Evidence]:
         yield _partition(scene, because, others, Severity.WARNING)
 
 
+def _in_service(scene: Scene) -> Iterator[Evidence]:
+    """Nodes that are down or drained: the job waits until they are back."""
+    name, asked = scene.partition.name, scene.request.nodes
+    seen = scene.cluster.in_service.get(name)
+    if seen is None or not seen.nodes < asked <= seen.total:
+        return
+    out = seen.total - seen.nodes
+    many = counted(out, "node") if seen.nodes else f"all {counted(seen.total, 'node')}"
+    verb = "is" if out == 1 else "are"
+    others = _others(
+        scene,
+        lambda rules: (
+            rules.name in scene.cluster.in_service
+            and scene.cluster.in_service[rules.name].nodes >= asked
+        ),
+    )
+    because = f"{many} of partition {name} {verb} down or drained: it waits until they are back"
+    yield _partition(scene, because, f"--nodes={seen.nodes}" if seen.nodes else others)
+
+
 def _others(scene: Scene, fits: Callable[[PartitionRules], bool]) -> str:
     """The option for another partition that would take the job, as far as `fits` tells."""
     others = [
@@ -292,7 +312,11 @@ def _questions(scene: Scene, partition: Partition) -> Iterator[_Question]:
             ("constraint",),
             lambda group: set(wanted) <= set(group.features),
             lambda groups: f"no node of {where} has {' and '.join(wanted)}",
-            lambda groups: f"--constraint with one of {named(_features(groups))}",
+            lambda groups: (
+                f"--constraint with one of {named(_features(groups))}"
+                if _features(groups)
+                else "leave --constraint out"
+            ),
         )
     kinds = [kind for kind in request.gpus_by_type if kind]
     if kinds:
@@ -479,6 +503,7 @@ def _rule(
 
 RULES: Final = (
     _rule("partition-state", _state, "it takes no jobs, or starts none", "scontrol(1), State"),
+    _rule("nodes-out", _in_service, "it waits", "sinfo(1), %F", Severity.WARNING),
     _rule("partition-access", _access, "sbatch refuses the job", "slurm.conf(5), AllowAccounts"),
     _rule("account-unknown", _account, "sbatch refuses the job", "sacctmgr(1), associations"),
     _rule("qos-unknown", _qos, "sbatch refuses the job", "sacctmgr(1), QOS"),

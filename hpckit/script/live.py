@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from hpckit.slurm.accounts import AccountRules, Association, KnownQos
+from hpckit.slurm.release import SlurmVersion
 from hpckit.slurm.request import Request
-from hpckit.slurm.values import Partition, PartitionRules, Reservation
+from hpckit.slurm.values import ClusterView, NodesInService, Partition, PartitionRules, Reservation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +28,14 @@ class Cluster:
 
     `are_all_listed`: no other partition is there; `are_nodes_certain`: nor are other nodes.
     `may_route`: a job that names no partition may go elsewhere than to the default one.
-    `nodes` are the kinds of nodes by partition, `licenses` by name all there are and those that
+    `nodes` are the kinds of nodes by partition, `in_service` how many of them are neither down nor
+    drained, `licenses` by name all there are and those that
     are free, `known_qos` what slurmdbd says of QOS.
     """
 
     partitions: Sequence[PartitionRules] = ()
     nodes: Mapping[str, Partition] = field(default_factory=dict)
+    in_service: Mapping[str, NodesInService] = field(default_factory=dict)
     accounts: AccountRules | None = None
     enforced: Enforced = field(default_factory=Enforced)
     reservations: Sequence[Reservation] | None = None
@@ -54,6 +58,26 @@ def cluster_of(partitions: Sequence[Partition]) -> Cluster:
         for one in partitions
     )
     return Cluster(partitions=tuple(rules), nodes={one.name: one for one in partitions})
+
+
+_SHOWS_ALL_NODES: Final = SlurmVersion(23, 2)
+"""Until then sinfo leaves out CLOUD nodes that are powered down (slurm.conf(5), PrivateData)."""
+
+
+def cluster_seen(view: ClusterView) -> Cluster:
+    """Return a cluster of which a look at it is known alone."""
+    config = view.config
+    return replace(
+        cluster_of(view.partitions),
+        are_nodes_certain=config.version is not None and config.version >= _SHOWS_ALL_NODES,
+        may_route=config.job_submit_plugins is not None,
+        enforced=Enforced(
+            associations="associations" in config.enforces,
+            limits="limits" in config.enforces or "safe" in config.enforces,
+            qos="qos" in config.enforces,
+            safe="safe" in config.enforces,
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

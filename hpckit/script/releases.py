@@ -84,20 +84,20 @@ OPTION_FACTS: Final = (
                instead="leave slurm.switches out; on topology/block slurm.segment does the like",
                source="sbatch(1), --switches; topology.shtml"),
     OptionFact(option="exclusive=topo", programs=BOTH, since="24.05",
-               topologies=(TopologyKind.BLOCK,), instead="resources.exclusive = true",
+               topologies=(TopologyKind.BLOCK,), instead="--exclusive",
                source="CL 24.05.0rc1"),
     OptionFact(option="exclusive=allocation", programs=BOTH, since="26.05",
-               instead="resources.exclusive = true; a step gets what it asks for",
+               instead="--exclusive; a step gets what it asks for",
                source="CL 26.05.0rc1"),
     OptionFact(option="spread-segments", programs=BOTH, since="25.11",
                topologies=(TopologyKind.BLOCK,), instead=_LEAVE_OUT, source="CL 25.11.0rc1"),
     OptionFact(option="consolidate-segments", programs=BOTH, since="25.11",
                topologies=(TopologyKind.BLOCK,), instead=_LEAVE_OUT, source="CL 25.11.0rc1"),
     OptionFact(option="tres-per-task", programs=BOTH, since="23.02",
-               instead="resources.gpus_per_node and resources.cpus_per_task",
+               instead="--gpus-per-node and --cpus-per-task",
                source="CL 23.02.0rc1"),
     OptionFact(option="gres-flags=allow-task-sharing", programs=(Program.SRUN,), since="23.11.4",
-               instead="leave it out: with resources.gpus_per_node all ranks see a node's GPUs",
+               instead="leave it out: with --gpus-per-node all ranks see a node's GPUs",
                source="CL 23.11.4"),
     OptionFact(option="wait-for-children", programs=(Program.SRUN,), since="25.05",
                instead=_LEAVE_OUT, source="CL 25.05.0rc1"),
@@ -111,13 +111,13 @@ OPTION_FACTS: Final = (
 )  # fmt: skip
 """Options that not every release from 22.05 to 26.05 takes, or not every topology."""
 
-_ONE_MEMORY: Final = "say one of them, by resources.mem, mem_per_cpu or mem_per_gpu"
-_NTASKS_PER_GPU: Final = "leave --ntasks-per-gpu out: resources.ntasks_per_node counts the ranks"
+_ONE_MEMORY: Final = "say one of them, by --mem, --mem-per-cpu or --mem-per-gpu"
+_NTASKS_PER_GPU: Final = "leave --ntasks-per-gpu out: --ntasks-per-node counts the ranks"
 _HINT: Final = "leave --hint out: Slurm ignores it beside the other"
 
 PAIR_FACTS: Final = (
     PairFact(first="gres=gpu", second="gpus-per-node", since="26.05",
-             instead="say GPUs by resources.gpus_per_node and resources.gpu_type alone",
+             instead="say GPUs by --gpus-per-node alone",
              source="CL 26.05.0rc1; slurm_opt.c, _validate_gres_vs_gpus_per_node"),
     PairFact(first="mem", second="mem-per-cpu", instead=_ONE_MEMORY,
              source="slurm_opt.c, _validate_memory_options"),
@@ -126,10 +126,10 @@ PAIR_FACTS: Final = (
     PairFact(first="mem-per-cpu", second="mem-per-gpu", instead=_ONE_MEMORY,
              source="slurm_opt.c, _validate_memory_options"),
     PairFact(first="exclusive", second="oversubscribe", since="23.02",
-             instead="whole nodes, or shared ones: resources.exclusive decides",
+             instead="whole nodes, or shared ones: --exclusive decides",
              source="CL 23.02.0rc1; slurm_opt.c, _validate_share_options"),
     PairFact(first="cpus-per-gpu", second="cpus-per-task",
-             instead="say CPUs by resources.cpus_per_task alone",
+             instead="say CPUs by --cpus-per-task alone",
              source="slurm_opt.c, _validate_cpus_per_tres; before 23.11 slurmctld refuses them"),
     PairFact(first="ntasks-per-gpu", second="gpus-per-task", instead=_NTASKS_PER_GPU,
              source="slurm_opt.c, _validate_ntasks_per_gpu"),
@@ -140,10 +140,10 @@ PAIR_FACTS: Final = (
     PairFact(first="ntasks-per-gpu", second="tres-per-task", since="23.02",
              instead=_NTASKS_PER_GPU, source="slurm_opt.c, _validate_ntasks_per_gpu"),
     PairFact(first="tres-per-task=gres/gpu", second="gpus-per-task", since="23.02",
-             instead="say GPUs by resources.gpus_per_node",
+             instead="say GPUs by --gpus-per-node",
              source="slurm_opt.c, _set_tres_per_task_from_sibling_opt"),
     PairFact(first="tres-per-task=cpu", second="cpus-per-task", since="23.02",
-             instead="say CPUs by resources.cpus_per_task alone",
+             instead="say CPUs by --cpus-per-task alone",
              source="slurm_opt.c, _set_tres_per_task_from_sibling_opt"),
     PairFact(first="core-spec", second="thread-spec", instead="say one of them",
              source="slurm_opt.c, _validate_spec_cores_options"),

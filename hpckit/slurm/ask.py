@@ -54,13 +54,21 @@ from hpckit.slurm.scontrol import (
     scontrol_job_argv,
     show_argv,
 )
-from hpckit.slurm.squeue import parse_sinfo, parse_squeue, sinfo_argv, squeue_argv
+from hpckit.slurm.squeue import (
+    in_service_argv,
+    parse_in_service,
+    parse_sinfo,
+    parse_squeue,
+    sinfo_argv,
+    squeue_argv,
+)
 from hpckit.slurm.text import accounting_disabled, is_unreachable
 from hpckit.slurm.values import (
     ClusterView,
     JobDetail,
     JobId,
     JobRecord,
+    NodesInService,
     Partition,
     PartitionRules,
     Reservation,
@@ -138,6 +146,10 @@ class SlurmCli:
     def partitions(self, cluster: str | None) -> Sequence[Partition]:
         """The partitions of the cluster and the kinds of nodes in them."""
         return parse_sinfo(self.ask(sinfo_argv(cluster)).stdout)
+
+    def in_service(self, cluster: str | None) -> Mapping[str, NodesInService]:
+        """The nodes of each partition that may take jobs: neither down nor drained."""
+        return parse_in_service(self.ask(in_service_argv(cluster)).stdout)
 
     def partition_rules(self, cluster: str | None) -> Sequence[PartitionRules]:
         """Who may use which partition, and how much of it."""
@@ -299,6 +311,10 @@ class SlurmProbe:
         if unread is None:
             self.remember(cluster, "", view)
         return view
+
+    def in_service(self, cluster: str | None) -> Mapping[str, NodesInService]:
+        """The nodes of each partition that may take jobs, asked in any case."""
+        return self._slurm.in_service(cluster)
 
     def remembered(self, cluster: str | None, what: str, kind: type[Kept]) -> Kept | None:
         """Return what `remember` kept of the cluster in the last hour, None without."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from hpckit.core.units import parse_slurm_limit_s
 from hpckit.slurm.text import SEPARATOR, JobWords, Place, job_records, of_cluster, rows, value
-from hpckit.slurm.values import JobRecord, NodeGroup, Partition, SlurmNode
+from hpckit.slurm.values import JobRecord, NodeGroup, NodesInService, Partition, SlurmNode
 
 # %i id with the array task, %T state, %r reason, %S start, %e end, %N nodes, %o command.
 # `--format` (one letter a field) has no field for the restarts.
@@ -107,6 +107,32 @@ def parse_sinfo(text: str) -> tuple[Partition, ...]:
             partition = replace(seen, groups=seen.groups + partition.groups)
         partitions[partition.name] = partition
     return tuple(partitions.values())
+
+
+# %R partition; %F nodes allocated/idle/other/total, where "other" are down or drained.
+_IN_SERVICE: Final = ("%R", "%F")
+_SLASHED = re.compile(r"(\d+)/(\d+)/(\d+)/(\d+)", re.ASCII)
+
+
+def in_service_argv(cluster: str | None) -> tuple[str, ...]:
+    """The question: a line a partition with how many nodes may take jobs. Source: sinfo(1)."""
+    return (
+        *("sinfo", "--noheader", "--all", "--noconvert", *of_cluster(cluster)),
+        f"--format={SEPARATOR.join(_IN_SERVICE)}",
+    )
+
+
+def parse_in_service(text: str) -> dict[str, NodesInService]:
+    """The answer to `in_service_argv` by partition. Raises ParseError."""
+    counts: dict[str, NodesInService] = {}
+    refused = ("is no count of nodes", "a partition and allocated/idle/other/total")
+    for place, fields in _lines(text, "sinfo", len(_IN_SERVICE), refused):
+        match = _SLASHED.fullmatch(fields[1].strip())
+        if match is None:
+            raise place.refuse(*refused)
+        allocated, idle, _, total = map(int, match.groups())
+        counts[fields[0].strip()] = NodesInService(allocated + idle, total)
+    return counts
 
 
 def _partition(fields: list[str], place: Place) -> Partition:

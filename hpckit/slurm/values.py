@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, NewType
+from typing import Final, NamedTuple, NewType
 
 from hpckit.slurm.release import VERSION_EXPECTED, SlurmVersion, TopologyKind
 
@@ -64,6 +64,13 @@ class Partition:
     is_up: bool
     time_limit_s: int | None
     groups: tuple[NodeGroup, ...] = ()
+
+
+class NodesInService(NamedTuple):
+    """The nodes of a partition that may take jobs, neither down nor drained, and all of them."""
+
+    nodes: int
+    total: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,6 +72,11 @@ class SlurmSite(Checked):
         "MaxArraySize: a larger job array is submitted in parts. Not said: `submit` asks.",
         between(2, MAX_COUNT),
     )
+    confirm_array_above: int = key(
+        "Tasks of a job array above which `submit` starts it with `--yes` alone.",
+        default=1000,
+        check=between(1, MAX_COUNT),
+    )
 
 
 def _node_mem(text: str) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.core.errors import AdapterError, HpckitError, StorageFailed
+from hpckit.core.errors import AdapterError, HpckitError
 from hpckit.jobs.parts import Submitter
 from hpckit.slurm.values import JobEntry, JobId, JobPart, JobState, JobStatus, SubmitRequest
 from tests.contract.conftest import SCHEDULERS

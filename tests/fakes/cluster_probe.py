@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hpckit.fabric.ask import FabricProbe
 from hpckit.fabric.topology import ClusterTopology
-from hpckit.slurm.values import ClusterView
+from hpckit.slurm.values import ClusterView, NodesInService
 
 
 class FakeClusterProbe(FabricProbe):
@@ -17,10 +17,12 @@ class FakeClusterProbe(FabricProbe):
         remembered: ClusterView | Exception,
         present: ClusterView | None = None,
         topologies: Sequence[ClusterTopology] | Exception = (),
+        in_service: Mapping[str, NodesInService] | None = None,
     ) -> None:
         self._remembered = remembered
         self._present = present or remembered
         self._topologies = topologies
+        self._in_service = in_service or {}
         self.asked: list[tuple[str | None, bool]] = []
 
     def look(
@@ -32,6 +34,10 @@ class FakeClusterProbe(FabricProbe):
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def in_service(self, cluster: str | None) -> Mapping[str, NodesInService]:
+        """The nodes that the test said; none unless it did."""
+        return self._in_service
 
     def topologies(self, cluster: str | None, *, fresh: bool = False) -> Sequence[ClusterTopology]:
         """The network that the test said; none unless it did."""

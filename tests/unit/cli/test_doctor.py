@@ -10,7 +10,14 @@ from hpckit.core.errors import ConfigError, ParseError, SchedulerUnreachable, St
 from hpckit.core.findings import Level, Notice
 from hpckit.core.process import CommandResult
 from hpckit.node.topology import Gpu, Host, NodeTopology, Source, Unknown
-from hpckit.slurm.values import ClusterView, JobEntry, Partition, SlurmConfig, SlurmVersion
+from hpckit.slurm.values import (
+    ClusterView,
+    JobEntry,
+    NodesInService,
+    Partition,
+    SlurmConfig,
+    SlurmVersion,
+)
 from hpckit.spec.merge import parse_site_file
 from hpckit.spec.site import SubmitterKind
 from hpckit.spec.store import FileJobFolders
@@ -144,6 +151,19 @@ def test_the_cluster_is_shown_as_submissions_see_it(tmp_path: Path) -> None:
     (finding,) = seen(probe, tmp_path)
     assert finding.text == "alps · Slurm 24.11.5 · MaxArraySize 101 · partitions main*, b"
     assert probe.asked == [(None, True)]
+
+
+def test_partitions_that_start_no_jobs(tmp_path: Path) -> None:
+    """A partition that is down, and one of which every node is drained, are told."""
+    up = Partition(name="main", is_default=True, is_up=True, time_limit_s=None)
+    view = ClusterView(
+        config=SlurmConfig(cluster_name="alps"),
+        partitions=(up, replace(up, name="b", is_up=False), replace(up, name="c")),
+        seen_s=0.0,
+    )
+    counts = {"main": NodesInService(1, 4), "b": NodesInService(4, 4), "c": NodesInService(0, 4)}
+    finding = seen(FakeClusterProbe(view, in_service=counts), tmp_path)[-1]
+    assert (finding.level, finding.text) == (Level.NOTE, "b, c start no jobs now")
 
 
 def test_another_cluster_is_an_error(tmp_path: Path) -> None:

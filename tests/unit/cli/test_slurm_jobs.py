@@ -178,6 +178,18 @@ def test_submit_names_a_log_that_there_will_be(
     assert text.endswith(f"next hpckit logs -f {log} · hpckit status 46")
 
 
+def test_a_large_array_is_asked_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An array of more tasks than the site's number starts with `--yes` alone."""
+    slurm_site(tmp_path)
+    commands(tmp_path, monkeypatch)
+    large = ("--site", "mine", "--array", "0-1000", "--", "true")
+    refused = call("submit", *large, refused=True)
+    assert "1001 tasks at once" in str(refused.exception)
+    assert "1001 tasks" in shown("submit", "--yes", *large)
+    (found,) = document("check", "--json", "--offline", *large)["findings"]
+    assert (found["rule"], found["severity"]) == ("slurm.array", "error")
+
+
 FAILS = """
 for script; do :; done
 day=2026-11-21

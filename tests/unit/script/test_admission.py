@@ -12,7 +12,7 @@ from hpckit.script.admission import find_obstacles
 from hpckit.script.live import NOBODY, Cluster, Enforced, User, cluster_of
 from hpckit.slurm.accounts import AccountRules, Amount, Association, KnownQos, Limits, OwnQos
 from hpckit.slurm.request import read_request
-from hpckit.slurm.values import NodeGroup, Partition, PartitionRules, Reservation
+from hpckit.slurm.values import NodeGroup, NodesInService, Partition, PartitionRules, Reservation
 
 H100 = NodeGroup(nodes=4, cpus=64, mem_mib=1_024_000, gpus=8, gpu_types=("h100",), features=("ib",))
 A100 = NodeGroup(nodes=10, cpus=32, mem_mib=512_000, gpus=4, gpu_types=("a100",))
@@ -111,6 +111,24 @@ def test_a_qos_may_lift_the_limits_of_a_partition() -> None:
 # --- The rules of partitions ---------------------------------------------------------------------
 
 MAIN = PartitionRules(name="main", is_default=True, nodes="n[1-4]", total_nodes=4)
+
+
+@pytest.mark.parametrize(
+    ("in_service", "because", "remedy"),
+    [
+        (0, "all 4 nodes of partition main are down or drained", "--partition=spare"),
+        (1, "3 nodes of partition main are down or drained", "--nodes=1"),
+        (2, None, None),
+    ],
+)
+def test_nodes_that_are_out(in_service: int, because: str | None, remedy: str | None) -> None:
+    """A job for more nodes than are in service waits, which is told with what would not."""
+    spare = PartitionRules(name="spare", nodes="n[1-9]", total_nodes=9)
+    counts = {"main": NodesInService(in_service, 4), "spare": NodesInService(9, 9)}
+    cluster = Cluster(partitions=(MAIN, spare), in_service=counts)
+    told = [(one.severity.value, one.because.partition(":")[0], one.remedy)
+            for one in found("-N 2", cluster)]  # fmt: skip
+    assert told == ([("warning", because, remedy)] if because else [])
 
 
 @pytest.mark.parametrize(

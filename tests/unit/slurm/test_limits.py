@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from hpckit.core.errors import ParseError
@@ -53,7 +55,7 @@ def test_use_of_a_qos_is_the_users_own() -> None:
 
 @each_release
 def test_a_qos_that_nobody_has_used(release: str) -> None:
-    """slurmdbd tells the limits for a user that slurmctld does not show yet."""
+    """Slurmdbd tells the limits for a user that slurmctld does not show yet."""
     tool = f"sacctmgr-limits-{release}"
     limits, flags = parse_qos(record_text(tool, "qos"))
     own = parse_own_qos(record_text(tool, "own"))
@@ -115,7 +117,7 @@ def test_none_are_told_as_none() -> None:
         (lambda text: parse_assoc_mgr(text, "alice"), USED.replace("=8(6)", "=8(6")),
     ],
 )
-def test_anything_else_is_refused(parse, text: str) -> None:  # type: ignore[no-untyped-def]
+def test_anything_else_is_refused(parse: Callable[[str], object], text: str) -> None:
     """An answer that is none is refused with its place."""
     with pytest.raises(ParseError) as refused:
         parse(text)

@@ -101,8 +101,12 @@ def test_what_sbatch_does_not_take(options: str, told: str) -> None:
 
 @pytest.mark.parametrize(
     ("options", "name"),
-    [("--ntasks-per-n 4", "ntasks-per-node"), ("--part gpu", "partition"), ("--share", "oversubscribe")],
+    [
+        ("--ntasks-per-n 4", "ntasks-per-node"),
+        ("--part gpu", "partition"),
+        ("--share", "oversubscribe"),
+    ],
 )
 def test_a_name_cut_short(options: str, name: str) -> None:
-    """sbatch takes the beginning of a name where it is one option's alone, and old names."""
+    """The beginning of a name will do where it is one option's alone, and an old name."""
     assert name in asked(options).options

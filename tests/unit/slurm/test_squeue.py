@@ -8,6 +8,7 @@ import pytest
 
 from hpckit.core.errors import ParseError
 from hpckit.slurm.squeue import (
+    parse_in_service,
     parse_sinfo,
     parse_sinfo_nodes,
     parse_squeue,
@@ -164,6 +165,14 @@ def partition(text: str, name: str) -> Partition:
     """The one partition of that name."""
     (found,) = (p for p in parse_sinfo(text) if p.name == name)
     return found
+
+
+def test_nodes_in_service() -> None:
+    """Nodes that are down or drained are not in service; the rest may take jobs."""
+    text = SEPARATOR.join(("main", "9/1/2/12")) + "\n" + SEPARATOR.join(("b", "0/0/4/4")) + "\n"
+    assert parse_in_service(text) == {"main": (10, 12), "b": (0, 4)}
+    with pytest.raises(ParseError):
+        parse_in_service(text.replace("0/0/4/4", "0/0/4"))
 
 
 def test_the_question_of_sinfo() -> None:
