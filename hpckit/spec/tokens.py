@@ -201,11 +201,18 @@ def tokens_in(text: str) -> Iterator[Token]:
             yield Token(kind=named[1], begin=match.start(), end=match.end())
 
 
+_PART = r"(?:[a-z]+\d*|[A-Z]+\d*|\d+)"
+_NUMBERED_WORDS = re.compile(rf"{_PART}(?:[-_.]{_PART})+")
+"""Such as `conv2d_fp16_v2`."""
+
+
 def is_named_secret(name: str, value: str) -> bool:
     """Return whether a value is opaque, and called as secrets are."""
     if not _SECRET_NAME.search(name) or not _OPAQUE.fullmatch(value):
         return False
     if value.startswith(("/", "./", "~")) or not re.search(r"\d", value):
+        return False
+    if _NUMBERED_WORDS.fullmatch(value):
         return False
     counts = Counter(value)
     bits = -sum(n / len(value) * log2(n / len(value)) for n in counts.values())
