@@ -100,7 +100,7 @@ def _of_script(text: str, *, offline: bool) -> _Checked:
     with wiring.trial(text) as trial:
         start_s, better = earlier(trial.start_s, tried, known.now_s, _MOST_QUESTIONS)
     if trial.refused:
-        obstacles = (*obstacles, refusal(trial.refused))
+        obstacles = (*obstacles, refusal(trial.refused, request))
     return _Checked(check_script(text, request, obstacles, version), notes, start_s, better)
 
 

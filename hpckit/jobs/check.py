@@ -114,11 +114,14 @@ def as_finding(notice: Notice) -> SourcedFinding:
     )
 
 
-def refusal(words: str) -> SourcedFinding:
-    """Return what sbatch itself said against a script."""
+def refusal(words: str, request: Request) -> SourcedFinding:
+    """Return what sbatch itself said against a script, a warning beside --nodelist.
+
+    `--test-only` refuses a list of fewer nodes than --nodes, which a submission fills up (24.11).
+    """
     return SourcedFinding(
         rule="sbatch-refuses",
-        severity=Severity.ERROR,
+        severity=Severity.WARNING if "nodelist" in request.options else Severity.ERROR,
         subject="sbatch",
         because=words,
         remedy=explain_refusal(words) or "ask for something else",

@@ -44,7 +44,10 @@ def find_obstacles(
     names = request.partitions or tuple(one.name for one in cluster.partitions if one.is_default)
     unknown = [name for name in names if name not in by_name]
     if unknown:
-        gone = tuple(_unknown_partition(name, sorted(by_name), request) for name in unknown)
+        default = next((one.name for one in cluster.partitions if one.is_default), None)
+        gone = tuple(
+            _unknown_partition(name, sorted(by_name), default, request) for name in unknown
+        )
         return gone if cluster.are_all_listed else _as_notes(gone)
     found = [
         judge(
@@ -70,16 +73,19 @@ def _as_notes(findings: Iterable[SourcedFinding]) -> tuple[SourcedFinding, ...]:
     return tuple(replace(one, severity=Severity.NOTE) for one in findings)
 
 
-def _unknown_partition(name: str, names: Sequence[str], request: Request) -> SourcedFinding:
+def _unknown_partition(
+    name: str, names: Sequence[str], default: str | None, request: Request
+) -> SourcedFinding:
     import difflib
 
     near = difflib.get_close_matches(name, names, n=1)
+    others = f", or one of {named(names)}"
     return SourcedFinding(
         rule="partition-unknown",
         severity=Severity.ERROR,
         subject="partition",
         because=f"there is no partition {name}",
-        remedy=f"--partition={near[0]}" if near else f"one of {named(names)}",
+        remedy=f"--partition={near[0] if near else default or names[0]}{'' if near else others}",
         source="sbatch(1), --partition",
         line_no=request.line_no("partition"),
     )
@@ -221,7 +227,9 @@ def _size(scene: Scene) -> Iterator[Evidence]:
     rules, request = scene.partition, scene.request
     lifted = Severity.NOTE if request.text("qos") else None
     nodes = request.nodes
-    for limit, is_over in ((rules.max_nodes, int.__gt__), (rules.min_nodes, int.__lt__)):
+    # A job that says no nodes gets the partition's fewest.
+    fewest = rules.min_nodes if request.says_nodes else None
+    for limit, is_over in ((rules.max_nodes, int.__gt__), (fewest, int.__lt__)):
         if limit is not None and is_over(nodes, limit):
             word = "at most" if is_over is int.__gt__ else "at least"
             because = f"partition {rules.name} gives {word} {counted(limit, 'node')}, not {nodes}"
@@ -240,9 +248,8 @@ def _size(scene: Scene) -> Iterator[Evidence]:
             f"partition {rules.name} gives {rules.max_cpus_per_node} CPUs of a node, not {cpus}"
         )
         line_no = request.line_no("cpus-per-task", "ntasks-per-node", "ntasks")
-        yield Evidence(
-            "CPUs", because, "fewer tasks or CPUs a node, or more --nodes", None, line_no
-        )
+        remedy = request.cpus_word(rules.max_cpus_per_node) or _others(scene, _open)
+        yield Evidence("CPUs", because, remedy, None, line_no)
     mem_mib = request.mem_per_node_mib
     if rules.max_mem_per_node_mib and mem_mib and mem_mib > rules.max_mem_per_node_mib:
         most = rules.max_mem_per_node_mib
@@ -291,7 +298,10 @@ def _too_few(scene: Scene, groups: Groups) -> Iterator[Evidence]:
     ):
         if all(amounts) and asked > sum(amounts):
             because = f"all nodes of {where} have {sum(amounts)} {subject}, not {asked}"
-            remedy = f"{sum(amounts)} {subject} at most"
+            word = (
+                f"--gpus={sum(amounts)}" if subject == "GPUs" else request.cpus_word(sum(amounts))
+            )
+            remedy = word or f"{sum(amounts)} {subject} at most"
             yield Evidence(subject, because, remedy, None, request.line_no(*options))
 
 
@@ -325,42 +335,52 @@ def _questions(scene: Scene, partition: Partition) -> Iterator[_Question]:
             GPU_OPTIONS,
             lambda group: not group.gpu_types or set(kinds) <= set(group.gpu_types),
             lambda groups: f"{where} has no GPU of type {' and '.join(kinds)}",
-            lambda groups: f"one of {named(_types(groups))}" if _types(groups) else "no GPUs",
+            lambda groups: (
+                request.gpus_word(request.gpus_per_node, _types(groups)[0])
+                if _types(groups)
+                else _others(scene, _open)
+            ),
         )
-    enough: tuple[tuple[str, tuple[str, ...], int, Callable[[NodeGroup], int | None]], ...] = (
-        ("GPUs", GPU_OPTIONS, request.gpus_per_node, lambda group: group.gpus),
-        ("CPUs", CPU_OPTIONS, request.cpus_per_node, lambda group: group.cpus),
-        ("memory", MEM_OPTIONS, request.mem_per_node_mib or 0, lambda group: group.mem_mib),
-    )
-    for subject, options, least, amount in enough:
-        yield _enough(subject, options, least, amount, where)
+    for amount in (
+        _Amount("GPUs", GPU_OPTIONS, request.gpus_per_node, lambda group: group.gpus),
+        _Amount("CPUs", CPU_OPTIONS, request.cpus_per_node, lambda group: group.cpus),
+        _Amount("memory", MEM_OPTIONS, request.mem_per_node_mib or 0, lambda group: group.mem_mib),
+    ):
+        yield _enough(request, amount, where)
 
 
-def _enough(
-    subject: str,
-    options: tuple[str, ...],
-    least: int,
-    amount: Callable[[NodeGroup], int | None],
-    where: str,
-) -> _Question:
+class _Amount(NamedTuple):
+    """The least of something that a node must have; `of` is what one has, None if not known."""
+
+    subject: str
+    options: tuple[str, ...]
+    least: int
+    of: Callable[[NodeGroup], int | None]
+
+
+def _enough(request: Request, amount: _Amount, where: str) -> _Question:
+    subject, options, least, of = amount
+
     def most(groups: Groups) -> int:
-        return max(amount(group) or 0 for group in groups)
+        return max(of(group) or 0 for group in groups)
 
     def words(number: int) -> str:
         return size_words(number) if subject == "memory" else str(number)
 
-    unit = "" if subject == "memory" else f" {subject}"
-    option = {"GPUs": "--gpus-per-node=", "memory": "--mem="}.get(subject)
-
     def remedy(groups: Groups) -> str:
-        less = words(most(groups))
-        said = f"{option}{less}" if option else f"{less}{unit} of a node, more --nodes"
-        return f"{said}, or another partition"
+        less = most(groups)
+        said = {
+            "GPUs": request.gpus_word(less) if less else None,
+            "CPUs": request.cpus_word(less),
+            "memory": f"--mem={words(less)}",
+        }[subject]
+        return f"{said}, or another partition" if said else "another partition"
 
+    unit = "" if subject == "memory" else f" {subject}"
     return _Question(
         subject,
         options,
-        lambda group: (has := amount(group)) is None or has >= least,
+        lambda group: (has := of(group)) is None or has >= least,
         lambda groups: (
             f"a node of {where} has {words(most(groups))}{unit} at most, not {words(least)}"
         ),
@@ -379,19 +399,25 @@ def _types(groups: Groups) -> list[str]:
 def _named_nodes(scene: Scene) -> Iterator[Evidence]:
     """--nodelist and --exclude against the partition's own nodes."""
     said, own = scene.request.text("nodelist"), scene.partition.nodes
-    if said is None or own is None or "/" in said:
+    excluded = scene.request.text("exclude")
+    if own is None or (said is None and excluded is None) or "/" in f"{said}{excluded}":
         return
     try:
-        asked, known = expand_hosts(said), set(expand_hosts(own))
+        asked, known = expand_hosts(said) if said else (), set(expand_hosts(own))
+        left = known - set(expand_hosts(excluded) if excluded else ())
     except HostListError:
         return
+    if len(left) < scene.request.nodes <= len(known):
+        nodes = counted(len(left), "node")
+        because = f"without {excluded} partition {scene.partition.name} has {nodes}"
+        line_no = scene.request.line_no("exclude")
+        yield Evidence("exclude", because, "leave --exclude out", None, line_no)
     foreign = [name for name in asked if name not in known]
     if foreign:
         verb = "is" if len(foreign) == 1 else "are"
         because = f"{named(foreign)} {verb} not in partition {scene.partition.name}"
-        yield Evidence(
-            "nodelist", because, f"nodes of {own}", None, scene.request.line_no("nodelist")
-        )
+        remedy = f"leave --nodelist out, or nodes of {own}"
+        yield Evidence("nodelist", because, remedy, None, scene.request.line_no("nodelist"))
 
 
 def _reservation(scene: Scene) -> Iterator[Evidence]:
@@ -400,7 +426,7 @@ def _reservation(scene: Scene) -> Iterator[Evidence]:
     if said is None:
         if scene.partition.needs_reservation:
             because = f"partition {scene.partition.name} is for reservations alone"
-            yield Evidence("reservation", because, "--reservation=NAME", None, line_no)
+            yield Evidence("reservation", because, _others(scene, _open), None, line_no)
         return
     if known is None:
         return
@@ -408,8 +434,10 @@ def _reservation(scene: Scene) -> Iterator[Evidence]:
     for name in said.split(","):
         one = by_name.get(name)
         if one is None:
-            remedy = f"one of {named(sorted(by_name))}" if by_name else "leave --reservation out"
-            yield Evidence("reservation", f"there is no reservation {name}", remedy, None, line_no)
+            because = f"there is no reservation {name}"
+            others = f", or one of {named(sorted(by_name))}" if by_name else ""
+            remedy = f"leave --reservation out{others}"
+            yield Evidence("reservation", because, remedy, None, line_no)
             continue
         yield from _admitted(scene, one, line_no)
 
@@ -474,7 +502,8 @@ def _licenses(scene: Scene) -> Iterator[Evidence]:
     line_no = scene.request.line_no("licenses")
     for name, asked in scene.request.licenses.items():
         if name not in known:
-            remedy = f"one of {named(sorted(known))}" if known else "leave --licenses out"
+            remedy = "leave --licenses out"
+            remedy += f", or one of {named(sorted(known))}" if known else ""
             yield Evidence("licenses", f"there is no license {name}", remedy, None, line_no)
             continue
         total, free = known[name]

@@ -11,6 +11,7 @@ from hpckit.core.units import format_slurm_time
 from hpckit.script.live import Scene
 from hpckit.slurm.accounts import Amount, Limits
 from hpckit.slurm.request import CPU_OPTIONS, GPU_OPTIONS, MEM_OPTIONS
+from hpckit.slurm.text import array_ranges
 
 _MIB_PER_GIB: Final = 1024
 
@@ -178,13 +179,18 @@ class _Bound:
             return f"--time={format_slurm_time(limit // share * 60)}"
         if self.name.startswith("gres/gpu"):
             per_node = request.gpus_per_node or 1
-            if self.key != "MaxTRESPN" and limit >= per_node:
+            is_of_job = self.key not in ("MaxTRESPN", "MinTRESPJ")
+            if is_of_job and limit >= per_node and "gpus" not in request.options:
                 return f"--nodes={limit // per_node}"
-            return f"--gpus-per-node={limit // nodes}"
-        known = {"node": f"--nodes={limit}", "mem": f"--mem={limit // nodes}M"}
-        if self.name == "cpu":
-            return f"{limit // nodes} CPUs a node, fewer --nodes, or another --qos"
-        return known.get(self.name, "ask for less, or another --qos")
+            return request.gpus_word(
+                -(-limit // nodes) if self.key == "MinTRESPJ" else limit // nodes
+            )
+        known = {
+            "node": f"--nodes={limit}",
+            "mem": f"--mem={limit // nodes}M",
+            "cpu": request.cpus_word(limit // nodes),
+        }
+        return known.get(self.name) or "ask for less, or another --qos"
 
 
 _IRREGULAR: Final = {
@@ -245,9 +251,26 @@ def job_limits(scene: Scene) -> Iterator[Evidence]:
             f"({reason.format(source.scope)})"
         )
         hopeless = is_refused or limit == 0
-        remedy = "another --qos or --account" if limit == 0 else "when others have ended"
+        remedy = _fewer_jobs(scene, limit, limit - used if is_refused else limit)
         severity = None if hopeless else Severity.WARNING
         yield Evidence("limits", because, remedy, severity, scene.request.line_no("array", "qos"))
+
+
+def _fewer_jobs(scene: Scene, limit: int, left: int) -> str:
+    """What a limit of jobs lets through, if so many more may come."""
+    if limit == 0:
+        known = scene.cluster.known_qos
+        own = known.own_qos(scene.account, scene.partition.name) if known else None
+        others = [name for name in (own.qos if own else ()) if name != scene.qos]
+        default = own.default_qos if own else None
+        best = default if default in others else "normal" if "normal" in others else None
+        return f"--qos={best}" if best else "another --qos or --account"
+    said = scene.request.text("array")
+    if said is None or left < 1:
+        return "when others have ended"
+    tasks = array_ranges(said)[0][:left]
+    step = f":{tasks.step}" if tasks.step > 1 else ""
+    return f"--array={tasks[0]}-{tasks[-1]}{step}"
 
 
 def _wall(scene: Scene, source: _Source, key: str, limit_min: int) -> Iterator[Evidence]:

@@ -110,13 +110,12 @@ class Request:
     @property
     def nodes(self) -> int:
         """The fewest nodes that do."""
-        said = self.text("nodes")
+        said, tasks = self.text("nodes"), self.count("ntasks")
         if said is not None and (least := _nodes(said)):
-            return least
+            # sbatch takes away nodes that would have no task. Source: opt.c, `_opt_verify`.
+            return min(least, tasks or least)
         per_node = self.count("ntasks-per-node")
-        if per_node and (tasks := self.count("ntasks")):
-            return ceil(tasks / per_node)
-        return 1
+        return ceil(tasks / per_node) if per_node and tasks else 1
 
     @property
     def says_nodes(self) -> bool:
@@ -265,6 +264,34 @@ class Request:
             return {}
         parts = (re.split(r"[:=*]", part) for part in _listed(said.replace(";", ",")))
         return {name: int(count[0]) if count else 1 for name, *count in parts}
+
+    def gpus_word(self, per_node: int, kind: str | None = None) -> str:
+        """Return the option for so many GPUs of a node, said as the job says its GPUs.
+
+        Of this type, or of the job's own where it names one.
+        """
+        name = next((one for one in GPU_OPTIONS if one in self.options), GPU_OPTIONS[0])
+        kinds = [one for one in self.gpus_by_type if one] if kind is None else [kind]
+        count = {
+            "gpus": per_node * self.nodes,
+            "gpus-per-task": max(per_node * self.nodes // self.tasks, 1),
+            "tres-per-task": max(per_node * self.nodes // self.tasks, 1),
+        }.get(name, per_node)
+        said = ":".join([*kinds[:1], str(count)])
+        if name in ("gres", "tres-per-task"):
+            said = f"{'gpu' if name == 'gres' else 'gres/gpu'}:{said}"
+        return f"--{name}={said}"
+
+    def cpus_word(self, per_node: int) -> str | None:
+        """Return the option for so many CPUs of a node at most; None where none is."""
+        of_a_task = self.count("cpus-per-task") or 1
+        tasks = ceil(self.tasks / self.nodes)
+        if of_a_task > 1 and tasks <= per_node:
+            return f"--cpus-per-task={per_node // tasks}"
+        if self.count("ntasks-per-node"):
+            return f"--ntasks-per-node={per_node // of_a_task}" if per_node >= of_a_task else None
+        most = per_node // of_a_task * self.nodes
+        return f"--ntasks={most}" if most else None
 
     def tres(self) -> dict[str, int]:
         """Return what Slurm counts the request as, by TRES names; memory in MiB as `mem`.

@@ -22,6 +22,7 @@ def asked(options: str, **variables: str) -> Request:
         ("-N 4", {"cpu": 4, "node": 4}),
         ("-N2-4 --ntasks-per-node=8 -c4", {"cpu": 64, "node": 2}),
         ("-n 6 --ntasks-per-node=4", {"cpu": 6, "node": 2}),
+        ("-N 5 -n 2 -c 3", {"cpu": 6, "node": 2}),
         (
             "-N 2 --gpus-per-node=h100:8 --mem=100G",
             {"cpu": 2, "node": 2, "mem": 204800, "gres/gpu": 16, "gres/gpu:h100": 16},
