@@ -57,6 +57,15 @@ coverage: $(VENV)/.dev  ## run every test under coverage, and hold it to its lim
 faults: $(VENV)/.dev  ## run the statistical and fault suites at their whole size, on new random examples
 	HYPOTHESIS_PROFILE=faults $(PYTEST) $(FAULTS)
 
+.PHONY: lowest
+lowest: $(VENV)/.dev  ## run tests with the oldest dependencies that are taken (Python 3.11 or 3.12)
+	$(BIN)/python -m venv --clear .venv-lowest
+	sed -n '/^dependencies/,/^]/s/^ *"\([^>]*\)>=\([0-9.]*\).*/\1==\2/p' pyproject.toml >.venv-lowest/pins
+	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check --constraint .venv-lowest/pins \
+	    --editable '.[dev]'
+	.venv-lowest/bin/python -m pytest -n $(WORKERS) --maxprocesses=8 -q $(addprefix tests/,unit/cli unit/core \
+	    unit/jobs unit/script unit/slurm unit/spec contract golden) $(ARGS)
+
 .PHONY: cluster-up
 cluster-up: $(VENV)/.runtime  ## start a Slurm of four nodes in containers (NODES=8; RELEASE=bookworm or forky)
 	docker/cluster up --nodes $(NODES) --topology $(TOPOLOGY) $(CLUSTER_IMAGE)

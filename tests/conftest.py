@@ -137,9 +137,10 @@ def run_hpckit(tmp_path: Path) -> RunHpckit:
             with (
                 contextlib.chdir(cwd or tmp_path),
                 CliRunner().isolation(input=input, env=env) as (out, err, _),
-                pytest.raises(SystemExit) as ended,
             ):
-                main()
+                with pytest.raises(SystemExit) as ended:
+                    main()
+                said = out.getvalue().decode(), err.getvalue().decode()
         finally:
             gc.unfreeze()
             sys.argv = words
@@ -150,7 +151,7 @@ def run_hpckit(tmp_path: Path) -> RunHpckit:
                 signal.signal(number, handler)
         code = ended.value.code
         assert isinstance(code, int)
-        return Ran(code, out.getvalue().decode(), err.getvalue().decode())
+        return Ran(code, *said)
 
     return run
 

@@ -97,7 +97,7 @@ def _of_script(text: str, *, offline: bool) -> _Checked:
     if any(one.severity is Severity.ERROR for one in obstacles):
         return _Checked(check_script(text, request, obstacles, version), notes)
     tried = changes(request, known.cluster, known.user, known.now_s)
-    with wiring.trial(text) as trial:
+    with wiring.trial(text, request) as trial:
         start_s, better = earlier(trial.start_s, tried, known.now_s, _MOST_QUESTIONS)
     if trial.refused:
         obstacles = (*obstacles, refusal(trial.refused, request))

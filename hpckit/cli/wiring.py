@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from hpckit.slurm.ask import SlurmCli
     from hpckit.slurm.release import SlurmVersion, TopologyKind
     from hpckit.slurm.request import Request
-    from hpckit.slurm.values import ClusterView, JobEntry, PartitionRules
+    from hpckit.slurm.values import ClusterView, JobEntry, PartitionRules, PlannedJob
     from hpckit.spec.site import SubmitterKind
     from hpckit.spec.store import FileJobFolders
 
@@ -135,33 +135,45 @@ def _limits_probe(probe: FabricProbe) -> LimitsProbe:
 class Trial:
     """A script that Slurm is asked about; `refused` is its words against the script as it is."""
 
-    def __init__(self, script: Path) -> None:
+    def __init__(self, script: Path, request: Request) -> None:
         self._script = script
+        self._request = request
         self._slurm = _slurm()
+        self._planned: Sequence[PlannedJob] | None = None
         self.refused = ""
 
-    def start_s(self, words: Sequence[str]) -> float | None:
-        """When it would start with these options, None where Slurm does not say."""
-        from hpckit.core.errors import AdapterError
+    def start_s(self, words: tuple[str, ...]) -> float | None:
+        """When it would start with these options, None where Slurm does not say.
+
+        With any option None too where jobs that wait are planned to have the nodes by then.
+        """
+        from hpckit.core.errors import AdapterError, ParseError
+        from hpckit.core.hostlist import HostListError
+        from hpckit.script.earlier import is_taken, with_words
 
         try:
             said, refused = self._slurm.try_script(self._script, words, _shell_environment())
-        except AdapterError:
+            if not words:
+                self.refused = refused
+            if said is None or not words:
+                return None if said is None else said.start_s
+            if self._planned is None:
+                self._planned = self._slurm.planned_jobs(None)
+            time_s = with_words(self._request, words).time_s
+            return None if is_taken(said, time_s, self._planned) else said.start_s
+        except (AdapterError, ParseError, HostListError):
             return None
-        if not words:
-            self.refused = refused
-        return None if said is None else said.start_s
 
 
 @contextlib.contextmanager
-def trial(script: str) -> Iterator[Trial]:
+def trial(script: str, request: Request) -> Iterator[Trial]:
     """Lay a script down for sbatch to look at, and take it away again."""
     import tempfile
 
     with tempfile.NamedTemporaryFile("w", suffix=".sbatch", encoding="utf-8") as file:
         file.write(script)
         file.flush()
-        yield Trial(Path(file.name))
+        yield Trial(Path(file.name), request)
 
 
 def live_cluster() -> tuple[ClusterView, Sequence[PartitionRules], TopologyKind | None]:

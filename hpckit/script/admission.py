@@ -49,23 +49,21 @@ def find_obstacles(
             _unknown_partition(name, sorted(by_name), default, request) for name in unknown
         )
         return gone if cluster.are_all_listed else _as_notes(gone)
-    found = [
-        judge(
-            RULES,
-            Scene(
-                request=request, partition=by_name[name], cluster=cluster, user=user, now_s=now_s
-            ),
+    found = []
+    for name in names:
+        scene = Scene(
+            request=request, partition=by_name[name], cluster=cluster, user=user, now_s=now_s
         )
-        for name in names
-    ]
+        told = list(judge(RULES, scene))
+        if not cluster.knows_nodes_of(name):
+            told = [*_as_notes(one for one in told if one.rule == "node-kind"),
+                    *(one for one in told if one.rule != "node-kind")]  # fmt: skip
+        found.append(told)
     if not found:
         return ()
     least = min(found, key=lambda told: max((one.severity.rank for one in told), default=-1))
     if cluster.may_route and not request.partitions:
         return _as_notes(least)
-    if not cluster.are_nodes_certain:
-        least = [*_as_notes(one for one in least if one.rule == "node-kind"),
-                 *(one for one in least if one.rule != "node-kind")]  # fmt: skip
     return tuple(gravest_first(least))
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
+from math import inf
 from typing import Final
 
 from hpckit.core.findings import Severity
+from hpckit.core.hostlist import HostListError, expand_hosts
 from hpckit.core.units import format_slurm_time
 from hpckit.script.admission import find_obstacles
 from hpckit.script.live import Cluster, User
 from hpckit.slurm.request import Asked, Request
+from hpckit.slurm.sbatch import ExpectedStart
+from hpckit.slurm.values import PartitionRules, PlannedJob
 
 _LEAST_TIME_S: Final = 600
 _LEAST_GAIN_S: Final = 60.0
@@ -42,7 +46,7 @@ def changes(
         [f"--nodes={request.nodes // 2}"] if _can_halve(request) else [],
     )
     passed = [
-        [word for word in words if _is_free(_with(request, (word,)), cluster, user, now_s)]
+        [word for word in words if _is_free(with_words(request, (word,)), cluster, user, now_s)]
         for words in kinds
     ]
     for turn in zip_longest(*passed):
@@ -64,7 +68,19 @@ def _named(request: Request, cluster: Cluster) -> Sequence[str]:
 
 def _other_partitions(request: Request, cluster: Cluster) -> Sequence[str]:
     named = _named(request, cluster)
-    return [one.name for one in cluster.partitions if one.name not in named]
+    own = [one for one in cluster.partitions if one.name in named]
+    others = [one for one in cluster.partitions if one.name not in named]
+    return [one.name for one in others if not any(_is_within(one, mine) for mine in own)]
+
+
+def _is_within(other: PartitionRules, mine: PartitionRules) -> bool:
+    """Whether another partition has neither a node that this one lacks nor a higher priority."""
+    if other.nodes is None or mine.nodes is None or other.priority_tier > mine.priority_tier:
+        return False
+    try:
+        return set(expand_hosts(other.nodes)) <= set(expand_hosts(mine.nodes))
+    except HostListError:
+        return False
 
 
 def _other_qos(request: Request, cluster: Cluster) -> Sequence[str]:
@@ -85,7 +101,8 @@ def _shorter_s(request: Request, cluster: Cluster, now_s: float) -> Sequence[int
     return [shorter_s for shorter_s in times if _LEAST_TIME_S <= shorter_s < time_s]
 
 
-def _with(request: Request, words: tuple[str, ...]) -> Request:
+def with_words(request: Request, words: tuple[str, ...]) -> Request:
+    """Return the request with these options over its own."""
     options: Mapping[str, Asked] = {
         **request.options,
         **{
@@ -94,6 +111,21 @@ def _with(request: Request, words: tuple[str, ...]) -> Request:
         },
     }
     return replace(request, options=options)
+
+
+def is_taken(start: ExpectedStart, time_s: int | None, planned: Iterable[PlannedJob]) -> bool:
+    """Return whether a job that waits is planned on one of the nodes before this one would end.
+
+    `sbatch --test-only` looks at running jobs alone; those that wait come first.
+    """
+    nodes = set(expand_hosts(start.nodes))
+    end_s = inf if time_s is None else start.start_s + time_s
+    return any(
+        one.start_s < end_s
+        and (one.time_s is None or start.start_s < one.start_s + one.time_s)
+        and not nodes.isdisjoint(expand_hosts(one.nodes))
+        for one in planned
+    )
 
 
 def earlier(

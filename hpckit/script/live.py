@@ -45,6 +45,14 @@ class Cluster:
     are_nodes_certain: bool = True
     may_route: bool = False
 
+    def knows_nodes_of(self, partition: str) -> bool:
+        """Return whether all nodes of a partition are known."""
+        seen = self.nodes.get(partition)
+        rules = next((one for one in self.partitions if one.name == partition), None)
+        if self.are_nodes_certain or seen is None or rules is None:
+            return self.are_nodes_certain
+        return 0 < rules.total_nodes == sum(group.nodes for group in seen.groups)
+
 
 def cluster_of(partitions: Sequence[Partition]) -> Cluster:
     """Return a cluster of which the partitions and their nodes are known alone."""

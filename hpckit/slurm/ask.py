@@ -57,8 +57,10 @@ from hpckit.slurm.scontrol import (
 from hpckit.slurm.squeue import (
     in_service_argv,
     parse_in_service,
+    parse_planned,
     parse_sinfo,
     parse_squeue,
+    planned_argv,
     sinfo_argv,
     squeue_argv,
 )
@@ -71,6 +73,7 @@ from hpckit.slurm.values import (
     NodesInService,
     Partition,
     PartitionRules,
+    PlannedJob,
     Reservation,
     SlurmConfig,
 )
@@ -150,6 +153,10 @@ class SlurmCli:
     def in_service(self, cluster: str | None) -> Mapping[str, NodesInService]:
         """The nodes of each partition that may take jobs: neither down nor drained."""
         return parse_in_service(self.ask(in_service_argv(cluster)).stdout)
+
+    def planned_jobs(self, cluster: str | None) -> Sequence[PlannedJob]:
+        """The jobs that wait and for which nodes are planned, as far as they may be seen."""
+        return parse_planned(self.ask(planned_argv(cluster)).stdout)
 
     def partition_rules(self, cluster: str | None) -> Sequence[PartitionRules]:
         """Who may use which partition, and how much of it."""

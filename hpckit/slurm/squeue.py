@@ -8,8 +8,24 @@ from dataclasses import replace
 from typing import Final
 
 from hpckit.core.units import parse_slurm_limit_s
-from hpckit.slurm.text import SEPARATOR, JobWords, Place, job_records, of_cluster, rows, value
-from hpckit.slurm.values import JobRecord, NodeGroup, NodesInService, Partition, SlurmNode
+from hpckit.slurm.text import (
+    SEPARATOR,
+    JobWords,
+    Place,
+    job_records,
+    of_cluster,
+    rows,
+    time_s,
+    value,
+)
+from hpckit.slurm.values import (
+    JobRecord,
+    NodeGroup,
+    NodesInService,
+    Partition,
+    PlannedJob,
+    SlurmNode,
+)
 
 # %i id with the array task, %T state, %r reason, %S start, %e end, %N nodes, %o command.
 # `--format` (one letter a field) has no field for the restarts.
@@ -107,6 +123,32 @@ def parse_sinfo(text: str) -> tuple[Partition, ...]:
             partition = replace(seen, groups=seen.groups + partition.groups)
         partitions[partition.name] = partition
     return tuple(partitions.values())
+
+
+# %S when a waiting job is to start, %l its time limit, %Y on which nodes.
+_PLANNED: Final = ("%S", "%l", "%Y")
+
+
+def planned_argv(cluster: str | None) -> tuple[str, ...]:
+    """The question: all jobs that wait and for which nodes are planned. Source: squeue(1)."""
+    return (
+        *("squeue", "--noheader", "--states=PENDING", "--start", *of_cluster(cluster)),
+        f"--format={SEPARATOR.join(_PLANNED)}",
+    )
+
+
+def parse_planned(text: str) -> tuple[PlannedJob, ...]:
+    """The answer to `planned_argv`, read with `TZ=UTC`; without those that are not planned yet.
+
+    Raises ParseError.
+    """
+    planned = []
+    refused = ("is no planned job", "a start, a time limit and nodes")
+    for place, fields in _lines(text, "squeue", len(_PLANNED), refused):
+        start_s, nodes = time_s(fields[0].strip(), place), value(fields[2].strip())
+        if start_s is not None and nodes is not None:
+            planned.append(PlannedJob(start_s, _limit_s(fields[1], place), nodes))
+    return tuple(planned)
 
 
 # %R partition; %F nodes allocated/idle/other/total, where "other" are down or drained.

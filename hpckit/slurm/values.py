@@ -66,6 +66,14 @@ class Partition:
     groups: tuple[NodeGroup, ...] = ()
 
 
+class PlannedJob(NamedTuple):
+    """A job that waits, when and where the scheduler plans to start it, and how long it may run."""
+
+    start_s: float
+    time_s: int | None
+    nodes: str
+
+
 class NodesInService(NamedTuple):
     """The nodes of a partition that may take jobs, neither down nor drained, and all of them."""
 
@@ -100,6 +108,7 @@ class PartitionRules:
     is_exclusive: bool = False
     needs_reservation: bool = False
     root_only: bool = False
+    priority_tier: int = 1
     nodes: str | None = None
     total_nodes: int = 0
 

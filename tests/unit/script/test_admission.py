@@ -104,6 +104,15 @@ def test_nodes_that_may_be_hidden_hold_nothing_back() -> None:
     assert severities == {"partition-limit": Severity.ERROR, "node-kind": Severity.NOTE}
 
 
+def test_nodes_that_are_all_listed_count() -> None:
+    """Where the partition's own number is that of the nodes that are listed, none is hidden."""
+    rules = PartitionRules(name="gpu", is_default=True, total_nodes=14)
+    some = replace(SEEN, partitions=(rules,), are_nodes_certain=False)
+    assert [one.severity for one in found("-N 15", some)] == [Severity.ERROR]
+    hidden = replace(some, partitions=(replace(rules, total_nodes=20),))
+    assert [one.severity for one in found("-N 15", hidden)] == [Severity.NOTE]
+
+
 def test_a_qos_may_lift_the_limits_of_a_partition() -> None:
     """Beside a QOS a long time is a note."""
     assert [one.severity for one in found("-t 2-0 -q long")] == [Severity.NOTE]

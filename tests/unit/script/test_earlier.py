@@ -6,16 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from hpckit.script.earlier import Earlier, changes, earlier
+from hpckit.script.earlier import Earlier, changes, earlier, is_taken
 from hpckit.script.live import Cluster, User
 from hpckit.slurm.accounts import KnownQos, OwnQos
 from hpckit.slurm.request import read_request
-from hpckit.slurm.values import PartitionRules, Reservation
+from hpckit.slurm.sbatch import ExpectedStart
+from hpckit.slurm.values import PartitionRules, PlannedJob, Reservation
 
 NOW_S = 1_800_000_000.0
 ALICE = User(name="alice")
 MAIN = PartitionRules(name="main", is_default=True, nodes="n[1-8]", total_nodes=8)
-SHORT = PartitionRules(name="short", max_time_s=3600, nodes="n[1-8]", total_nodes=8)
+SHORT = PartitionRules(name="short", max_time_s=3600, nodes="n[2-9]", total_nodes=8)
 DOWN = PartitionRules(name="down", state="DOWN")
 CLUSTER = Cluster(partitions=(MAIN, SHORT, DOWN))
 
@@ -41,6 +42,14 @@ def test_what_asks_for_less_or_for_elsewhere(options: str, words: list[str]) -> 
     assert tried(options) == words
 
 
+@pytest.mark.parametrize(("tier", "is_tried"), [(1, False), (2, True)])
+def test_a_partition_of_the_same_nodes(tier: int, is_tried: bool) -> None:
+    """A partition that has no other node is tried if its jobs come first."""
+    same = PartitionRules(name="same", nodes="n[1-4]", total_nodes=4, priority_tier=tier)
+    cluster = replace(CLUSTER, partitions=(MAIN, same))
+    assert ("--partition=same" in tried("-t 10", cluster)) is is_tried
+
+
 def test_before_maintenance_and_by_another_qos() -> None:
     """A job that would end before maintenance, and a QOS that the user may use."""
     maintenance = Reservation(
@@ -64,6 +73,17 @@ def test_the_three_that_gain_most() -> None:
         (Earlier(words=("c",), start_s=10.0), Earlier(words=("f",), start_s=15.0),
          Earlier(words=("e",), start_s=20.0)),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("start_s", "time_s", "is_it"),
+    [(0, 99, False), (0, 101, True), (0, None, True), (150, 10, True), (200, 10, False)],
+)
+def test_nodes_that_are_planned_for_others(start_s: int, time_s: int | None, is_it: bool) -> None:
+    """A start counts for nothing where a job that waits gets one of the nodes before the end."""
+    start = ExpectedStart(start_s, "n[1-2]", None)
+    planned = [PlannedJob(100, 100, "n[2-4]"), PlannedJob(0, None, "n9")]
+    assert is_taken(start, time_s, planned) is is_it
 
 
 def test_how_often_slurm_is_asked() -> None:

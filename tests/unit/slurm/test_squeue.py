@@ -9,6 +9,7 @@ import pytest
 from hpckit.core.errors import ParseError
 from hpckit.slurm.squeue import (
     parse_in_service,
+    parse_planned,
     parse_sinfo,
     parse_sinfo_nodes,
     parse_squeue,
@@ -17,7 +18,7 @@ from hpckit.slurm.squeue import (
     squeue_argv,
 )
 from hpckit.slurm.text import SEPARATOR
-from hpckit.slurm.values import JobState, NodeGroup, Partition, SlurmNode
+from hpckit.slurm.values import JobState, NodeGroup, Partition, PlannedJob, SlurmNode
 from tests.fakes.slurm_records import UUID, job, record_text, tasks
 
 VERSIONS = ["squeue-22.05.8", "squeue-24.11.5", "squeue-26.05.5"]
@@ -173,6 +174,16 @@ def test_nodes_in_service() -> None:
     assert parse_in_service(text) == {"main": (10, 12), "b": (0, 4)}
     with pytest.raises(ParseError):
         parse_in_service(text.replace("0/0/4/4", "0/0/4"))
+
+
+def test_jobs_that_are_planned() -> None:
+    """Of the jobs that wait those count for which nodes are planned."""
+    rows = [("2026-11-27T22:19:07", "30:00", "c[1-2]"), ("N/A", "1:00:00", "(null)"),
+            ("2026-11-27T22:20:00", "UNLIMITED", "c3")]  # fmt: skip
+    text = "".join(f"{SEPARATOR.join(row)}\n" for row in rows)
+    assert parse_planned(text) == (
+        *(PlannedJob(1795817947.0, 1800, "c[1-2]"), PlannedJob(1795818000.0, None, "c3")),
+    )
 
 
 def test_the_question_of_sinfo() -> None:
