@@ -60,7 +60,7 @@ faults: $(VENV)/.dev  ## run the statistical and fault suites at their whole siz
 .PHONY: lowest
 lowest: $(VENV)/.dev  ## run tests with the oldest dependencies that are taken (Python 3.11 or 3.12)
 	$(BIN)/python -m venv --clear .venv-lowest
-	sed -n '/^dependencies/,/^]/s/^ *"\([^>]*\)>=\([0-9.]*\).*/\1==\2/p' pyproject.toml >.venv-lowest/pins
+	sed -nE '/^(dependencies|report|parquet) =/,/\]/s/.*"([^">]*)>=([0-9.]*).*/\1==\2/p' pyproject.toml >.venv-lowest/pins
 	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check --constraint .venv-lowest/pins \
 	    --editable '.[dev]'
 	.venv-lowest/bin/python -m pytest -n $(WORKERS) --maxprocesses=8 -q $(addprefix tests/,unit/cli unit/core \
