@@ -22,9 +22,12 @@ CASE = "{}-torchrun-many-nodes"
 PLATFORMS = (
     *("alps", "aws-p4d", "aws-p5", "aws-p5en", "azure-ndv4", "azure-ndv5", "dgx-a100"),
     *("dgx-b200", "dgx-h100", "frontier", "gb200-nvl72", "gcp-a3-high", "gcp-a3-mega"),
-    *("gcp-a3-ultra", "lumi", "oci-h100", "perlmutter"),
+    *("gcp-a3-ultra", "isambard-ai", "jupiter", "leonardo", "lumi", "marenostrum5"),
+    *("oci-h100", "perlmutter"),
 )
-NOTHING = frozenset({"dgx-a100", "dgx-b200", "dgx-h100", "gb200-nvl72"})
+NOTHING = frozenset(
+    {"dgx-a100", "dgx-b200", "dgx-h100", "gb200-nvl72", "jupiter", "leonardo", "marenostrum5"}
+)
 """Platforms on which NCCL finds everything."""
 TABLE: dict[str, dict[str, str]] = {
     "aws-p4d": {"NCCL_SOCKET_IFNAME": "^docker,lo,veth"},

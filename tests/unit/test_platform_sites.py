@@ -16,7 +16,8 @@ from hpckit.spec.site import SiteSpec
 PLATFORMS: Final = (
     *("alps", "aws-p4d", "aws-p5", "aws-p5en", "azure-ndv4", "azure-ndv5"),
     *("dgx-a100", "dgx-b200", "dgx-h100", "frontier", "gb200-nvl72"),
-    *("gcp-a3-high", "gcp-a3-mega", "gcp-a3-ultra", "lumi", "oci-h100", "perlmutter"),
+    *("gcp-a3-high", "gcp-a3-mega", "gcp-a3-ultra", "isambard-ai", "jupiter", "leonardo"),
+    *("lumi", "marenostrum5", "oci-h100", "perlmutter"),
 )
 GONE: Final = (
     *("NCCL_IB_CUDA_SUPPORT", "NCCL_LL_THRESHOLD", "NCCL_TREE_THRESHOLD"),
