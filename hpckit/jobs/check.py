@@ -10,6 +10,7 @@ from hpckit.comm.lint import lint_text
 from hpckit.comm.lint_rule import LintFacts
 from hpckit.core.errors import ParseError
 from hpckit.core.findings import Finding, Level, Notice, Severity, SourcedFinding, gravest_first
+from hpckit.script.admission import in_own_options
 from hpckit.script.plan import Option
 from hpckit.script.releases import Program, lint
 from hpckit.slurm.release import SlurmVersion, TopologyKind
@@ -95,7 +96,7 @@ def _communication(text: str, request: Request) -> Iterator[Finding]:
 def without_lines(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Return findings about a script that was rendered: its lines are nobody's to change."""
     return tuple(
-        replace(one, line_no=None)
+        replace(one, line_no=None, remedy=in_own_options(one.remedy))
         if isinstance(one, SourcedFinding) and type(one) is SourcedFinding
         else one
         for one in findings

@@ -5,6 +5,7 @@ Each rule says what Slurm would: `sbatch` refuses the job, it waits for ever, or
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -546,6 +547,14 @@ RULES: Final = (
 """What may keep a job from starting, in the order in which sbatch would say it."""
 
 
+_GRES = re.compile(r"--gres=gpu:(?:[^:\s]+:)?(\d+)")
+
+
+def in_own_options(remedy: str) -> str:
+    """Return a remedy of a job that hpckit renders, by hpckit's options where they differ."""
+    return _GRES.sub(r"--gpus-per-node=\1", remedy)
+
+
 def as_notices(findings: Iterable[SourcedFinding]) -> tuple[Notice, ...]:
     """Return findings as what a check of a job noticed."""
     return tuple(
@@ -553,7 +562,7 @@ def as_notices(findings: Iterable[SourcedFinding]) -> tuple[Notice, ...]:
             level=Level.ERROR if one.severity is Severity.ERROR else Level.NOTE,
             subject=one.subject,
             text=one.because,
-            remedy=one.remedy,
+            remedy=in_own_options(one.remedy),
             source=one.source,
         )
         for one in findings

@@ -42,12 +42,12 @@ def arrow() -> tuple[Any, Any]:
     except ImportError as error:
         raise ToolMissing(
             "Parquet files need pyarrow, which is not installed",
-            hint=pip_line("pyarrow>=16"),
+            hint=pip_line("pyarrow>=17"),
         ) from error
     if not hasattr(pq.ParquetWriter, "add_key_value_metadata"):
         raise ToolMissing(
             f"pyarrow {pa.__version__} is too old to describe the file that it writes",
-            hint=pip_line("--upgrade", "pyarrow>=16"),
+            hint=pip_line("--upgrade", "pyarrow>=17"),
         )
     return pa, pq
 
