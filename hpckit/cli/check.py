@@ -159,7 +159,8 @@ def _say(options: JobOptions, checked: _Checked, *, is_script: bool) -> None:
         line_no = getattr(one, "line_no", None)
         head = f"{one.subject}: {one.because}" if _names_setting(one.subject) else one.because
         head = f"line {line_no}: {head}" if line_no else head
-        lines += finding_lines(one.severity, words_of(head), words_of(one.remedy), width=width)
+        remedy = ("fix:", *words_of(one.remedy)) if one.remedy else ()
+        lines += finding_lines(one.severity, words_of(head), remedy, width=width)
     job = [] if options.job is None else [options.job]
     command = shlex.join(["hpckit", "check", *job, *typed_words(options)])
     lines += left_lines(len(findings) - _SHOWN, command)

@@ -39,7 +39,7 @@ def check_script(
     """
     found: list[Finding] = [*_tokens(text), *_options(request, version, topology), *obstacles]
     found += _communication(text, request)
-    return tuple(gravest_first(found))
+    return tuple(gravest_first(sorted(found, key=lambda one: getattr(one, "line_no", None) or 0)))
 
 
 def _tokens(text: str) -> Iterator[SourcedFinding]:

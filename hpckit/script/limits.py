@@ -89,6 +89,7 @@ _BOUNDS: Final[Mapping[str, _Kind]] = {
     "GrpTRESMins": _Kind("Grp{}Minutes", "all jobs together"),
     "GrpTRESRunMins": _Kind("Grp{}RunMinutes", "all running jobs together"),
 }
+_UNITS: Final = {"cpu": "CPUs", "mem": "of memory", "node": "nodes", "gpu": "GPUs"}
 _NAMES: Final = {"cpu": "Cpu", "mem": "Memory", "node": "Node", "billing": "Billing"}
 
 
@@ -162,10 +163,13 @@ class _Bound:
         return word if word.endswith("PerAccount") else self.source.scope + word
 
     def _words(self, verb: str, limit: int) -> str:
-        kind = self.name.removeprefix("gres/").removeprefix("license/")
-        minutes = " minutes" if self.is_of_minutes else ""
-        whose = _BOUNDS[self.key].words
-        return f"{self.source.words} {verb} {whose} {self._amount(limit)} {kind}{minutes}"
+        base, _, kind = self.name.removeprefix("gres/").removeprefix("license/").partition(":")
+        unit = " ".join(filter(None, (kind, _UNITS.get(base, base))))
+        if self.is_of_minutes:
+            unit = f"{unit.removesuffix('s')} minutes"
+        elif base == "node" and limit == 1:
+            unit = base
+        return f"{self.source.words} {verb} {_BOUNDS[self.key].words} {self._amount(limit)} {unit}"
 
     def _amount(self, number: int) -> str:
         return size_words(number) if self.name == "mem" and not self.is_of_minutes else str(number)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from hpckit.core.findings import Severity, SourcedFinding
+from hpckit.core.hostlist import named
 from hpckit.core.units import format_slurm_time, parse_slurm_mem_bytes, parse_slurm_time_s
 from hpckit.slurm.release import TopologyKind
 from hpckit.slurm.values import ClusterView, NodeGroup, Partition, PartitionRules
@@ -166,10 +167,13 @@ def _partition_drift(
     if groups and not any(_is_like(group, said) for group in groups):
         nearest = max(groups, key=lambda group: group.nodes)
         yield from _differ(f"partitions.{name}", _compared(nearest, said), _NODES)
-    known = [group for group in groups if _is_like(group, said)]
-    if known and len(known) < len(groups):
-        others = sum(group.nodes for group in groups if group not in known)
-        because = f"{others} of its nodes are of a kind that the file does not know"
+    known = [group for group in groups if _is_like(group, said) and group.features == said.features]
+    others = [group for group in groups if group not in known]
+    if others and any(_is_like(group, said) for group in groups):
+        kinds = named([" ".join(group.features) for group in others if group.features])
+        words = f" ({kinds})" if kinds else ""
+        count = sum(group.nodes for group in others)
+        because = f"{count} of its nodes are of a kind that the file does not know{words}"
         remedy = "another [partitions] table cannot say it: a note for users"
         yield _finding("node-kind-new", f"partitions.{name}", because, remedy, Severity.NOTE)
 
