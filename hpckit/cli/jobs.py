@@ -197,8 +197,8 @@ def show_command(job_id: str | None, *, script: bool, runner: bool, as_json: boo
     if runner and not as_json:
         click.echo("\n".join(_runner_commands(text, entry.folder)))
         return
-    effective = folders.read_json(folder, "effective.json")
-    intent = folders.read_json(folder, "intent.json")
+    effective = folders.read_json(folder, "effective.json", "digest", "origins")
+    intent = folders.read_json(folder, "intent.json", "script_sha256")
     if as_json:
         output.document(
             {

@@ -57,14 +57,19 @@ class FileJobFolders:
         except UnicodeDecodeError as error:
             raise StorageFailed(f"{folder / name} cannot be read: {error}") from error
 
-    def read_json(self, folder: Path, name: str) -> Mapping[str, Any]:
-        """A JSON document of the folder. Raises NoSuchFile, StorageFailed for any other text."""
+    def read_json(self, folder: Path, name: str, *keys: str) -> Mapping[str, Any]:
+        """A JSON document of the folder with these keys.
+
+        Raises NoSuchFile, StorageFailed for any other text.
+        """
         try:
             document = json.loads(self.read(folder, name))
         except (ValueError, RecursionError) as error:
             raise StorageFailed(f"{folder / name} is damaged: {error}") from error
         if not isinstance(document, dict):
             raise StorageFailed(f"{folder / name} is damaged: it holds no JSON object")
+        if missing := [key for key in keys if key not in document]:
+            raise StorageFailed(f"{folder / name} is damaged: it has no {missing[0]}")
         return document
 
     def probe(self, root: Path) -> None:
