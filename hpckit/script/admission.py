@@ -319,8 +319,8 @@ def _questions(scene: Scene, partition: Partition) -> Iterator[_Question]:
         yield _Question(
             "features",
             ("constraint",),
-            lambda group: set(wanted) <= set(group.features),
-            lambda groups: f"no node of {where} has {' and '.join(wanted)}",
+            lambda group: any(set(group.features).issuperset(one) for one in wanted),
+            lambda groups: f"no node of {where} has {_either(wanted)}",
             lambda groups: (
                 f"--constraint with one of {named(_features(groups))}"
                 if _features(groups)
@@ -385,6 +385,10 @@ def _enough(request: Request, amount: _Amount, where: str) -> _Question:
         ),
         remedy,
     )
+
+
+def _either(wanted: Iterable[Sequence[str]]) -> str:
+    return " or ".join(" and ".join(one) for one in wanted)
 
 
 def _features(groups: Groups) -> list[str]:

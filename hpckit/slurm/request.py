@@ -251,10 +251,15 @@ class Request:
             return 1
 
     @property
-    def features(self) -> tuple[str, ...]:
-        """The features that each node must have: those of a plain `a&b`, none of anything else."""
-        said = self.text("constraint") or ""
-        return () if re.search(r"[|*()\[\]]", said) else _listed(said.replace("&", ","))
+    def features(self) -> tuple[tuple[str, ...], ...]:
+        """The features that a node must have, one of these sets: of `a&b`, `a|b` and `[a|b]`.
+
+        None of a constraint with numbers or parentheses.
+        """
+        said = (self.text("constraint") or "").removeprefix("[").removesuffix("]")
+        if not said or re.search(r"[*()\[\]]", said) or {"&", "|"} <= set(said):
+            return ()
+        return tuple(_listed(one.replace("&", ",")) for one in said.split("|"))
 
     @property
     def licenses(self) -> Mapping[str, int]:

@@ -96,9 +96,9 @@ def test_a_document_that_is_no_json_object_is_damaged(tmp_path: Path, text: str)
 def test_a_document_without_its_keys_is_damaged(tmp_path: Path) -> None:
     """A key that a reader needs and that is not there is told by its name."""
     (tmp_path / "a.json").write_text('{"x": 1}')
-    assert FileJobFolders().read_json(tmp_path, "a.json", "x") == {"x": 1}
+    assert FOLDERS.read_json(tmp_path, "a.json", "x") == {"x": 1}
     with pytest.raises(StorageFailed, match="is damaged: it has no y"):
-        FileJobFolders().read_json(tmp_path, "a.json", "x", "y")
+        FOLDERS.read_json(tmp_path, "a.json", "x", "y")
 
 
 def test_a_file_that_is_no_text_cannot_be_read(tmp_path: Path) -> None:
