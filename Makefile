@@ -22,7 +22,7 @@ PIP ?=
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=8 --dist=loadgroup -rs $(ARGS)
 FAULTS = tests/property tests/local $(sort $(shell grep -rlE --include='test_*.py' 'tests.sizes|mark.slow|alike' tests/unit tests/cluster))
 CLUSTER_IMAGE = --suite $(RELEASE) --target $(TARGET) --pip '$(PIP)'
-SCRIPTS := .ci/run docker/base-image docker/cluster docker/conf/task-prolog docker/conf/unkillable docker/engine docker/entrypoint docker/reserve docker/wheelhouse
+SCRIPTS := .ci/run docker/base-image docker/cluster docker/conf/task-prolog docker/conf/unkillable docker/engine docker/entrypoint docker/pyslurm docker/reserve docker/wheelhouse
 PURE_CORE := $(addprefix hpckit/,core/units.py core/hostlist.py core/findings.py slurm/[!a]*.py spec/[!s]*.py script/*.py node/* fabric/* placement/* binding/* comm/* account/*)
 PYTHON ?=
 PYTHONS := $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11)

@@ -26,13 +26,15 @@ _COLOURS = {"ok": "green", "note": "yellow", "error": "red"}
 @click.pass_context
 def doctor_command(ctx: click.Context, site: str, *, as_json: bool) -> None:
     """Say what this machine has and lacks; exit 1 if something needed is missing."""
-    from hpckit.cli.examine import examine, examine_gpus
+    from hpckit.cli.examine import examine, examine_gpus, examine_pyslurm
     from hpckit.jobs.sites import load_site
+    from hpckit.slurm.pyslurm_ask import probe_pyslurm
 
     caller = wiring.caller()
     spec = load_site(wiring.resources(), site)
+    runner = wiring.command_runner()
     looked_at = examine(
-        wiring.command_runner(),
+        runner,
         wiring.job_folders(),
         wiring.job_index(),
         _job_root(spec.job_root, caller),
@@ -40,7 +42,10 @@ def doctor_command(ctx: click.Context, site: str, *, as_json: bool) -> None:
         site=spec,
         probe=wiring.cluster_probe() if spec.submitter == "slurm" else None,
     )
-    findings = [*looked_at, examine_gpus(wiring.gpu_driver().read())]
+    findings = [*looked_at]
+    if spec.submitter == "slurm":
+        findings.append(examine_pyslurm(probe_pyslurm(runner)))
+    findings.append(examine_gpus(wiring.gpu_driver().read()))
     if as_json:
         about = {"schema": "hpckit.doctor/1", "hpckit": hpckit.__version__}
         output.document({**about, "findings": findings})

@@ -23,6 +23,7 @@ from hpckit.jobs.index import SqliteJobIndex
 from hpckit.node.topology import NodeTopology
 from hpckit.script.launchers.registry import LAUNCHERS
 from hpckit.script.releases import is_another_cluster, release_note
+from hpckit.slurm.pyslurm_ask import SETTING, PyslurmProbe
 from hpckit.slurm.values import ClusterView
 from hpckit.spec.site import SiteSpec, SubmitterKind
 from hpckit.spec.store import FileJobFolders
@@ -205,6 +206,17 @@ def examine_gpus(said: NodeTopology) -> Notice:
         return _notice(Level.NOTE, "GPUs", text, "on a login node this is as it should be")
     version = said.host.driver_version or "unknown"
     return _notice(Level.OK, "GPUs", f"{len(said.gpus)} NVIDIA GPUs · driver {version}")
+
+
+def examine_pyslurm(found: PyslurmProbe) -> Notice:
+    """Return whether pyslurm could be asked in place of commands, which do without it."""
+    if found.release is None:
+        return _notice(Level.OK, "pyslurm", "not installed; Slurm's commands are asked")
+    if found.refused is None:
+        text = f"{found.release}, libslurm's release; {SETTING}=pyslurm has it asked"
+        return _notice(Level.OK, "pyslurm", text)
+    text = f"{found.release} is not used: {found.refused}"
+    return _notice(Level.NOTE, "pyslurm", text, "Slurm's commands are asked in its place")
 
 
 def _job_root(

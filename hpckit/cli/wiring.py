@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hpckit.core.errors import StorageFailed
 
@@ -202,7 +203,7 @@ def submitter(kind: SubmitterKind) -> Submitter:
     if kind is SubmitterKind.SLURM:
         from hpckit.jobs.slurm_submit import SlurmSubmitter
 
-        return SlurmSubmitter(command_runner(), clock())
+        return SlurmSubmitter(command_runner(), clock(), _slurm())
     from hpckit.jobs.local import LocalSubmitter
 
     return LocalSubmitter()
@@ -266,10 +267,36 @@ def slurm_energies() -> SlurmEnergies:
 
 
 def _slurm() -> SlurmCli:
-    """What runs Slurm's commands."""
+    """What asks Slurm: its commands, or pyslurm where HPCKIT_SLURM_API names it.
+
+    Raises ConfigError.
+    """
     from hpckit.slurm.ask import SlurmCli
 
-    return SlurmCli(command_runner(), clock())
+    api = os.environ.get("HPCKIT_SLURM_API")
+    if not api:
+        return SlurmCli(command_runner(), clock())
+    from hpckit.core.errors import ConfigError
+    from hpckit.slurm.pyslurm_ask import SETTING, SlurmLibrary
+
+    if api != "pyslurm":
+        raise ConfigError(f"it is pyslurm or not set, not {api!r}", key=SETTING)
+    return SlurmLibrary(command_runner(), clock(), _pyslurm)
+
+
+@functools.cache  # many ask Slurm in one command, and a probe is a process
+def _pyslurm() -> Any:
+    """The module pyslurm, None where it cannot be used, which is said."""
+    from hpckit.slurm.pyslurm_ask import SETTING, import_pyslurm, probe_pyslurm
+
+    found = probe_pyslurm(command_runner())
+    if found.is_usable:
+        return import_pyslurm()
+    from hpckit.cli import output
+
+    why = "not installed" if found.release is None else f"{found.release}, {found.refused}"
+    output.talk(f" {SETTING}: pyslurm cannot be used ({why}); Slurm's commands are asked")
+    return None
 
 
 def command_runner() -> Runner:

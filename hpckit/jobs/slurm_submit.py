@@ -116,13 +116,13 @@ class SlurmSubmitter:
 
     A submission's uuid is the name of the file that sbatch is given, which squeue and sacct give
     back: by it a job is known as this submission's, whatever its id. sbatch is called a second
-    time only when it never reached slurmctld.
+    time only when it never reached slurmctld. Slurm's commands are asked unless `slurm` is given.
     """
 
-    def __init__(self, runner: CommandRunner, clock: Clock) -> None:
+    def __init__(self, runner: CommandRunner, clock: Clock, slurm: SlurmCli | None = None) -> None:
         self._runner = runner
         self._clock = clock
-        self._slurm = SlurmCli(runner, clock)
+        self._slurm = slurm or SlurmCli(runner, clock)
         self._statuses = SlurmStatuses(self._slurm, clock)
 
     def submit(self, request: SubmitRequest) -> StartedJob:

@@ -232,13 +232,13 @@ def _id(job: Tree, place: Place) -> str:
     if not array:
         return f"{job['job_id']}"
     if waiting:
-        return f"{array}_[{_waiting(waiting, place)}]"
+        return f"{array}_[{waiting_tasks(waiting, place)}]"
     task = _number(_in(job, "array", "task_id"))
     return f"{array}" if task is None else f"{array}_{task}"
 
 
-def _waiting(text: str, place: Place) -> str:
-    """The tasks that wait: a mask in hex, as slurmdbd keeps it, or a list already."""
+def waiting_tasks(text: str, place: Place) -> str:
+    """The tasks that wait as a list, from a mask in hex, as slurmdbd keeps it, or a list."""
     if not text.startswith("0x"):
         return text
     try:
@@ -268,7 +268,11 @@ def _state(said: str | list[str]) -> str:
 
 
 def _time(said: int | Tree | None) -> str:
-    time_s = _number(said)
+    return time_word(_number(said))
+
+
+def time_word(time_s: float | None) -> str:
+    """A time as `TZ=UTC` prints it, empty for none, which is 0 to Slurm."""
     if not time_s:
         return ""
     return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")

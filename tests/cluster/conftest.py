@@ -30,7 +30,7 @@ OTHER_GROUPS = {
     " test_scale",
     "releases": "test_releases test_site_goldens test_goldens_taken test_directives"
     " test_slurm_facts test_topology_files test_version_traps test_traps_environment"
-    " test_traps_answers test_admission",
+    " test_traps_answers test_admission test_pyslurm",
 }
 """The modules of each further worker, so that each waits for Slurm as long as the others."""
 GROUP_OF = {module: name for name, modules in OTHER_GROUPS.items() for module in modules.split()}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from hpckit.cli.examine import SLURM_TOOLS, TOOLS, examine, examine_gpus
+from hpckit.cli.examine import SLURM_TOOLS, TOOLS, examine, examine_gpus, examine_pyslurm
 from hpckit.core.errors import ConfigError, ParseError, SchedulerUnreachable, StorageFailed
 from hpckit.core.findings import Level, Notice
 from hpckit.core.process import CommandResult
 from hpckit.node.topology import Gpu, Host, NodeTopology, Source, Unknown
+from hpckit.slurm.pyslurm_ask import PyslurmProbe
 from hpckit.slurm.values import (
     ClusterView,
     JobEntry,
@@ -233,6 +234,17 @@ def test_a_machine_without_nvml_is_a_note() -> None:
     found = examine_gpus(NodeTopology(source=Source(format="nvml"), unknown=unknown))
     assert found.level is Level.NOTE
     assert "LibraryNotFound" in found.text
+
+
+def test_pyslurm_is_never_needed() -> None:
+    """Without it all is well, with it doctor says how it is used, or why it is not."""
+    missing, usable, other = map(
+        examine_pyslurm,
+        (PyslurmProbe(), PyslurmProbe("24.11.0"), PyslurmProbe("25.11.2", "libslurm is 24.11.5")),
+    )
+    assert (missing.level, usable.level, other.level) == (Level.OK, Level.OK, Level.NOTE)
+    assert "HPCKIT_SLURM_API=pyslurm" in usable.text
+    assert other.text == "25.11.2 is not used: libslurm is 24.11.5"
 
 
 def scontrol_hint(runner: FakeCommandRunner, root: Path) -> str | None:

@@ -337,3 +337,21 @@ def test_other_jobs_cost_no_question(
     answering(tmp_path)
     assert document("status", "--json", "46")["detail"] is None
     assert not (tmp_path / "asked").exists()
+
+
+@pytest.mark.parametrize(
+    ("api", "said"),
+    [
+        ("pyslurm", "pyslurm cannot be used (not installed); Slurm's commands are asked"),
+        ("rest", "HPCKIT_SLURM_API: it is pyslurm or not set, not 'rest'"),
+    ],
+)
+def test_another_way_to_ask_slurm(
+    slurm_job: SlurmJob, monkeypatch: pytest.MonkeyPatch, api: str, said: str
+) -> None:
+    """Without pyslurm the commands are asked, and a way that there is not is named."""
+    slurm_job({"46": RUNS})
+    monkeypatch.setenv("HPCKIT_SLURM_API", api)
+    done = call("status", "46")
+    assert said in words(done.output)
+    assert ("RUNNING" in done.output) == (api == "pyslurm")
