@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from hpckit.core.findings import Finding, Notice
     from hpckit.script.earlier import Earlier
 
-_SHOWN = 8
+_SHOWN = 6
 _MOST_QUESTIONS = 8
 
 
@@ -43,6 +44,10 @@ def check_command(
     text = _script(options.job)
     if text is None:
         checked = _of_job(ctx, options, offline=offline)
+    elif options.words or options.command:
+        raise click.UsageError(
+            "a script has its options itself: give none, and no command after --"
+        )
     else:
         checked = _of_script(text, offline=offline)
     if as_json:
@@ -62,12 +67,16 @@ def check_command(
 
 
 class _Checked(NamedTuple):
-    """What was found, what was not looked at, when it starts and what would start it earlier."""
+    """What was found, what was not looked at, when it starts and what would start it earlier.
+
+    `is_asked`: a cluster answered.
+    """
 
     findings: Sequence[Finding]
     notes: Sequence[Notice] = ()
     start_s: float | None = None
     earlier: Sequence[Earlier] = ()
+    is_asked: bool = True
 
 
 def _script(job: str | None) -> str | None:
@@ -80,28 +89,34 @@ def _script(job: str | None) -> str | None:
     return data.decode(errors="replace")
 
 
-def _of_script(text: str, *, offline: bool) -> _Checked:
+def _of_script(text: str, *, offline: bool, is_own: bool = True) -> _Checked:
     from hpckit.core.findings import Severity
-    from hpckit.jobs.check import check_script, refusal
+    from hpckit.jobs.check import check_script, read_script, refusal
     from hpckit.script.admission import find_obstacles
     from hpckit.script.earlier import changes, earlier
-    from hpckit.slurm.request import read_request
 
-    request = read_request(text, os.environ)
-    if offline:
-        return _Checked(check_script(text, request))
-    known, version, notes = wiring.ask_cluster(request)
+    request, refused = read_script(text, os.environ)
+    known, config, notes = (None, None, ()) if offline else wiring.ask_cluster(request)
     if known is None:
-        return _Checked(check_script(text, request), notes)
+        found = check_script(text, request, refused, config, is_own=is_own)
+        return _Checked(found, notes, is_asked=False)
     obstacles = find_obstacles(request, known.cluster, known.user, known.now_s)
     if any(one.severity is Severity.ERROR for one in obstacles):
-        return _Checked(check_script(text, request, obstacles, version), notes)
+        # What is remembered may have changed.
+        again, config, notes = wiring.ask_cluster(request, fresh=True)
+        known = again or known
+        obstacles = find_obstacles(request, known.cluster, known.user, known.now_s)
+    found = check_script(text, request, (*refused, *obstacles), config, is_own=is_own)
+    if any(one.severity is Severity.ERROR for one in found):
+        return _Checked(found, notes)
+    # hpckit itself submits an array in parts that Slurm takes.
+    always = ("--array=0",) if not is_own and request.array_size > 1 else ()
     tried = changes(request, known.cluster, known.user, known.now_s)
-    with wiring.trial(text, request) as trial:
+    with wiring.trial(text, request, always) as trial:
         start_s, better = earlier(trial.start_s, tried, known.now_s, _MOST_QUESTIONS)
     if trial.refused:
-        obstacles = (*obstacles, refusal(trial.refused, request))
-    return _Checked(check_script(text, request, obstacles, version), notes, start_s, better)
+        found = (refusal(trial.refused, request), *found)
+    return _Checked(found, notes, start_s, better)
 
 
 def _of_job(ctx: click.Context, options: JobOptions, *, offline: bool) -> _Checked:
@@ -109,12 +124,14 @@ def _of_job(ctx: click.Context, options: JobOptions, *, offline: bool) -> _Check
     from hpckit.core.findings import Level, Notice
     from hpckit.jobs.check import as_finding, without_lines
     from hpckit.jobs.prepare import prepare
+    from hpckit.jobs.secrets import secrets_of
     from hpckit.spec.site import SubmitterKind
 
     resources = wiring.resources(options.site_dirs, options.template_dirs)
     try:
         job = prepare(job_source(ctx, options), resources, wiring.template_cache())
         ask_about_array(job)
+        secrets_of(job.effective.spec.environment, os.environ, Path.home(), job.source.folder)
     except JobRefused as refused:
         errors = (
             Notice(level=Level.ERROR, subject=subject, text=text, remedy=remedy)
@@ -122,7 +139,7 @@ def _of_job(ctx: click.Context, options: JobOptions, *, offline: bool) -> _Check
         )
         return _Checked(tuple(map(as_finding, errors)))
     is_here = job.site.submitter is SubmitterKind.SLURM and not offline
-    checked = _of_script(job.script.text, offline=not is_here)
+    checked = _of_script(job.script.text, offline=not is_here, is_own=False)
     found = (*map(as_finding, job.notes), *checked.findings)
     return checked._replace(findings=without_lines(found))
 
@@ -153,7 +170,10 @@ def _say(options: JobOptions, checked: _Checked, *, is_script: bool) -> None:
     from hpckit.core.text import Line, Style
 
     name, findings, width = options.job or "the command", checked.findings, output.screen_width()
-    title = f"{name}: {verdict(findings, 'nothing keeps it from running')}"
+    best = (
+        "nothing keeps it from running" if checked.is_asked else "nothing found; no cluster asked"
+    )
+    title = f"{name}: {verdict(findings, best)}"
     lines = [Line(text=title, style=Style.TITLE)]
     for one in findings[:_SHOWN]:
         line_no = getattr(one, "line_no", None)
@@ -173,6 +193,14 @@ def _say(options: JobOptions, checked: _Checked, *, is_script: bool) -> None:
         lines.append(Line(text=f"         {when} with {shlex.join(better.words)}"))
     output.say(lines)
     output.say_notes(checked.notes)
-    if job and not any(one.severity is Severity.ERROR for one in findings):
-        go_on = shlex.join(["sbatch" if is_script else "hpckit submit", *job])
-        output.say(next_lines([go_on]))
+    if not any(one.severity is Severity.ERROR for one in findings):
+        words = [
+            *job,
+            *typed_words(options),
+            *(("--", *options.command) if options.command else ()),
+        ]
+        output.say(
+            next_lines(
+                [shlex.join([*(("sbatch",) if is_script else ("hpckit", "submit")), *words])]
+            )
+        )

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from hpckit.script.live import User
     from hpckit.script.template_cache import TemplateCache
     from hpckit.slurm.ask import SlurmCli
-    from hpckit.slurm.release import SlurmVersion, TopologyKind
+    from hpckit.slurm.release import TopologyKind
     from hpckit.slurm.request import Request
-    from hpckit.slurm.values import ClusterView, JobEntry, PartitionRules, PlannedJob
+    from hpckit.slurm.values import ClusterView, JobEntry, PartitionRules, PlannedJob, SlurmConfig
     from hpckit.spec.site import SubmitterKind
     from hpckit.spec.store import FileJobFolders
 
@@ -112,19 +112,30 @@ def user() -> User:
     return User(name=pwd.getpwuid(os.geteuid()).pw_name, groups=frozenset(groups))
 
 
-def ask_cluster(request: Request) -> tuple[Known | None, SlurmVersion | None, tuple[Notice, ...]]:
-    """What the cluster that is here says of a request, its release, and what it does not say."""
+def ask_cluster(
+    request: Request, *, fresh: bool = False
+) -> tuple[Known | None, SlurmConfig, tuple[Notice, ...]]:
+    """What the request's cluster says of it, its configuration, and what it does not say.
+
+    `fresh` asks for what is remembered too.
+    """
     from hpckit.core.errors import AdapterError, ParseError
     from hpckit.core.findings import Level, Notice
+    from hpckit.slurm.values import SlurmConfig
 
-    probe = cluster_probe()
+    def unasked(why: str) -> tuple[None, SlurmConfig, tuple[Notice, ...]]:
+        text = f"no cluster was asked: {why}"
+        return None, SlurmConfig(), (Notice(level=Level.NOTE, subject="checks", text=text),)
+
+    probe, cluster = cluster_probe(), request.text("clusters")
+    if cluster and ("," in cluster or cluster == "all"):
+        return unasked(f"--clusters={cluster} leaves it to sbatch which one")
     try:
-        view = probe.look(None)
-        known = _limits_probe(probe).ask(view, request, None)
+        view = probe.look(cluster, fresh=fresh)
+        known = _limits_probe(probe).ask(view, request, cluster)
     except (AdapterError, ParseError) as error:
-        text = f"no cluster was asked: {error.message}"
-        return None, None, (Notice(level=Level.NOTE, subject="checks", text=text),)
-    return known, view.config.version, known.unsaid
+        return unasked(error.message)
+    return known, view.config, known.unsaid
 
 
 def _limits_probe(probe: FabricProbe) -> LimitsProbe:
@@ -134,11 +145,15 @@ def _limits_probe(probe: FabricProbe) -> LimitsProbe:
 
 
 class Trial:
-    """A script that Slurm is asked about; `refused` is its words against the script as it is."""
+    """A script that Slurm is asked about; `refused` is its words against the script as it is.
 
-    def __init__(self, script: Path, request: Request) -> None:
+    `always` are words for each question. Without an answer nothing is refused.
+    """
+
+    def __init__(self, script: Path, request: Request, always: tuple[str, ...]) -> None:
         self._script = script
         self._request = request
+        self._always = always
         self._slurm = _slurm()
         self._planned: Sequence[PlannedJob] | None = None
         self.refused = ""
@@ -151,10 +166,13 @@ class Trial:
         from hpckit.core.errors import AdapterError, ParseError
         from hpckit.core.hostlist import HostListError
         from hpckit.script.earlier import is_taken, with_words
+        from hpckit.slurm.text import is_unreachable
 
         try:
-            said, refused = self._slurm.try_script(self._script, words, _shell_environment())
-            if not words:
+            said, refused = self._slurm.try_script(
+                self._script, (*self._always, *words), _shell_environment()
+            )
+            if not words and not is_unreachable(refused):
                 self.refused = refused
             if said is None or not words:
                 return None if said is None else said.start_s
@@ -167,14 +185,14 @@ class Trial:
 
 
 @contextlib.contextmanager
-def trial(script: str, request: Request) -> Iterator[Trial]:
+def trial(script: str, request: Request, always: tuple[str, ...] = ()) -> Iterator[Trial]:
     """Lay a script down for sbatch to look at, and take it away again."""
     import tempfile
 
     with tempfile.NamedTemporaryFile("w", suffix=".sbatch", encoding="utf-8") as file:
         file.write(script)
         file.flush()
-        yield Trial(Path(file.name), request)
+        yield Trial(Path(file.name), request, always)
 
 
 def live_cluster() -> tuple[ClusterView, Sequence[PartitionRules], TopologyKind | None]:

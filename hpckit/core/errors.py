@@ -86,6 +86,7 @@ class ParseError(HpckitError):
             f"{tool}, line {line_no}: {message}; expected {expected}\n    {line}\n    {caret}"
         )
         self.tool = tool
+        self.what = message
         self.line_no = line_no
         self.line = line
         self.expected = expected

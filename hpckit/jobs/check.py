@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -10,12 +10,15 @@ from hpckit.comm.lint import lint_text
 from hpckit.comm.lint_rule import LintFacts
 from hpckit.core.errors import ParseError
 from hpckit.core.findings import Finding, Level, Notice, Severity, SourcedFinding, gravest_first
+from hpckit.core.units import parse_slurm_limit_s, parse_slurm_mem_bytes
 from hpckit.script.admission import in_own_options
 from hpckit.script.plan import Option
 from hpckit.script.releases import Program, lint
-from hpckit.slurm.release import SlurmVersion, TopologyKind
-from hpckit.slurm.request import Request
+from hpckit.slurm.release import SlurmVersion
+from hpckit.slurm.request import MEM_OPTIONS, Request, passed_over, read_request
 from hpckit.slurm.sbatch import explain_refusal
+from hpckit.slurm.text import array_ranges
+from hpckit.slurm.values import SlurmConfig
 from hpckit.spec.tokens import tokens_in
 
 _SEVERITIES = {
@@ -25,21 +28,101 @@ _SEVERITIES = {
 }
 
 
+_MOST_REFUSED = 20
+
+
+def read_script(text: str, variables: Mapping[str, str]) -> tuple[Request, tuple[Finding, ...]]:
+    """Return what a script asks for, and the lines of it that sbatch does not take."""
+    lines, refused = text.split("\n"), list[Finding]()
+    while True:
+        try:
+            return read_request("\n".join(lines), variables), tuple(refused)
+        except ParseError as error:
+            if len(refused) == _MOST_REFUSED:
+                raise
+            lines[error.line_no - 1] = "#"
+            refused.append(_finding("slurm-option", error.what, error.expected, error.line_no))
+
+
+def _finding(
+    rule: str, because: str, remedy: str, line_no: int | None, severity: Severity = Severity.ERROR
+) -> SourcedFinding:
+    return SourcedFinding(
+        rule=rule,
+        severity=severity,
+        subject="script",
+        because=because,
+        remedy=remedy,
+        source="sbatch(1)",
+        line_no=line_no,
+    )
+
+
 def check_script(
     text: str,
     request: Request,
     obstacles: Sequence[Finding] = (),
-    version: SlurmVersion | None = None,
-    topology: TopologyKind | None = None,
+    config: SlurmConfig | None = None,
+    *,
+    is_own: bool = True,
 ) -> tuple[Finding, ...]:
     """Return what is wrong with a script and what it asks for, the gravest first.
 
-    `obstacles` is what a cluster has against the request, `version` the release that runs it, None
-    where it is not known. Raises nothing: a script that its reader does not follow has a note.
+    `obstacles` is what a cluster has against the request, `config` that of the cluster, None where
+    it is not known. A script that is not the user's own is one that hpckit rendered, and whose
+    settings were looked at then. Raises nothing: a script that its reader does not follow has a note.
     """
-    found: list[Finding] = [*_tokens(text), *_options(request, version, topology), *obstacles]
-    found += _communication(text, request)
+    config = config or SlurmConfig()
+    found: list[Finding] = [*_options(request, config.version), *obstacles]
+    if is_own:
+        found += (*_tokens(text), *_lines(text), *_values(request, config.max_array_size))
+        found += _communication(text, request)
     return tuple(gravest_first(sorted(found, key=lambda one: getattr(one, "line_no", None) or 0)))
+
+
+def _lines(text: str) -> Iterator[SourcedFinding]:
+    """Lines that do not do what they look like."""
+    if "\r\n" in text:
+        remedy = "sed -i 's/\\r$//' FILE"
+        yield _finding("dos-lines", "sbatch refuses lines that end as in DOS", remedy, 1)
+    late, pbs = passed_over(text)
+    if late:
+        because = "sbatch does not read #SBATCH lines after the first command"
+        remedy = "move it above the first command"
+        yield _finding("late-option", because, remedy, late[0], Severity.WARNING)
+    if pbs:
+        because = "sbatch obeys #PBS lines too, which are not looked at here"
+        remedy = "say the same by #SBATCH, or --ignore-pbs"
+        yield _finding("pbs-option", because, remedy, pbs[0], Severity.WARNING)
+
+
+def _values(request: Request, max_array_size: int | None) -> Iterator[SourcedFinding]:
+    """Values that are none, and tasks of an array that Slurm does not number so high."""
+    for name, parse, expected in (
+        ("time", parse_slurm_limit_s, "2:00:00, 1-12 (days-hours), or minutes"),
+        ("time-min", parse_slurm_limit_s, "2:00:00, 1-12 (days-hours), or minutes"),
+        *((one, parse_slurm_mem_bytes, "4G or 4000M") for one in MEM_OPTIONS),
+    ):
+        said = request.text(name)
+        try:
+            if said is not None and said not in ("UNLIMITED", "INFINITE"):
+                parse(said)
+        except ValueError:
+            because, line_no = f"--{name}={said} is none", request.line_no(name)
+            yield _finding("value", because, f"--{name} as {expected}", line_no)
+    array = request.text("array")
+    last = max((tasks[-1] for tasks in _ranges(array)), default=0)
+    if array and max_array_size and last >= max_array_size:
+        because = f"tasks are numbered up to {max_array_size - 1} here (MaxArraySize), not {last}"
+        remedy = f"--array=0-{max_array_size - 1}; hpckit submit, of a job file, splits it"
+        yield _finding("array-size", because, remedy, request.line_no("array"))
+
+
+def _ranges(array: str | None) -> Sequence[range]:
+    try:
+        return array_ranges(array) if array else ()
+    except (ValueError, OverflowError):
+        return ()
 
 
 def _tokens(text: str) -> Iterator[SourcedFinding]:
@@ -51,17 +134,16 @@ def _tokens(text: str) -> Iterator[SourcedFinding]:
                 subject="secret",
                 because=f"what looks like a secret ({token.kind}) stands in the script, and so in "
                 "Slurm's records",
-                remedy="export it in the shell, and name it: --secret NAME of hpckit submit",
+                remedy="leave it out, and export it in the shell before sbatch; or hpckit submit "
+                "--secret NAME",
                 source="docs/reference/environment.md",
                 line_no=line_no,
             )
 
 
-def _options(
-    request: Request, version: SlurmVersion | None, topology: TopologyKind | None
-) -> Iterator[SourcedFinding]:
+def _options(request: Request, version: SlurmVersion | None) -> Iterator[SourcedFinding]:
     options = [Option(name=name, value=asked.value) for name, asked in request.options.items()]
-    for notice in lint(options, Program.SBATCH, version, topology):
+    for notice in lint(options, Program.SBATCH, version):
         name = notice.subject.removeprefix("--").partition("=")[0].partition(" ")[0]
         severity = _SEVERITIES[notice.level]
         if version is None and severity is Severity.ERROR:
@@ -97,7 +179,7 @@ def without_lines(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Return findings about a script that was rendered: its lines are nobody's to change."""
     return tuple(
         replace(one, line_no=None, remedy=in_own_options(one.remedy))
-        if isinstance(one, SourcedFinding) and type(one) is SourcedFinding
+        if isinstance(one, SourcedFinding)
         else one
         for one in findings
     )
@@ -124,7 +206,7 @@ def refusal(words: str, request: Request) -> SourcedFinding:
         rule="sbatch-refuses",
         severity=Severity.WARNING if "nodelist" in request.options else Severity.ERROR,
         subject="sbatch",
-        because=words,
+        because=" ".join(words.split()),
         remedy=explain_refusal(words) or "ask for something else",
         source="sbatch(1), --test-only",
     )

@@ -67,7 +67,7 @@ class _Asking:
     def cluster_for(self, view: ClusterView, request: Request) -> Cluster:
         slurm, cluster, seen = self.slurm, self.cluster, cluster_seen(view)
         is_held = seen.enforced.associations
-        known = self._known_qos() if is_held else None
+        known = self._known_qos(view) if is_held else None
         licenses = None
         if request.licenses:
             licenses = self._told("licenses", lambda: slurm.licenses(cluster))
@@ -89,12 +89,14 @@ class _Asking:
         )
         return rules if rules is None or known is None else with_unused(rules, known)
 
-    def _known_qos(self) -> KnownQos | None:
+    def _known_qos(self, view: ClusterView) -> KnownQos | None:
         what = f"qos {self.user.name}"
         known = self.probe.remembered(self.cluster, what, KnownQos)
-        if known is None:
+        # Whoever looks at the cluster afresh wants this afresh too.
+        if known is None or known.seen_s < view.seen_s:
+            cluster = self.cluster or view.config.cluster_name
             known = self._told(
-                "QOS", lambda: self.slurm.known_qos(self.user.name, self.cluster, self.now_s)
+                "QOS", lambda: self.slurm.known_qos(self.user.name, cluster, self.now_s)
             )
             if known is not None:
                 self.probe.remember(self.cluster, what, known)

@@ -42,7 +42,7 @@ def find_obstacles(
     by_name = {rules.name: rules for rules in cluster.partitions}
     if not by_name:
         return ()
-    names = request.partitions or tuple(one.name for one in cluster.partitions if one.is_default)
+    names = request.partitions or _partitions_of(request, cluster)
     unknown = [name for name in names if name not in by_name]
     if unknown:
         default = next((one.name for one in cluster.partitions if one.is_default), None)
@@ -68,6 +68,14 @@ def find_obstacles(
     return tuple(gravest_first(least))
 
 
+def _partitions_of(request: Request, cluster: Cluster) -> tuple[str, ...]:
+    """Where a job goes that names no partition: to that of its reservation, or the default one."""
+    said = request.text("reservation") or ""
+    kept = [one.partition for one in cluster.reservations or () if one.name in said.split(",")]
+    own = tuple(name for name in kept if name is not None)
+    return own[:1] or tuple(one.name for one in cluster.partitions if one.is_default)
+
+
 def _as_notes(findings: Iterable[SourcedFinding]) -> tuple[SourcedFinding, ...]:
     return tuple(replace(one, severity=Severity.NOTE) for one in findings)
 
@@ -77,7 +85,8 @@ def _unknown_partition(
 ) -> SourcedFinding:
     import difflib
 
-    near = difflib.get_close_matches(name, names, n=1)
+    near = difflib.get_close_matches(name, names, n=3)
+    near = [default] if default in near and default is not None else near
     others = f", or one of {named(names)}"
     return SourcedFinding(
         rule="partition-unknown",
@@ -134,7 +143,7 @@ def _admits(scene: Scene, rules: PartitionRules) -> bool:
     return not any(
         _shut_out(rules, what, names)
         for what, names in (
-            ("Accounts", _single(scene.account)),
+            ("Accounts", scene.accounts),
             ("Qos", _single(scene.qos)),
             ("Groups", scene.user.groups),
         )
@@ -163,23 +172,32 @@ def _partition(
 
 def _access(scene: Scene) -> Iterator[Evidence]:
     rules, name = scene.partition, scene.partition.name
+    if scene.user.name == "root":
+        return
     if rules.root_only:
         yield _partition(scene, f"only root may use partition {name}", _others(scene, _open))
     for what, option, names in (
-        ("Accounts", "account", _single(scene.account)),
+        ("Accounts", "account", scene.accounts),
         ("Qos", "qos", _single(scene.qos)),
         ("Groups", None, scene.user.groups),
     ):
-        if not _shut_out(rules, what, names):
+        is_certain = what != "Accounts" or not scene.cluster.are_accounts_nested or scene.chain
+        if not is_certain or not _shut_out(rules, what, names):
             continue
         allowed = rules.allow.get(what)
         own = _own(scene, what) & set(allowed or ())
         remedy = f"--{option}={min(own)}" if option and own else _others(scene, _open)
-        held = f"only for {named(allowed)}" if allowed else f"closed to {named(rules.deny[what])}"
-        said = f"{option} {min(names)}" if option else "your groups"
+        word = {"account": "account", "qos": "QOS"}.get(option or "", "group")
+        if not allowed:
+            because = f"partition {name} is closed to {word} {named(rules.deny[what])}"
+        elif option:
+            mine = scene.account if option == "account" else scene.qos
+            because = f"partition {name} is only for {word} {named(allowed)}, not {mine}"
+        else:
+            because = f"partition {name} is only for group {named(allowed)}, and you are not in it"
         yield Evidence(
             option or "partition",
-            f"partition {name} is {held}, not {said}" if allowed else f"partition {name} is {held}",
+            because,
             remedy,
             None,
             scene.request.line_no(option or "partition", "partition"),
@@ -192,19 +210,24 @@ def _open(rules: PartitionRules) -> bool:
 
 def _own(scene: Scene, what: str) -> set[str]:
     accounts = scene.cluster.accounts
-    if accounts is None or what != "Accounts":
-        return set()
-    return {one.account for one in accounts.associations if one.user}
+    return (
+        set() if accounts is None or what != "Accounts" else {one.account for one in accounts.own}
+    )
 
 
 def _account(scene: Scene) -> Iterator[Evidence]:
     accounts = scene.cluster.accounts
     if accounts is None or not scene.cluster.enforced.associations:
         return
-    own = sorted({one.account for one in accounts.associations if one.user})
+    own = sorted({one.account for one in accounts.own})
     if scene.chain or not own:
         return
     account = scene.account
+    if elsewhere := [one.partition for one in accounts.own if one.account == account]:
+        because = f"account {account} is for partition {named([str(one) for one in elsewhere])}"
+        remedy = f"--partition={elsewhere[0]}"
+        yield Evidence("account", because, remedy, None, scene.request.line_no("account"))
+        return
     because = f"{scene.user.name} has no account {account}" if account else "no account is said"
     remedy = " or ".join(f"--account={name}" for name in own[:4])
     yield Evidence("account", because, remedy, None, scene.request.line_no("account"))
@@ -224,38 +247,50 @@ def _qos(scene: Scene) -> Iterator[Evidence]:
 def _size(scene: Scene) -> Iterator[Evidence]:
     """MinNodes, MaxNodes, MaxTime and the rest of a partition, which a QOS may lift."""
     rules, request = scene.partition, scene.request
-    lifted = Severity.NOTE if request.text("qos") else None
-    nodes = request.nodes
     # A job that says no nodes gets the partition's fewest.
     fewest = rules.min_nodes if request.says_nodes else None
-    for limit, is_over in ((rules.max_nodes, int.__gt__), (fewest, int.__lt__)):
-        if limit is not None and is_over(nodes, limit):
+    for limit, nodes, is_over, flag in (
+        (rules.max_nodes, request.nodes, int.__gt__, "PartitionMaxNodes"),
+        (fewest, request.most_nodes, int.__lt__, "PartitionMinNodes"),
+    ):
+        lifted = scene.has_flag(flag)
+        if limit is not None and is_over(nodes, limit) and lifted is not True:
             word = "at most" if is_over is int.__gt__ else "at least"
-            because = f"partition {rules.name} gives {word} {counted(limit, 'node')}, not {nodes}"
-            line_no = request.line_no("nodes", "ntasks")
-            yield Evidence("nodes", because, f"--nodes={limit}", lifted, line_no)
-    least_s = request.least_time_s
-    if least_s is not None and rules.max_time_s is not None and least_s > rules.max_time_s:
-        limit_words = format_slurm_time(rules.max_time_s)
-        because = f"partition {rules.name} gives {limit_words}, not {format_slurm_time(least_s)}"
-        option = "time" if least_s == request.time_s else "time-min"
-        remedy = f"--{option}={limit_words}"
-        yield Evidence("time", because, remedy, lifted, request.line_no(option))
+            because = f"partition {rules.name} allows {word} {counted(limit, 'node')}, not {nodes}"
+            severity, line_no = _unless(lifted), request.line_no("nodes", "ntasks")
+            yield Evidence("nodes", because, f"--nodes={limit}", severity, line_no)
+    yield from _time(scene)
     cpus = request.cpus_per_node
     if rules.max_cpus_per_node is not None and cpus > rules.max_cpus_per_node:
         because = (
-            f"partition {rules.name} gives {rules.max_cpus_per_node} CPUs of a node, not {cpus}"
+            f"partition {rules.name} allows {rules.max_cpus_per_node} CPUs of a node, not {cpus}"
         )
         line_no = request.line_no("cpus-per-task", "ntasks-per-node", "ntasks")
         remedy = request.cpus_word(rules.max_cpus_per_node) or _others(scene, _open)
         yield Evidence("CPUs", because, remedy, None, line_no)
-    mem_mib = request.mem_per_node_mib
+    mem_mib = scene.mem_per_node_mib
     if rules.max_mem_per_node_mib and mem_mib and mem_mib > rules.max_mem_per_node_mib:
         most = rules.max_mem_per_node_mib
         because = (
-            f"partition {rules.name} gives {size_words(most)} of a node, not {size_words(mem_mib)}"
+            f"partition {rules.name} allows {size_words(most)} of a node, not {size_words(mem_mib)}"
         )
         yield Evidence("memory", because, f"--mem={most}M", None, request.line_no("mem"))
+
+
+def _unless(lifted: bool | None) -> Severity | None:
+    """The severity of a limit of a partition; a note where its QOS may lift it."""
+    return Severity.NOTE if lifted is None else None
+
+
+def _time(scene: Scene) -> Iterator[Evidence]:
+    rules, request, lifted = scene.partition, scene.request, scene.has_flag("PartitionTimeLimit")
+    least_s = request.least_time_s
+    if least_s is None or rules.max_time_s is None or least_s <= rules.max_time_s or lifted:
+        return
+    limit, asked = format_slurm_time(rules.max_time_s), format_slurm_time(least_s)
+    because = f"partition {rules.name} allows a time limit of {limit}, not {asked}"
+    option = "time" if least_s == request.time_s else "time-min"
+    yield Evidence("time", because, f"--{option}={limit}", _unless(lifted), request.line_no(option))
 
 
 def _kind(scene: Scene) -> Iterator[Evidence]:
@@ -270,8 +305,7 @@ def _kind(scene: Scene) -> Iterator[Evidence]:
             line_no = scene.request.line_no(*question.options)
             because, remedy = question.because(groups), question.remedy(groups)
             yield Evidence(question.subject, because, remedy, None, line_no)
-            return
-        groups = passed
+        groups = passed or groups
     nodes, asked = sum(group.nodes for group in groups), scene.request.nodes
     yield from _too_few(scene, groups)
     if asked > nodes:
@@ -333,7 +367,7 @@ def _questions(scene: Scene, partition: Partition) -> Iterator[_Question]:
             "GPUs",
             GPU_OPTIONS,
             lambda group: not group.gpu_types or set(kinds) <= set(group.gpu_types),
-            lambda groups: f"{where} has no GPU of type {' and '.join(kinds)}",
+            lambda groups: _no_type(where, kinds, _types(groups)),
             lambda groups: (
                 request.gpus_word(request.gpus_per_node, _types(groups)[0])
                 if _types(groups)
@@ -391,6 +425,13 @@ def _either(wanted: Iterable[Sequence[str]]) -> str:
     return " or ".join(" and ".join(one) for one in wanted)
 
 
+def _no_type(where: str, kinds: Sequence[str], known: Sequence[str]) -> str:
+    missing = [kind for kind in kinds if kind not in known]
+    if missing:
+        return f"{where} has no GPU of type {' and '.join(missing)}"
+    return f"no node of {where} has GPUs of type {' and '.join(kinds)}"
+
+
 def _features(groups: Groups) -> list[str]:
     return sorted({feature for group in groups for feature in group.features})
 
@@ -434,7 +475,8 @@ def _reservation(scene: Scene) -> Iterator[Evidence]:
     if known is None:
         return
     by_name = {one.name: one for one in known}
-    for name in said.split(","):
+    names = said.split(",")
+    for name in names:
         one = by_name.get(name)
         if one is None:
             because = f"there is no reservation {name}"
@@ -443,21 +485,29 @@ def _reservation(scene: Scene) -> Iterator[Evidence]:
             yield Evidence("reservation", because, remedy, None, line_no)
             continue
         yield from _admitted(scene, one, line_no)
+    if len(names) == 1 and names[0] in by_name:
+        yield from _room(scene, by_name[names[0]])
 
 
 def _admitted(scene: Scene, one: Reservation, line_no: int | None) -> Iterator[Evidence]:
     kept_out = {name.removeprefix("-") for name in one.users if name.startswith("-")}
     users = {name for name in one.users if not name.startswith("-")}
     accounts = {name for name in one.accounts if not name.startswith("-")}
-    is_in = scene.user.name in users or scene.account in accounts
+    is_in = scene.user.name in users or not scene.lineage.isdisjoint(accounts)
     is_in = is_in or not scene.user.groups.isdisjoint(one.groups)
     if scene.user.name in kept_out or ((users or accounts or one.groups) and not is_in):
         whose = named(sorted({*users, *accounts, *one.groups})) or "others"
         because = f"reservation {one.name} is for {whose}, not {scene.user.name}"
         yield Evidence("reservation", because, "leave --reservation out", None, line_no)
-        return
+
+
+def _room(scene: Scene, one: Reservation) -> Iterator[Evidence]:
+    """The nodes and the time that a reservation has left."""
+    line_no = scene.request.line_no("reservation")
     if one.end_s is not None and one.end_s <= scene.now_s:
         yield Evidence("reservation", f"reservation {one.name} is over", None, None, line_no)
+    elif "FLEX" in one.flags:
+        return
     elif one.node_count and scene.request.nodes > one.node_count:
         nodes = counted(one.node_count, "node")
         because = f"reservation {one.name} has {nodes}, not {scene.request.nodes}"
@@ -466,7 +516,6 @@ def _admitted(scene: Scene, one: Reservation, line_no: int | None) -> Iterator[E
         one.end_s is not None
         and (least_s := scene.request.least_time_s) is not None
         and max(scene.now_s, one.start_s or 0) + least_s > one.end_s
-        and "FLEX" not in one.flags
     ):
         rest = format_slurm_time(int(one.end_s - max(scene.now_s, one.start_s or 0)) // 60 * 60)
         because = f"reservation {one.name} ends before the job would, and the job with it"
@@ -480,17 +529,18 @@ def _maintenance(scene: Scene) -> Iterator[Evidence]:
     if time_s is None or own is None or scene.request.text("reservation") is not None:
         return
     try:
-        mine = set(expand_hosts(own))
         for one in scene.cluster.reservations or ():
             if "MAINT" not in one.flags or one.nodes is None or one.start_s is None:
                 continue
-            left = mine - set(expand_hosts(one.nodes))
-            crosses = scene.now_s < one.start_s < scene.now_s + time_s
-            if not crosses or len(left) >= scene.request.nodes:
+            if not scene.now_s < one.start_s < scene.now_s + time_s:
+                continue
+            left = set(expand_hosts(own)) - set(expand_hosts(one.nodes))
+            if len(left) >= scene.request.nodes:
                 continue
             rest_s = int(one.start_s - scene.now_s) // 60 * 60 - 60
             because = (
-                f"maintenance {one.name} begins before the job would end: it waits until after"
+                f"maintenance {one.name} begins in {format_slurm_time(rest_s + 60)}, before the "
+                "job would end: the job waits until it is over"
             )
             remedy = f"--time={format_slurm_time(rest_s)}" if rest_s > 0 else "wait for its end"
             yield Evidence("time", because, remedy, None, scene.request.line_no("time"))

@@ -39,16 +39,16 @@ def changes(
     In turn a shorter time (until maintenance, half, a quarter), another partition, another QOS,
     half of the nodes.
     """
-    kinds = (
+    kinds: tuple[Iterable[str], ...] = (
         [f"--time={format_slurm_time(time_s)}" for time_s in _shorter_s(request, cluster, now_s)],
-        [f"--partition={name}" for name in _other_partitions(request, cluster)],
+        (f"--partition={name}" for name in _other_partitions(request, cluster)),
         [f"--qos={name}" for name in _other_qos(request, cluster)],
         [f"--nodes={request.nodes // 2}"] if _can_halve(request) else [],
     )
-    passed = [
-        [word for word in words if _is_free(with_words(request, (word,)), cluster, user, now_s)]
+    passed = (
+        (word for word in words if _is_free(with_words(request, (word,)), cluster, user, now_s))
         for words in kinds
-    ]
+    )
     for turn in zip_longest(*passed):
         yield from ((word,) for word in turn if word is not None)
 
@@ -66,21 +66,23 @@ def _named(request: Request, cluster: Cluster) -> Sequence[str]:
     return request.partitions or [one.name for one in cluster.partitions if one.is_default]
 
 
-def _other_partitions(request: Request, cluster: Cluster) -> Sequence[str]:
-    named = _named(request, cluster)
-    own = [one for one in cluster.partitions if one.name in named]
-    others = [one for one in cluster.partitions if one.name not in named]
-    return [one.name for one in others if not any(_is_within(one, mine) for mine in own)]
+def _other_partitions(request: Request, cluster: Cluster) -> Iterator[str]:
+    """Yield those that have a node that the present ones lack, or whose jobs come first."""
+    names = _named(request, cluster)
+    own = [one for one in cluster.partitions if one.name in names]
+    tier = max((one.priority_tier for one in own), default=0)
+    mine = {host for one in own for host in _hosts(one)}
+    for one in cluster.partitions:
+        hosts = () if one.name in names else _hosts(one)
+        if one.name not in names and (one.priority_tier > tier or not mine.issuperset(hosts)):
+            yield one.name
 
 
-def _is_within(other: PartitionRules, mine: PartitionRules) -> bool:
-    """Whether another partition has neither a node that this one lacks nor a higher priority."""
-    if other.nodes is None or mine.nodes is None or other.priority_tier > mine.priority_tier:
-        return False
+def _hosts(rules: PartitionRules) -> Sequence[str]:
     try:
-        return set(expand_hosts(other.nodes)) <= set(expand_hosts(mine.nodes))
+        return expand_hosts(rules.nodes or "")
     except HostListError:
-        return False
+        return ()
 
 
 def _other_qos(request: Request, cluster: Cluster) -> Sequence[str]:

@@ -29,8 +29,11 @@ class _Source(NamedTuple):
     limits: Limits
 
 
-_SAME: Final = {"MaxJobs": "MaxJobsPU", "MaxSubmitJobs": "MaxSubmitJobsPU"}
-"""The key of an association → that of a QOS, which overrules it."""
+_OVERRULED: Final = {
+    "MaxJobs": ("MaxJobsPU", "MaxJobsPA"),
+    "MaxSubmitJobs": ("MaxSubmitJobsPU", "MaxSubmitJobsPA"),
+}
+"""The key of an association → those of a QOS that overrule it."""
 
 
 def _sources(scene: Scene) -> Iterator[_Source]:
@@ -38,10 +41,11 @@ def _sources(scene: Scene) -> Iterator[_Source]:
     accounts = scene.cluster.accounts
     if accounts is None:
         return
-    for name, words in (
+    in_turn = [
         (scene.partition.qos, f"QOS {scene.partition.qos} of partition {scene.partition.name}"),
         (scene.qos, f"QOS {scene.qos}"),
-    ):
+    ]
+    for name, words in reversed(in_turn) if scene.has_flag("OverPartQOS") else in_turn:
         if name is not None and name in accounts.qos:
             yield _Source("QOS", words, accounts.qos[name])
     for number, association in enumerate(scene.chain):
@@ -63,11 +67,10 @@ def _binding(
     by_qos: set[str] = set()
     for source in _sources(scene):
         for key, amount in kind(source.limits).items():
-            same = _SAME.get(key, key)
-            if same in by_qos:
+            if not by_qos.isdisjoint((key, *_OVERRULED.get(key, ()))):
                 continue
             if source.scope == "QOS":
-                by_qos.add(same)
+                by_qos.add(key)
             yield source, key, amount
 
 
@@ -122,13 +125,21 @@ class _Bound:
 
     def asked(self, counts: Mapping[str, int]) -> int | None:
         """What of the job counts here; None where nothing does."""
-        asked = counts.get(self.name, 0)
-        if not asked and self.key != "MinTRESPJ":
+        asked, request = counts.get(self.name, 0), self.scene.request
+        if self.key == "MinTRESPJ":
+            # Of what a job may get more of than it asks for, Slurm counts what it gets.
+            is_certain = self.name in counts and not self.scene.is_exclusive
+            return asked if is_certain or self.name == "gres/gpu" else None
+        if not asked:
             return None
         if self.key == "MaxTRESPN":
+            least = {"cpu": request.cpus_per_node, "gres/gpu": request.gpus_per_node}
+            if not request.says_nodes:
+                return least.get(self.name)
             return -(-asked // counts["node"])
         if self.is_of_minutes:
-            time_s = self.scene.time_s
+            # Without a time limit Slurm may give the job the longest that fits.
+            time_s = request.time_s or self.scene.partition.default_time_s
             return None if time_s is None else asked * -(-time_s // 60)
         return asked
 
@@ -140,12 +151,12 @@ class _Bound:
             asked = 1
         line_no = self.scene.request.line_no(*_OPTIONS.get(self.name.partition("/")[0], ()), "qos")
         if asked < limit if self.key == "MinTRESPJ" else asked > limit:
-            verb = "wants" if self.key == "MinTRESPJ" else "gives"
+            verb = "wants" if self.key == "MinTRESPJ" else "allows"
             because = f"{self._words(verb, limit)}, not {self._amount(asked)} ({self.reason})"
             yield Evidence("limits", because, self._less(limit), None, line_no)
         elif self.key != "MinTRESPJ" and asked + used > limit:
             because = (
-                f"{self._words('gives', limit)}; {self._amount(used)} in use, and the job wants "
+                f"{self._words('allows', limit)}; {self._amount(used)} in use, and the job wants "
                 f"{self._amount(asked)} ({self.reason})"
             )
             remedy = "it starts when others have ended"
@@ -244,14 +255,14 @@ def job_limits(scene: Scene) -> Iterator[Evidence]:
         if limit is None:
             continue
         if key in ("MaxWallPJ", "GrpWall"):
-            yield from _wall(scene, source, key, limit)
+            yield from _wall(scene, source, key, amount)
             continue
         reason, words, is_refused = _COUNT_WORDS[key]
         used, more = amount.used or 0, scene.request.array_size if is_refused else 1
         if used + more <= limit:
             continue
         because = (
-            f"{source.words} gives {limit} {words}; there are {used}, and the job is {more} more "
+            f"{source.words} allows {limit} {words}; there are {used}, and the job is {more} more "
             f"({reason.format(source.scope)})"
         )
         hopeless = is_refused or limit == 0
@@ -277,13 +288,23 @@ def _fewer_jobs(scene: Scene, limit: int, left: int) -> str:
     return f"--array={tasks[0]}-{tasks[-1]}{step}"
 
 
-def _wall(scene: Scene, source: _Source, key: str, limit_min: int) -> Iterator[Evidence]:
-    asked_s = scene.request.least_time_s
-    if asked_s is None or asked_s <= limit_min * 60:
-        return
-    reason = (
-        f"{source.scope}{'MaxWallDurationPerJobLimit' if key == 'MaxWallPJ' else 'GrpWallLimit'}"
-    )
-    limit = format_slurm_time(limit_min * 60)
-    because = f"{source.words} gives {limit}, not {format_slurm_time(asked_s)} ({reason})"
-    yield Evidence("time", because, f"--time={limit}", None, scene.request.line_no("time", "qos"))
+def _wall(scene: Scene, source: _Source, key: str, amount: Amount) -> Iterator[Evidence]:
+    asked_s, limit_s = scene.request.least_time_s, (amount.limit or 0) * 60
+    limit, line_no = format_slurm_time(limit_s), scene.request.line_no("time", "qos")
+    if key == "GrpWall":
+        # What all jobs have used counts; without `safe` they start as long as anything is left.
+        used_s = (amount.used or 0) * 60
+        more_s = (asked_s or 0) if scene.cluster.enforced.safe else 60
+        if used_s + more_s > limit_s:
+            because = (
+                f"{source.words} allows all jobs together {limit}; {format_slurm_time(used_s)} is "
+                f"used ({source.scope}GrpWallLimit)"
+            )
+            remedy = "another --qos or --account"
+            yield Evidence("time", because, remedy, Severity.WARNING, line_no)
+    elif asked_s is not None and asked_s > limit_s:
+        because = (
+            f"{source.words} allows a time limit of {limit}, not {format_slurm_time(asked_s)} "
+            f"({source.scope}MaxWallDurationPerJobLimit)"
+        )
+        yield Evidence("time", because, f"--time={limit}", None, line_no)

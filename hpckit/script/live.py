@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from hpckit.slurm.accounts import AccountRules, Association, KnownQos
 from hpckit.slurm.release import SlurmVersion
-from hpckit.slurm.request import Request
-from hpckit.slurm.values import ClusterView, NodesInService, Partition, PartitionRules, Reservation
+from hpckit.slurm.request import MEM_OPTIONS, Request
+from hpckit.slurm.values import (
+    ClusterView,
+    NodeGroup,
+    NodesInService,
+    Partition,
+    PartitionRules,
+    Reservation,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +35,7 @@ class Cluster:
 
     `are_all_listed`: no other partition is there; `are_nodes_certain`: nor are other nodes.
     `may_route`: a job that names no partition may go elsewhere than to the default one.
+    `are_accounts_nested`: a partition for an account is for those below it (from 23.11 on).
     `nodes` are the kinds of nodes by partition, `in_service` how many of them are neither down nor
     drained, `licenses` by name all there are and those that
     are free, `known_qos` what slurmdbd says of QOS.
@@ -44,6 +52,9 @@ class Cluster:
     are_all_listed: bool = True
     are_nodes_certain: bool = True
     may_route: bool = False
+    are_accounts_nested: bool = False
+    default_mem_per_cpu_mib: int | None = None
+    default_mem_per_node_mib: int | None = None
 
     def knows_nodes_of(self, partition: str) -> bool:
         """Return whether all nodes of a partition are known."""
@@ -68,6 +79,7 @@ def cluster_of(partitions: Sequence[Partition]) -> Cluster:
     return Cluster(partitions=tuple(rules), nodes={one.name: one for one in partitions})
 
 
+_NESTS_ACCOUNTS: Final = SlurmVersion(23, 11)
 _SHOWS_ALL_NODES: Final = SlurmVersion(23, 2)
 """Until then sinfo leaves out CLOUD nodes that are powered down (slurm.conf(5), PrivateData)."""
 
@@ -75,9 +87,13 @@ _SHOWS_ALL_NODES: Final = SlurmVersion(23, 2)
 def cluster_seen(view: ClusterView) -> Cluster:
     """Return a cluster of which a look at it is known alone."""
     config = view.config
+    version = config.version
     return replace(
         cluster_of(view.partitions),
-        are_nodes_certain=config.version is not None and config.version >= _SHOWS_ALL_NODES,
+        are_nodes_certain=version is not None and version >= _SHOWS_ALL_NODES,
+        are_accounts_nested=version is None or version >= _NESTS_ACCOUNTS,
+        default_mem_per_cpu_mib=config.default_mem_per_cpu_mib,
+        default_mem_per_node_mib=config.default_mem_per_node_mib,
         may_route=config.job_submit_plugins is not None,
         enforced=Enforced(
             associations="associations" in config.enforces,
@@ -129,6 +145,28 @@ class Scene:
         return own.default_qos or ("normal" if "normal" in own.qos else None)
 
     @property
+    def lineage(self) -> frozenset[str]:
+        """The account that pays, and those above it."""
+        account, rules = self.account, self.cluster.accounts
+        if account is None:
+            return frozenset()
+        return frozenset((account,) if rules is None else rules.lineage(account))
+
+    @property
+    def accounts(self) -> frozenset[str]:
+        """The accounts of which one lets the job into a partition."""
+        account = self.account
+        is_alone = account is not None and not self.cluster.are_accounts_nested
+        return frozenset((account,)) if is_alone and account else self.lineage
+
+    def has_flag(self, flag: str) -> bool | None:
+        """Return whether the job's QOS has a flag; None where that is not known."""
+        known, qos = self.cluster.known_qos, self.qos
+        if known is None:
+            return None if self.request.text("qos") else False
+        return flag in known.flags.get(qos or "", ())
+
+    @property
     def time_s(self) -> int | None:
         """How long the job runs at most; None without a limit."""
         return self.request.time_s or self.partition.default_time_s or self.partition.max_time_s
@@ -139,13 +177,47 @@ class Scene:
         accounts = self.cluster.accounts
         return accounts.chain(self.account, self.partition.name) if accounts else ()
 
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether the job gets whole nodes."""
+        return self.request.is_exclusive or self.partition.is_exclusive
+
+    @property
+    def mem_per_node_mib(self) -> int | None:
+        """The memory of a node in MiB, as asked for or by default; None where nothing says it."""
+        said = any(self.request.text(name) for name in MEM_OPTIONS)
+        return self.request.mem_per_node_mib if said else self._default_mem_mib(1, self._node_cpus)
+
     def tres(self) -> dict[str, int]:
-        """What Slurm counts, with the partition's default memory and its whole nodes."""
-        counts = self.request.tres()
-        rules = self.partition
-        if "mem" not in counts and self.request.text("mem") is None:
-            if rules.default_mem_per_node_mib:
-                counts["mem"] = rules.default_mem_per_node_mib * counts["node"]
-            elif rules.default_mem_per_cpu_mib:
-                counts["mem"] = rules.default_mem_per_cpu_mib * counts["cpu"]
+        """What Slurm counts, with whole nodes where the job gets them, and the default memory."""
+        counts, nodes = self.request.tres(), self.request.nodes
+        if self.is_exclusive:
+            counts["cpu"] = max(counts["cpu"], self._node_cpus * nodes)
+            gpus = self._of_a_node(lambda group: group.gpus)
+            if gpus:
+                counts["gres/gpu"] = max(counts.get("gres/gpu", 0), gpus * nodes)
+        if not any(self.request.text(name) for name in MEM_OPTIONS):
+            mem_mib = self._default_mem_mib(nodes, counts["cpu"])
+            counts.update({} if mem_mib is None else {"mem": mem_mib})
         return counts
+
+    def _default_mem_mib(self, nodes: int, cpus: int) -> int | None:
+        rules, cluster = self.partition, self.cluster
+        of_a_node, of_a_cpu = rules.default_mem_per_node_mib, rules.default_mem_per_cpu_mib
+        if of_a_node is None and of_a_cpu is None:
+            of_a_node = cluster.default_mem_per_node_mib
+            of_a_cpu = cluster.default_mem_per_cpu_mib
+        if of_a_node:
+            return of_a_node * nodes
+        return of_a_cpu * cpus if of_a_cpu else None
+
+    @property
+    def _node_cpus(self) -> int:
+        """The CPUs of a node that the job gets, the fewest that do."""
+        least = self.request.cpus_per_node
+        return max(least, self._of_a_node(lambda group: group.cpus)) if self.is_exclusive else least
+
+    def _of_a_node(self, amount: Callable[[NodeGroup], int | None]) -> int:
+        """The least amount that a node of the partition has, 0 where it is not known."""
+        partition = self.cluster.nodes.get(self.partition.name)
+        return min((amount(one) or 0 for one in partition.groups), default=0) if partition else 0

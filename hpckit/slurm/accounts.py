@@ -59,9 +59,10 @@ class Association:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountRules:
-    """The associations of one user and of the accounts, and the QOS by name."""
+    """The associations of one user, all accounts by name, and the QOS by name."""
 
-    associations: tuple[Association, ...] = ()
+    own: tuple[Association, ...] = ()
+    accounts: Mapping[str, Association] = field(default_factory=dict)
     qos: Mapping[str, Limits] = field(default_factory=dict)
     default_account: str | None = None
 
@@ -72,18 +73,20 @@ class AccountRules:
         partition counts before the one of all.
         """
         account = account or self.default_account
-        own = [one for one in self.associations if one.user and one.account == account]
+        own = [one for one in self.own if one.account == account]
         nearest = [one for one in own if one.partition == partition]
         nearest += [one for one in own if one.partition is None]
-        if not nearest:
+        if not nearest or account is None:
             return ()
-        accounts = {one.account: one for one in self.associations if one.user is None}
-        above: list[Association] = []
-        name: str | None = account
-        while name in accounts and accounts[name] not in above:
-            above.append(accounts[name])
-            name = accounts[name].parent
-        return (nearest[0], *above)
+        names = self.lineage(account)
+        return (nearest[0], *(self.accounts[name] for name in names if name in self.accounts))
+
+    def lineage(self, account: str) -> tuple[str, ...]:
+        """Return the account and those above it, the nearest first."""
+        names = [account]
+        while (known := self.accounts.get(names[-1])) and known.parent not in (None, *names):
+            names.append(str(known.parent))
+        return tuple(names)
 
 
 def assoc_mgr_argv(user: str, cluster: str | None) -> tuple[str, ...]:
@@ -120,11 +123,12 @@ def parse_assoc_mgr(text: str, user: str, account: str | None = None) -> Account
         elif line.startswith("QOS="):
             name, limits = _qos(line, place, user, account or default)
             qos[name] = limits
+    own = tuple(one for one in associations if one.user)
     return AccountRules(
-        associations=tuple(associations),
+        own=own,
+        accounts={one.account: one for one in associations if one.user is None},
         qos=qos,
-        default_account=default
-        or next((one.account for one in associations if one.user and one.is_default), None),
+        default_account=default or next((one.account for one in own if one.is_default), None),
     )
 
 
@@ -184,7 +188,7 @@ _COUNTS: Final = (
 )  # fmt: skip
 _TRES: Final = (
     "GrpTRES", "GrpTRESMins", "GrpTRESRunMins", "MaxTRESPJ", "MaxTRESPN", "MaxTRESMinsPJ",
-    "MinTRESPJ", "MaxTRESPU", "MaxTRESPA", "MaxTRESRunMinsPU", "MaxTRESRunMinsPA",
+    "MinTRESPJ", "MaxTRESPU", "MaxTRESPA",
 )  # fmt: skip
 
 
@@ -265,7 +269,7 @@ class KnownQos:
 
 
 def own_qos_argv(user: str, cluster: str | None) -> tuple[str, ...]:
-    """The question to slurmdbd: the QOS of each association of this user."""
+    """The question to slurmdbd: the QOS of each association of this user on a cluster."""
     where = (f"user={user}", *(() if cluster is None else (f"cluster={cluster}",)))
     return (
         *("sacctmgr", "--noheader", "--parsable2", "--readonly", "show", "associations", "where"),

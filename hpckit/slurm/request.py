@@ -56,6 +56,7 @@ _SAME: Final = {"tasks-per-node": "ntasks-per-node", "tasks": "ntasks", "workdir
                 "share": "oversubscribe"}  # fmt: skip
 
 VARIABLES: Final[Mapping[str, str]] = {
+    "SLURM_CLUSTERS": "clusters", "SBATCH_CLUSTERS": "clusters",
     "SBATCH_ACCOUNT": "account", "SBATCH_ARRAY_INX": "array", "SBATCH_CONSTRAINT": "constraint",
     "SBATCH_EXCLUSIVE": "exclusive", "SBATCH_GRES": "gres", "SBATCH_GPUS": "gpus",
     "SBATCH_GPUS_PER_NODE": "gpus-per-node", "SBATCH_GPUS_PER_TASK": "gpus-per-task",
@@ -118,6 +119,16 @@ class Request:
         return ceil(tasks / per_node) if per_node and tasks else 1
 
     @property
+    def most_nodes(self) -> int:
+        """The most nodes that are taken: the upper end of `2-4`, else the fewest."""
+        return max(map(int, re.findall(r"\d+", self.text("nodes") or "")), default=self.nodes)
+
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether whole nodes are asked for."""
+        return "exclusive" in self.options and not self.text("exclusive")
+
+    @property
     def says_nodes(self) -> bool:
         """Whether the number of nodes follows from the options; else Slurm takes what it needs."""
         return "nodes" in self.options or {"ntasks", "ntasks-per-node"} <= set(self.options)
@@ -159,7 +170,8 @@ class Request:
         if "overcommit" in self.options:
             return 1
         of_a_task = self.count("cpus-per-task") or 1
-        per_node = (self.count("ntasks-per-node") or 1) * of_a_task
+        per_node = self.count("ntasks-per-node") or 1
+        per_node = min(per_node, self.count("ntasks") or per_node) * of_a_task
         shared = ceil(self.cpus / self.nodes) if self.says_nodes else 0
         return max(per_node, shared)
 
@@ -171,11 +183,12 @@ class Request:
     @property
     def gpus_by_type(self) -> Mapping[str, int]:
         """The GPUs of all nodes together by type, `""` where none is said."""
+        tasks = self.count("ntasks") or (self.count("ntasks-per-node") or 1) * self.nodes
         for name, times in (
             ("gpus", 1),
             ("gpus-per-node", self.nodes),
-            ("gpus-per-task", self.count("ntasks") or self.count("ntasks-per-node") or 1),
-            ("tres-per-task", self.count("ntasks") or 1),
+            ("gpus-per-task", tasks),
+            ("tres-per-task", tasks),
             ("gres", self.nodes),
         ):
             if counts := self._gpu_counts(name):
@@ -247,7 +260,7 @@ class Request:
         """The jobs that it becomes: the tasks of an array, else one."""
         try:
             return sum(map(len, array_ranges(self.text("array") or "0"))) or 1
-        except ValueError:
+        except (ValueError, OverflowError):
             return 1
 
     @property
@@ -325,20 +338,41 @@ def read_request(
     Raises ParseError for an `#SBATCH` line that sbatch does not take.
     """
     options: dict[str, Asked] = {}
+
+    def add(name: str, value: str | None, line_no: int | None = None) -> None:
+        for other in MEM_OPTIONS if name in MEM_OPTIONS else ():
+            options.pop(other, None)
+        # Slurm has these names in small letters.
+        value = value.lower() if value and name in ("account", "qos") else value
+        options[name] = Asked(value=value, line_no=line_no)
+
     for place, line in _directives(script):
         try:
             said = shlex.split(line, comments=True)
         except ValueError as error:
             raise place.refuse("has an open quote", "a closing quote") from error
         for name, value in _options(said, place):
-            options[name] = Asked(value=value, line_no=place.line_no)
+            add(name, value, place.line_no)
     for variable, name in VARIABLES.items():
         if variables and variable in variables:
-            options[name] = Asked(value=variables[variable])
+            add(name, variables[variable])
     place = Place("sbatch", 1, shlex.join(words))
     for name, value in _options(words, place):
-        options[name] = Asked(value=value)
+        add(name, value)
     return Request(options=options)
+
+
+def passed_over(script: str) -> tuple[list[int], list[int]]:
+    """Return the numbers of lines that sbatch does not read as options, and that look like them.
+
+    Those with #SBATCH after the first command; and those with #PBS before it, which it reads unless
+    --ignore-pbs is said, and which nothing here does. Source: opt.c, `_opt_batch_script`.
+    """
+    lines = script.split("\n")
+    body = next((at for at, line in enumerate(lines) if line.strip() and line.lstrip()[0] != "#"),
+                len(lines))  # fmt: skip
+    late = [at for at, line in enumerate(lines[body:], body + 1) if line.startswith("#SBATCH ")]
+    return late, [at for at, line in enumerate(lines[:body], 1) if line.startswith("#PBS ")]
 
 
 def _directives(script: str) -> Iterator[tuple[Place, str]]:
@@ -409,6 +443,8 @@ def _unknown(name: str, place: Place) -> ParseError:
 def _next(name: str, rest: list[str], place: Place) -> str:
     if not rest:
         raise place.refuse(f"--{name} has no value", f"--{name}=VALUE")
+    if rest[0].startswith("="):
+        raise place.refuse(f"--{name} has a blank before =", f"--{name}=VALUE")
     return rest.pop(0)
 
 

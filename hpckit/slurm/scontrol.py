@@ -32,6 +32,10 @@ def scontrol_config_argv(cluster: str | None) -> tuple[str, ...]:
     return ("scontrol", *of_cluster(cluster), "show", "config")
 
 
+def _mib(word: str | None) -> int | None:
+    return int(word) if word and word.isdecimal() else None
+
+
 def parse_scontrol_config(text: str) -> SlurmConfig:
     """The answer to `scontrol_config_argv`; keys that hpckit has no use for are left out.
 
@@ -62,6 +66,8 @@ def parse_scontrol_config(text: str) -> SlurmConfig:
         mpi_default=words.get("MpiDefault"),
         enforces=_names(words.get("AccountingStorageEnforce") or ""),
         job_submit_plugins=words.get("JobSubmitPlugins"),
+        default_mem_per_cpu_mib=_mib(words.get("DefMemPerCPU")),
+        default_mem_per_node_mib=_mib(words.get("DefMemPerNode")),
     )
 
 
@@ -198,7 +204,6 @@ def parse_partitions(text: str) -> tuple[PartitionRules, ...]:
                 default_time_s=_limit_s(words.get("DefaultTime", ""), place),
                 max_cpus_per_node=_count(words, "MaxCPUsPerNode", place),
                 max_mem_per_node_mib=_count(words, "MaxMemPerNode", place),
-                max_mem_per_cpu_mib=_count(words, "MaxMemPerCPU", place),
                 default_mem_per_node_mib=_count(words, "DefMemPerNode", place),
                 default_mem_per_cpu_mib=_count(words, "DefMemPerCPU", place),
                 is_exclusive=words.get("OverSubscribe") == "EXCLUSIVE"

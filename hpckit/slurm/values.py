@@ -20,8 +20,8 @@ class SlurmConfig:
 
     `max_array_size` is one above the largest index of an array, `enforces` what accounting holds
     jobs to (`associations`, `limits`, `qos`, `safe`); what `job_submit_plugins` names may change
-    a job. The plugin is as written, such
-    as `topology/tree`, or `acct_gather_energy/ipmi`.
+    a job. The default memory is for partitions that have none of their own. The plugin is as
+    written, such as `topology/tree`, or `acct_gather_energy/ipmi`.
     """
 
     version: SlurmVersion | None = None
@@ -32,6 +32,8 @@ class SlurmConfig:
     mpi_default: str | None = None
     enforces: tuple[str, ...] = ()
     job_submit_plugins: str | None = None
+    default_mem_per_cpu_mib: int | None = None
+    default_mem_per_node_mib: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +104,6 @@ class PartitionRules:
     default_time_s: int | None = None
     max_cpus_per_node: int | None = None
     max_mem_per_node_mib: int | None = None
-    max_mem_per_cpu_mib: int | None = None
     default_mem_per_node_mib: int | None = None
     default_mem_per_cpu_mib: int | None = None
     is_exclusive: bool = False

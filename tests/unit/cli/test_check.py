@@ -50,22 +50,60 @@ def test_an_option_that_sbatch_does_not_know(tmp_path: Path) -> None:
     """The line is told, as sbatch would refuse it."""
     script = tmp_path / "run.sh"
     script.write_text("#!/bin/bash\n#SBATCH --nodse=2\n")
-    refused = call("check", script, "--offline", refused=True)
-    assert "line 2" in str(refused.exception)
+    script.write_text(script.read_text() + "#SBATCH --nodes = 2\nexport NCCL_P2P_DISABLE=1\n")
+    result = call("check", script, "--offline")
+    assert result.exit_code == 1
+    for words in ("line 2: sbatch has no option --nodse", "line 3: --nodes has a blank", "line 4"):
+        assert words in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "line"),
+    [
+        ("#SBATCH --time=2h\n", "value", 2),
+        ("#SBATCH --mem=lots\n", "value", 2),
+        ("#PBS -l walltime=1:00:00\n", "pbs-option", 2),
+        ("true\n#SBATCH -N 2\n", "late-option", 3),
+        ("#SBATCH -N 2\r\n", "dos-lines", 1),
+        ("#SBATCH --array=0-99999999999999999999\n", None, None),
+    ],
+)
+def test_a_line_that_does_not_do_what_it_looks_like(
+    tmp_path: Path, text: str, rule: str | None, line: int | None
+) -> None:
+    """Each is told with its line."""
+    found = {
+        one["rule"]: one["line"] for one in checked(tmp_path, f"#!/bin/bash\n{text}")["findings"]
+    }
+    assert rule is None or found[rule] == line
+
+
+def test_a_script_takes_no_options(tmp_path: Path) -> None:
+    """Options and a command beside a script would be passed over, and are refused."""
+    script = tmp_path / "run.sh"
+    script.write_text("#!/bin/bash\ntrue\n")
+    assert call("check", script, "--nodes", "4").exit_code == 2
+    assert call("check", script, "--", "true").exit_code == 2
 
 
 @pytest.mark.parametrize("fail_on", [None, "note"])
 def test_exit_code(tmp_path: Path, fail_on: str | None) -> None:
     """1 for an error, or for what `--fail-on` says."""
     script = tmp_path / "run.sh"
-    script.write_text("#!/bin/bash\n#SBATCH -N1\nexport NCCL_DEBUG=INFO\nsrun true\n")
+    script.write_text("#!/bin/bash\n#SBATCH -N1\nexport NCCL_P2P_DISABLE=1\nsrun true\n")
     options = [] if fail_on is None else ["--fail-on", fail_on]
     found = document("check", script, "--offline", "--json")["findings"]
     result = call("check", script, "--offline", *options)
-    assert result.exit_code == (1 if fail_on == "note" and found else 0), result.output
+    assert found
+    assert result.exit_code == (1 if fail_on == "note" else 0), result.output
 
 
 def test_a_job_file(tmp_path: Path) -> None:
     """A job is checked as it would be rendered; its lines are nobody's to change."""
-    found = document("check", "--json", "--offline", "--nodes", "2", "--", "python", "train.py")
-    assert {one["line"] for one in found["findings"]} <= {None}
+    words = ("--nodes", "2", "--env", "NCCL_P2P_DISABLE=1", "--", "python", "train.py")
+    found = document("check", "--json", "--offline", *words)
+    assert [one["line"] for one in found["findings"]] == [None]
+    shown = call("check", "--offline", *words).stdout
+    assert shown.endswith(
+        "next  hpckit submit --nodes 2 --env NCCL_P2P_DISABLE=1 -- python train.py\n"
+    )

@@ -167,6 +167,7 @@ def test_the_question_of_configuration() -> None:
 def test_each_version_gives_one_record(version: str) -> None:
     """Whatever else a version prints, what hpckit asks for is the same."""
     assert parse_scontrol_config(record_text(version, "docker")) == SlurmConfig(
+        default_mem_per_cpu_mib=1000,
         version=CONFIG_VERSIONS[version][0],
         cluster_name="hpckit",
         max_array_size=CONFIG_VERSIONS[version][1],
