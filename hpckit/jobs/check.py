@@ -70,7 +70,7 @@ def check_script(
 
     `obstacles` is what a cluster has against the request, `config` that of the cluster, None where
     it is not known. A script that is not the user's own is one that hpckit rendered, and whose
-    settings were looked at then. Raises nothing: a script that its reader does not follow has a note.
+    settings were looked at then. Raises nothing: what its reader does not follow has a note.
     """
     config = config or SlurmConfig()
     found: list[Finding] = [*_options(request, config.version), *obstacles]
@@ -98,18 +98,17 @@ def _lines(text: str) -> Iterator[SourcedFinding]:
 
 def _values(request: Request, max_array_size: int | None) -> Iterator[SourcedFinding]:
     """Values that are none, and tasks of an array that Slurm does not number so high."""
-    for name, parse, expected in (
-        ("time", parse_slurm_limit_s, "2:00:00, 1-12 (days-hours), or minutes"),
-        ("time-min", parse_slurm_limit_s, "2:00:00, 1-12 (days-hours), or minutes"),
-        *((one, parse_slurm_mem_bytes, "4G or 4000M") for one in MEM_OPTIONS),
+    for name, parse, kind, example in (
+        *((one, parse_slurm_limit_s, "time", "2:00:00") for one in ("time", "time-min")),
+        *((one, parse_slurm_mem_bytes, "amount of memory", "4000M") for one in MEM_OPTIONS),
     ):
         said = request.text(name)
         try:
             if said is not None and said not in ("UNLIMITED", "INFINITE"):
                 parse(said)
         except ValueError:
-            because, line_no = f"--{name}={said} is none", request.line_no(name)
-            yield _finding("value", because, f"--{name} as {expected}", line_no)
+            because = f"--{name}={said} is no {kind} to Slurm"
+            yield _finding("value", because, f"such as --{name}={example}", request.line_no(name))
     array = request.text("array")
     last = max((tasks[-1] for tasks in _ranges(array)), default=0)
     if array and max_array_size and last >= max_array_size:

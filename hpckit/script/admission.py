@@ -25,8 +25,9 @@ from hpckit.core.hostlist import HostListError, expand_hosts, named
 from hpckit.core.units import counted, format_slurm_time
 from hpckit.script.limits import job_limits, size_words, tres_limits
 from hpckit.script.live import Cluster, Scene, User
+from hpckit.script.reservations import in_reservation, licenses, maintenance
 from hpckit.slurm.request import CPU_OPTIONS, GPU_OPTIONS, MEM_OPTIONS, Request
-from hpckit.slurm.values import NodeGroup, Partition, PartitionRules, Reservation
+from hpckit.slurm.values import NodeGroup, Partition, PartitionRules
 
 _DATE: Final = "2026-11"
 
@@ -174,34 +175,34 @@ def _access(scene: Scene) -> Iterator[Evidence]:
     rules, name = scene.partition, scene.partition.name
     if scene.user.name == "root":
         return
+    if rules.needs_reservation and scene.request.text("reservation") is None:
+        because = f"partition {name} is for reservations alone"
+        yield _partition(scene, because, _others(scene, _open))
     if rules.root_only:
         yield _partition(scene, f"only root may use partition {name}", _others(scene, _open))
-    for what, option, names in (
-        ("Accounts", "account", scene.accounts),
-        ("Qos", "qos", _single(scene.qos)),
-        ("Groups", None, scene.user.groups),
+    for what, option, names, mine in (
+        ("Accounts", "account", scene.accounts, scene.account),
+        ("Qos", "qos", _single(scene.qos), scene.qos),
+        ("Groups", "partition", scene.user.groups, None),
     ):
         is_certain = what != "Accounts" or not scene.cluster.are_accounts_nested or scene.chain
-        if not is_certain or not _shut_out(rules, what, names):
-            continue
-        allowed = rules.allow.get(what)
-        own = _own(scene, what) & set(allowed or ())
-        remedy = f"--{option}={min(own)}" if option and own else _others(scene, _open)
-        word = {"account": "account", "qos": "QOS"}.get(option or "", "group")
-        if not allowed:
-            because = f"partition {name} is closed to {word} {named(rules.deny[what])}"
-        elif option:
-            mine = scene.account if option == "account" else scene.qos
-            because = f"partition {name} is only for {word} {named(allowed)}, not {mine}"
-        else:
-            because = f"partition {name} is only for group {named(allowed)}, and you are not in it"
-        yield Evidence(
-            option or "partition",
-            because,
-            remedy,
-            None,
-            scene.request.line_no(option or "partition", "partition"),
-        )
+        if is_certain and _shut_out(rules, what, names):
+            yield _shut(scene, what, option, mine)
+
+
+def _shut(scene: Scene, what: str, option: str, mine: str | None) -> Evidence:
+    """A list of a partition's that keeps the job out."""
+    rules, name = scene.partition, scene.partition.name
+    allowed, word = rules.allow.get(what), {"account": "account", "qos": "QOS"}.get(option, "group")
+    if not allowed:
+        because = f"partition {name} is closed to {word} {named(rules.deny[what])}"
+    elif mine is None:
+        because = f"partition {name} is only for {word} {named(allowed)}, and you are not in it"
+    else:
+        because = f"partition {name} is only for {word} {named(allowed)}, not {mine}"
+    own = _own(scene, what) & set(allowed or ())
+    remedy = f"--{option}={min(own)}" if own else _others(scene, _open)
+    return Evidence(option, because, remedy, None, scene.request.line_no(option, "partition"))
 
 
 def _open(rules: PartitionRules) -> bool:
@@ -464,111 +465,6 @@ def _named_nodes(scene: Scene) -> Iterator[Evidence]:
         yield Evidence("nodelist", because, remedy, None, scene.request.line_no("nodelist"))
 
 
-def _reservation(scene: Scene) -> Iterator[Evidence]:
-    said, known = scene.request.text("reservation"), scene.cluster.reservations
-    line_no = scene.request.line_no("reservation")
-    if said is None:
-        if scene.partition.needs_reservation:
-            because = f"partition {scene.partition.name} is for reservations alone"
-            yield Evidence("reservation", because, _others(scene, _open), None, line_no)
-        return
-    if known is None:
-        return
-    by_name = {one.name: one for one in known}
-    names = said.split(",")
-    for name in names:
-        one = by_name.get(name)
-        if one is None:
-            because = f"there is no reservation {name}"
-            others = f", or one of {named(sorted(by_name))}" if by_name else ""
-            remedy = f"leave --reservation out{others}"
-            yield Evidence("reservation", because, remedy, None, line_no)
-            continue
-        yield from _admitted(scene, one, line_no)
-    if len(names) == 1 and names[0] in by_name:
-        yield from _room(scene, by_name[names[0]])
-
-
-def _admitted(scene: Scene, one: Reservation, line_no: int | None) -> Iterator[Evidence]:
-    kept_out = {name.removeprefix("-") for name in one.users if name.startswith("-")}
-    users = {name for name in one.users if not name.startswith("-")}
-    accounts = {name for name in one.accounts if not name.startswith("-")}
-    is_in = scene.user.name in users or not scene.lineage.isdisjoint(accounts)
-    is_in = is_in or not scene.user.groups.isdisjoint(one.groups)
-    if scene.user.name in kept_out or ((users or accounts or one.groups) and not is_in):
-        whose = named(sorted({*users, *accounts, *one.groups})) or "others"
-        because = f"reservation {one.name} is for {whose}, not {scene.user.name}"
-        yield Evidence("reservation", because, "leave --reservation out", None, line_no)
-
-
-def _room(scene: Scene, one: Reservation) -> Iterator[Evidence]:
-    """The nodes and the time that a reservation has left."""
-    line_no = scene.request.line_no("reservation")
-    if one.end_s is not None and one.end_s <= scene.now_s:
-        yield Evidence("reservation", f"reservation {one.name} is over", None, None, line_no)
-    elif "FLEX" in one.flags:
-        return
-    elif one.node_count and scene.request.nodes > one.node_count:
-        nodes = counted(one.node_count, "node")
-        because = f"reservation {one.name} has {nodes}, not {scene.request.nodes}"
-        yield Evidence("nodes", because, f"--nodes={one.node_count}", None, line_no)
-    elif (
-        one.end_s is not None
-        and (least_s := scene.request.least_time_s) is not None
-        and max(scene.now_s, one.start_s or 0) + least_s > one.end_s
-    ):
-        rest = format_slurm_time(int(one.end_s - max(scene.now_s, one.start_s or 0)) // 60 * 60)
-        because = f"reservation {one.name} ends before the job would, and the job with it"
-        line_no = scene.request.line_no("time")
-        yield Evidence("time", because, f"--time={rest}", Severity.WARNING, line_no)
-
-
-def _maintenance(scene: Scene) -> Iterator[Evidence]:
-    """Maintenance of so many nodes that the job would have to end before it begins."""
-    time_s, own = scene.time_s, scene.partition.nodes
-    if time_s is None or own is None or scene.request.text("reservation") is not None:
-        return
-    try:
-        for one in scene.cluster.reservations or ():
-            if "MAINT" not in one.flags or one.nodes is None or one.start_s is None:
-                continue
-            if not scene.now_s < one.start_s < scene.now_s + time_s:
-                continue
-            left = set(expand_hosts(own)) - set(expand_hosts(one.nodes))
-            if len(left) >= scene.request.nodes:
-                continue
-            rest_s = int(one.start_s - scene.now_s) // 60 * 60 - 60
-            because = (
-                f"maintenance {one.name} begins in {format_slurm_time(rest_s + 60)}, before the "
-                "job would end: the job waits until it is over"
-            )
-            remedy = f"--time={format_slurm_time(rest_s)}" if rest_s > 0 else "wait for its end"
-            yield Evidence("time", because, remedy, None, scene.request.line_no("time"))
-    except HostListError:
-        return
-
-
-def _licenses(scene: Scene) -> Iterator[Evidence]:
-    known = scene.cluster.licenses
-    if known is None:
-        return
-    line_no = scene.request.line_no("licenses")
-    for name, asked in scene.request.licenses.items():
-        if name not in known:
-            remedy = "leave --licenses out"
-            remedy += f", or one of {named(sorted(known))}" if known else ""
-            yield Evidence("licenses", f"there is no license {name}", remedy, None, line_no)
-            continue
-        total, free = known[name]
-        if asked > total:
-            because = f"there are {total} licenses {name}, not {asked}"
-            yield Evidence("licenses", because, f"--licenses={name}:{total}", None, line_no)
-        elif asked > free:
-            because = f"{free} of {total} licenses {name} are free, and the job wants {asked}"
-            remedy = "it starts when others end"
-            yield Evidence("licenses", because, remedy, Severity.WARNING, line_no)
-
-
 def _rule(
     name: str, when: Check[Scene], because: str, source: str, severity: Severity = Severity.ERROR
 ) -> Rule[Check[Scene]]:
@@ -594,9 +490,9 @@ RULES: Final = (
     _rule("nodelist-foreign", _named_nodes, "sbatch refuses the job", "sbatch(1), --nodelist"),
     _rule("tres-limit", tres_limits, "the job waits for ever", "resource_limits.html"),
     _rule("job-limit", job_limits, "the job waits, or is refused", "resource_limits.html"),
-    _rule("reservation", _reservation, "sbatch refuses the job", "sbatch(1), --reservation"),
-    _rule("maintenance", _maintenance, "it waits", "reservations.html", Severity.WARNING),
-    _rule("license", _licenses, "sbatch refuses the job", "sbatch(1), --licenses"),
+    _rule("reservation", in_reservation, "sbatch refuses the job", "sbatch(1), --reservation"),
+    _rule("maintenance", maintenance, "it waits", "reservations.html", Severity.WARNING),
+    _rule("license", licenses, "sbatch refuses the job", "sbatch(1), --licenses"),
 )
 """What may keep a job from starting, in the order in which sbatch would say it."""
 

@@ -80,7 +80,7 @@ CASES = (
     Case("-p short -t 10", "partition-limit"),
     Case("-p cpun -n 1 -c 8", "partition-limit"),
     Case("-p memn --mem=2000", "partition-limit"),
-    Case("-p resv", "reservation"),
+    Case("-p resv", "partition-access"),
     Case("-p nope", "partition-unknown"),
     Case("-p pqos -c 8", "tres-limit", "QOSMaxCpuPerJobLimit"),
     Case("-q pj --gpus-per-node=8", "tres-limit", "QOSMaxGRESPerJob"),

@@ -309,3 +309,105 @@ def test_reservations_and_licenses(options: str, severity: str, because: str, re
 def test_what_was_not_told_is_not_found() -> None:
     """A cluster that tells nothing holds nothing back."""
     assert found("-N 99 -q x -A y --reservation=z -L b", Cluster(), NOBODY) == []
+
+
+# --- What Slurm takes -----------------------------------------------------------------------------
+
+BIG = KnownQos(
+    seen_s=0.0,
+    own=(OwnQos(account="lab", partition=None, qos=("normal", "big"), default_qos="normal"),),
+    flags={"big": ("OverPartQOS", "PartitionTimeLimit", "PartitionMaxNodes")},
+)
+
+
+def taken(cluster: Cluster, *, nodes: int = 4) -> Cluster:
+    """The cluster with nodes of 64 CPUs and 8 GPUs in its partition."""
+    kinds = (NodeGroup(nodes=nodes, cpus=64, mem_mib=256_000, gpus=8),)
+    main = Partition(name="main", is_default=True, is_up=True, time_limit_s=None, groups=kinds)
+    return replace(cluster, nodes={"main": main}, are_accounts_nested=True)
+
+
+def with_qos(key: str, name: str, amount: int, **rules: Any) -> Cluster:
+    """A partition QOS with this limit, and a QOS `big` that goes over it."""
+    base = limited(**{**rules, "qos": None})
+    main = replace(base.partitions[0], qos="partqos")
+    assert base.accounts is not None
+    qos = {"partqos": tres(key, name, amount), "big": tres(key, name, 64), "normal": Limits()}
+    accounts = replace(base.accounts, qos=qos)
+    return replace(base, partitions=(main,), accounts=accounts, known_qos=BIG)
+
+
+@pytest.mark.parametrize(
+    ("options", "cluster"),
+    [
+        pytest.param("-N 1", limited(allow={"Accounts": ("root",)}), id="an account above"),
+        pytest.param("-A LAB -q NORMAL", limited(), id="capital letters"),
+        pytest.param("-N 2-8", limited(min_nodes=4), id="a range that the partition raises"),
+        pytest.param("-n 1 --ntasks-per-node=65", limited(), id="one task"),
+        pytest.param("-t 10:00", limited(count("GrpWall", 5, 0)), id="GrpWall without safe"),
+        pytest.param("--exclusive", limited(tres("MinTRESPJ", "cpu", 32)), id="whole nodes"),
+        pytest.param("-n 128", limited(tres("MaxTRESPN", "cpu", 64)), id="nodes of Slurm's choice"),
+        pytest.param(
+            "-N 1", limited(count("MaxSubmitJobsPA", 1000, 5), own=count("MaxSubmitJobs", 10, 10)),
+            id="a QOS that overrules",
+        ),
+        pytest.param(
+            "-q big --gpus-per-node=8", with_qos("MaxTRESPU", "gres/gpu", 4), id="OverPartQOS",
+        ),
+        pytest.param(
+            "-q big -N 3 -t 2-0", with_qos("MaxTRESPU", "gres/gpu", 4, max_nodes=2, max_time_s=60),
+            id="a QOS that lifts",
+        ),
+    ],
+)  # fmt: skip
+def test_what_slurm_takes_is_not_refused(options: str, cluster: Cluster) -> None:
+    """Jobs that look as if a limit was against them, and that Slurm runs."""
+    errors = [one for one in found(options, taken(cluster)) if one.severity is Severity.ERROR]
+    assert errors == []
+
+
+def test_a_qos_without_the_flag_lifts_nothing() -> None:
+    """The limit of a partition holds for a QOS that is known not to lift it."""
+    cluster = with_qos("MaxTRESPU", "gres/gpu", 4, max_time_s=60)
+    assert [one.severity for one in found("-q normal -t 2-0", cluster)] == [Severity.ERROR]
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ("--reservation=gpures -N 2 -t 60", None),
+        ("--reservation=root", None),
+        ("--reservation=flex -N 4 -t 60", None),
+        ("--reservation=small,gpures -N 2 -t 60", None),
+        ("--reservation=small -N 2 -t 60", "reservation small has 1 node, not 2"),
+    ],
+)
+def test_a_reservation_is_its_partitions(options: str, error: str | None) -> None:
+    """A job goes to the partition of its reservation; accounts below are in; FLEX has more room."""
+    gpu = PartitionRules(name="gpu", nodes="n[1-8]", total_nodes=8)
+    ours = Reservation(name="gpures", start_s=NOW_S, end_s=NOW_S + 9000, nodes="n[1-2]",
+                       node_count=2, partition="gpu")  # fmt: skip
+    cluster = limited(max_nodes=1)
+    cluster = replace(
+        cluster,
+        partitions=(*cluster.partitions, gpu),
+        reservations=(
+            ours,
+            replace(ours, name="root", accounts=("root",), partition=None),
+            replace(ours, name="flex", flags=("FLEX",)),
+            replace(ours, name="small", node_count=1),
+        ),
+    )
+    told = [one.because for one in found(options, cluster) if one.severity is Severity.ERROR]
+    assert told == ([] if error is None else [error])
+
+
+@pytest.mark.parametrize(
+    ("options", "key", "name", "limit"),
+    [("--exclusive", "MaxTRESPJ", "cpu", 32), ("--exclusive", "MaxTRESPJ", "gres/gpu", 4),
+     ("--exclusive", "MaxTRESPJ", "mem", 32_000)],
+)  # fmt: skip
+def test_whole_nodes_count(options: str, key: str, name: str, limit: int) -> None:
+    """A job of whole nodes is counted as all that these have, and the default memory of it."""
+    cluster = replace(taken(limited(tres(key, name, limit))), default_mem_per_cpu_mib=1000)
+    assert [one.rule for one in found(options, cluster)] == ["tres-limit"]
