@@ -12,16 +12,18 @@ import click
 
 from hpckit.cli import output, wiring
 from hpckit.cli.job_options import JobCommand, JobOptions, job_options, job_source, typed_words
-from hpckit.core.errors import JobRefused
+from hpckit.core.errors import JobRefused, StorageFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hpckit.core.findings import Finding, Notice
     from hpckit.script.earlier import Earlier
 
 _SHOWN = 6
 _MOST_QUESTIONS = 8
+_MOST_BYTES = 4 * 1024**2
+"""slurm.conf(5), SchedulerParameters, max_script_size."""
 
 
 @click.command("check", cls=JobCommand)
@@ -49,7 +51,7 @@ def check_command(
             "a script has its options itself: give none, and no command after --"
         )
     else:
-        checked = _of_script(text, offline=offline)
+        checked = _of_script(text, os.environ, offline=offline)
     if as_json:
         output.document(
             {
@@ -86,16 +88,20 @@ def _script(job: str | None) -> str | None:
     data, _ = wiring.read_capture(job)
     if not data.startswith(b"#!"):
         return None
+    if len(data) > _MOST_BYTES:
+        raise StorageFailed(f"{job} is over 4 MiB, and sbatch takes no larger script")
     return data.decode(errors="replace")
 
 
-def _of_script(text: str, *, offline: bool, is_own: bool = True) -> _Checked:
+def _of_script(
+    text: str, variables: Mapping[str, str], *, offline: bool, is_own: bool = True
+) -> _Checked:
     from hpckit.core.findings import Severity
     from hpckit.jobs.check import check_script, read_script, refusal
     from hpckit.script.admission import find_obstacles
     from hpckit.script.earlier import changes, earlier
 
-    request, refused = read_script(text, os.environ)
+    request, refused = read_script(text, variables)
     known, config, notes = (None, None, ()) if offline else wiring.ask_cluster(request)
     if known is None:
         found = check_script(text, request, refused, config, is_own=is_own)
@@ -112,7 +118,7 @@ def _of_script(text: str, *, offline: bool, is_own: bool = True) -> _Checked:
     # hpckit itself submits an array in parts that Slurm takes.
     always = ("--array=0",) if not is_own and request.array_size > 1 else ()
     tried = changes(request, known.cluster, known.user, known.now_s)
-    with wiring.trial(text, request, always) as trial:
+    with wiring.trial(text, request, variables, always) as trial:
         start_s, better = earlier(trial.start_s, tried, known.now_s, _MOST_QUESTIONS)
     if trial.refused:
         found = (refusal(trial.refused, request), *found)
@@ -125,6 +131,7 @@ def _of_job(ctx: click.Context, options: JobOptions, *, offline: bool) -> _Check
     from hpckit.jobs.check import as_finding, without_lines
     from hpckit.jobs.prepare import prepare
     from hpckit.jobs.secrets import secrets_of
+    from hpckit.jobs.submit import environment_of
     from hpckit.spec.site import SubmitterKind
 
     resources = wiring.resources(options.site_dirs, options.template_dirs)
@@ -139,7 +146,8 @@ def _of_job(ctx: click.Context, options: JobOptions, *, offline: bool) -> _Check
         )
         return _Checked(tuple(map(as_finding, errors)))
     is_here = job.site.submitter is SubmitterKind.SLURM and not offline
-    checked = _of_script(job.script.text, offline=not is_here, is_own=False)
+    variables = environment_of(job, wiring.caller(), by_sbatch=True).variables
+    checked = _of_script(job.script.text, variables, offline=not is_here, is_own=False)
     found = (*map(as_finding, job.notes), *checked.findings)
     return checked._replace(findings=without_lines(found))
 

@@ -204,13 +204,13 @@ def show_command(job_id: str | None, *, script: bool, runner: bool, as_json: boo
             {
                 "schema": "hpckit.job-record/1",
                 **picked(entry, "job_id", "name", "site", "folder", "submitted_s=created_s"),
-                "script_sha256": intent["script_sha256"],
+                "script_sha256": str(intent["script_sha256"]),
                 "script": text,
                 "effective": effective,
             }
         )
         return
-    _show(entry, effective, intent["script_sha256"])
+    _show(entry, effective, str(intent["script_sha256"]))
 
 
 def _show(entry: JobEntry, effective: Mapping[str, Any], script_sha256: str) -> None:
@@ -219,7 +219,7 @@ def _show(entry: JobEntry, effective: Mapping[str, Any], script_sha256: str) -> 
             ("job", f"{entry.job_id}   {output.one_line(entry.name)}   site {entry.site}"),
             ("folder", entry.folder),
             ("script", f"job.sbatch   sha256 {script_sha256[:12]}"),
-            ("digest", effective["digest"][:12]),
+            ("digest", str(effective["digest"])[:12]),
         ]
     )
     output.table(

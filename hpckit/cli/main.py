@@ -153,17 +153,20 @@ def _misused(error: click.ClickException) -> int:
     import io
 
     from hpckit.cli import output
+    from hpckit.spec.tokens import masked
 
     said = io.StringIO()
     error.show(said)
-    _say(output.visible(output.shortened(said.getvalue().rstrip("\n"))))
+    _say(output.visible(output.shortened(masked(said.getvalue().rstrip("\n")))))
     return error.exit_code
 
 
 def _refused(error: HpckitError) -> int:
     """Say why, on stdout too where one JSON document was promised."""
     from hpckit.cli import output
+    from hpckit.spec.tokens import masked
 
+    error.message = masked(error.message)
     words = sys.argv[1 : sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
     if "--json" in words:
         output.document(

@@ -110,6 +110,7 @@ def init(name: str) -> None:
 @click.pass_context
 def check(ctx: click.Context, name: str, site_dirs: tuple[Path, ...], *, as_json: bool) -> None:
     """Compare the site file called NAME with the cluster that is here; exit 1 where they differ."""
+    from hpckit.core.errors import StorageFailed
     from hpckit.core.finding_lines import grouped_lines, verdict
     from hpckit.core.findings import finding_trees
     from hpckit.core.text import Line, Style
@@ -119,6 +120,8 @@ def check(ctx: click.Context, name: str, site_dirs: tuple[Path, ...], *, as_json
     site = load_site(wiring.resources(site_dirs), name)
     view, rules, topology = wiring.live_cluster()
     findings = site_drift(site, view, rules, topology)
+    if view.unread is not None:
+        raise StorageFailed(f"the cluster's nodes cannot be compared: {view.unread}")
     if as_json:
         output.document({"schema": "hpckit.site-check/1", "site": name,
                          "findings": finding_trees(findings)})  # fmt: skip

@@ -8,7 +8,7 @@ import functools
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -147,12 +147,25 @@ def _limits_probe(probe: FabricProbe) -> LimitsProbe:
 class Trial:
     """A script that Slurm is asked about; `refused` is its words against the script as it is.
 
-    `always` are words for each question. Without an answer nothing is refused.
+    `always` are words for each question, `variables` sbatch's. Without an answer nothing is
+    refused.
     """
 
-    def __init__(self, script: Path, request: Request, always: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        script: Path,
+        request: Request,
+        variables: Mapping[str, str],
+        always: tuple[str, ...],
+    ) -> None:
         self._script = script
         self._request = request
+        from hpckit.core.process import scrubbed
+
+        self._environment = {
+            **scrubbed(os.environ),
+            **{name: value for name, value in variables.items() if name.startswith("SBATCH_")},
+        }
         self._always = always
         self._slurm = _slurm()
         self._planned: Sequence[PlannedJob] | None = None
@@ -170,7 +183,7 @@ class Trial:
 
         try:
             said, refused = self._slurm.try_script(
-                self._script, (*self._always, *words), _shell_environment()
+                self._script, (*self._always, *words), self._environment
             )
             if not words and not is_unreachable(refused):
                 self.refused = refused
@@ -185,14 +198,16 @@ class Trial:
 
 
 @contextlib.contextmanager
-def trial(script: str, request: Request, always: tuple[str, ...] = ()) -> Iterator[Trial]:
+def trial(
+    script: str, request: Request, variables: Mapping[str, str], always: tuple[str, ...] = ()
+) -> Iterator[Trial]:
     """Lay a script down for sbatch to look at, and take it away again."""
     import tempfile
 
     with tempfile.NamedTemporaryFile("w", suffix=".sbatch", encoding="utf-8") as file:
         file.write(script)
         file.flush()
-        yield Trial(Path(file.name), request, always)
+        yield Trial(Path(file.name), request, variables, always)
 
 
 def live_cluster() -> tuple[ClusterView, Sequence[PartitionRules], TopologyKind | None]:

@@ -127,12 +127,16 @@ class ProcessRunner:
 
     def clean_environment(self) -> dict[str, str]:
         """The runner's environment without the variables that would change what is asked for."""
-        kept = {
-            name: value
-            for name, value in self._environment.items()
-            if name in _KEPT or not (name in _SCRUBBED or name.startswith(_SCRUBBED_PREFIXES))
-        }
-        return {**kept, **_READABLE}
+        return {**scrubbed(self._environment), **_READABLE}
+
+
+def scrubbed(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without what would change what a command does, or run beside it."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in _KEPT or not (name in _SCRUBBED or name.startswith(_SCRUBBED_PREFIXES))
+    }
 
 
 def start(

@@ -68,16 +68,23 @@ def make_private(folder: Path) -> None:
 def narrow(folder: Path) -> str | None:
     """Take from others what they may do in a folder of this user's, and return how it was.
 
-    The mode as chmod(1) writes it; None where nothing was to be taken, and where it is not there.
+    The mode as chmod(1) writes it; None where nothing was to be taken, where it is not there or is
+    a link, and where others could have put it there.
     """
     try:
-        status = folder.stat()
+        if not is_ours(folder.parent):
+            return None
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
-    mode = stat.S_IMODE(status.st_mode)
-    if status.st_uid != os.geteuid() or not mode & 0o077:
-        return None
-    folder.chmod(mode & ~0o077)
+    try:
+        status = os.fstat(opened)
+        mode = stat.S_IMODE(status.st_mode)
+        if status.st_uid != os.geteuid() or not mode & 0o077:
+            return None
+        os.fchmod(opened, mode & ~0o077)
+    finally:
+        os.close(opened)
     return f"{mode:04o}"
 
 

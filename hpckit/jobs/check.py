@@ -19,7 +19,7 @@ from hpckit.slurm.request import MEM_OPTIONS, Request, passed_over, read_request
 from hpckit.slurm.sbatch import explain_refusal
 from hpckit.slurm.text import array_ranges
 from hpckit.slurm.values import SlurmConfig
-from hpckit.spec.tokens import tokens_in
+from hpckit.spec.tokens import masked, tokens_in
 
 _SEVERITIES = {
     Level.ERROR: Severity.ERROR,
@@ -77,7 +77,13 @@ def check_script(
     if is_own:
         found += (*_tokens(text), *_lines(text), *_values(request, config.max_array_size))
         found += _communication(text, request)
-    return tuple(gravest_first(sorted(found, key=lambda one: getattr(one, "line_no", None) or 0)))
+    by_line = sorted(found, key=lambda one: getattr(one, "line_no", None) or 0)
+    return tuple(_without_secrets(one) for one in gravest_first(by_line))
+
+
+def _without_secrets(one: Finding) -> Finding:
+    because, remedy, subject = (masked(text) for text in (one.because, one.remedy, one.subject))
+    return replace(one, because=because, remedy=remedy, subject=subject)
 
 
 def _lines(text: str) -> Iterator[SourcedFinding]:
@@ -85,6 +91,8 @@ def _lines(text: str) -> Iterator[SourcedFinding]:
     if "\r\n" in text:
         remedy = "sed -i 's/\\r$//' FILE"
         yield _finding("dos-lines", "sbatch refuses lines that end as in DOS", remedy, 1)
+    if "\0" in text:
+        yield _finding("nul-bytes", "sbatch refuses a script with NUL bytes", "a text file", 1)
     late, pbs = passed_over(text)
     if late:
         because = "sbatch does not read #SBATCH lines after the first command"
@@ -125,7 +133,7 @@ def _ranges(array: str | None) -> Sequence[range]:
 
 
 def _tokens(text: str) -> Iterator[SourcedFinding]:
-    for line_no, line in enumerate(text.splitlines(), start=1):
+    for line_no, line in enumerate(text.split("\n"), start=1):
         for token in islice(tokens_in(line), 1):
             yield SourcedFinding(
                 rule="secret",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hpckit.core.errors import StorageFailed
-from hpckit.core.trust import make_private
+from hpckit.core.trust import make_private, must_be_ours
 from hpckit.slurm.values import JobEntry, JobId, JobPart, JobState
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ def row_of(entry: JobEntry) -> tuple[object, ...]:
     return tuple({**values, "state": str(entry.state), "parts": parts}.values())
 
 
+_MOST_S = 1e11
+
+
 def entry_of(row: Sequence[Any]) -> JobEntry:
     """Return the entry of a row; a state of a later version is UNKNOWN.
 
@@ -44,6 +47,9 @@ def entry_of(row: Sequence[Any]) -> JobEntry:
     values["state"] = JobState(values["state"]) if known else JobState.UNKNOWN
     values["parts"] = _parts(str(values["parts"]))
     values["created_s"] = float(values["created_s"])
+    texts = [values[name] for name in ("submission", "job_id", "name", "site", "folder")]
+    if not all(isinstance(text, str) for text in texts) or not 0 <= values["created_s"] < _MOST_S:
+        raise ValueError(row)
     values["exit_code"] = None if values["exit_code"] is None else int(values["exit_code"])
     return JobEntry(**values)
 
@@ -82,7 +88,7 @@ _SET = ", ".join(f"{name} = ?{place}" for place, name in enumerate(COLUMNS, star
 _UPDATE = f"UPDATE jobs SET {_SET} WHERE submission = ?1"  # noqa: S608  constants
 _SELECT = f"SELECT {_COLUMNS} FROM jobs"  # noqa: S608  constants
 _SELECT_IDS = f"SELECT {_COLUMNS}, rowid FROM jobs"  # noqa: S608  likewise
-_HAS_TABLE = "SELECT 1 FROM sqlite_master WHERE name = 'jobs'"
+_HAS_TABLE = "SELECT 1 FROM sqlite_master WHERE name = 'jobs' AND type = 'table'"
 _NEWEST_FIRST = "ORDER BY created_s DESC, rowid DESC"
 
 
@@ -204,6 +210,7 @@ class SqliteJobIndex:
     ) -> list[T]:
         if not os.path.lexists(self._path):  # unlike Path.exists, this one never raises
             return []
+        must_be_ours(self._path)
         with self._failures("read"), self._connection() as db:
             if is_as_stated and self._version(db) == 0:
                 return []

@@ -252,7 +252,7 @@ def draft_of(
     """
     slurm = job.site.submitter is SubmitterKind.SLURM
     root = expand_job_root(job.site.job_root, caller)
-    environment = _environment(job, caller, by_sbatch=slurm)
+    environment = environment_of(job, caller, by_sbatch=slurm)
     cluster = _cluster(environment.variables) if slurm else None
     max_array_size, notes = _look(job, tools, cluster, environment.variables)
     partition = environment.variables.get("SBATCH_PARTITION")
@@ -294,7 +294,8 @@ def _secrets(job: PreparedJob, caller: Caller) -> Mapping[str, str]:
     return secrets_of(request, caller.environment, caller.home, job.source.folder)
 
 
-def _environment(job: PreparedJob, caller: Caller, *, by_sbatch: bool) -> SubmissionEnvironment:
+def environment_of(job: PreparedJob, caller: Caller, *, by_sbatch: bool) -> SubmissionEnvironment:
+    """Return what of the caller's environment a job gets, and what is held back."""
     request = job.effective.spec.environment
     stated = [option.name for option in job.plan.directives] if by_sbatch else None
     shell = dict(caller.environment)

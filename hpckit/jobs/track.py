@@ -81,14 +81,17 @@ def folder_end(entry: JobEntry, folders: FileJobFolders) -> JobStatus | None:
 
 
 def record_end(entry: JobEntry, status: JobStatus, folders: FileJobFolders) -> None:
-    """Write the final status of a job into its folder, unless what ran it has.
+    """Write the final status of a job on Slurm into its folder, unless what ran it has.
 
-    A submission that became no job is left out: Slurm's answer to it can still change.
+    A submission that became no job is left out: Slurm's answer to it can still change. Of a local
+    job its folder tells: the script may outlive what ran it.
     """
     folder = Path(entry.folder)
     if not status.state.is_final or status.state is JobState.NOT_SUBMITTED:
         return
     folders.forget(folder, SECRETS_FILE)  # a job that was killed has left it
+    if not entry.job_id.isdecimal():
+        return
     with contextlib.suppress(StorageFailed):
         if folders.read_json(folder, RESULT_FILE).get("schema") != RESULT_SCHEMA:
             return

@@ -13,7 +13,7 @@ from hpckit.slurm.text import Place, of_cluster, value
 _TOOL: Final = "scontrol show assoc_mgr"
 _HEADING: Final = "Current Association Manager state"
 _KEY = re.compile(r"(?:^| )([A-Z][A-Za-z/]*)=")
-_AMOUNT = re.compile(r"(\d+|N)(?:\((\d+)(?:\.\d+)?\))?", re.ASCII)
+_AMOUNT = re.compile(r"(\d{1,18}|N)(?:\((\d{1,18})(?:\.\d+)?\))?", re.ASCII)
 _USER = re.compile(r"(.*)\((\d+)\)", re.ASCII)
 
 

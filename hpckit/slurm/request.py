@@ -50,6 +50,7 @@ _TAKING: Final = (
     "thread-spec", "threads-per-core", "time", "time-min", "tmp", "tres-bind", "tres-per-task",
     "uid", "wait-all-nodes", "wckey", "wrap", "tasks", "workdir",
 )  # fmt: skip
+_NUMBER: Final = re.compile(r"\d{1,9}", re.ASCII)
 KNOWN: Final = frozenset((*_BARE, *_PERHAPS, *_TAKING))
 """sbatch's long options. Source: slurm_opt.c, sbatch(1), Slurm 22.05 to 26.05."""
 _SAME: Final = {"tasks-per-node": "ntasks-per-node", "tasks": "ntasks", "workdir": "chdir",
@@ -100,7 +101,7 @@ class Request:
 
     def count(self, name: str) -> int | None:
         """Return the number of an option, the least of `2-4`; None where none is said."""
-        match = re.match(r"\d+", self.text(name) or "")
+        match = re.match(r"\d{1,9}(?!\d)", self.text(name) or "", re.ASCII)
         return int(match[0]) if match else None
 
     @property
@@ -121,7 +122,10 @@ class Request:
     @property
     def most_nodes(self) -> int:
         """The most nodes that are taken: the upper end of `2-4`, else the fewest."""
-        return max(map(int, re.findall(r"\d+", self.text("nodes") or "")), default=self.nodes)
+        return max(
+            map(int, re.findall(r"\b\d{1,9}\b", self.text("nodes") or "", re.ASCII)),
+            default=self.nodes,
+        )
 
     @property
     def is_exclusive(self) -> bool:
@@ -209,7 +213,7 @@ class Request:
                         break
                 else:
                     continue
-            count = int(words.pop()) if words and words[-1].isdecimal() else 1
+            count = int(words.pop()) if words and _NUMBER.fullmatch(words[-1]) else 1
             kind = words[0] if words else ""
             counts[kind] = counts.get(kind, 0) + count
         return {kind: count for kind, count in counts.items() if count}
@@ -281,7 +285,10 @@ class Request:
         if "|" in said:
             return {}
         parts = (re.split(r"[:=*]", part) for part in _listed(said.replace(";", ",")))
-        return {name: int(count[0]) if count else 1 for name, *count in parts}
+        return {
+            name: int(count[0]) if count and _NUMBER.fullmatch(count[0]) else 1
+            for name, *count in parts
+        }
 
     def gpus_word(self, per_node: int, kind: str | None = None) -> str:
         """Return the option for so many GPUs of a node, said as the job says its GPUs.
@@ -457,7 +464,7 @@ _SUFFIXES: Final = {"": 1, "k": 1024, "m": 1024**2}
 
 def _nodes(text: str) -> int | None:
     """The least of `2`, `2-4`, `1k`, `2,4`, `2-16:2`. Source: proc_args.c, verify_node_count."""
-    match = re.match(r"(\d+)([kKmM]?)(?=$|[-,:])", text.strip(), re.ASCII)
+    match = re.match(r"(\d{1,9})([kKmM]?)(?=$|[-,:])", text.strip(), re.ASCII)
     return int(match[1]) * _SUFFIXES[match[2].lower()] if match else None
 
 

@@ -166,7 +166,7 @@ def _command(rest: str) -> str:
 
 _PARTITION = re.compile(r"PartitionName=(\S+) ")
 _RESERVATION = re.compile(r"ReservationName=(\S+) ")
-_LICENSE = re.compile(r"LicenseName=(\S+) +Total=(\d+) Used=(\d+) Free=(\d+)", re.ASCII)
+_LICENSE = re.compile(r"LicenseName=(\S+) +Total=(\d{1,9}) Used=(\d{1,9}) Free=(\d{1,9})", re.ASCII)
 _WORD = re.compile(r"(?:^| )([A-Za-z]+)=(\S*)")
 
 
@@ -219,7 +219,10 @@ def parse_partitions(text: str) -> tuple[PartitionRules, ...]:
 
 
 def parse_reservations(text: str) -> tuple[Reservation, ...]:
-    """The answer for `reservation`, read with `TZ=UTC`; none where there are none."""
+    """The answer for `reservation`, read with `TZ=UTC`; none where there are none.
+
+    Raises ParseError for a line that is none, and for no line at all.
+    """
     reservations = []
     for place, words in _lines("reservation", _RESERVATION, "ReservationName=…", text):
         reservations.append(
@@ -240,7 +243,12 @@ def parse_reservations(text: str) -> tuple[Reservation, ...]:
 
 
 def parse_licenses(text: str) -> dict[str, tuple[int, int]]:
-    """The answer for `licenses`: by name all there are, and how many are free."""
+    """The answer for `licenses`: by name all there are, and how many are free.
+
+    Raises ParseError for an answer without a line.
+    """
+    if not text.strip():
+        raise Place("scontrol show licenses", 1, text).refuse("says nothing", "LicenseName=…")
     return {
         match[1]: (int(match[2]), int(match[4]))
         for match in map(_LICENSE.match, text.split("\n"))
@@ -251,6 +259,8 @@ def parse_licenses(text: str) -> dict[str, tuple[int, int]]:
 def _lines(
     what: str, begins: re.Pattern[str], expected: str, text: str
 ) -> Iterator[tuple[Place, dict[str, str]]]:
+    if not text.strip():
+        raise Place(f"scontrol show {what}", 1, text).refuse("says nothing", expected)
     for line_no, line in enumerate(text.split("\n"), start=1):
         if not line.strip() or line.startswith("No "):
             continue

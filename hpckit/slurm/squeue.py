@@ -153,7 +153,7 @@ def parse_planned(text: str) -> tuple[PlannedJob, ...]:
 
 # %R partition; %F nodes allocated/idle/other/total, where "other" are down or drained.
 _IN_SERVICE: Final = ("%R", "%F")
-_SLASHED = re.compile(r"(\d+)/(\d+)/(\d+)/(\d+)", re.ASCII)
+_SLASHED = re.compile(r"/".join([r"(\d{1,9})"] * 4), re.ASCII)
 
 
 def in_service_argv(cluster: str | None) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 from hpckit.core.errors import NoSuchFile, StorageFailed
 from hpckit.core.files import dead_link, write_private
 from hpckit.core.files_in_job import read_regular
-from hpckit.core.trust import make_private, must_be_ours
+from hpckit.core.trust import is_ours, make_private, must_be_ours
 from hpckit.spec.job_folder import INTENT_FILE, LOGS_FOLDER, SUBMITTED_FILE
 
 # A login node that crashes must not leave one of them empty beside a job in the queue.
@@ -111,7 +111,7 @@ class FileJobFolders:
             for path in root.iterdir():
                 # Another user's, or gone meanwhile: no job folder for this user.
                 with contextlib.suppress(PermissionError, FileNotFoundError, NotADirectoryError):
-                    if path.lstat().st_uid == os.geteuid():
+                    if path.lstat().st_uid == os.geteuid() and is_ours(path):
                         folders.append((_written_s(path / INTENT_FILE), path))
         except FileNotFoundError:
             return ()

@@ -36,6 +36,7 @@ _SHAPES: Final[Sequence[tuple[str, str, str]]] = (
     ("Fireworks", "fw_", rf"fw_{_WORD}{{20,}}"),
     ("NVIDIA NGC", "nvapi-", r"nvapi-[A-Za-z0-9_-]{50,}"),
     ("Weights & Biases", "wandb_v1_", r"wandb_v1_[A-Za-z0-9_]{20,}"),
+    ("Weights & Biases", "wandb login", rf"wandb login (?:--?[\w-]+[ =])*{_HEX}{{40}}"),
     ("Neptune", "eyJhcGlf", r"eyJhcGlfYWRkcmVzcyI6[A-Za-z0-9+/=_-]{40,}"),
     ("LangSmith", "lsv2_", rf"lsv2_(?:pt|sk)_{_HEX}{{32}}_{_HEX}{{10}}"),
     ("Pinecone", "pcsk_", r"pcsk_[A-Za-z0-9_]{50,}"),
@@ -167,7 +168,8 @@ _SHAPES: Final[Sequence[tuple[str, str, str]]] = (
     ),
 )
 """What, the beginnings by one of which it is looked for at all, and the whole."""
-_BEFORE: Final = r"(?<![A-Za-z0-9_])"
+# After an escape (`\n`, `%20`) and after a short option, too.
+_BEFORE: Final = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2})|(?<=\s-[A-Za-z]))"
 _SECRET_NAME: Final = re.compile(
     r"(?:^|[_.-])(?:token|secret|passwd|password|passphrase|credentials?|pat"
     r"|(?:api|access|secret|private|account|auth)[_-]?key|apikey)$",
@@ -199,6 +201,13 @@ def tokens_in(text: str) -> Iterator[Token]:
         named = _NAMED.search(text[max(0, match.start() - _LONGEST_NAME) : match.start()])
         if named and is_named_secret(named[1], match[0]):
             yield Token(kind=named[1], begin=match.start(), end=match.end())
+
+
+def masked(text: str) -> str:
+    """Return a text in which each token is only named."""
+    for token in sorted(tokens_in(text), key=lambda one: -one.begin):
+        text = f"{text[: token.begin]}<{token.kind}>{text[token.end :]}"
+    return text
 
 
 _PART = r"(?:[a-z]+\d*|[A-Z]+\d*|\d+)"
@@ -247,7 +256,7 @@ def refuse_file(text: str, source: str, words: Sequence[str]) -> None:
     for key, value in leaves:
         _refuse(f"{key.rpartition('.')[2]}={value}", f"{source}: {key}", key, allowed)
         let_through += value if key in allowed else ""
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         for token in tokens_in(line):
             if line[token.begin : token.end] not in let_through:
                 raise _refusal(token, f"{source}: line {number}", None)
@@ -258,7 +267,7 @@ def refuse_script(script: str, said: str) -> None:
 
     It stands in the site file then, or in a template.
     """
-    for number, line in enumerate(script.splitlines(), start=1):
+    for number, line in enumerate(script.split("\n"), start=1):
         for token in tokens_in(line):
             if line[token.begin : token.end] not in said:
                 where = f"line {number} of the script, from the site file or a template"
@@ -280,9 +289,9 @@ def _refusal(token: Token, where: str, name: str | None) -> ConfigError:
     return ConfigError(
         f"what looks like a secret ({token.kind}) would be in files, in Slurm's records and on "
         "command lines",
-        source=where,
+        source=masked(where),
         hint="export NAME=… in this shell, and --secret NAME gives it to the ranks"
-        + ("" if name is None else f"; if it is none: {ALLOW} {name}"),
+        + ("" if name is None else f"; if it is none: {ALLOW} {masked(name)}"),
     )
 
 

@@ -341,6 +341,12 @@ def test_a_damaged_record_is_no_answer(tmp_path: Path, text: str) -> None:
     assert recalled_end(an_entry(tmp_path), FOLDERS) is None
 
 
+def test_a_local_job_is_told_by_its_folder_alone(tmp_path: Path) -> None:
+    """Its script may live on without a supervisor, and then ends by `cancel`."""
+    record_end(replace(an_entry(tmp_path), job_id=JobId("L0123abcd")), END, FOLDERS)
+    assert not (tmp_path / "result.json").exists()
+
+
 def test_a_folder_that_is_gone_hides_nothing(tmp_path: Path) -> None:
     """Where nothing can be written, nothing is, and that is no error."""
     record_end(an_entry(tmp_path / "gone"), END, FOLDERS)
