@@ -52,6 +52,12 @@ SET_UP = (
     "scontrol create PartitionName=resv Nodes=c[1-2] ReqResv=YES",
     "scontrol create PartitionName=rootonly Nodes=c[1-2] RootOnly=YES",
     "scontrol create PartitionName=pqos Nodes=c[1-2] QoS=pq",
+    "sacctmgr -iQ add qos over set Flags=OverPartQOS MaxTRESPerJob=cpu=64",
+    "sacctmgr -iQ add qos longer set Flags=PartitionTimeLimit MaxWall=30",
+    "sacctmgr -iQ add qos wider set Flags=PartitionMaxNodes",
+    "sacctmgr -iQ modify account proj1 set qos+=over,longer,wider",
+    "scontrol create PartitionName=nested Nodes=c[1-2] AllowAccounts=deep",
+    "scontrol create ReservationName=alices Users=alice Nodes=c3 StartTime=now Duration=60",
     "scontrol create ReservationName=bobs Users=bob Nodes=c4 StartTime=now+1days Duration=60",
     "scontrol create ReservationName=maint Users=root Nodes=ALL Flags=MAINT,IGNORE_JOBS"
     " StartTime=now+5hours Duration=60",
@@ -115,6 +121,22 @@ CASES = (
 )
 
 
+RUN = (
+    "-N 2-4 -p minn",
+    "-A PROJ1 -q NORMAL",
+    "-n 1 --ntasks-per-node=65",
+    "-p nested -A leaf --gpus-per-node=1",
+    "-p pqos -q over -c 8",
+    "-p short -q longer -t 20",
+    "-p maxn -q wider -N 3",
+    "-N 5 -n 2",
+    "-w c1 -N 2",
+    "--reservation=alices --mem=1000",
+    "-n 40 -q pn",
+)
+"""Jobs that look as if a limit was against them, and that Slurm runs."""
+
+
 @pytest.fixture(scope="module", params=alike(*SUITES))
 def limited(request: pytest.FixtureRequest, cluster_of: ClusterOf) -> Iterator[Cluster]:
     """A cluster with every kind of limit, and as it was when the tests are through."""
@@ -123,7 +145,7 @@ def limited(request: pytest.FixtureRequest, cluster_of: ClusterOf) -> Iterator[C
     for command in SET_UP:
         cluster.check(command.split(" "), user="root", host="ctl")
     yield cluster
-    for name in ("bobs", "maint"):
+    for name in ("alices", "bobs", "maint"):
         cluster.check(["scontrol", "delete", f"ReservationName={name}"], user="root", host="ctl")
     for command in SET_UP:
         if command.startswith("scontrol create PartitionName="):
@@ -132,7 +154,9 @@ def limited(request: pytest.FixtureRequest, cluster_of: ClusterOf) -> Iterator[C
     accounts = ["sacctmgr", "-iQ", "delete"]
     cluster.check([*accounts, "user", "alice", "account=poor,leaf"], user="root", host="ctl")
     cluster.check([*accounts, "account", "other,deep,poor,leaf"], user="root", host="ctl")
-    cluster.check([*accounts, "qos", f"{GRANTED},big,pq"], user="root", host="ctl")
+    cluster.check(
+        [*accounts, "qos", f"{GRANTED},big,pq,over,longer,wider"], user="root", host="ctl"
+    )
     cluster.run(["tee", "/etc/slurm/slurm.conf"], user="root", host="ctl", input=conf)
     cluster.check(["scontrol", "reconfigure"], user="root", host="ctl")
 
@@ -160,4 +184,17 @@ def test_a_job_that_breaks_a_limit(limited: Cluster) -> None:
         mended = told.get("mended") or ("no option", "")
         if told["slurm"] == "runs" or not is_right or mended[0] != "runs":
             wrong.append((case.options, told["slurm"], told["words"], first, mended))
+    assert wrong == []
+
+
+def test_a_job_that_slurm_runs(limited: Cluster) -> None:
+    """None is refused that Slurm then runs; a partition for an account is for those below it."""
+    is_nested = "22.05" not in limited.check(["sinfo", "--version"])
+    jobs = [f"{job}{'' if '-t ' in job else ' -t 2'}" for job in RUN]
+    wrong = []
+    for told in tried(limited, jobs):
+        errors = [one for one in told["found"] if one["severity"] == "error"]
+        runs = is_nested or "nested" not in told["options"]
+        if bool(errors) is runs or (told["slurm"] == "runs") is not runs:
+            wrong.append((told["options"], told["slurm"], told["words"], errors))
     assert wrong == []

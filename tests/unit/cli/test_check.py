@@ -46,6 +46,36 @@ def test_a_token_in_a_script(tmp_path: Path) -> None:
     assert token[4:12] not in result.output
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "#SBATCH --comment='{}", "#SBATCH --bogus={}", "#SBATCH {}", "#SBATCH --time={}",
+        "#SBATCH -x{}", "echo '{}", "cat <<{}", "export NCCL_DEBUG=$({}", "export NCCL_DEBUG={}",
+        'python -c "print(\\n{})"', "curl https://x/?t=a%20{}",
+    ],
+)  # fmt: skip
+def test_a_token_is_shown_nowhere(tmp_path: Path, line: str) -> None:
+    """In an option, in a setting or in what is no shell: the secret is told, and never shown."""
+    token = "hf_" + "AbCdEfGhIjKlMnOpQrStUvWxYz01234567"
+    script = tmp_path / "run.sh"
+    script.write_text(f"#!/bin/bash\n{line.format(token)}\n")
+    for options in ((), ("--json",)):
+        result = call("check", script, "--offline", *options)
+        assert (result.exit_code, token[4:12] in result.output) == (1, False), result.output
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["-L matlab:abc", "-L :::", "-N " + "9" * 5000, "-n " + "9" * 400, "--gpus=" + "9" * 5000,
+     "-n 10 --ntasks-per-node=" + "9" * 400, "--array=0-" + "9" * 30, "-N 1-2-3", "--nodes=0"],
+)  # fmt: skip
+def test_absurd_numbers(tmp_path: Path, options: str) -> None:
+    """A number that none can be is no crash."""
+    script = tmp_path / "run.sh"
+    script.write_text(f"#!/bin/bash\n#SBATCH {options}\ntrue\n")
+    assert call("check", script, "--offline").exit_code in (0, 1)
+
+
 def test_an_option_that_sbatch_does_not_know(tmp_path: Path) -> None:
     """The line is told, as sbatch would refuse it."""
     script = tmp_path / "run.sh"

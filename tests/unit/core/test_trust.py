@@ -103,6 +103,21 @@ def test_private_folders_whatever_the_umask(tmp_path: Path, umask: int) -> None:
     assert [stat.S_IMODE(level.stat().st_mode) for level in levels] == [0o700] * 3
 
 
+def test_a_link_is_not_narrowed(tmp_path: Path) -> None:
+    """What a link leads to keeps its mode; so does what others could have put there."""
+    public = tmp_path / "public"
+    public.mkdir(mode=0o755)
+    (tmp_path / "link").symlink_to(public)
+    assert narrow(tmp_path / "link") is None
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "open" / "in").mkdir(mode=0o755)
+    assert narrow(tmp_path / "open" / "in") is None
+    assert [stat.S_IMODE(one.stat().st_mode) for one in (public, tmp_path / "open" / "in")] == [
+        *(0o755, 0o755),
+    ]
+
+
 def test_a_wider_folder_is_narrowed(tmp_path: Path) -> None:
     """What others may do is taken away, and how it was is told; the second time it is None."""
     wide = made(tmp_path / "wide", 0o755)

@@ -414,3 +414,14 @@ def test_a_row_that_no_hpckit_wrote(tmp_path: Path, damage: str) -> None:
     assert caught.value.hint == "hpckit jobs --rebuild"
     index.rebuild([], [])
     assert index.latest(None) == [good]
+
+
+def test_an_index_that_others_could_lay_there_is_not_read(tmp_path: Path) -> None:
+    """In a folder that everybody may write to no row is read, and the mend is told."""
+    folder = tmp_path / "open"
+    folder.mkdir()
+    index = SqliteJobIndex(folder / "jobs.sqlite")
+    index.add(entry("7"))
+    folder.chmod(0o777)
+    with pytest.raises(StorageFailed, match="may be changed by everybody"):
+        index.latest(None)
