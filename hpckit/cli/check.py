@@ -121,7 +121,7 @@ def _of_script(
     with wiring.trial(text, request, variables, always) as trial:
         start_s, better = earlier(trial.start_s, tried, known.now_s, _MOST_QUESTIONS)
     if trial.refused:
-        found = (refusal(trial.refused, request), *found)
+        found = (refusal(trial.refused), *found)
     return _Checked(found, notes, start_s, better)
 
 

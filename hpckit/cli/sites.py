@@ -16,6 +16,9 @@ _DIR = click.option("--site-dir", "site_dirs", multiple=True, type=click.Path(pa
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 
 
+_SHOWN = 7
+
+
 @click.group("sites")
 def sites_command() -> None:
     """List and show site files."""
@@ -111,7 +114,7 @@ def init(name: str) -> None:
 def check(ctx: click.Context, name: str, site_dirs: tuple[Path, ...], *, as_json: bool) -> None:
     """Compare the site file called NAME with the cluster that is here; exit 1 where they differ."""
     from hpckit.core.errors import StorageFailed
-    from hpckit.core.finding_lines import grouped_lines, verdict
+    from hpckit.core.finding_lines import finding_lines, left_lines, verdict, words_of
     from hpckit.core.findings import finding_trees
     from hpckit.core.text import Line, Style
     from hpckit.jobs.sites import load_site
@@ -128,6 +131,9 @@ def check(ctx: click.Context, name: str, site_dirs: tuple[Path, ...], *, as_json
     else:
         title = f"{name}: {verdict(findings, 'it says what the cluster says')}"
         lines = [Line(text=title, style=Style.TITLE)]
-        command = f"hpckit sites check {name}"
-        output.say([*lines, *grouped_lines(findings, output.screen_width(), command)])
+        for one in findings[:_SHOWN]:
+            head, remedy = words_of(f"{one.subject}: {one.because}"), words_of(one.remedy)
+            width = output.screen_width()
+            lines += finding_lines(one.severity, head, ("fix:", *remedy), width=width)
+        output.say([*lines, *left_lines(len(findings) - _SHOWN, f"hpckit sites check {name}")])
     ctx.exit(output.fail_code(findings, "error"))

@@ -204,14 +204,18 @@ def as_finding(notice: Notice) -> SourcedFinding:
     )
 
 
-def refusal(words: str, request: Request) -> SourcedFinding:
-    """Return what sbatch itself said against a script, a warning beside --nodelist.
+_UNSURE = "Requested node configuration is not available"
 
-    `--test-only` refuses a list of fewer nodes than --nodes, which a submission fills up (24.11).
+
+def refusal(words: str) -> SourcedFinding:
+    """Return what `sbatch --test-only` says against a script that no rule here is against.
+
+    A warning for a configuration of nodes that is not there: `--test-only` of 24.11 says so of a
+    `--nodelist` that is shorter than `--nodes`, and where a QOS lifts a partition's MaxNodes.
     """
     return SourcedFinding(
         rule="sbatch-refuses",
-        severity=Severity.WARNING if "nodelist" in request.options else Severity.ERROR,
+        severity=Severity.WARNING if _UNSURE in words else Severity.ERROR,
         subject="sbatch",
         because=" ".join(words.split()),
         remedy=explain_refusal(words) or "ask for something else",

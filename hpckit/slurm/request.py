@@ -174,8 +174,7 @@ class Request:
         if "overcommit" in self.options:
             return 1
         of_a_task = self.count("cpus-per-task") or 1
-        per_node = self.count("ntasks-per-node") or 1
-        per_node = min(per_node, self.count("ntasks") or per_node) * of_a_task
+        per_node = (self.count("ntasks-per-node") or 1) * of_a_task
         shared = ceil(self.cpus / self.nodes) if self.says_nodes else 0
         return max(per_node, shared)
 

@@ -57,7 +57,6 @@ SET_UP = (
     "sacctmgr -iQ add qos wider set Flags=PartitionMaxNodes",
     "sacctmgr -iQ modify account proj1 set qos+=over,longer,wider",
     "scontrol create PartitionName=nested Nodes=c[1-2] AllowAccounts=deep",
-    "scontrol create ReservationName=alices Users=alice Nodes=c3 StartTime=now Duration=60",
     "scontrol create ReservationName=bobs Users=bob Nodes=c4 StartTime=now+1days Duration=60",
     "scontrol create ReservationName=maint Users=root Nodes=ALL Flags=MAINT,IGNORE_JOBS"
     " StartTime=now+5hours Duration=60",
@@ -124,14 +123,12 @@ CASES = (
 RUN = (
     "-N 2-4 -p minn",
     "-A PROJ1 -q NORMAL",
-    "-n 1 --ntasks-per-node=65",
     "-p nested -A leaf --gpus-per-node=1",
     "-p pqos -q over -c 8",
     "-p short -q longer -t 20",
     "-p maxn -q wider -N 3",
     "-N 5 -n 2",
     "-w c1 -N 2",
-    "--reservation=alices --mem=1000",
     "-n 40 -q pn",
 )
 """Jobs that look as if a limit was against them, and that Slurm runs."""
@@ -145,7 +142,7 @@ def limited(request: pytest.FixtureRequest, cluster_of: ClusterOf) -> Iterator[C
     for command in SET_UP:
         cluster.check(command.split(" "), user="root", host="ctl")
     yield cluster
-    for name in ("alices", "bobs", "maint"):
+    for name in ("bobs", "maint"):
         cluster.check(["scontrol", "delete", f"ReservationName={name}"], user="root", host="ctl")
     for command in SET_UP:
         if command.startswith("scontrol create PartitionName="):

@@ -343,7 +343,6 @@ def with_qos(key: str, name: str, amount: int, **rules: Any) -> Cluster:
         pytest.param("-N 1", limited(allow={"Accounts": ("root",)}), id="an account above"),
         pytest.param("-A LAB -q NORMAL", limited(), id="capital letters"),
         pytest.param("-N 2-8", limited(min_nodes=4), id="a range that the partition raises"),
-        pytest.param("-n 1 --ntasks-per-node=65", limited(), id="one task"),
         pytest.param("-t 10:00", limited(count("GrpWall", 5, 0)), id="GrpWall without safe"),
         pytest.param("--exclusive", limited(tres("MinTRESPJ", "cpu", 32)), id="whole nodes"),
         pytest.param("-n 128", limited(tres("MaxTRESPN", "cpu", 64)), id="nodes of Slurm's choice"),
