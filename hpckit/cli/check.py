@@ -12,7 +12,7 @@ import click
 
 from hpckit.cli import output, wiring
 from hpckit.cli.job_options import JobCommand, JobOptions, job_options, job_source, typed_words
-from hpckit.core.errors import JobRefused, StorageFailed
+from hpckit.core.errors import HpckitError, JobRefused, StorageFailed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -87,6 +87,9 @@ def _script(job: str | None) -> str | None:
         return None
     data, _ = wiring.read_capture(job)
     if not data.startswith(b"#!"):
+        if b"\n#SBATCH" in data[:_MOST_BYTES]:
+            because = f"{job} does not begin with #!, and sbatch refuses such a script"
+            raise HpckitError(because, hint="#!/bin/bash is its first line")
         return None
     if len(data) > _MOST_BYTES:
         raise StorageFailed(f"{job} is over 4 MiB, and sbatch takes no larger script")

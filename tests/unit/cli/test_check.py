@@ -108,6 +108,14 @@ def test_a_line_that_does_not_do_what_it_looks_like(
     assert rule is None or found[rule] == line
 
 
+def test_a_script_without_its_first_line(tmp_path: Path) -> None:
+    """A script that sbatch would not take for one is told so, and not read as a job file."""
+    script = tmp_path / "run.sh"
+    script.write_text("\n#SBATCH -N 2\nsrun true\n")
+    refused = call("check", script, "--offline", refused=True)
+    assert "does not begin with #!" in str(refused.exception)
+
+
 def test_a_script_takes_no_options(tmp_path: Path) -> None:
     """Options and a command beside a script would be passed over, and are refused."""
     script = tmp_path / "run.sh"
