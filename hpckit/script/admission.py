@@ -375,10 +375,11 @@ def _questions(scene: Scene, partition: Partition) -> Iterator[_Question]:
                 else _others(scene, _open)
             ),
         )
+    mem_mib = (scene.mem_per_node_mib or 0) if request.says_mem else 0
     for amount in (
         _Amount("GPUs", GPU_OPTIONS, request.gpus_per_node, lambda group: group.gpus),
         _Amount("CPUs", CPU_OPTIONS, request.cpus_per_node, lambda group: group.cpus),
-        _Amount("memory", MEM_OPTIONS, request.mem_per_node_mib or 0, lambda group: group.mem_mib),
+        _Amount("memory", MEM_OPTIONS, mem_mib, lambda group: group.mem_mib),
     ):
         yield _enough(request, amount, where)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from hpckit.slurm.accounts import AccountRules, Association, KnownQos
 from hpckit.slurm.release import SlurmVersion
-from hpckit.slurm.request import MEM_OPTIONS, Request
+from hpckit.slurm.request import Request
 from hpckit.slurm.values import (
     ClusterView,
     NodeGroup,
@@ -185,8 +185,11 @@ class Scene:
     @property
     def mem_per_node_mib(self) -> int | None:
         """The memory of a node in MiB, as asked for or by default; None where nothing says it."""
-        said = any(self.request.text(name) for name in MEM_OPTIONS)
-        return self.request.mem_per_node_mib if said else self._default_mem_mib(1, self._node_cpus)
+        request = self.request
+        if not request.says_mem:
+            return self._default_mem_mib(1, self._node_cpus)
+        of_a_cpu = request.mem_per_cpu_mib if self.is_exclusive else None
+        return of_a_cpu * self._node_cpus if of_a_cpu else request.mem_per_node_mib
 
     def tres(self) -> dict[str, int]:
         """What Slurm counts, with whole nodes where the job gets them, and the default memory."""
@@ -196,9 +199,11 @@ class Scene:
             gpus = self._of_a_node(lambda group: group.gpus)
             if gpus:
                 counts["gres/gpu"] = max(counts.get("gres/gpu", 0), gpus * nodes)
-        if not any(self.request.text(name) for name in MEM_OPTIONS):
+        of_a_cpu = self.request.mem_per_cpu_mib
+        mem_mib = of_a_cpu * counts["cpu"] if of_a_cpu else None
+        if not self.request.says_mem:
             mem_mib = self._default_mem_mib(nodes, counts["cpu"])
-            counts.update({} if mem_mib is None else {"mem": mem_mib})
+        counts.update({} if mem_mib is None else {"mem": mem_mib})
         return counts
 
     def _default_mem_mib(self, nodes: int, cpus: int) -> int | None:

@@ -239,6 +239,16 @@ class Request:
         of_a_gpu = self._size_mib("mem-per-gpu") or 0
         return max(of_a_cpu * self.cpus_per_node, of_a_gpu * self.gpus_per_node) or None
 
+    @property
+    def says_mem(self) -> bool:
+        """Whether memory is asked for."""
+        return any(self.text(name) for name in MEM_OPTIONS)
+
+    @property
+    def mem_per_cpu_mib(self) -> int | None:
+        """The memory of a CPU in MiB, where it is asked for so."""
+        return self._size_mib("mem-per-cpu")
+
     def _size_mib(self, name: str) -> int | None:
         said = self.text(name)
         if said is None:

@@ -401,6 +401,15 @@ def test_a_reservation_is_its_partitions(options: str, error: str | None) -> Non
     assert told == ([] if error is None else [error])
 
 
+def test_whole_nodes_have_the_memory_of_all_their_cpus() -> None:
+    """Memory of a CPU counts for each CPU of a node that a job gets whole."""
+    told = found("--exclusive --mem-per-cpu=5G", taken(limited()))
+    assert [one.because for one in told] == [
+        "a node of partition main has 250G at most, not 320G",
+    ]
+    assert found("--mem-per-cpu=5G", taken(limited())) == []
+
+
 @pytest.mark.parametrize(
     ("options", "key", "name", "limit"),
     [("--exclusive", "MaxTRESPJ", "cpu", 32), ("--exclusive", "MaxTRESPJ", "gres/gpu", 4),
