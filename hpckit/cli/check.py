@@ -102,7 +102,7 @@ def _of_script(
     from hpckit.core.findings import Severity
     from hpckit.jobs.check import check_script, read_script, refusal
     from hpckit.script.admission import find_obstacles
-    from hpckit.script.earlier import changes, earlier
+    from hpckit.script.earlier import changes, earlier, own_hosts
 
     request, refused = read_script(text, variables)
     known, config, notes = (None, None, ()) if offline else wiring.ask_cluster(request)
@@ -121,7 +121,8 @@ def _of_script(
     # hpckit itself submits an array in parts that Slurm takes.
     always = ("--array=0",) if not is_own and request.array_size > 1 else ()
     tried = changes(request, known.cluster, known.user, known.now_s)
-    with wiring.trial(text, request, variables, always) as trial:
+    own = own_hosts(request, known.cluster)
+    with wiring.trial(text, request, variables, always, own) as trial:
         start_s, better = earlier(trial.start_s, tried, known.now_s, _MOST_QUESTIONS)
     if trial.refused:
         found = (refusal(trial.refused), *found)

@@ -147,8 +147,8 @@ def _limits_probe(probe: FabricProbe) -> LimitsProbe:
 class Trial:
     """A script that Slurm is asked about; `refused` is its words against the script as it is.
 
-    `always` are words for each question, `variables` sbatch's. Without an answer nothing is
-    refused.
+    `always` are words for each question, `variables` sbatch's, `own_hosts` the nodes of its
+    partitions. Without an answer nothing is refused.
     """
 
     def __init__(
@@ -157,6 +157,7 @@ class Trial:
         request: Request,
         variables: Mapping[str, str],
         always: tuple[str, ...],
+        own_hosts: frozenset[str],
     ) -> None:
         self._script = script
         self._request = request
@@ -167,6 +168,7 @@ class Trial:
             **{name: value for name, value in variables.items() if name.startswith("SBATCH_")},
         }
         self._always = always
+        self._own_hosts = own_hosts
         self._slurm = _slurm()
         self._planned: Sequence[PlannedJob] | None = None
         self.refused = ""
@@ -174,10 +176,11 @@ class Trial:
     def start_s(self, words: tuple[str, ...]) -> float | None:
         """When it would start with these options, None where Slurm does not say.
 
-        With any option None too where jobs that wait are planned to have the nodes by then.
+        With any option None too where jobs that wait are planned to have the nodes by then, and
+        where another partition has no other nodes for it.
         """
         from hpckit.core.errors import AdapterError, ParseError
-        from hpckit.core.hostlist import HostListError
+        from hpckit.core.hostlist import HostListError, expand_hosts
         from hpckit.script.earlier import is_taken, with_words
         from hpckit.slurm.text import is_unreachable
 
@@ -191,6 +194,10 @@ class Trial:
                 return None if said is None else said.start_s
             if self._planned is None:
                 self._planned = self._slurm.planned_jobs(None)
+            if words[0].startswith("--partition=") and self._own_hosts.issuperset(
+                expand_hosts(said.nodes)
+            ):
+                return None
             time_s = with_words(self._request, words).time_s
             return None if is_taken(said, time_s, self._planned) else said.start_s
         except (AdapterError, ParseError, HostListError):
@@ -199,7 +206,11 @@ class Trial:
 
 @contextlib.contextmanager
 def trial(
-    script: str, request: Request, variables: Mapping[str, str], always: tuple[str, ...] = ()
+    script: str,
+    request: Request,
+    variables: Mapping[str, str],
+    always: tuple[str, ...] = (),
+    own_hosts: frozenset[str] = frozenset(),
 ) -> Iterator[Trial]:
     """Lay a script down for sbatch to look at, and take it away again."""
     import tempfile
@@ -207,7 +218,7 @@ def trial(
     with tempfile.NamedTemporaryFile("w", suffix=".sbatch", encoding="utf-8") as file:
         file.write(script)
         file.flush()
-        yield Trial(Path(file.name), request, variables, always)
+        yield Trial(Path(file.name), request, variables, always, own_hosts)
 
 
 def live_cluster() -> tuple[ClusterView, Sequence[PartitionRules], TopologyKind | None]:

@@ -67,15 +67,23 @@ def _named(request: Request, cluster: Cluster) -> Sequence[str]:
 
 
 def _other_partitions(request: Request, cluster: Cluster) -> Iterator[str]:
-    """Yield those that have a node that the present ones lack, or whose jobs come first."""
-    names = _named(request, cluster)
-    own = [one for one in cluster.partitions if one.name in names]
-    tier = max((one.priority_tier for one in own), default=0)
-    mine = {host for one in own for host in _hosts(one)}
+    """Yield those that have a node that the present ones lack."""
+    names, mine = _named(request, cluster), own_hosts(request, cluster)
     for one in cluster.partitions:
-        hosts = () if one.name in names else _hosts(one)
-        if one.name not in names and (one.priority_tier > tier or not mine.issuperset(hosts)):
+        if one.name not in names and not mine.issuperset(_hosts(one)):
             yield one.name
+
+
+def own_hosts(request: Request, cluster: Cluster) -> frozenset[str]:
+    """Return the nodes of the partitions of a job.
+
+    On nodes of these another partition starts it no earlier: `sbatch --test-only` puts a job behind
+    those that wait in its partition, where backfill would not.
+    """
+    names = _named(request, cluster)
+    return frozenset(
+        host for one in cluster.partitions if one.name in names for host in _hosts(one)
+    )
 
 
 def _hosts(rules: PartitionRules) -> Sequence[str]:
@@ -118,7 +126,7 @@ def with_words(request: Request, words: tuple[str, ...]) -> Request:
 def is_taken(start: ExpectedStart, time_s: int | None, planned: Iterable[PlannedJob]) -> bool:
     """Return whether a job that waits is planned on one of the nodes before this one would end.
 
-    `sbatch --test-only` looks at running jobs alone; those that wait come first.
+    `sbatch --test-only` does not see those that wait in other partitions; they come first.
     """
     nodes = set(expand_hosts(start.nodes))
     end_s = inf if time_s is None else start.start_s + time_s

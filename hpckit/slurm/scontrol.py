@@ -210,7 +210,6 @@ def parse_partitions(text: str) -> tuple[PartitionRules, ...]:
                 or words.get("Exclusive") in ("NODE", "TOPO"),
                 needs_reservation=words.get("ReqResv") == "YES",
                 root_only=words.get("RootOnly") == "YES",
-                priority_tier=_count(words, "PriorityTier", place) or 1,
                 nodes=value(words.get("Nodes", "")),
                 total_nodes=_count(words, "TotalNodes", place) or 0,
             )

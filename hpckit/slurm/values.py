@@ -109,7 +109,6 @@ class PartitionRules:
     is_exclusive: bool = False
     needs_reservation: bool = False
     root_only: bool = False
-    priority_tier: int = 1
     nodes: str | None = None
     total_nodes: int = 0
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpckit.script.earlier import Earlier, changes, earlier, is_taken
+from hpckit.script.earlier import Earlier, changes, earlier, is_taken, own_hosts
 from hpckit.script.live import Cluster, User
 from hpckit.slurm.accounts import KnownQos, OwnQos
 from hpckit.slurm.request import read_request
@@ -42,12 +42,13 @@ def test_what_asks_for_less_or_for_elsewhere(options: str, words: list[str]) -> 
     assert tried(options) == words
 
 
-@pytest.mark.parametrize(("tier", "is_tried"), [(1, False), (2, True)])
-def test_a_partition_of_the_same_nodes(tier: int, is_tried: bool) -> None:
-    """A partition that has no other node is tried if its jobs come first."""
-    same = PartitionRules(name="same", nodes="n[1-4]", total_nodes=4, priority_tier=tier)
+def test_a_partition_of_the_same_nodes() -> None:
+    """A partition that has no other node is not tried."""
+    same = PartitionRules(name="same", nodes="n[1-4]", total_nodes=4)
     cluster = replace(CLUSTER, partitions=(MAIN, same))
-    assert ("--partition=same" in tried("-t 10", cluster)) is is_tried
+    assert "--partition=same" not in tried("-t 10", cluster)
+    request = read_request("#!/bin/bash\n#SBATCH -p main,same\n")
+    assert len(own_hosts(request, cluster)) == 8
 
 
 def test_before_maintenance_and_by_another_qos() -> None:
