@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
+from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,20 +15,19 @@ from hpckit.cli.job_options import JobCommand, JobOptions, job_options, job_sour
 from hpckit.core.errors import HpckitError, JobRefused, StorageFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from hpckit.core.findings import Finding, Notice
-    from hpckit.script.earlier import Earlier
+    from hpckit.core.findings import Finding
+    from hpckit.jobs.check import Checked
 
 _SHOWN = 6
-_MOST_QUESTIONS = 8
 _MOST_BYTES = 4 * 1024**2
 """slurm.conf(5), SchedulerParameters, max_script_size."""
 
 
 @click.command("check", cls=JobCommand)
 @job_options
-@output.fail_on_option("Exit 1 for a finding of this severity or above it: error, unless told.")
+@output.fail_on_option("Exit 1 for a finding of this severity or above (default: error).")
 @click.option("--offline", is_flag=True, help="Ask no cluster: what the files tell alone.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.pass_context
@@ -42,6 +41,8 @@ def check_command(
     communication; then `sbatch --test-only` says when it would start, and what would start it
     earlier. Nothing is submitted.
     """
+    from hpckit.jobs.check import check
+
     options = JobOptions.of(ctx, params)
     text = _script(options.job)
     if text is None:
@@ -51,7 +52,7 @@ def check_command(
             "a script has its options itself: give none, and no command after --"
         )
     else:
-        checked = _of_script(text, os.environ, offline=offline)
+        checked = check(text, os.environ, None if offline else wiring.limits_probe())
     if as_json:
         output.document(
             {
@@ -66,19 +67,6 @@ def check_command(
     else:
         _say(options, checked, is_script=text is not None)
     ctx.exit(output.fail_code(checked.findings, fail_on or "error"))
-
-
-class _Checked(NamedTuple):
-    """What was found, what was not looked at, when it starts and what would start it earlier.
-
-    `is_asked`: a cluster answered.
-    """
-
-    findings: Sequence[Finding]
-    notes: Sequence[Notice] = ()
-    start_s: float | None = None
-    earlier: Sequence[Earlier] = ()
-    is_asked: bool = True
 
 
 def _script(job: str | None) -> str | None:
@@ -96,64 +84,34 @@ def _script(job: str | None) -> str | None:
     return data.decode(errors="replace")
 
 
-def _of_script(
-    text: str, variables: Mapping[str, str], *, offline: bool, is_own: bool = True
-) -> _Checked:
-    from hpckit.core.findings import Severity
-    from hpckit.jobs.check import check_script, read_script, refusal
-    from hpckit.script.admission import find_obstacles
-    from hpckit.script.earlier import changes, earlier, own_hosts
-
-    request, refused = read_script(text, variables)
-    known, config, notes = (None, None, ()) if offline else wiring.ask_cluster(request)
-    if known is None:
-        found = check_script(text, request, refused, config, is_own=is_own)
-        return _Checked(found, notes, is_asked=False)
-    obstacles = find_obstacles(request, known.cluster, known.user, known.now_s)
-    if any(one.severity is Severity.ERROR for one in obstacles):
-        # What is remembered may have changed.
-        again, config, notes = wiring.ask_cluster(request, fresh=True)
-        known = again or known
-        obstacles = find_obstacles(request, known.cluster, known.user, known.now_s)
-    found = check_script(text, request, (*refused, *obstacles), config, is_own=is_own)
-    if any(one.severity is Severity.ERROR for one in found):
-        return _Checked(found, notes)
-    # hpckit itself submits an array in parts that Slurm takes.
-    always = ("--array=0",) if not is_own and request.array_size > 1 else ()
-    tried = changes(request, known.cluster, known.user, known.now_s)
-    own = own_hosts(request, known.cluster)
-    with wiring.trial(text, request, variables, always, own) as trial:
-        start_s, better = earlier(trial.start_s, tried, known.now_s, _MOST_QUESTIONS)
-    if trial.refused:
-        found = (refusal(trial.refused), *found)
-    return _Checked(found, notes, start_s, better)
-
-
-def _of_job(ctx: click.Context, options: JobOptions, *, offline: bool) -> _Checked:
+def _of_job(ctx: click.Context, options: JobOptions, *, offline: bool) -> Checked:
     from hpckit.cli.submitted import ask_about_array
     from hpckit.core.findings import Level, Notice
-    from hpckit.jobs.check import as_finding, without_lines
+    from hpckit.jobs.check import Checked, as_finding, check, without_lines
     from hpckit.jobs.prepare import prepare
-    from hpckit.jobs.secrets import secrets_of
-    from hpckit.jobs.submit import environment_of
+    from hpckit.jobs.submit import about_cluster, environment_of, secrets_for
     from hpckit.spec.site import SubmitterKind
 
-    resources = wiring.resources(options.site_dirs, options.template_dirs)
+    resources, caller = wiring.resources(options.site_dirs, options.template_dirs), wiring.caller()
     try:
         job = prepare(job_source(ctx, options), resources, wiring.template_cache())
         ask_about_array(job)
-        secrets_of(job.effective.spec.environment, os.environ, Path.home(), job.source.folder)
+        secrets_for(job, caller)
     except JobRefused as refused:
         errors = (
             Notice(level=Level.ERROR, subject=subject, text=text, remedy=remedy)
             for subject, text, remedy in refused.findings
         )
-        return _Checked(tuple(map(as_finding, errors)))
+        return Checked(findings=tuple(map(as_finding, errors)))
     is_here = job.site.submitter is SubmitterKind.SLURM and not offline
-    variables = environment_of(job, wiring.caller(), by_sbatch=True).variables
-    checked = _of_script(job.script.text, variables, offline=not is_here, is_own=False)
-    found = (*map(as_finding, job.notes), *checked.findings)
-    return checked._replace(findings=without_lines(found))
+    variables = environment_of(job, caller, by_sbatch=True).variables
+    probe = wiring.limits_probe() if is_here else None
+    checked = check(job.script.text, variables, probe, is_own=False)
+    notices = list(job.notes)
+    if checked.config is not None:
+        notices += about_cluster(job, checked.config, variables.get("SLURM_CLUSTERS"))
+    found = (*map(as_finding, notices), *checked.findings)
+    return replace(checked, findings=without_lines(found))
 
 
 def _trees(findings: Sequence[Finding]) -> list[dict[str, object]]:
@@ -176,15 +134,14 @@ def _names_setting(subject: str) -> bool:
     return subject.startswith("--") or subject.isupper()
 
 
-def _say(options: JobOptions, checked: _Checked, *, is_script: bool) -> None:
+def _say(options: JobOptions, checked: Checked, *, is_script: bool) -> None:
     from hpckit.core.finding_lines import finding_lines, left_lines, next_lines, verdict, words_of
-    from hpckit.core.findings import Severity
     from hpckit.core.text import Line, Style
+    from hpckit.jobs.check import has_errors
 
     name, findings, width = options.job or "the command", checked.findings, output.screen_width()
-    best = (
-        "nothing keeps it from running" if checked.is_asked else "nothing found; no cluster asked"
-    )
+    is_asked = checked.config is not None
+    best = "nothing keeps it from running" if is_asked else "nothing found; no cluster asked"
     title = f"{name}: {verdict(findings, best)}"
     lines = [Line(text=title, style=Style.TITLE)]
     for one in findings[:_SHOWN]:
@@ -193,8 +150,9 @@ def _say(options: JobOptions, checked: _Checked, *, is_script: bool) -> None:
         head = f"line {line_no}: {head}" if line_no else head
         remedy = ("fix:", *words_of(one.remedy)) if one.remedy else ()
         lines += finding_lines(one.severity, words_of(head), remedy, width=width)
-    job = [] if options.job is None else [options.job]
-    command = shlex.join(["hpckit", "check", *job, *typed_words(options)])
+    words = [*([] if options.job is None else [options.job]), *typed_words(options)]
+    words += ["--", *options.command] if options.command else []
+    command = shlex.join(["hpckit", "check", *words])
     lines += left_lines(len(findings) - _SHOWN, command)
     if checked.start_s is not None:
         lines.append(
@@ -205,14 +163,6 @@ def _say(options: JobOptions, checked: _Checked, *, is_script: bool) -> None:
         lines.append(Line(text=f"         {when} with {shlex.join(better.words)}"))
     output.say(lines)
     output.say_notes(checked.notes)
-    if not any(one.severity is Severity.ERROR for one in findings):
-        words = [
-            *job,
-            *typed_words(options),
-            *(("--", *options.command) if options.command else ()),
-        ]
-        output.say(
-            next_lines(
-                [shlex.join([*(("sbatch",) if is_script else ("hpckit", "submit")), *words])]
-            )
-        )
+    if not has_errors(findings):
+        program = ["sbatch"] if is_script else ["hpckit", "submit"]
+        output.say(next_lines([shlex.join([*program, *words])]))

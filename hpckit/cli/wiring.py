@@ -8,7 +8,7 @@ import functools
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -19,12 +19,11 @@ if TYPE_CHECKING:
     from hpckit.account.store import SlurmEnergies
     from hpckit.comm.library_search import Person
     from hpckit.core.files import Clock, FileResources
-    from hpckit.core.findings import Notice
     from hpckit.core.process import Runner
     from hpckit.fabric.ask import FabricProbe
     from hpckit.jobs.draft import Caller
     from hpckit.jobs.index import SqliteJobIndex
-    from hpckit.jobs.limits import Known, LimitsProbe
+    from hpckit.jobs.limits import LimitsProbe
     from hpckit.jobs.parts import Submitter
     from hpckit.jobs.submit import SubmitTools
     from hpckit.jobs.track import TrackTools
@@ -35,8 +34,7 @@ if TYPE_CHECKING:
     from hpckit.script.template_cache import TemplateCache
     from hpckit.slurm.ask import SlurmCli
     from hpckit.slurm.release import TopologyKind
-    from hpckit.slurm.request import Request
-    from hpckit.slurm.values import ClusterView, JobEntry, PartitionRules, PlannedJob, SlurmConfig
+    from hpckit.slurm.values import ClusterView, JobEntry, PartitionRules
     from hpckit.spec.site import SubmitterKind
     from hpckit.spec.store import FileJobFolders
 
@@ -112,113 +110,11 @@ def user() -> User:
     return User(name=pwd.getpwuid(os.geteuid()).pw_name, groups=frozenset(groups))
 
 
-def ask_cluster(
-    request: Request, *, fresh: bool = False
-) -> tuple[Known | None, SlurmConfig, tuple[Notice, ...]]:
-    """What the request's cluster says of it, its configuration, and what it does not say.
-
-    `fresh` asks for what is remembered too.
-    """
-    from hpckit.core.errors import AdapterError, ParseError
-    from hpckit.core.findings import Level, Notice
-    from hpckit.slurm.values import SlurmConfig
-
-    def unasked(why: str) -> tuple[None, SlurmConfig, tuple[Notice, ...]]:
-        text = f"no cluster was asked: {why}"
-        return None, SlurmConfig(), (Notice(level=Level.NOTE, subject="checks", text=text),)
-
-    probe, cluster = cluster_probe(), request.text("clusters")
-    if cluster and ("," in cluster or cluster == "all"):
-        return unasked(f"--clusters={cluster} leaves it to sbatch which one")
-    try:
-        view = probe.look(cluster, fresh=fresh)
-        known = _limits_probe(probe).ask(view, request, cluster)
-    except (AdapterError, ParseError) as error:
-        return unasked(error.message)
-    return known, view.config, known.unsaid
-
-
-def _limits_probe(probe: FabricProbe) -> LimitsProbe:
+def limits_probe(probe: FabricProbe | None = None) -> LimitsProbe:
+    """What asks a cluster for the limits of this user's jobs."""
     from hpckit.jobs.limits import LimitsProbe
 
-    return LimitsProbe(slurm=_slurm(), probe=probe, clock=clock(), user=user())
-
-
-class Trial:
-    """A script that Slurm is asked about; `refused` is its words against the script as it is.
-
-    `always` are words for each question, `variables` sbatch's, `own_hosts` the nodes of its
-    partitions. Without an answer nothing is refused.
-    """
-
-    def __init__(
-        self,
-        script: Path,
-        request: Request,
-        variables: Mapping[str, str],
-        always: tuple[str, ...],
-        own_hosts: frozenset[str],
-    ) -> None:
-        self._script = script
-        self._request = request
-        from hpckit.core.process import scrubbed
-
-        self._environment = {
-            **scrubbed(os.environ),
-            **{name: value for name, value in variables.items() if name.startswith("SBATCH_")},
-        }
-        self._always = always
-        self._own_hosts = own_hosts
-        self._slurm = _slurm()
-        self._planned: Sequence[PlannedJob] | None = None
-        self.refused = ""
-
-    def start_s(self, words: tuple[str, ...]) -> float | None:
-        """When it would start with these options, None where Slurm does not say.
-
-        With any option None too where jobs that wait are planned to have the nodes by then, and
-        where another partition has no other nodes for it.
-        """
-        from hpckit.core.errors import AdapterError, ParseError
-        from hpckit.core.hostlist import HostListError, expand_hosts
-        from hpckit.script.earlier import is_taken, with_words
-        from hpckit.slurm.text import is_unreachable
-
-        try:
-            said, refused = self._slurm.try_script(
-                self._script, (*self._always, *words), self._environment
-            )
-            if not words and not is_unreachable(refused):
-                self.refused = refused
-            if said is None or not words:
-                return None if said is None else said.start_s
-            if self._planned is None:
-                self._planned = self._slurm.planned_jobs(None)
-            if words[0].startswith("--partition=") and self._own_hosts.issuperset(
-                expand_hosts(said.nodes)
-            ):
-                return None
-            time_s = with_words(self._request, words).time_s
-            return None if is_taken(said, time_s, self._planned) else said.start_s
-        except (AdapterError, ParseError, HostListError):
-            return None
-
-
-@contextlib.contextmanager
-def trial(
-    script: str,
-    request: Request,
-    variables: Mapping[str, str],
-    always: tuple[str, ...] = (),
-    own_hosts: frozenset[str] = frozenset(),
-) -> Iterator[Trial]:
-    """Lay a script down for sbatch to look at, and take it away again."""
-    import tempfile
-
-    with tempfile.NamedTemporaryFile("w", suffix=".sbatch", encoding="utf-8") as file:
-        file.write(script)
-        file.flush()
-        yield Trial(Path(file.name), request, variables, always, own_hosts)
+    return LimitsProbe(slurm=_slurm(), probe=probe or cluster_probe(), clock=clock(), user=user())
 
 
 def live_cluster() -> tuple[ClusterView, Sequence[PartitionRules], TopologyKind | None]:
@@ -382,7 +278,7 @@ def submit_tools(kind: SubmitterKind, *, checks: bool = True) -> SubmitTools:
         clock=clock(),
         interrupts_held=interrupts_held,
         probe=probe,
-        limits=None if probe is None else _limits_probe(probe).ask,
+        limits=None if probe is None else limits_probe(probe).ask,
         checks=checks,
     )
 

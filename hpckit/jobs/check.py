@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from hpckit.comm.lint import lint_text
 from hpckit.comm.lint_rule import LintFacts
 from hpckit.core.errors import ParseError
 from hpckit.core.findings import Finding, Level, Notice, Severity, SourcedFinding, gravest_first
+from hpckit.core.process import scrubbed
 from hpckit.core.units import parse_slurm_limit_s, parse_slurm_mem_bytes
-from hpckit.script.admission import in_own_options
+from hpckit.jobs.limits import Known, LimitsProbe, Told
+from hpckit.jobs.slurm_submit import script_file
+from hpckit.jobs.trial import Trial
+from hpckit.script.admission import find_obstacles, in_own_options
+from hpckit.script.earlier import Earlier, changes, earlier, own_hosts
 from hpckit.script.plan import Option
 from hpckit.script.releases import Program, lint
 from hpckit.slurm.release import SlurmVersion
-from hpckit.slurm.request import MEM_OPTIONS, Request, passed_over, read_request
+from hpckit.slurm.request import KNOWN, MEM_OPTIONS, Request, passed_over, read_request
 from hpckit.slurm.sbatch import explain_refusal
 from hpckit.slurm.text import array_ranges
 from hpckit.slurm.values import SlurmConfig
@@ -29,6 +35,75 @@ _SEVERITIES = {
 
 
 _MOST_REFUSED = 20
+_MOST_QUESTIONS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What was found, what was not looked at, when it starts and what would start it earlier.
+
+    `config` is that of the cluster that was asked, None where none was.
+    """
+
+    findings: tuple[Finding, ...]
+    notes: tuple[Notice, ...] = ()
+    start_s: float | None = None
+    earlier: tuple[Earlier, ...] = ()
+    config: SlurmConfig | None = None
+
+
+def check(
+    text: str, variables: Mapping[str, str], probe: LimitsProbe | None, *, is_own: bool = True
+) -> Checked:
+    """Return what would keep a script from running, and when it would start.
+
+    `variables` is the environment that sbatch is to have; without a `probe` no cluster is asked. A
+    script that is not the user's own is one that hpckit rendered. Raises ParseError for a script of
+    which more than twenty lines are no options, StorageFailed where it cannot be laid down.
+    """
+    request, refused = read_script(text, variables)
+    told = Told(None, None, ()) if probe is None else probe.told(request)
+    if probe is None or told.known is None:
+        found = check_script(text, request, refused, is_own=is_own)
+        return Checked(findings=found, notes=told.notes)
+    obstacles = _obstacles(request, told.known)
+    if has_errors(obstacles):
+        # What is remembered may have changed.
+        again = probe.told(request, fresh=True)
+        if again.known is not None:
+            told, obstacles = again, _obstacles(request, again.known)
+    found = check_script(text, request, (*refused, *obstacles), told.config, is_own=is_own)
+    checked = Checked(findings=found, notes=told.notes, config=told.config)
+    if has_errors(found) or told.known is None:
+        return checked
+    with script_file(text) as path:
+        trial = Trial(
+            slurm=probe.slurm,
+            script=path,
+            request=request,
+            environment={**scrubbed(variables), **_inputs(variables)},
+            # hpckit itself submits an array in parts that Slurm takes.
+            always=("--array=0",) if not is_own and request.array_size > 1 else (),
+            own_hosts=own_hosts(request, told.known.cluster),
+        )
+        tried = changes(request, told.known.cluster, told.known.user, told.known.now_s)
+        start_s, better = earlier(trial.start_s, tried, told.known.now_s, _MOST_QUESTIONS)
+    if trial.refused:
+        found = (_without_secrets(refusal(trial.refused)), *found)
+    return replace(checked, findings=found, start_s=start_s, earlier=better)
+
+
+def _obstacles(request: Request, known: Known) -> tuple[SourcedFinding, ...]:
+    return find_obstacles(request, known.cluster, known.user, known.now_s)
+
+
+def _inputs(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if name.startswith("SBATCH_")}
+
+
+def has_errors(findings: Sequence[Finding]) -> bool:
+    """Return whether one of the findings is an error."""
+    return any(one.severity is Severity.ERROR for one in findings)
 
 
 def read_script(text: str, variables: Mapping[str, str]) -> tuple[Request, tuple[Finding, ...]]:
@@ -149,6 +224,12 @@ def _tokens(text: str) -> Iterator[SourcedFinding]:
 
 
 def _options(request: Request, version: SlurmVersion | None) -> Iterator[SourcedFinding]:
+    for name in request.not_sbatchs_own:
+        near = difflib.get_close_matches(name, KNOWN, n=1)
+        meant = f"--{near[0]}, if that was meant; " if near else ""
+        because = f"sbatch itself has no option --{name}; a plugin of the site may take it (spank)"
+        remedy = f"{meant}srun --help lists what plugins take"
+        yield _finding("slurm-option", because, remedy, request.line_no(name), Severity.WARNING)
     options = [Option(name=name, value=asked.value) for name, asked in request.options.items()]
     for notice in lint(options, Program.SBATCH, version):
         name = notice.subject.removeprefix("--").partition("=")[0].partition(" ")[0]

@@ -13,7 +13,7 @@ from hpckit.script.live import NOBODY, Cluster, User, cluster_seen
 from hpckit.slurm.accounts import AccountRules, KnownQos, with_unused
 from hpckit.slurm.ask import SlurmCli, SlurmProbe
 from hpckit.slurm.request import Request
-from hpckit.slurm.values import ClusterView
+from hpckit.slurm.values import ClusterView, SlurmConfig
 
 Answer = TypeVar("Answer")
 
@@ -25,6 +25,14 @@ class Known(NamedTuple):
     user: User
     now_s: float
     unsaid: tuple[Notice, ...] = ()
+
+
+class Told(NamedTuple):
+    """What the cluster of a request says of it, and its configuration; None where none answered."""
+
+    known: Known | None
+    config: SlurmConfig | None
+    notes: tuple[Notice, ...]
 
 
 AskLimits = Callable[[ClusterView, Request, str | None], Known]
@@ -53,6 +61,23 @@ class LimitsProbe:
         asking = _Asking(self.slurm, self.probe, self.clock.now_s(), self.user, cluster)
         known = asking.cluster_for(view, request)
         return Known(known, self.user, asking.now_s, tuple(asking.unsaid))
+
+    def told(self, request: Request, *, fresh: bool = False) -> Told:
+        """Return what the request's own cluster says; `fresh` asks for what is remembered too."""
+        cluster = request.text("clusters")
+        if cluster and ("," in cluster or cluster == "all"):
+            return _unasked(f"--clusters={cluster} leaves it to sbatch which one")
+        try:
+            view = self.probe.look(cluster, fresh=fresh)
+            known = self.ask(view, request, cluster)
+        except (AdapterError, ParseError) as error:
+            return _unasked(error.message)
+        return Told(known, view.config, known.unsaid)
+
+
+def _unasked(why: str) -> Told:
+    text = f"no cluster was asked: {why}"
+    return Told(None, None, (Notice(level=Level.NOTE, subject="checks", text=text),))
 
 
 @dataclass(slots=True)

@@ -148,7 +148,7 @@ class SlurmSubmitter:
         Raises SchedulerRefused with Slurm's words, and what else `submit` raises.
         """
         sbatch = _Sbatch(self._runner, self._clock, request)
-        with _script_file(request.script) as path:
+        with script_file(request.script) as path:
             try:
                 sbatch(["sbatch", "--test-only", *_options(request), str(path)])
             except SubmissionUnconfirmed as error:
@@ -238,7 +238,7 @@ class SlurmSubmitter:
 
 
 @contextmanager
-def _script_file(script: str) -> Iterator[Path]:
+def script_file(script: str) -> Iterator[Path]:
     """A file that holds the script inside the block. Raises StorageFailed."""
     with ExitStack() as stack:
         try:

@@ -48,6 +48,7 @@ from hpckit.jobs.secrets import secrets_of
 from hpckit.placement.order_plan import OrderPlan
 from hpckit.script.admission import as_notices, find_obstacles
 from hpckit.script.environment import SubmissionEnvironment, submission_environment
+from hpckit.script.plan import request_of_plan
 from hpckit.script.releases import dialect_findings, is_another_cluster, live_dialect, release_note
 from hpckit.slurm.request import Request, read_request
 from hpckit.slurm.values import (
@@ -57,6 +58,7 @@ from hpckit.slurm.values import (
     JobId,
     JobPart,
     JobState,
+    SlurmConfig,
     StartedJob,
     is_confirmed,
 )
@@ -167,9 +169,8 @@ def _look(
     is_array = job.effective.spec.slurm.array is not None
     if tools.probe is None or not (tools.checks or is_array):
         return size, notes
-    request = read_request(job.script.text, variables)
     view, found = check_live(
-        job, tools.probe, cluster, request=request, limits=tools.limits, refuse=tools.checks
+        job, tools.probe, cluster, variables=variables, limits=tools.limits, refuse=tools.checks
     )
     if view is not None and (view.config.max_array_size or 0) > 1:
         size = view.config.max_array_size
@@ -181,19 +182,19 @@ def check_live(
     probe: FabricProbe,
     cluster: str | None,
     *,
-    request: Request | None = None,
+    variables: Mapping[str, str] | None = None,
     limits: AskLimits | None = None,
     refuse: bool = True,
 ) -> tuple[ClusterView | None, tuple[Notice, ...]]:
     """The cluster, and what does not keep the job from running there.
 
     What keeps it is looked at again in the present cluster before the job is refused: what is
-    remembered may have changed. `request` is that of the script, unless said; without `limits` the
-    partitions alone are known. Without `refuse` nothing is found. A cluster that cannot be asked,
+    remembered may have changed. `variables` are sbatch's; without `limits` the partitions alone are
+    known. Without `refuse` nothing is found. A cluster that cannot be asked,
     or is not understood, holds nothing back: then it is None. Raises JobRefused, and
     SchedulerUnreachable when nobody answers.
     """
-    request = request or read_request(job.script.text)
+    request = _request(job, variables)
     ask = limits or known_by_partitions
     try:
         view = probe.look(cluster, needs_partitions=refuse)
@@ -213,10 +214,18 @@ def check_live(
     return view, without_errors(findings)
 
 
+def _request(job: PreparedJob, variables: Mapping[str, str] | None) -> Request:
+    """What sbatch is asked for; by the plan where a line of a template's own is not understood."""
+    try:
+        return read_request(job.script.text, variables)
+    except ParseError:
+        return request_of_plan(job.plan)
+
+
 def _live_findings(
     job: PreparedJob, view: ClusterView, cluster: str | None, request: Request, known: Known
 ) -> tuple[Notice, ...]:
-    found = list(_identity(job, view, cluster))
+    found = list(about_cluster(job, view.config, cluster))
     if view.unread is not None:
         text = f"the partitions were not looked at: {view.unread}"
         found.append(Notice(level=Level.NOTE, subject="checks", text=text))
@@ -225,9 +234,9 @@ def _live_findings(
     return (*found, *known.unsaid, *as_notices(obstacles))
 
 
-def _identity(job: PreparedJob, view: ClusterView, cluster: str | None) -> Iterator[Notice]:
-    """Whether the cluster that answers is the one that the site file describes."""
-    rules, config = job.site.slurm, view.config
+def about_cluster(job: PreparedJob, config: SlurmConfig, cluster: str | None) -> Iterator[Notice]:
+    """Yield what is not so of the cluster that answers as the job's site file describes it."""
+    rules = job.site.slurm
     if cluster is None and is_another_cluster(rules.cluster, config):
         yield Notice(
             level=Level.ERROR,
@@ -285,11 +294,12 @@ def draft_of(
         place=place,
         notes=(*notes, *remarks),
         order=order,
-        secrets=_secrets(job, caller),
+        secrets=secrets_for(job, caller),
     )
 
 
-def _secrets(job: PreparedJob, caller: Caller) -> Mapping[str, str]:
+def secrets_for(job: PreparedJob, caller: Caller) -> Mapping[str, str]:
+    """Return the job's secrets by name. Raises ConfigError, StorageFailed."""
     request = job.effective.spec.environment
     return secrets_of(request, caller.environment, caller.home, job.source.folder)
 

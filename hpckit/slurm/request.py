@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Final
 
-from hpckit.core.errors import ParseError
 from hpckit.core.units import parse_slurm_limit_s, parse_slurm_mem_bytes, slurm_mem_mib_ceil
 from hpckit.slurm.text import Place, array_ranges
 
@@ -85,9 +84,17 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """The options of a job by their long names, the last of several that count."""
+    """The options of a job by their long names, the last of several that count.
+
+    Those that are not sbatch's own are kept too: a plugin may take them (spank(8), such as pyxis).
+    """
 
     options: Mapping[str, Asked] = field(default_factory=dict)
+
+    @property
+    def not_sbatchs_own(self) -> tuple[str, ...]:
+        """The names that are no option of sbatch itself."""
+        return tuple(name for name in self.options if name not in KNOWN)
 
     def text(self, name: str) -> str | None:
         """Return the value of an option, None where it is not said."""
@@ -387,7 +394,9 @@ def passed_over(script: str) -> tuple[list[int], list[int]]:
     lines = script.split("\n")
     body = next((at for at, line in enumerate(lines) if line.strip() and line.lstrip()[0] != "#"),
                 len(lines))  # fmt: skip
-    late = [at for at, line in enumerate(lines[body:], body + 1) if line.startswith("#SBATCH ")]
+    # A here-document may hold a script of its own.
+    end = next((at for at, line in enumerate(lines) if "<<" in line), len(lines))
+    late = [at for at, line in enumerate(lines[body:end], body + 1) if line.startswith("#SBATCH ")]
     return late, [at for at, line in enumerate(lines[:body], 1) if line.startswith("#PBS ")]
 
 
@@ -416,7 +425,9 @@ def _options(words: Sequence[str], place: Place) -> Iterator[tuple[str, str | No
             name, equals, text = word[2:].partition("=")
             name = _full(name, place)
             value = text if equals else None
-            if value is None and name not in _BARE | _PERHAPS:
+            if value is None and name not in KNOWN:
+                value = rest.pop(0) if rest and not rest[0].startswith("-") else None
+            elif value is None and name not in _BARE | _PERHAPS:
                 value = _next(name, rest, place)
             yield _SAME.get(name, name), value
         else:
@@ -437,7 +448,7 @@ def _shorts(letters: str, rest: list[str], place: Place) -> Iterator[tuple[str, 
 
 
 def _full(name: str, place: Place) -> str:
-    """Return the option that a name begins, as getopt takes it."""
+    """Return the option that a name begins, as getopt takes it; else the name as it stands."""
     if name in KNOWN:
         return name
     meant = sorted(known for known in KNOWN if known.startswith(name))
@@ -445,15 +456,7 @@ def _full(name: str, place: Place) -> str:
         return meant[0]
     if meant:
         raise place.refuse(f"--{name} is ambiguous", " or ".join(f"--{one}" for one in meant[:4]))
-    raise _unknown(name, place)
-
-
-def _unknown(name: str, place: Place) -> ParseError:
-    import difflib
-
-    near = difflib.get_close_matches(name, KNOWN, n=1)
-    expected = f"--{near[0]}" if near else "one of sbatch(1)"
-    return place.refuse(f"sbatch has no option --{name}", expected)
+    return name
 
 
 def _next(name: str, rest: list[str], place: Place) -> str:

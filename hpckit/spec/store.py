@@ -14,7 +14,7 @@ from typing import Any
 from hpckit.core.errors import NoSuchFile, StorageFailed
 from hpckit.core.files import dead_link, write_private
 from hpckit.core.files_in_job import read_regular
-from hpckit.core.trust import is_ours, make_private, must_be_ours
+from hpckit.core.trust import make_private, must_be_ours
 from hpckit.spec.job_folder import INTENT_FILE, LOGS_FOLDER, SUBMITTED_FILE
 
 # A login node that crashes must not leave one of them empty beside a job in the queue.
@@ -105,13 +105,18 @@ class FileJobFolders:
             (folder / name).unlink(missing_ok=True)
 
     def scan(self, root: Path) -> Sequence[Path]:
-        """The job folders of this user under a root, oldest first; none when there is no root."""
+        """The job folders of this user under a root, oldest first; none when there is no root.
+
+        Raises StorageFailed, Untrusted.
+        """
         folders = []
+        must_be_ours(root)
         try:
             for path in root.iterdir():
                 # Another user's, or gone meanwhile: no job folder for this user.
                 with contextlib.suppress(PermissionError, FileNotFoundError, NotADirectoryError):
-                    if path.lstat().st_uid == os.geteuid() and is_ours(path):
+                    status = path.lstat()
+                    if status.st_uid == os.geteuid() and not status.st_mode & 0o022:
                         folders.append((_written_s(path / INTENT_FILE), path))
         except FileNotFoundError:
             return ()

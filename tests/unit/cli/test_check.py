@@ -83,7 +83,11 @@ def test_an_option_that_sbatch_does_not_know(tmp_path: Path) -> None:
     script.write_text(script.read_text() + "#SBATCH --nodes = 2\nexport NCCL_P2P_DISABLE=1\n")
     result = call("check", script, "--offline")
     assert result.exit_code == 1
-    for words in ("line 2: sbatch has no option --nodse", "line 3: --nodes has a blank", "line 4"):
+    for words in (
+        "line 2: sbatch itself has no option --nodse",
+        "line 3: --nodes has a blank",
+        "line 4",
+    ):
         assert words in result.stdout
 
 

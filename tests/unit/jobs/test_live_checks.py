@@ -55,6 +55,12 @@ BASE = 'name = "x"\ncommand = ["x"]\n'
 TEMPLATES = Path(__file__).parents[3] / "templates"
 
 
+def test_an_option_of_a_plugin_holds_nothing_back() -> None:
+    """What sbatch itself does not know, such as pyxis' option, is for the cluster's sbatch."""
+    job = prepared(BASE + '[slurm.extra]\ncontainer-image = "pytorch.sqsh"\n')
+    assert check_live(job, FakeClusterProbe(VIEW), None) == (VIEW, ())
+
+
 def job_at(folder: Path, rules: str, text: str = "") -> PreparedJob:
     """A job at a site of these rules."""
     site = f'schema = "hpckit.site/1"\nname = "there"\n{rules}'

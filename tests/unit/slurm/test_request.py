@@ -86,7 +86,6 @@ def test_only_what_stands_before_the_first_command() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ("--nodse=2", "--nodes"),
         ("--time", "has no value"),
         ("train.py", "is no option"),
         ("--comment='open", "open quote"),
@@ -99,6 +98,13 @@ def test_what_sbatch_does_not_take(options: str, told: str) -> None:
         asked(options)
     assert refused.value.line_no == 2
     assert told in f"{refused.value} {refused.value.hint}"
+
+
+def test_options_of_plugins() -> None:
+    """What is not sbatch's own is kept with its value: a SPANK plugin such as pyxis may take it."""
+    request = asked("--container-image a.sqsh --container-writable --nodse=2 -N3")
+    assert request.not_sbatchs_own == ("container-image", "container-writable", "nodse")
+    assert (request.text("container-image"), request.nodes) == ("a.sqsh", 3)
 
 
 @pytest.mark.parametrize(
