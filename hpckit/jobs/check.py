@@ -225,7 +225,7 @@ def _tokens(text: str) -> Iterator[SourcedFinding]:
 
 def _options(request: Request, version: SlurmVersion | None) -> Iterator[SourcedFinding]:
     for name in request.not_sbatchs_own:
-        near = difflib.get_close_matches(name, KNOWN, n=1)
+        near = difflib.get_close_matches(name, KNOWN, n=1, cutoff=0.8)
         meant = f"--{near[0]}, if that was meant; " if near else ""
         because = f"sbatch itself has no option --{name}; a plugin of the site may take it (spank)"
         remedy = f"{meant}srun --help lists what plugins take"

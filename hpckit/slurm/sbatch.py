@@ -81,7 +81,8 @@ _NOBODY_TO_ASK: Final = (
 )
 
 
-_SIGNALLED: Final = 128
+_SIGNALLED: Final = range(129, 193)
+"""128+N of a signal; sbatch itself ends with 255 where it does not take an option."""
 _MOST_LINES: Final = 20
 _LONGEST_WORDS: Final = 300
 _AN_ID: Final = re.compile(r"^\s*\d+(;\S+)?\s*$", re.MULTILINE)
@@ -149,7 +150,7 @@ def sbatch_failure(stderr: str, *, returncode: int = 1, stdout: str = "") -> Sba
     BadConstraints. Source: sbatch.c, slurm_protocol_api.c, slurm_errno.c, fetch_config.c of Slurm
     22.05 to 26.05.
     """
-    if returncode >= _SIGNALLED or _AN_ID.search(stdout):
+    if returncode in _SIGNALLED or _AN_ID.search(stdout):
         return SbatchFailure.UNCONFIRMED
     _, tried, cause = stderr.rpartition(_FAILED)
     if not tried:
@@ -214,6 +215,7 @@ _HELP: Final[Mapping[str, str]] = {
     ),
     "requested time limit is invalid": _PARTITIONS,
     "invalid feature specification": "the nodes' features: sinfo --format='%N %f'",
+    "unrecognized option": "leave it out; an option of a plugin (SPANK) needs the plugin here",
     "invalid generic resource": "what the nodes have: sinfo --format='%N %G'",
     "invalid license specification": "the licenses: scontrol show licenses",
     "node count specification invalid": _PARTITIONS,

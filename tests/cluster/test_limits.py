@@ -73,6 +73,16 @@ def test_a_limit_is_told_before(cluster: Cluster, qos: str) -> None:
     assert job["state"] == "COMPLETED"
 
 
+def test_an_option_of_a_plugin_that_is_not_here(cluster: Cluster) -> None:
+    """What sbatch does not take, and a plugin may elsewhere, is a refusal; nothing is left."""
+    before = traces(cluster)
+    option = ("--set", "slurm.extra.container-image=x.sqsh")
+    refusal = document(hpckit(cluster, "submit", "--json", *option, "--", "true"))
+    assert refusal["exit_code"] == 7
+    assert "Slurm refused the job: unrecognized option" in refusal["error"]
+    assert traces(cluster) == before
+
+
 def test_a_refused_job_leaves_nothing(cluster: Cluster) -> None:
     """A job that Slurm refused has no folder and no line in `hpckit jobs`."""
     submit(cluster, *HELD, "--", "true")

@@ -164,6 +164,14 @@ def test_what_did_not_end_by_itself_may_have_left_a_job(
     assert failure is SbatchFailure.UNCONFIRMED
 
 
+def test_an_option_that_sbatch_does_not_take_is_a_refusal() -> None:
+    """It ends with 255 then, which no signal gives; with words of ssh alone it may be a job."""
+    bad = record_text("sbatch-24.11.5", "bad-option")
+    assert sbatch_failure(bad, returncode=255) is SbatchFailure.REFUSED
+    lost = "client_loop: send disconnect: Broken pipe\n"
+    assert sbatch_failure(lost, returncode=255) is SbatchFailure.UNCONFIRMED
+
+
 @pytest.mark.parametrize(
     ("case", "words"),
     [
