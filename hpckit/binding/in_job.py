@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from hpckit.core.identity import seen_by_mpi
 from hpckit.core.talk import json_text, reason, say
 from hpckit.spec.folder_in_job import BEGAN_FILE, WAITING_FILE, lines_prefix, start_of
 
@@ -96,6 +97,8 @@ def _seen(env: dict[str, str], identity: Identity, planned: Mapping[str, Any]) -
         "rank": identity.rank,
         "local_rank": identity.local_rank,
         "local_world_size": identity.local_world_size,
+        "world_size": identity.world_size,
+        "mpi": seen_by_mpi(env),
         "node": env.get("SLURMD_NODENAME") or os.uname().nodename,
         "cpus": _listed(os.sched_getaffinity(0)),
         "planned_cpus": planned.get("cpus"),

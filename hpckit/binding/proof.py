@@ -11,7 +11,14 @@ import time
 
 from hpckit.core.files_in_job import MOST_BYTES, read_bytes, write_whole
 from hpckit.core.talk import reason, say
-from hpckit.spec.folder_in_job import HOSTS_FILE, NO_ORDER_FILE, PROOF_FILE, lines_prefix, start_of
+from hpckit.spec.folder_in_job import (
+    HOSTS_FILE,
+    NO_ORDER_FILE,
+    PLAN_FILE,
+    PROOF_FILE,
+    lines_prefix,
+    start_of,
+)
 
 TYPE_CHECKING = False
 
@@ -125,6 +132,7 @@ def _verdicts(env: dict[str, str], world_size: int, lines: Lines) -> list[Verdic
         *devices_verdicts(seen),
         environment_verdict(seen),
         ranks_verdict(seen, world_size, lines.twice, LATE_S),
+        _world(env, seen),
     ]
     return [one for one in found if one is not None]
 
@@ -143,6 +151,14 @@ def _nodes(env: dict[str, str], world_size: int, lines: Lines) -> Verdict | None
         because = "srun took no order of nodes, so the ranks are in Slurm's own"
         return verdict("nodes", NOT_ENFORCEABLE, because)
     return found
+
+
+def _world(env: dict[str, str], seen: Records) -> Verdict | None:
+    try:
+        plan = json.loads(_text(f"{env.get('HPCKIT_JOB_FOLDER', '')}/{PLAN_FILE}"))
+    except ValueError:
+        return None
+    return world_verdict(seen, plan["ntasks"], is_mpi=plan["rank_source"] == "mpi")
 
 
 def _text(path: str) -> str:
@@ -317,6 +333,21 @@ def ranks_verdict(
     if lacking:
         wrong.append(f"{lacking} of {world_size} ranks left no line within {waited_s:g} s")
     return verdict("ranks", DIFFERS, some(wrong)) if wrong else None
+
+
+def world_verdict(seen: Records, planned: int, *, is_mpi: bool) -> Verdict:
+    """Whether each rank finds as many ranks as were planned, by its library's own variables."""
+    wrong = []
+    for rank, one in sorted(seen.items()):
+        mpi_rank, mpi_size = one["mpi"] if is_mpi else (rank, None)
+        size = one["world_size"] if mpi_size is None else mpi_size
+        if mpi_rank is None:
+            wrong.append(f"rank {rank} finds no PMIx and no PMI: to MPI it is process 0 of 1")
+        elif size != planned:
+            wrong.append(f"rank {rank} is one of {size}, planned {planned}")
+    if wrong:
+        return verdict("world", DIFFERS, some(wrong))
+    return verdict("world", AS_PLANNED, f"each rank is one of {planned}")
 
 
 def cpus_verdict(seen: Records) -> Verdict | None:

@@ -124,10 +124,18 @@ def _from_env(env: dict[str, str]) -> Identity:
     )
 
 
+def seen_by_mpi(env: dict[str, str]) -> tuple[int | None, int | None]:
+    """Return the rank and the world size that an MPI library finds; PMIx says no size.
+
+    Source: mpirun(1) of Open MPI, PMIx_Init(3), and PMI_RANK of Slurm's plugins pmi2, cray_shasta.
+    """
+    rank = _number(env, "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")
+    return rank, _number(env, "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+
+
 def _from_mpi(env: dict[str, str]) -> Identity:
     found = Identity(
-        _number(env, "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"),
-        _number(env, "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"),
+        *seen_by_mpi(env),
         _number(env, "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"),
         _number(env, "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"),
         None,

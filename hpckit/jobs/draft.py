@@ -19,13 +19,13 @@ from hpckit.jobs.secrets import secrets_text
 from hpckit.placement.order_plan import ORDER_FILE, OrderPlan, order_tree
 from hpckit.script.environment import SubmissionEnvironment
 from hpckit.slurm.values import JobEntry, JobId, SubmitRequest
+from hpckit.spec.folder_in_job import PLAN_FILE
 from hpckit.spec.job_folder import (
     ADVICE_FILE,
     AGENT_FILE,
     EFFECTIVE_FILE,
     INTENT_FILE,
     JOB_FILE,
-    PLAN_FILE,
     SCRIPT_FILE,
     SECRETS_FILE,
     SITE_FILE,

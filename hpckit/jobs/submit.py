@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -48,6 +48,7 @@ from hpckit.jobs.secrets import secrets_of
 from hpckit.placement.order_plan import OrderPlan
 from hpckit.script.admission import as_notices, find_obstacles
 from hpckit.script.environment import SubmissionEnvironment, submission_environment
+from hpckit.script.launchers.registry import LAUNCHERS
 from hpckit.script.plan import request_of_plan
 from hpckit.script.releases import dialect_findings, is_another_cluster, live_dialect, release_note
 from hpckit.slurm.request import Request, read_request
@@ -206,7 +207,8 @@ def check_live(
             findings = _live_findings(job, view, cluster, request, known)
     except (ToolFailed, ToolMissing, ParseError) as error:
         text = f"the cluster was not looked at: {error.message}"
-        return None, (Notice(level=Level.NOTE, subject="checks", text=text),)
+        unread = Notice(level=Level.NOTE, subject="checks", text=text)
+        return None, without_errors((unread, *(about_launch(job, None) if refuse else ())))
     except SchedulerUnreachable as error:
         raise SchedulerUnreachable(
             error.message, hint=f"nothing was submitted; {error.hint}"
@@ -225,7 +227,7 @@ def _request(job: PreparedJob, variables: Mapping[str, str] | None) -> Request:
 def _live_findings(
     job: PreparedJob, view: ClusterView, cluster: str | None, request: Request, known: Known
 ) -> tuple[Notice, ...]:
-    found = list(about_cluster(job, view.config, cluster))
+    found = [*about_cluster(job, view.config, cluster), *about_launch(job, view.config)]
     if view.unread is not None:
         text = f"the partitions were not looked at: {view.unread}"
         found.append(Notice(level=Level.NOTE, subject="checks", text=text))
@@ -250,6 +252,11 @@ def about_cluster(job: PreparedJob, config: SlurmConfig, cluster: str | None) ->
     note = release_note(job.site, config)
     if note is not None:
         yield note
+
+
+def about_launch(job: PreparedJob, config: SlurmConfig | None) -> Iterable[Notice]:
+    """Return what keeps the job's ranks from finding each other on the cluster that answers."""
+    return LAUNCHERS[job.plan.kind].live_findings(job.plan, config)
 
 
 def draft_of(

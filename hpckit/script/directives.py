@@ -132,7 +132,7 @@ def plan_launch(
         name=spec.name,
         kind=spec.launch.kind,
         directives=_directives(spec, dialect, launcher),
-        srun=with_container_env(_srun_options(spec, launcher), comm, site),
+        srun=with_container_env(_srun_options(spec, launcher, site), comm, site),
         environment=_environment(spec),
         communication=comm.settings,
         profile=comm.profile,
@@ -271,8 +271,9 @@ def _slurm_options(slurm: SlurmOptions) -> Iterator[Option]:
     yield Option(name=requeue, because="stated: the cluster's JobRequeue would decide")
 
 
-def _srun_options(spec: JobSpec, launcher: Launcher) -> tuple[Option, ...]:
+def _srun_options(spec: JobSpec, launcher: Launcher, site: SiteSpec) -> tuple[Option, ...]:
     launch = spec.launch
+    mpi = launch.mpi or (site.slurm.mpi if launcher.is_mpi else None)
     options = [
         Option(name="nodes", value=str(spec.resources.nodes)),
         *_step_tasks(spec, launcher),
@@ -282,8 +283,8 @@ def _srun_options(spec: JobSpec, launcher: Launcher) -> tuple[Option, ...]:
         Option(name="kill-on-bad-exit", value="1" if launch.kill_on_bad_exit else "0"),
         Option(name="wait", value=str(launch.wait_s)),
     ]
-    if launch.mpi is not None:
-        options.append(Option(name="mpi", value=launch.mpi))
+    if mpi is not None:
+        options.append(Option(name="mpi", value=mpi))
     options += extra_options(spec.slurm.srun_extra, OWNED_BY_SRUN, "slurm.srun_extra")
     return tuple(options)
 

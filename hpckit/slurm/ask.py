@@ -8,6 +8,7 @@ import os
 import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -45,7 +46,10 @@ from hpckit.slurm.sacct import (
 )
 from hpckit.slurm.sbatch import ExpectedStart, parse_test_only, refusal_words
 from hpckit.slurm.scontrol import (
+    has_mpi,
+    mpi_types_argv,
     parse_licenses,
+    parse_mpi_types,
     parse_partitions,
     parse_reservations,
     parse_scontrol_config,
@@ -149,6 +153,14 @@ class SlurmCli:
     def partitions(self, cluster: str | None) -> Sequence[Partition]:
         """The partitions of the cluster and the kinds of nodes in them."""
         return parse_sinfo(self.ask(sinfo_argv(cluster)).stdout)
+
+    def mpi_types(self) -> tuple[str, ...]:
+        """Return the plugins that `srun --mpi` takes here, none where it does not say them."""
+        try:
+            result = self._runner.run(mpi_types_argv(), _TIMEOUT_S)
+        except AdapterError:
+            return ()
+        return parse_mpi_types(result.stdout + result.stderr)
 
     def in_service(self, cluster: str | None) -> Mapping[str, NodesInService]:
         """The nodes of each partition that may take jobs: neither down nor drained."""
@@ -306,6 +318,8 @@ class SlurmProbe:
         if known is not None:
             return known
         config, unread = self._slurm.config(cluster), None
+        if cluster is None and not has_mpi(config):
+            config = replace(config, mpi_types=self._slurm.mpi_types())
         try:
             partitions = tuple(self._slurm.partitions(cluster))
         except (AdapterError, ParseError) as error:
@@ -313,7 +327,10 @@ class SlurmProbe:
                 raise
             partitions, unread = (), error.message
         view = ClusterView(
-            config=config, partitions=partitions, seen_s=self._clock.now_s(), unread=unread
+            config=config,
+            partitions=partitions,
+            seen_s=self._clock.now_s(),
+            unread=unread,
         )
         if unread is None:
             self.remember(cluster, "", view)

@@ -1,4 +1,7 @@
-"""scontrol show: the configuration, one job, partitions' rules, reservations and licenses."""
+"""scontrol show: the configuration, one job, partitions' rules, reservations and licenses.
+
+And what srun lists of the configuration itself: its MPI plugins.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from hpckit.slurm.values import JobId, JobRecord, PartitionRules, Reservation, S
 
 _SHOW_CONFIG = "scontrol show config"
 _HEADING = "Configuration data as of "
+_MPI_TYPE = re.compile(r"(?:srun:)?\s+[a-z][a-z0-9_]*", re.ASCII)
 _NUMBER = re.compile(r"\d{1,10}", re.ASCII)
 
 
@@ -69,6 +73,21 @@ def parse_scontrol_config(text: str) -> SlurmConfig:
         default_mem_per_cpu_mib=_mib(words.get("DefMemPerCPU")),
         default_mem_per_node_mib=_mib(words.get("DefMemPerNode")),
     )
+
+
+def has_mpi(config: SlurmConfig) -> bool:
+    """Whether ranks find each other by MPI where srun is given no plugin. None is (null)."""
+    return config.mpi_default not in {None, "none"}
+
+
+def mpi_types_argv() -> tuple[str, ...]:
+    """The question: the MPI plugins of this host. Source: srun(1), --mpi."""
+    return ("srun", "--mpi=list")
+
+
+def parse_mpi_types(text: str) -> tuple[str, ...]:
+    """The answer to `mpi_types_argv`: a plugin an indented line; nothing for any other text."""
+    return tuple(line.strip() for line in text.split("\n") if _MPI_TYPE.fullmatch(line))
 
 
 def _number(key: str, said: dict[str, tuple[str, Place]]) -> int | None:

@@ -21,7 +21,8 @@ class SlurmConfig:
     `max_array_size` is one above the largest index of an array, `enforces` what accounting holds
     jobs to (`associations`, `limits`, `qos`, `safe`); what `job_submit_plugins` names may change
     a job. The default memory is for partitions that have none of their own. The plugin is as
-    written, such as `topology/tree`, or `acct_gather_energy/ipmi`.
+    written, such as `topology/tree`, or `acct_gather_energy/ipmi`. `mpi_types` are what
+    `srun --mpi` takes on this host, asked for where `mpi_default` is none.
     """
 
     version: SlurmVersion | None = None
@@ -30,6 +31,7 @@ class SlurmConfig:
     topology_plugin: str | None = None
     energy_plugin: str | None = None
     mpi_default: str | None = None
+    mpi_types: tuple[str, ...] = ()
     enforces: tuple[str, ...] = ()
     job_submit_plugins: str | None = None
     default_mem_per_cpu_mib: int | None = None

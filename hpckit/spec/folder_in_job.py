@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from typing import Final
 
 
+PLAN_FILE = "plan.json"
+"""What was decided of the job."""
 HOSTS_FILE = "hosts"
 """One node a line in the order of ranks, as many times as it has tasks: SLURM_HOSTFILE."""
 NO_ORDER_FILE = "no-order"

@@ -33,7 +33,7 @@ from hpckit.core.fields import (
 )
 from hpckit.core.units import MEM_EXPECTED, TIME_EXPECTED, parse_slurm_mem_bytes, parse_slurm_time_s
 from hpckit.spec.platform import OVERLAY_PATTERN, VERSION_EXPECTED, NcclVersion, NetPlugin
-from hpckit.spec.slurm_options import SlurmOptions
+from hpckit.spec.slurm_options import MPI_PLUGIN, SlurmOptions
 
 JOB_SCHEMA = "hpckit.job/1"
 _LEAST_HZ, _MOST_HZ = 0.01, 100
@@ -134,8 +134,9 @@ class LaunchRequest(Checked):
 
     kind: str = key("", default=PLAIN)
     mpi: str | None = optional(
-        "MPI plugin for srun (`--mpi`), such as `pmix`. Not said: the cluster's MpiDefault.",
-        matching(r"[a-z][a-z0-9_]*", "an MPI plugin such as pmix"),
+        "MPI plugin for srun (`--mpi`), such as `pmix`. Not said: for `mpi` the site's, else the "
+        "cluster's MpiDefault; where that is none the job is refused.",
+        MPI_PLUGIN,
     )
     distribution: str = key(
         "Order of ranks over nodes and sockets (`--distribution`).",

@@ -10,7 +10,6 @@ from typing import Final
 INTENT_FILE: Final = "intent.json"
 EFFECTIVE_FILE: Final = "effective.json"
 SITE_FILE: Final = "site.json"
-PLAN_FILE: Final = "plan.json"
 JOB_FILE: Final = "job.toml"
 ADVICE_FILE: Final = "advice.json"
 TOPOLOGY_FILE: Final = "topology.json"

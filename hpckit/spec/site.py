@@ -24,6 +24,7 @@ from hpckit.core.units import TIME_EXPECTED, parse_slurm_mem_bytes, parse_slurm_
 from hpckit.slurm.release import VERSION_EXPECTED, SlurmVersion, TopologyKind
 from hpckit.spec.energy_site import EnergySite
 from hpckit.spec.platform import OVERLAY_PATTERN, ContainerSite, Overlay, Platform
+from hpckit.spec.slurm_options import MPI_PLUGIN
 
 SITE_SCHEMA = "hpckit.site/1"
 SITE_NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
@@ -71,6 +72,11 @@ class SlurmSite(Checked):
     max_array_size: int | None = optional(
         "MaxArraySize: a larger job array is submitted in parts. Not said: `submit` asks.",
         between(2, MAX_COUNT),
+    )
+    mpi: str | None = optional(
+        'Plugin of `srun --mpi` for jobs of `launch.kind = "mpi"` that name none; a cluster whose '
+        "MpiDefault is none needs it.",
+        MPI_PLUGIN,
     )
     confirm_array_above: int = key(
         "Tasks of a job array above which `submit` starts it with `--yes` alone.",

@@ -48,6 +48,7 @@ def draft_site(
                 Said("cluster", config.cluster_name, f"{_CONFIG}: ClusterName"),
                 Said("topology", topology and str(topology), f"{_CONFIG}: TopologyPlugin"),
                 Said("max_array_size", config.max_array_size, f"{_CONFIG}: MaxArraySize"),
+                _mpi(config.mpi_types),
             )
         ),
     ]
@@ -56,6 +57,12 @@ def draft_site(
             continue
         lines += ["", f"[partitions.{_key(one.name)}]", *_partition(one, by_name.get(one.name))]
     return "\n".join(lines) + "\n"
+
+
+def _mpi(types: Sequence[str]) -> Said:
+    """The plugin that most MPI libraries find their ranks by, where MpiDefault is none."""
+    plugin = next((name for name in ("pmix", "cray_shasta", "pmi2") if name in types), None)
+    return Said("mpi", plugin, f"MpiDefault is none; srun --mpi=list: {', '.join(types)}")
 
 
 def _lines(said: Sequence[Said]) -> Iterator[str]:

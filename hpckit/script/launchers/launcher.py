@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from hpckit.core.findings import Notice
+    from hpckit.script.plan import LaunchPlan
+    from hpckit.slurm.values import SlurmConfig
     from hpckit.spec.job import JobSpec, LaunchRequest
 
 
@@ -66,6 +69,14 @@ class Launcher:
     def check(self, spec: JobSpec) -> None:
         """Raise PlanError for a job that this launcher cannot do."""
         del spec
+
+    def live_findings(self, plan: LaunchPlan, config: SlurmConfig | None) -> Iterable[Notice]:
+        """Return what keeps the ranks from finding each other on the cluster.
+
+        `config` is None where it could not be asked.
+        """
+        del plan, config
+        return ()
 
     def words(self, spec: JobSpec) -> tuple[str, ...]:
         """Return the words between srun's options and the rank entry."""

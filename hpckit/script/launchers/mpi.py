@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hpckit.core.findings import Level, Notice
 from hpckit.script.launchers.launcher import Launcher, LauncherTool
+from hpckit.slurm.scontrol import has_mpi
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hpckit.script.plan import LaunchPlan
+    from hpckit.slurm.values import SlurmConfig
     from hpckit.spec.job import JobSpec
 
 
+_NONE = "none"
+_VERSIONED = "pmix_v"
+"""srun takes a release of PMIx too, and lists those apart."""
 _HINT = 'hpckit starts the ranks itself: give the program, and launch.kind = "mpi"'
 
 
@@ -29,6 +38,24 @@ class Mpi(Launcher):
         argv=("mpirun", "--version"), hint="install openmpi-bin, or module load openmpi"
     )
     refused_programs = {"mpirun": _HINT, "mpiexec": _HINT}  # noqa: RUF012  never changed
+
+    def live_findings(self, plan: LaunchPlan, config: SlurmConfig | None) -> Iterable[Notice]:
+        """Return that srun would start each rank as process 0 of 1, or has no such plugin."""
+        said = next((option.value for option in plan.srun if option.name == "mpi"), None)
+        types = [name for name in config.mpi_types if name != _NONE] if config else []
+        fix = " or ".join(f'launch.mpi = "{name}"' for name in types) or "say launch.mpi"
+        if said is None and (config is None or not has_mpi(config)):
+            yield Notice(
+                level=Level.ERROR,
+                subject="launch.mpi",
+                text="every rank would be process 0 of 1: the job names no MPI plugin, and this "
+                f"cluster's MpiDefault is {'none' if config else 'not known'}",
+                remedy=f"{fix}, as the program's MPI library was built (srun --mpi=list)",
+                source="srun(1), --mpi",
+            )
+        elif said and types and said not in types and not said.startswith(_VERSIONED):
+            text = f"srun has no plugin {said} here"
+            yield Notice(level=Level.NOTE, subject="launch.mpi", text=text, remedy=fix)
 
     def local_words(self, spec: JobSpec) -> tuple[str, ...]:
         """Return mpirun with the number of ranks."""

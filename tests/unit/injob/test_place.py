@@ -18,6 +18,7 @@ from hpckit.binding.proof import (
     nodes_verdict,
     prove,
     ranks_verdict,
+    world_verdict,
 )
 from hpckit.spec.folder_in_job import start_of
 from tests.unit.injob.conftest import Run, Start
@@ -40,6 +41,8 @@ def line(rank: int, node: str, **more: Any) -> dict[str, Any]:
         "visible": None,
         "planned_nics": [],
         "env": {"MASTER_ADDR": "n0"},
+        "world_size": RANKS,
+        "mpi": [None, None],
         **more,
     }
 
@@ -150,6 +153,29 @@ def test_a_launchers_ranks_share_a_line(tmp_path: Path) -> None:
     assert missing is not None
     assert missing["verdict"] == DIFFERS
     assert missing["because"] == "6 of 16 ranks left no line within 60 s"
+
+
+@pytest.mark.parametrize(
+    ("seen", "is_mpi", "says"),
+    [
+        ([(4, 0, 4), (4, 1, 4)], True, None),
+        ([(4, 0, None), (4, 1, None)], True, None),
+        ([(4, None, None), (4, None, None)], False, None),
+        ([(4, None, None)], True, "rank 0 finds no PMIx and no PMI: to MPI it is process 0 of 1"),
+        ([(4, 0, 1)], True, "rank 0 is one of 1, planned 4"),
+        ([(2, None, None)], False, "rank 0 is one of 2, planned 4"),
+    ],
+)
+def test_ranks_that_do_not_find_each_other_differ(
+    seen: list[tuple[int, int | None, int | None]], is_mpi: bool, says: str | None
+) -> None:
+    """By what MPI finds where MPI starts the ranks (PMIx tells no size), else by WORLD_SIZE."""
+    records = {
+        rank: line(rank, "n0", world_size=world, mpi=mpi) for rank, (world, *mpi) in enumerate(seen)
+    }
+    found = world_verdict(records, 4, is_mpi=is_mpi)
+    assert found["verdict"] == (DIFFERS if says else AS_PLANNED)
+    assert found["because"] == (says or "each rank is one of 4")
 
 
 def test_strict_ends_the_rank(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

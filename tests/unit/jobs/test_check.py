@@ -58,6 +58,8 @@ class Slurm:
         what = next((word for word in argv if word in RECORDS), None)
         if argv[0] == "sinfo":
             return f"main{SEPARATOR}2/2/0/4\n" if any("%F" in word for word in argv) else NODES
+        if argv[0] == "srun":
+            return "MPI plugin types are...\n\tnone\n\tpmix\n"
         if argv[0] == "squeue":
             return self.planned
         if argv[0] == "sacctmgr":

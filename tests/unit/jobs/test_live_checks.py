@@ -76,6 +76,42 @@ def test_a_job_that_fits_passes() -> None:
     assert probe.asked == [(None, False)]
 
 
+MPI = BASE + 'launch = { kind = "mpi" }\n'
+TYPES = ("none", "pmi2", "pmix")
+
+
+@pytest.mark.parametrize("default", [None, "none"])
+def test_ranks_that_would_not_find_each_other_are_refused(default: str | None) -> None:
+    """Where srun gives no PMI: the plugins of the cluster are the fix, and one of them passes."""
+    view = replace(VIEW, config=replace(VIEW.config, mpi_default=default, mpi_types=TYPES))
+    with pytest.raises(JobRefused) as caught:
+        check_live(prepared(MPI, site=None), FakeClusterProbe(view), None)
+    assert "every rank would be process 0 of 1" in str(caught.value)
+    assert 'launch.mpi = "pmi2" or launch.mpi = "pmix"' in str(caught.value)
+    named = MPI.replace('"mpi" }', '"mpi", mpi = "pmix" }')
+    assert check_live(prepared(named, site=None), FakeClusterProbe(view), None) == (view, ())
+    assert check_live(prepared(BASE), FakeClusterProbe(view), None) == (view, ())
+
+
+def test_a_default_that_is_not_known_is_none() -> None:
+    """A cluster that cannot be asked holds back the one job that it would make wrong."""
+    lost = FakeClusterProbe(ToolFailed(["scontrol"], 1, "no"))
+    with pytest.raises(JobRefused, match="MpiDefault is not known"):
+        check_live(prepared(MPI, site=None), lost, None)
+    assert check_live(prepared(BASE), lost, None)[0] is None
+
+
+def test_a_clusters_own_plugin_is_enough() -> None:
+    """MpiDefault of the cluster, or the site file's; one that srun does not have here is told."""
+    view = replace(VIEW, config=replace(VIEW.config, mpi_default="pmix"))
+    assert check_live(prepared(MPI, site=None), FakeClusterProbe(view), None) == (view, ())
+    bare = replace(VIEW, config=replace(VIEW.config, mpi_types=("none", "pmi2")))
+    _, notes = check_live(prepared(MPI), FakeClusterProbe(bare), None)
+    assert [(one.text, one.remedy) for one in notes] == [
+        ("srun has no plugin pmix here", 'launch.mpi = "pmi2"')
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

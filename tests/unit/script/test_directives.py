@@ -115,6 +115,14 @@ def test_what_the_runner_is_told(site: str, kind: str, source: str, runner: str)
     assert " ".join(made.runner) == runner
 
 
+def test_the_sites_mpi_plugin_is_for_mpi_alone() -> None:
+    """A job's own word comes first, and other kinds have none."""
+    mpi = "launch.kind = 'mpi'\n"
+    assert step(plan(mpi, "docker"))["mpi"] == "pmix"
+    assert step(plan(mpi + "launch.mpi = 'pmi2'", "docker"))["mpi"] == "pmi2"
+    assert "mpi" not in step(plan("", "docker"))
+
+
 @pytest.mark.parametrize(
     ("line", "keeps"),
     [("export A=1", False), ("trap 'x' EXIT", True), (". ./env.sh", True), ("cp a.b c", False)],

@@ -6,6 +6,7 @@ import pytest
 
 from hpckit.core.errors import ParseError
 from hpckit.slurm.scontrol import (
+    parse_mpi_types,
     parse_scontrol_config,
     parse_scontrol_job,
     scontrol_config_argv,
@@ -174,6 +175,13 @@ def test_each_version_gives_one_record(version: str) -> None:
         topology_plugin="topology/tree",
         enforces=("associations", "limits", "qos"),
     )
+
+
+def test_plugins_of_mpi() -> None:
+    """As srun of each release lists them; releases of PMIx, in words, are not among them."""
+    modern = "MPI plugin types are...\n\tnone\n\tpmi2\n\tpmix\nspecific pmix versions: pmix_v5\n"
+    assert parse_mpi_types(modern) == ("none", "pmi2", "pmix")
+    assert parse_mpi_types("srun: error: Couldn't load\n") == ()
 
 
 def test_a_missing_key_is_none() -> None:

@@ -16,6 +16,7 @@ CONFIG = (
     "Configuration data as of 2026-11-21T10:00:00\n"
     "ClusterName             = hpckit\n"
     "MaxArraySize            = 101\n"
+    "MpiDefault              = pmix\n"
     "SLURM_VERSION           = 24.11.5\n"
     "TopologyPlugin          = topology/tree\n"
 )
@@ -46,6 +47,16 @@ def test_the_answers_are_a_cluster(tmp_path: Path) -> None:
     group = NodeGroup(nodes=4, cpus=64, mem_mib=1_000_000, gpus=8, gpu_types=("h100",))
     assert (main.name, main.is_default, main.groups) == ("main", True, (group,))
     assert runner.programs == ["scontrol", "sinfo"]
+
+
+def test_plugins_of_mpi_are_asked_for_where_there_is_no_default(tmp_path: Path) -> None:
+    """Of srun here; a cluster that is elsewhere may have others."""
+    bare = said(CONFIG.replace("= pmix", "= (null)"))
+    listed = said("MPI plugin types are...\n\tnone\n\tpmi2\n")
+    runner = ScriptedRunner(scontrol=[bare], sinfo=[said(PARTITIONS)], srun=[listed])
+    assert probe(runner, tmp_path).look(None).config.mpi_types == ("none", "pmi2")
+    assert probe(runner, tmp_path).look("north").config.mpi_types == ()
+    assert runner.programs == ["scontrol", "srun", "sinfo", "scontrol", "sinfo"]
 
 
 def test_a_host_without_slurm_is_told_from_a_controller_that_is_away(tmp_path: Path) -> None:

@@ -51,6 +51,15 @@ def test_the_commonest_kind_of_node_stands_for_a_partition() -> None:
     assert all("#" in line for line in DRAFT.splitlines() if line.startswith(("nodes", "max_")))
 
 
+def test_the_draft_names_a_plugin_of_mpi_where_the_cluster_has_no_default() -> None:
+    """PMIx before the older PMI, and where it comes from."""
+    view = replace(VIEW, config=replace(VIEW.config, mpi_types=("none", "pmi2", "pmix")))
+    draft = draft_site("north", view, RULES, TopologyKind.TREE)
+    assert site(draft).slurm.mpi == "pmix"
+    assert "# MpiDefault is none; srun --mpi=list: none, pmi2, pmix" in draft
+    assert site(DRAFT).slurm.mpi is None
+
+
 def test_a_draft_has_not_drifted() -> None:
     """The file of a cluster says what the cluster says, but for a kind it has no place for."""
     found = site_drift(site(DRAFT), VIEW, RULES, TopologyKind.TREE)
