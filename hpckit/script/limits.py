@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Final, NamedTuple
 
 from hpckit.core.findings import Evidence, Severity
@@ -133,9 +134,8 @@ class _Bound:
         if not asked:
             return None
         if self.key == "MaxTRESPN":
-            least = {"cpu": request.cpus_per_node, "gres/gpu": request.gpus_per_node}
-            if not request.says_nodes:
-                return least.get(self.name)
+            if not request.says_nodes and not self.name.startswith("gres/"):
+                return request.cpus_per_node if self.name == "cpu" else None
             return -(-asked // counts["node"])
         if self.is_of_minutes:
             # Without a time limit Slurm may give the job the longest that fits.
@@ -271,6 +271,18 @@ def job_limits(scene: Scene) -> Iterator[Evidence]:
         yield Evidence("limits", because, remedy, severity, scene.request.line_no("array", "qos"))
 
 
+def longest_s(scene: Scene) -> float:
+    """Return how long a job may run, in seconds: without a limit of its own the longest it can."""
+    said_s = scene.request.time_s or scene.partition.default_time_s
+    if said_s is not None:
+        return said_s
+    limits_s = [inf if scene.partition.max_time_s is None else scene.partition.max_time_s]
+    if scene.cluster.enforced.limits:
+        for _, key, amount in _binding(scene, lambda limits: limits.counts):
+            limits_s += [amount.limit * 60] if key == "MaxWallPJ" and amount.limit else []
+    return min(limits_s)
+
+
 def _fewer_jobs(scene: Scene, limit: int, left: int) -> str:
     """What a limit of jobs lets through, if so many more may come."""
     if limit == 0:
@@ -289,7 +301,8 @@ def _fewer_jobs(scene: Scene, limit: int, left: int) -> str:
 
 
 def _wall(scene: Scene, source: _Source, key: str, amount: Amount) -> Iterator[Evidence]:
-    asked_s, limit_s = scene.request.least_time_s, (amount.limit or 0) * 60
+    asked_s = scene.request.least_time_s or scene.partition.default_time_s
+    limit_s = (amount.limit or 0) * 60
     limit, line_no = format_slurm_time(limit_s), scene.request.line_no("time", "qos")
     if key == "GrpWall":
         # What all jobs have used counts; without `safe` they start as long as anything is left.

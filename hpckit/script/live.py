@@ -167,11 +167,6 @@ class Scene:
         return flag in known.flags.get(qos or "", ())
 
     @property
-    def time_s(self) -> int | None:
-        """How long the job runs at most; None without a limit."""
-        return self.request.time_s or self.partition.default_time_s or self.partition.max_time_s
-
-    @property
     def chain(self) -> tuple[Association, ...]:
         """The user's association and the accounts above it."""
         accounts = self.cluster.accounts
@@ -188,6 +183,8 @@ class Scene:
         request = self.request
         if not request.says_mem:
             return self._default_mem_mib(1, self._node_cpus)
+        if request.wants_all_mem:
+            return self._of_a_node(lambda group: group.mem_mib) or None
         of_a_cpu = request.mem_per_cpu_mib if self.is_exclusive else None
         return of_a_cpu * self._node_cpus if of_a_cpu else request.mem_per_node_mib
 

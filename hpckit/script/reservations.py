@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from hpckit.core.findings import Evidence, Severity
 from hpckit.core.hostlist import HostListError, expand_hosts, named
 from hpckit.core.units import counted, format_slurm_time
+from hpckit.script.limits import longest_s
 from hpckit.script.live import Scene
 from hpckit.slurm.values import Reservation
 
@@ -68,8 +69,8 @@ def _room(scene: Scene, one: Reservation) -> Iterator[Evidence]:
 
 def maintenance(scene: Scene) -> Iterator[Evidence]:
     """Yield maintenance of so many nodes that the job would have to end before it begins."""
-    time_s, own = scene.time_s, scene.partition.nodes
-    if time_s is None or own is None or scene.request.text("reservation") is not None:
+    time_s, own = longest_s(scene), scene.partition.nodes
+    if own is None or scene.request.text("reservation") is not None:
         return
     try:
         for one in scene.cluster.reservations or ():

@@ -252,6 +252,11 @@ class Request:
         return any(self.text(name) for name in MEM_OPTIONS)
 
     @property
+    def wants_all_mem(self) -> bool:
+        """Whether all memory of the nodes is asked for (`--mem=0`)."""
+        return self._size_mib("mem") == 0
+
+    @property
     def mem_per_cpu_mib(self) -> int | None:
         """The memory of a CPU in MiB, where it is asked for so."""
         return self._size_mib("mem-per-cpu")

@@ -161,6 +161,7 @@ def test_nodes_that_are_out(in_service: int, because: str | None, remedy: str | 
         ({"max_nodes": 2}, "-N 3", "error", "allows at most 2 nodes, not 3"),
         ({"max_cpus_per_node": 4}, "-c 8", "error", "allows 4 CPUs of a node, not 8"),
         ({"max_mem_per_node_mib": 1024}, "--mem=2G", "error", "allows 1G of a node, not 2G"),
+        ({"max_mem_per_node_mib": 1024}, "--mem=0", "error", "allows 1G of a node, not 8G"),
         ({"needs_reservation": True}, "", "error", "is for reservations alone"),
         ({"root_only": True}, "", "error", "only root may use partition main"),
         ({}, "-w n[3-5]", "error", "n5 is not in partition main"),
@@ -171,7 +172,11 @@ def test_a_rule_of_a_partition(
 ) -> None:
     """What a partition does not let in is told, and names another that does."""
     spare = PartitionRules(name="spare", nodes="n[1-9]", total_nodes=9)
-    cluster = Cluster(partitions=(replace(MAIN, **rules), spare))
+    kind = Partition(
+        name="main", is_default=True, is_up=True, time_limit_s=None,
+        groups=(NodeGroup(nodes=9, cpus=64, mem_mib=8192),),
+    )  # fmt: skip
+    cluster = Cluster(partitions=(replace(MAIN, **rules), spare), nodes={"main": kind})
     (one,) = found(options, cluster)
     assert (one.severity, because in one.because) == (severity, True), one
     assert found(f"{options} -p spare", cluster) == []
@@ -231,6 +236,7 @@ def count(key: str, limit: int, used: int | None = None) -> Limits:
          "--nodes=1"),
         (tres("MaxTRESPN", "gres/gpu", 2), "-N 2 --gpus-per-node=4", "error", "QOSMaxGRESPerNode",
          "--gpus-per-node=2"),
+        (tres("MaxTRESPN", "gres/gpu", 2), "-G 8", "error", "QOSMaxGRESPerNode", "--gpus=2"),
         (tres("MaxTRESPU", "node", 1, 0), "-N 2", "error", "QOSMaxNodePerUserLimit", "--nodes=1"),
         (tres("MaxTRESPU", "node", 2, 1), "-N 2", "warning", "QOSMaxNodePerUserLimit", "others"),
         (tres("MaxTRESPA", "cpu", 8), "-c 16", "error", "MaxCpuPerAccount", "--cpus-per-task=8"),
@@ -253,6 +259,15 @@ def test_a_limit_of_a_qos(
     assert (one.severity, one.because.endswith(f"({reason})")) == (severity, True), one
     assert remedy in one.remedy
     assert found(options, replace(limited(limits), enforced=Enforced())) == []
+
+
+def test_a_job_without_a_time_limit() -> None:
+    """It has the default of the partition, else the longest of the QOS, or none."""
+    (one,) = found("-N 1", limited(count("MaxWallPJ", 5), default_time_s=600))
+    assert (one.severity, one.remedy) == (Severity.ERROR, "--time=00:05:00")
+    for minutes, rules in ((30, []), (90, ["maintenance"])):
+        cluster = replace(limited(count("MaxWallPJ", minutes)), reservations=(MAINT,))
+        assert [one.rule for one in found("-N 1", cluster)] == rules
 
 
 def test_a_qos_overrules_associations_and_accounts_count_for_all() -> None:
@@ -291,9 +306,10 @@ MAINT = replace(
         ("--reservation=ours -N 2", "error", "reservation ours has 1 node, not 2", "--nodes=1"),
         ("--reservation=ours -t 2:00:00", "warning", "ends before the job", "--time=01:00:00"),
         ("-t 2:00:00", "warning", "maintenance maint begins in", "--time=00:59:00"),
-        ("-L b", "error", "there is no license b", "one of a"),
-        ("-L a:5", "error", "there are 4 licenses a, not 5", "--licenses=a:4"),
-        ("-L a:4", "warning", "3 of 4 licenses a are free", "others end"),
+        ("-N 1", "warning", "maintenance maint begins in", "--time=00:59:00"),
+        ("-t 10 -L b", "error", "there is no license b", "one of a"),
+        ("-t 10 -L a:5", "error", "there are 4 licenses a, not 5", "--licenses=a:4"),
+        ("-t 10 -L a:4", "warning", "3 of 4 licenses a are free", "others end"),
     ],
 )
 def test_reservations_and_licenses(options: str, severity: str, because: str, remedy: str) -> None:
