@@ -57,6 +57,10 @@ coverage: $(VENV)/.dev  ## run every test under coverage, and hold it to its lim
 faults: $(VENV)/.dev  ## run the statistical and fault suites at their whole size, on new random examples
 	HYPOTHESIS_PROFILE=faults $(PYTEST) $(FAULTS)
 
+.PHONY: frameworks
+frameworks: $(VENV)/.dev  ## run every framework on the test cluster, twenty starts each, and Ray
+	HYPOTHESIS_PROFILE=faults $(BIN)/python -m pytest -q -rs tests/cluster/test_frameworks.py $(ARGS)
+
 .PHONY: lowest
 lowest: $(VENV)/.dev  ## run tests with the oldest dependencies that are taken (Python 3.11 or 3.12)
 	$(BIN)/python -m venv --clear .venv-lowest

@@ -240,7 +240,7 @@ def _runner_commands(script: str, folder: str) -> Iterator[str]:
             hint="hpckit show --script prints the script",
         )
     options = read[0]
-    rank = f"{_AGENT} rank --from {_rank_source(script)} --"
+    rank = f"{_AGENT} rank {_rank_options(script)} --"
     words = command[1].replace('"${hpckit_rank[@]}"', rank).split(" ")
     yield f"export HPCKIT_JOB_FOLDER={shlex.quote(folder)}"
     yield 'agent=("${HPCKIT_PYTHON:-python3}" -I "$HPCKIT_JOB_FOLDER/hpckit-injob.pyz")'
@@ -250,9 +250,9 @@ def _runner_commands(script: str, folder: str) -> Iterator[str]:
     yield f'read -r code _ <"$HPCKIT_JOB_FOLDER/logs/{task}failed-${{SLURM_RESTART_COUNT:-0}}"'
 
 
-def _rank_source(script: str) -> str:
-    source = re.search(r" rank --from (\S+) --", script)
-    return "slurm" if source is None else source[1]
+def _rank_options(script: str) -> str:
+    options = re.search(r" rank (--from \S+.*) --\)", script)
+    return "--from slurm" if options is None else options[1]
 
 
 def _step_commands(options: RunOptions, words: Sequence[str]) -> Iterator[str]:
@@ -281,10 +281,10 @@ def _step_commands(options: RunOptions, words: Sequence[str]) -> Iterator[str]:
         yield "# the sampler, without what the job asks for each task (SLURM_CPU*, SLURM_MEM*, …)"
         yield from _background(sampler)
     yield "# USR1 and USR2 are handed to the step, which has scancel's TERM from Slurm"
+    words = through_entry(words, [_AGENT])
     if not is_ordered:
         yield " ".join(words)
         return
-    words = through_entry(words, [_AGENT])
     yield f"SLURM_HOSTFILE=$hosts HPCKIT_ORDERED=1 {' '.join(ordered(words))}"
     yield "# without an order (hosts is empty), or where srun refuses it before any rank began:"
     numbered = "" if options.keep_numbers else "HPCKIT_RANK_MAP=$hosts "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from hpckit.core.files_in_job import make_folder
 from hpckit.core.identity import SOURCES, identify
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from hpckit.injob.ledger import Ledger
 
 
-_COMMAND_INDEX = 3
+_OPTIONS = ("", "--tf-config", "--ray")
 _COMMAS = 4  # between the five fields of an identity
 _OF_THE_STEP = ("SLURM_HOSTFILE", "SLURM_DISTRIBUTION", "HPCKIT_ORDERED")
 
@@ -31,11 +32,10 @@ def rank(words: list[str], env: dict[str, str]) -> int | None:
     ledger. 127 is a command that was not
     found, 126 one that cannot be run; a command killed by a signal takes this process with it.
     """
-    if words[:1] != ["--from"] or words[2:_COMMAND_INDEX] != ["--"]:
+    read = _read(words)
+    if read is None:
         return None
-    source, command = words[1], words[_COMMAND_INDEX:]
-    if not (source in SOURCES or source.count(",") == _COMMAS) or not command:
-        return None
+    source, option, command = read
     identity = identify(source, env)
     env = without_coerced_locale(env)
     if source != "env":
@@ -45,9 +45,10 @@ def rank(words: list[str], env: dict[str, str]) -> int | None:
 
     def failed(code: int) -> None:
         if path is not None and identity.rank is not None:
-            _record_failure(path, env.get("SLURM_RESTART_COUNT", ""), identity.rank, code)
+            _record_failure(path, env.get("SLURM_RESTART_COUNT", ""), str(identity.rank), code)
 
     env = _own_steps(_placed(env, identity, log, failed), source, identity)
+    command, env, _held = _through(option, command, env, identity, log)
     ledger = None if log is None else _ledger(env, identity)
     if not identity.local_rank:
         _warn_of_missing_workdir(env.get("HPCKIT_WORKDIR", ""), log)
@@ -65,24 +66,57 @@ def rank(words: list[str], env: dict[str, str]) -> int | None:
         return code
 
 
+def _read(words: list[str]) -> tuple[str, str, list[str]] | None:
+    """Return where the rank's number is from, an option or nothing, and the command."""
+    if words[:1] != ["--from"] or "--" not in words[2:4]:
+        return None
+    source, at = words[1], words.index("--", 2)
+    option, command = "".join(words[2:at]), words[at + 1 :]
+    is_source = source in SOURCES or source.count(",") == _COMMAS
+    return (source, option, command) if is_source and option in _OPTIONS and command else None
+
+
+def _through(
+    option: str, command: list[str], env: dict[str, str], identity: Identity, log: int | None
+) -> tuple[list[str], dict[str, str], object]:
+    """Return the command and its environment, and what is to be kept while it runs."""
+    if option == "--tf-config":
+        from hpckit.injob.tf_config import Workers
+
+        workers = Workers(env, identity, log)
+        return command, {**env, **workers.exports()}, workers
+    if option == "--ray":
+        agent = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv) + 1]
+        command = [*agent, "ray", "--", *command]
+    return command, env, None
+
+
 def node(words: list[str], env: dict[str, str]) -> int | None:
-    """Become a launcher that starts the ranks of one node; None when `words` is no command line.
+    """Run a launcher that starts the ranks of one node; None when `words` is no command line.
 
     It is the first thing that the step runs on this node: that it began is said here. Where
-    hpckit's own map numbers the nodes, SLURM_PROCID is the node's number in it.
+    hpckit's own map numbers the nodes, SLURM_PROCID is the node's number in it. A launcher that
+    fails before any rank has, as one that is not installed, gives the job its code.
     """
     if words[:1] != ["--"] or not words[1:]:
         return None
     from hpckit.binding.in_job import begin
-    from hpckit.injob.supervise import replace
+    from hpckit.injob.supervise import attend
+
+    def failed(code: int) -> None:
+        if path is not None:
+            _record_failure(path, env.get("SLURM_RESTART_COUNT", ""), "launcher", code)
 
     if env.get("HPCKIT_PLACE"):
         begin(env["HPCKIT_PLACE"])
+    path = _rank_log_path("slurm", 0, env)
     env = _own_steps(without_coerced_locale(env), "slurm", identify("slurm", env))
     try:
-        replace(words[1:], env)
+        return attend(words[1:], env, failed)
     except OSError as error:
-        return not_started(words[1], None, error, None)
+        code = not_started(words[1], None, error, None)
+        failed(code)
+        return code
 
 
 def _own_steps(env: dict[str, str], source: str, identity: Identity) -> dict[str, str]:
@@ -135,8 +169,8 @@ def _open_rank_log(path: str) -> int | None:
         return None
 
 
-def _record_failure(log_path: str, restart: str, rank: int, code: int) -> None:
-    """Write `failed-<restart>` beside a rank's log, unless another rank has: its code and rank.
+def _record_failure(log_path: str, restart: str, who: str, code: int) -> None:
+    """Write `failed-<restart>` beside a rank's log, unless another has: its code and rank.
 
     The batch script returns this code: launchers report how the ranks ended that the first
     failing one took with it.
@@ -145,7 +179,7 @@ def _record_failure(log_path: str, restart: str, rank: int, code: int) -> None:
     path = os.path.join(os.path.dirname(log_path), name)
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        os.write(fd, f"{code} {rank}\n".encode())
+        os.write(fd, f"{code} {who}\n".encode())
         os.close(fd)
     except OSError:
         return

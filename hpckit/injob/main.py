@@ -9,11 +9,13 @@ import sys
 from hpckit import __version__
 
 USAGE = """\
-usage: hpckit-injob rank --from slurm|env|mpi|NAME,NAME,NAME,NAME,NAME -- COMMAND [ARGUMENT...]
+usage: hpckit-injob rank --from slurm|env|mpi|NAME,NAME,NAME,NAME,NAME [--tf-config | --ray]
+                         -- COMMAND [ARGUMENT...]
        hpckit-injob run [--local [--ranks N]] [--order [--keep-numbers]] [--bind] [--strict]
                         [--secrets [--keep-secrets]]
                         [--measure HZ] [--kill-wait SECONDS] -- COMMAND [ARGUMENT...]
        hpckit-injob node -- COMMAND [ARGUMENT...]
+       hpckit-injob ray -- COMMAND [ARGUMENT...]
        hpckit-injob port --job-id TEXT [--array-task N]
        hpckit-injob probe [SECONDS]
        hpckit-injob sample --out DIR [--hz F] [--duration SECONDS] [--parent PID]
@@ -43,6 +45,10 @@ def _run(verb: str, rest: list[str], env: dict[str, str]) -> int | None:
         from hpckit.injob.entry import node, rank
 
         return (rank if verb == "rank" else node)(rest, env)
+    if verb == "ray":
+        from hpckit.injob.ray import ray
+
+        return ray(rest, env)
     if verb == "run":
         from hpckit.injob.runner import run
 

@@ -17,6 +17,7 @@ ENOUGH_PORTS = 1024
 _ARRAY_STRIDE = 337  # below ENOUGH_PORTS, so that it is no multiple of any pool's size
 # What the kernel starts with: Documentation/networking/ip-sysctl.rst, ip_local_port_range.
 _DEFAULT_RANGE = (32768, 60999)
+_RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 
 
 def port_candidates(
@@ -80,13 +81,35 @@ def free_port(job_id: str, array_task: str) -> int | None:
     candidates = port_candidates(
         job_number(job_id),
         array_task=int(array_task) if _is_ordinal(array_task) else None,
-        ephemeral=ephemeral_range("/proc/sys/net/ipv4/ip_local_port_range"),
+        ephemeral=ephemeral_range(_RANGE),
     )
     number = next((candidate for candidate in candidates if is_free(candidate)), None)
     if number is None:
         listed = ", ".join(map(str, candidates))
         say(f"none of the job's three candidate ports is free on this host: {listed}")
     return number
+
+
+def claim_port(after: int, local_rank: int, ranks: int) -> tuple[int, socket.socket] | None:
+    """Return a free port for one of a node's `ranks`, and what keeps it until it is closed.
+
+    Each rank looks at ports of its own, from `after` on. A port is kept by a name among the
+    abstract sockets of this host (unix(7)), so that no two ranks of any jobs take the same one
+    before it is bound. None where no port is free.
+    """
+    first, size = _pool(*ephemeral_range(_RANGE))
+    for n in range(local_rank, size, ranks):
+        number = first + (after - first + 1 + n) % size
+        name = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            name.bind(f"\0hpckit-port-{number}")
+        except OSError:
+            name.close()
+            continue
+        if is_free(number):
+            return number, name
+        name.close()
+    return None
 
 
 def ephemeral_range(path: str) -> tuple[int, int]:

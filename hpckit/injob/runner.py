@@ -16,7 +16,7 @@ import time
 from hpckit.core.talk import reason, say
 from hpckit.injob.entry import not_started, without_coerced_locale
 from hpckit.injob.supervise import catch_signals, exit_code_of, forward, spawn_quietly
-from hpckit.spec.folder_in_job import BEGAN_FILE, SAMPLER_STEP, WAITING_FILE
+from hpckit.spec.folder_in_job import BEGAN_FILE, SAMPLER_STEP, WAITING_FILE, of_start
 
 TYPE_CHECKING = False
 
@@ -98,13 +98,6 @@ def read_options(words: Sequence[str]) -> tuple[RunOptions, list[str]] | None:
     return (options, rest) if rest else None
 
 
-def _of_start(env: Mapping[str, str], folder: str, name: str) -> str:
-    """Return a path in the job folder that is of this start of the job alone."""
-    task, count = env.get("SLURM_ARRAY_TASK_ID", ""), env.get("SLURM_RESTART_COUNT", "") or 0
-    array = f"array-{task}" if task else ""
-    return os.path.join(env["HPCKIT_JOB_FOLDER"], folder, array, f"{name}-{count}")
-
-
 def option_of(command: Sequence[str], name: str) -> str | None:
     """Return the value of one of srun's options, None where it is not among the words."""
     values = (
@@ -123,10 +116,13 @@ def _srun_options(command: Sequence[str]) -> Sequence[str]:
 def through_entry(command: Sequence[str], agent: Sequence[str]) -> list[str]:
     """Return the srun command with an entry of hpckit's in front of what each task starts.
 
-    That is the rank entry, which is there already, or the node entry in front of a launcher.
+    That is the rank entry, which is there already, or the node entry in front of a launcher. A
+    command of a template's own, or with options that are not understood here, stays as it is.
     """
     end = 1 + len(_srun_options(command))
-    if [*agent, "rank"] == list(command[end : end + len(agent) + 1]):
+    first = command[end : end + len(agent) + 1]
+    is_own = command[0] != "srun" or not first or first[0].startswith("-")
+    if is_own or [*agent, "rank"] == list(first):
         return list(command)
     return [*command[:end], *agent, "node", "--", *command[end:]]
 
@@ -206,7 +202,7 @@ def _first_failure(env: dict[str, str]) -> int:
     if not env.get("HPCKIT_JOB_FOLDER"):
         return 0
     try:
-        with open(_of_start(env, "logs", "failed"), encoding="utf-8") as file:
+        with open(of_start(env, "logs", "failed"), encoding="utf-8") as file:
             return int(file.read().split()[0])
     except (OSError, ValueError, IndexError):
         return 0
@@ -237,6 +233,7 @@ class _Runner:
     def step(self, command: list[str]) -> int:
         """Run an srun command in the order of nodes that was decided, if there is one."""
         nodes = _hostnames(self._env)
+        command = through_entry(command, self._agent)
         hosts = self._place(nodes, command)
         if nodes:
             # The first node of the allocation; rank 0 is there too, also in an order of nodes.
@@ -246,7 +243,7 @@ class _Runner:
         self._sample(count, None)
         if hosts is None:
             return self._wait([self._start(command, self._env)])
-        return self._ordered(hosts, through_entry(command, self._agent))
+        return self._ordered(hosts, command)
 
     def local(self, command: list[str]) -> int:
         """Start the ranks on this machine, or once what starts them itself."""
@@ -294,7 +291,7 @@ class _Runner:
         options = self._options
         if not (self._folder and (options.order or options.bind)):
             return None
-        self._env["HPCKIT_PLACE"] = _of_start(self._env, "place", "restart")
+        self._env["HPCKIT_PLACE"] = of_start(self._env, "place", "restart")
         self._env |= {"HPCKIT_BIND": "1"} if options.bind else {}
         self._env |= {"HPCKIT_STRICT": "1"} if options.strict else {}
         plan = f"{self._folder}/order.json"

@@ -86,6 +86,18 @@ def supervise(
     return end_as(status)
 
 
+def attend(command: list[str], env: dict[str, str], failed: Callable[[int], None]) -> int:
+    """Run a launcher, whose output and input are this process's, and return its exit code.
+
+    Signals are forwarded; `failed` is called as by `supervise`. Raises OSError.
+    """
+    wake = catch_signals((*FORWARDED, signal.SIGCHLD))
+    status, asked_to_end = _relay(_Command(_spawned(command, env), None), wake, [], b"")
+    if status and not asked_to_end:
+        failed(exit_code_of(status))
+    return end_as(status)
+
+
 def _start(command: list[str], env: dict[str, str], log: RankLog) -> tuple[int, list[Tee]]:
     out_read, out_write = os.pipe()
     tees = [Tee(out_read, 1, log)]

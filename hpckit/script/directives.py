@@ -143,6 +143,8 @@ def plan_launch(
         ntasks=spec.ntasks,
         ntasks_per_node=spec.ntasks_per_node,
         rank_source=launcher.local_identity if local else launcher.identity,
+        rank_options=launcher.rank_options,
+        rank_shell=launcher.rank_shell(spec),
         starter=launcher.local_words(spec) if local else launcher.words(spec),
         runner=tuple(_runner_words(spec, site, account, place, local_ranks)),
         local_ranks=local_ranks,

@@ -69,13 +69,14 @@ class LaunchPlan:
 
     `directives` are sbatch's, `srun` the options of the step that starts the command, `starter` the
     words of a launcher in front of the ranks; `ntasks` and `ntasks_per_node` count ranks.
-    `rank_source` is where a rank reads its number from (`injob rank --from`), `runner` the options
-    of `injob run`; `local_ranks` how many ranks that starts without Slurm; `keeps_shell` that lines
-    of `setup` may have set traps, so that the shell outlives the command. `account` is None for a
-    job that is not to be measured, `place` where nothing is ordered or bound. `communication` are
-    the variables of the communication block, `profile` the provider's file that comes before them,
-    `left` what is not set and why; `container_prefix` is how a variable is called that is let into
-    the command's closed container.
+    `rank_source` is where a rank reads its number from (`injob rank --from`), `rank_options` what
+    its entry is told besides, `rank_shell` what a shell does that becomes the command; `runner` the
+    options of `injob run`; `local_ranks` how many ranks that starts without Slurm; `keeps_shell`
+    that lines of `setup` may have set traps, so that the shell outlives the command. `account` is
+    None for a job that is not to be measured, `place` where nothing is ordered or bound.
+    `communication` are the variables of the communication block, `profile` the provider's file that
+    comes before them, `left` what is not set and why; `container_prefix` is how a variable is
+    called that is let into the command's closed container.
     """
 
     name: str
@@ -90,6 +91,8 @@ class LaunchPlan:
     ntasks_per_node: int
     rank_source: str
     starter: tuple[str, ...] = ()
+    rank_options: tuple[str, ...] = ()
+    rank_shell: str | None = None
     runner: tuple[str, ...] = ()
     local_ranks: int | None = None
     keeps_shell: bool = False

@@ -189,12 +189,15 @@ def _directive_line(option: Option) -> str:
 
 def _options(options: Sequence[Option]) -> str:
     """Return long options of srun, filled into lines."""
-    words = [
-        sh_word(f"--{option.name}" + ("" if option.value is None else f"={option.value}"))
+    return _filled(
+        f"--{option.name}" + ("" if option.value is None else f"={option.value}")
         for option in options
-    ]
+    )
+
+
+def _filled(words: Iterable[str]) -> str:
     lines = [""]
-    for word in words:
+    for word in map(sh_word, words):
         if len(lines[-1]) + len(word) > _WIDTH:
             lines.append("")
         lines[-1] += f"{word} "
@@ -204,8 +207,8 @@ def _options(options: Sequence[Option]) -> str:
 def _starter(words: Sequence[str]) -> str:
     """Return a launcher's words; what a shell of its own reads stands on a line of its own."""
     shell = 3 if list(words[:2]) == ["bash", "-c"] else 0
-    parts = [part for part in (words[:shell], words[shell:]) if part]
-    return " \\\n  ".join(map(sh_line, parts))
+    parts = [sh_line(words[:shell])] if shell else []
+    return " \\\n  ".join([*parts, _filled(words[shell:])])
 
 
 def _said_whose(text: str, digest: str) -> str:

@@ -45,6 +45,13 @@ def _count_text(text: str) -> str:
     return text if text.isascii() and text.isdigit() else "0"
 
 
+def of_start(env: Mapping[str, str], folder: str, name: str) -> str:
+    """Return a path in the job folder that is of this start of the job alone."""
+    task, count = env.get("SLURM_ARRAY_TASK_ID", ""), env.get("SLURM_RESTART_COUNT", "") or 0
+    array = f"array-{task}" if task else ""
+    return "/".join(filter(None, (env["HPCKIT_JOB_FOLDER"], folder, array, f"{name}-{count}")))
+
+
 def lines_prefix(start: tuple[str, str]) -> str:
     """The beginning of the names of the files of lines of a step's attempt, one file a node."""
     step, attempt = start

@@ -91,8 +91,8 @@ class ResourceRequest:
 
     nodes: int = key("Nodes (`--nodes`).", default=1, check=between(1, MAX_COUNT))
     ntasks_per_node: int | None = optional(
-        "Ranks on each node (`--ntasks-per-node`). Not said: one a GPU for torchrun and mpi, "
-        "else one a node.",
+        "Ranks on each node (`--ntasks-per-node`). Not said: one a node for plain and ray, "
+        "one a GPU for the others.",
         between(1, MAX_COUNT),
     )
     cpus_per_task: int | None = optional(
@@ -126,6 +126,8 @@ class ResourceRequest:
 
 PLAIN: Final = "plain"
 """The launcher of a job that says none; the launchers themselves are hpckit.script.launchers."""
+ONE_A_NODE: Final = frozenset((PLAIN, "ray"))
+"""Launchers that start one rank a node, whatever its GPUs, unless a job says otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,8 +158,8 @@ class LaunchRequest(Checked):
         default=0,
         check=between(0, MAX_COUNT),
     )
-    torchrun_args: tuple[str, ...] = listed(
-        "More options for torchrun, such as `--max-restarts=1`.",
+    args: tuple[str, ...] = listed(
+        "More options for the launcher itself, such as torchrun's `--max-restarts=1`.",
         both(one_line, matching(r"--?[a-z].*", "an option that begins with a dash")),
     )
 
@@ -349,7 +351,7 @@ class JobSpec:
         """Ranks on each node, after the default of the launch kind."""
         if self.resources.ntasks_per_node is not None:
             return self.resources.ntasks_per_node
-        if self.launch.kind == PLAIN:
+        if self.launch.kind in ONE_A_NODE:
             return 1
         return self.resources.gpus_per_node or 1
 

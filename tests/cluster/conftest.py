@@ -27,10 +27,10 @@ BUILD_TIMEOUT_S = 900
 OTHER_GROUPS = {
     "faults": "test_manners test_exactly_once test_life test_chains test_jobs",
     "places": "test_place test_place_bound test_place_scale test_leaves test_blocks test_torchrun"
-    " test_scale",
+    " test_frameworks test_scale",
     "releases": "test_releases test_site_goldens test_goldens_taken test_directives"
     " test_slurm_facts test_topology_files test_version_traps test_traps_environment"
-    " test_traps_answers test_admission test_pyslurm",
+    " test_traps_answers test_admission test_pyslurm test_mpi",
 }
 """The modules of each further worker, so that each waits for Slurm as long as the others."""
 GROUP_OF = {module: name for name, modules in OTHER_GROUPS.items() for module in modules.split()}

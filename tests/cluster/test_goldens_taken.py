@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from hpckit.script.launchers.registry import LAUNCHERS
 from tests.cluster.cluster import CHECKOUT, Cluster, Containers, eventually
 from tests.cluster.conftest import ClusterOf
 from tests.cluster.controller import controller
@@ -149,8 +150,7 @@ def test_every_golden_of_the_site_is_here() -> None:
     names = {case.name for case in GOLDENS}
     assert {*MADE_UP, *ADAPTED} <= names
     shapes = ("one-node", "many-nodes", "array")
-    kinds = ("plain", "mpi", "torchrun")
-    assert {f"docker-{kind}-{shape}" for kind in kinds for shape in shapes} <= names
+    assert {f"docker-{kind}-{shape}" for kind in LAUNCHERS for shape in shapes} <= names
 
 
 def test_slurm_takes_them(cluster: Cluster) -> None:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.cluster.cluster import Cluster
+from tests.cluster.cluster import FRAMEWORKS, Cluster
 from tests.cluster.conftest import ClusterOf
 from tests.cluster.hpckit_on import log_of, reached, submit
 from tests.cluster.landed import (
@@ -60,7 +60,7 @@ SOON_S = 200
 def up(cluster_of: ClusterOf, suite: str, topology: str) -> Cluster:
     """The cluster of a release, with PyTorch where that is what test_torchrun.py has."""
     if suite == REAL_TORCHRUN:
-        return cluster_of(suite, target="torch", pip="torch==2.13.0 numpy")
+        return cluster_of(suite, target="torch", pip=FRAMEWORKS)
     return cluster_of(suite, topology=topology)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.cluster import Cluster
+from tests.cluster.cluster import FRAMEWORKS, Cluster
 from tests.cluster.conftest import ClusterOf
 from tests.cluster.controller import AT_SITE, Controller, controller
 from tests.cluster.hpckit_on import log_of, submit
@@ -61,7 +61,7 @@ def suite(request: pytest.FixtureRequest) -> str:
 def cluster(cluster_of: ClusterOf, suite: str) -> Cluster:
     """The cluster whose image the node has."""
     if suite == "bookworm":
-        return cluster_of(suite, target="torch", pip="torch==2.13.0 numpy")
+        return cluster_of(suite, target="torch", pip=FRAMEWORKS)
     return cluster_of(suite)
 
 

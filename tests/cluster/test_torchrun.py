@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from hpckit.script.launchers.torchrun import OPTIONS, OWNED, VALUED
-from tests.cluster.cluster import CHECKOUT, Cluster
+from hpckit.script.launchers.torchrun import OWNED
+from hpckit.script.launchers.torchrun import TORCHRUN as OPTIONS
+from tests.cluster.cluster import CHECKOUT, FRAMEWORKS, Cluster
 from tests.cluster.conftest import ClusterOf
 from tests.cluster.hpckit_on import document, hpckit, log_of, new_path, status, submit
 from tests.cluster.played import (
@@ -34,7 +35,7 @@ FAILING = 5
 @pytest.fixture(scope="module")
 def cluster(cluster_of: ClusterOf) -> Cluster:
     """Debian 12 with PyTorch as pip installs it: Debian's own is built without torchrun's libuv."""
-    return cluster_of("bookworm", target="torch", pip="torch==2.13.0 numpy")
+    return cluster_of("bookworm", target="torch", pip=FRAMEWORKS)
 
 
 @pytest.fixture(scope="module")
@@ -87,9 +88,10 @@ def test_every_option_of_torchrun_is_known(cluster: Cluster) -> None:
     usage = cluster.check(["torchrun", "--help"]).partition("Torch Distributed")[0]
     valued = {name: bool(value) for name, value in re.findall(r"\[--?([a-z-]+)( [^]]+)?\]", usage)}
     assert len(valued) > 20
-    assert {name for name in valued if name not in OPTIONS} == set()
+    known = {*OPTIONS.valued, *OPTIONS.flags, *OPTIONS.as_module, *OWNED}
+    assert {name for name in valued if name not in known} == set()
     ours = {name: value for name, value in valued.items() if name not in OWNED}
-    assert ours == {name: name in VALUED for name in ours}
+    assert ours == {name: OPTIONS.takes_value(name) for name in ours}
 
 
 @pytest.mark.slow

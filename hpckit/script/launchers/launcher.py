@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from hpckit.core.errors import InvalidValue
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -46,8 +48,10 @@ class Launcher:
     can_renumber: bool = True
     is_mpi: bool = False
     tool: LauncherTool | None = None
-    options_key: str = ""
-    """The key of `[launch]` that holds the launcher's own options."""
+    rank_options: tuple[str, ...] = ()
+    """What the rank entry is told besides, such as `--tf-config`."""
+    takes_args: bool = False
+    """Whether the launcher has options of its own (`launch.args`)."""
     refused_programs: Mapping[str, str] = {}
     """Programs that a command does not begin with, because hpckit starts them, and what to say."""
 
@@ -61,10 +65,10 @@ class Launcher:
 
     def refuse(self, launch: LaunchRequest) -> None:
         """Raise InvalidValue for a key of `[launch]` that this launcher has no use for."""
-        if launch.torchrun_args:
-            from hpckit.core.errors import InvalidValue
-
-            raise InvalidValue("torchrun_args", list(launch.torchrun_args), 'kind = "torchrun"')
+        if launch.args and not self.takes_args:
+            raise InvalidValue("args", list(launch.args), "a kind with a launcher, as torchrun")
+        if launch.mpi is not None and self.starts_ranks:
+            raise InvalidValue("mpi", launch.mpi, "a kind whose ranks srun starts, as mpi")
 
     def check(self, spec: JobSpec) -> None:
         """Raise PlanError for a job that this launcher cannot do."""
@@ -82,6 +86,15 @@ class Launcher:
         """Return the words between srun's options and the rank entry."""
         del spec
         return ()
+
+    def rank_shell(self, spec: JobSpec) -> str | None:
+        """Return what a shell does that becomes the rank's command ("$@"), None without one.
+
+        It has the rank's own variables: torch's (RANK to NODE_RANK, MASTER_ADDR, MASTER_PORT) and
+        those of whatever started the rank.
+        """
+        del spec
+        return None
 
     def local_words(self, spec: JobSpec) -> tuple[str, ...]:
         """Return the words before the rank entry on a machine without Slurm."""

@@ -9,9 +9,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hpckit.core.errors import ConfigError, InvalidValue
+from hpckit.script.launchers.accelerate import Accelerate
+from hpckit.script.launchers.deepspeed import Deepspeed
+from hpckit.script.launchers.jax import Jax
 from hpckit.script.launchers.launcher import Launcher, SplitCommand
 from hpckit.script.launchers.mpi import Mpi
 from hpckit.script.launchers.plain import Plain
+from hpckit.script.launchers.ray import Ray
+from hpckit.script.launchers.tensorflow import Tensorflow
 from hpckit.script.launchers.torchrun import Torchrun
 from hpckit.spec.merge import Layer
 
@@ -27,7 +32,9 @@ def launchers_of(*launchers: Launcher) -> Launchers:
     return MappingProxyType({launcher.kind: launcher for launcher in launchers})
 
 
-LAUNCHERS: Final[Launchers] = launchers_of(Plain(), Mpi(), Torchrun())
+LAUNCHERS: Final[Launchers] = launchers_of(
+    Plain(), Mpi(), Torchrun(), Accelerate(), Deepspeed(), Jax(), Tensorflow(), Ray()
+)
 
 
 def refuse_launch(spec: JobSpec, launchers: Launchers = LAUNCHERS) -> None:
@@ -81,9 +88,8 @@ def _refuse_programs(command: Sequence[str], launchers: Launchers) -> None:
 def _with_launcher(layer: Layer, launcher: Launcher, split: SplitCommand) -> Layer:
     launch = {**_launch_table(layer), "kind": launcher.kind}
     if split.options:
-        launch[launcher.options_key] = list(split.options)
-    keys = ("launch.kind", f"launch.{launcher.options_key}")
-    details = dict.fromkeys(keys, f"{launcher.kind} in command")
+        launch["args"] = list(split.options)
+    details = dict.fromkeys(("launch.kind", "launch.args"), f"{launcher.kind} in command")
     tree = {**layer.tree, "command": list(split.command), "launch": launch}
     return replace(layer, tree=tree, details={**details, **layer.details})
 

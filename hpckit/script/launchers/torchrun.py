@@ -5,17 +5,16 @@ Source: torch.distributed.run, `torchrun --help` of torch 2.13.
 
 from __future__ import annotations
 
-import re
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from hpckit.core.errors import ConfigError, InvalidValue, PlanError
+from hpckit.core.errors import PlanError
 from hpckit.script.launchers.launcher import Launcher, LauncherTool, SplitCommand
+from hpckit.script.launchers.options import LauncherOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hpckit.spec.job import JobSpec, LaunchRequest
+    from hpckit.spec.job import JobSpec
 
 
 OWNED = {
@@ -31,18 +30,21 @@ OWNED = {
     "no-python": "the program itself as the command",
     "run-path": "python -m runpy as the command",
 }
-VALUED = frozenset(
-    (
-        *("rdzv-conf", "max-restarts", "monitor-interval", "start-method", "role", "log-dir"),
-        *("redirects", "tee", "local-ranks-filter", "local-addr", "logs-specs", "numa-binding"),
-        *("signals-to-handle", "event-log-handler", "duplicate-stdout-filters"),
-        *("duplicate-stderr-filters", "shutdown-timeout", "r", "t"),
-    )
+TORCHRUN = LauncherOptions(
+    program=("torchrun",),
+    owned=OWNED,
+    valued=frozenset(
+        (
+            *("rdzv-conf", "max-restarts", "monitor-interval", "start-method", "role", "log-dir"),
+            *("redirects", "tee", "local-ranks-filter", "local-addr", "logs-specs", "t", "r"),
+            *("signals-to-handle", "event-log-handler", "duplicate-stdout-filters"),
+            *("duplicate-stderr-filters", "shutdown-timeout", "numa-binding"),
+        )
+    ),
+    flags=frozenset(["virtual-local-rank", "help", "h"]),
+    as_module=frozenset(["module", "m"]),
 )
-_SHORT_WITH_VALUE = re.compile(r"-[rt][0-9].*")
-_FLAGS = frozenset(["virtual-local-rank", "help", "h", "module", "m"])
-OPTIONS = frozenset([*OWNED, *VALUED, *_FLAGS])
-"""All that torchrun 2.13 has, with hyphens; it takes underscores too, and unique beginnings."""
+"""All that torchrun 2.13 has."""
 _MEETING = '--master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT"'
 
 
@@ -54,7 +56,7 @@ class Torchrun(Launcher):
     identity = "env"
     local_identity = "env"
     starts_ranks = True
-    options_key = "torchrun_args"
+    takes_args = True
     tool = LauncherTool(
         argv=("torchrun", "--help"),
         hint="pip install torch, in the environment of the job",
@@ -63,27 +65,7 @@ class Torchrun(Launcher):
 
     def read_command(self, words: Sequence[str]) -> SplitCommand | None:
         """Return torchrun's options and the program, None where another program stands first."""
-        if not words or PurePosixPath(words[0]).name != "torchrun":
-            return None
-        if "/" in words[0]:
-            raise ConfigError(
-                f"names a torchrun by its path, {words[0]!r}",
-                key="command",
-                hint="say the environment with environment.venv or conda, and torchrun alone",
-            )
-        options, rest, as_module = _split_options(list(words[1:]))
-        if not rest:
-            raise ConfigError(
-                "torchrun has nothing to run", key="command", hint="torchrun train.py"
-            )
-        # python3, as many systems have no `python`, and environments have both.
-        python = ("python3", "-m") if as_module else ("python3",)
-        return SplitCommand(options=tuple(options), command=(*python, *rest))
-
-    def refuse(self, launch: LaunchRequest) -> None:
-        """Raise InvalidValue for an MPI plugin: torchrun's ranks are no tasks of srun."""
-        if launch.mpi is not None:
-            raise InvalidValue("mpi", launch.mpi, 'kind = "mpi" or "plain"')
+        return TORCHRUN.read(words)
 
     def check(self, spec: JobSpec) -> None:
         """Raise PlanError for a signal before the end: torchrun does not hand it on."""
@@ -107,47 +89,4 @@ class Torchrun(Launcher):
 def _words(spec: JobSpec, node: str) -> tuple[str, ...]:
     size = (f"--nnodes={spec.resources.nodes}", f"--nproc-per-node={spec.ntasks_per_node}")
     start = ("bash", "-c", f'exec torchrun --node-rank={node} {_MEETING} "$@"', "torchrun")
-    return (*start, *size, *spec.launch.torchrun_args, "--no-python")
-
-
-def _split_options(words: list[str]) -> tuple[list[str], list[str], bool]:
-    options: list[str] = []
-    as_module = False
-    while words and words[0].startswith("-"):
-        word = words.pop(0)
-        if word == "--":
-            break
-        name = _full_name(word)
-        if name in ("m", "module"):
-            as_module = True
-            continue
-        if name in OWNED:
-            raise ConfigError(
-                f"torchrun's {word.split('=', 1)[0]} is hpckit's to write",
-                key="command",
-                hint=f"say it with {OWNED[name]}",
-            )
-        if name in VALUED and "=" not in word and words:
-            word = f"--{name}={words.pop(0)}" if len(name) > 1 else f"{word}={words.pop(0)}"
-        options.append(word)
-    return options, words, as_module
-
-
-def _full_name(word: str) -> str:
-    """Return the name of an option as torchrun reads it.
-
-    Raises ConfigError for one of which nobody knows whether the next word is its value.
-    """
-    name = word.lstrip("-").split("=", 1)[0].replace("_", "-")
-    meant = [option for option in OPTIONS if len(name) > 1 and option.startswith(name)]
-    if name in OPTIONS:
-        return name
-    if len(meant) == 1:
-        return meant[0]
-    if "=" in word or _SHORT_WITH_VALUE.fullmatch(word):
-        return name
-    raise ConfigError(
-        f"torchrun's {word} is not known here, so what follows may be its value or the program",
-        key="command",
-        hint=f'{word}=VALUE where it has a value, else launch.torchrun_args = ["{word}"]',
-    )
+    return (*start, *size, *spec.launch.args, "--no-python")

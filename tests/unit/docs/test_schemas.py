@@ -36,7 +36,7 @@ nodes = 2
 gpus_per_node = 4
 [launch]
 kind = "torchrun"
-torchrun_args = ["--max-restarts=1"]
+args = ["--max-restarts=1"]
 [environment]
 inherit = "none"
 pass = ["NCCL_*"]

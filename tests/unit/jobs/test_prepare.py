@@ -70,7 +70,7 @@ def test_torchrun_in_front_says_the_launch(where: str) -> None:
         job = prepared(BASE, command=tuple(command))
     spec = job.effective.spec
     assert (spec.launch.kind, spec.command) == ("torchrun", ("python3", "train.py"))
-    assert spec.launch.torchrun_args == ("--max-restarts=1",)
+    assert spec.launch.args == ("--max-restarts=1",)
     origin = {one.key: one.detail for one in job.effective.origins}
     assert origin["launch.kind"] == "torchrun in command"
 

@@ -261,7 +261,7 @@ def test_torchrun_reads_its_node_rank_on_the_node(stage: Stage, runner: dict[str
     stage.program("torchrun", '#!/bin/bash\nprintf "%s\\n" "$@" >"$SAW/torchrun.$SLURM_PROCID"\n')
     text = job(
         ["train.py", "a b"],
-        launch={"kind": "torchrun", "torchrun_args": ["--max-restarts=1"]},
+        launch={"kind": "torchrun", "args": ["--max-restarts=1"]},
         resources={"nodes": 2, "gpus_per_node": 8},
     )
     ended = stage.run(script_of(text), {"SLURM_PROCID": "5", **runner})

@@ -39,7 +39,7 @@ CONTROLS = ("x", "1", "X", "-x", "torchrun", "all", "block", "USR1", "2.27", "hp
 PLAIN: Tree = {"name": "control", "command": ["show"], "resources": {"gpus_per_node": 1}}
 TORCHRUN: Tree = {**PLAIN, "launch": {"kind": "torchrun"}}
 BASES = (PLAIN, TORCHRUN)
-APART = ("conda", "torchrun_args")
+APART = ("conda", "args")
 """Keys that cannot stand beside all others in one job (conda beside venv): in the torchrun one."""
 AXES = (("parallel",), ("place", "volume"))
 """Tables whose names are the axes of a mesh."""
@@ -329,7 +329,7 @@ def check_run(tree: Tree, folder: Path) -> None:
         assert step[-len(command) :] == command
         assert command[0] != "show" or nul_separated(folder / "show") == command[1:]
     else:
-        args = tree["launch"].get("torchrun_args", [])
+        args = tree["launch"].get("args", [])
         assert given[5:] == [*args, "--no-python", *command]
     for name, value in tree.get("slurm", {}).get("srun_extra", {}).items():
         assert f"--{name}={value}" in step

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from hpckit.core.errors import ConfigError
+from hpckit.core.errors import ConfigError, PlanError
 from hpckit.core.identity import identify
 from hpckit.script.launchers.launcher import Launcher, SplitCommand
 from hpckit.script.launchers.registry import LAUNCHERS, job_name_of, launchers_of, read_launchers
@@ -99,6 +99,112 @@ def test_torchrun_without_a_program(words: list[str]) -> None:
         Torchrun().read_command(words)
 
 
+@pytest.mark.parametrize(
+    ("words", "kind", "args", "command"),
+    [
+        ("accelerate launch train.py --x", "accelerate", [], "python3 train.py --x"),
+        ("accelerate launch -m pkg.t", "accelerate", [], "python3 -m pkg.t"),
+        (
+            "accelerate launch --use_fsdp --fsdp_version 2 train.py",
+            "accelerate",
+            ["--use_fsdp", "--fsdp-version=2"],
+            "python3 train.py",
+        ),
+        (
+            "accelerate launch --megatron_lm_tp_degree 4 train.py",
+            "accelerate",
+            ["--megatron-lm-tp-degree=4"],
+            "python3 train.py",
+        ),
+        ("deepspeed train.py --deepspeed", "deepspeed", [], "python3 train.py --deepspeed"),
+        ("deepspeed --module pkg.t", "deepspeed", [], "python3 -m pkg.t"),
+        ("deepspeed --no_local_rank t.py", "deepspeed", ["--no_local_rank"], "python3 t.py"),
+    ],
+)
+def test_a_launcher_in_front(words: str, kind: str, args: list[str], command: str) -> None:
+    """Of each launcher its own options are kept, and its name says the kind."""
+    job = prepared(command=tuple(words.split())).effective.spec
+    assert (job.launch.kind, list(job.launch.args)) == (kind, args)
+    assert " ".join(job.command) == command
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("accelerate launch --num_processes 8 t.py", "resources.ntasks_per_node"),
+        ("accelerate launch --machine_rank 0 t.py", "SLURM_PROCID"),
+        ("accelerate launch --deepspeed_hostfile h t.py", "without ssh"),
+        ("deepspeed --hostfile h t.py", "resources.nodes"),
+        ("deepspeed -i worker-0 t.py", "resources.nodes"),
+        ("deepspeed --num_gpus=8 t.py", "resources.ntasks_per_node"),
+        ("deepspeed --launcher pdsh t.py", "without ssh"),
+        ("deepspeed --master_port 1 t.py", "free ports"),
+    ],
+)
+def test_what_hpckit_writes_for_other_launchers(words: str, says: str) -> None:
+    """Hosts, counts and the meeting place are the job file's, and the key is named."""
+    with pytest.raises(ConfigError, match="is hpckit's to write") as caught:
+        prepared(command=tuple(words.split()))
+    assert says in str(caught.value.hint)
+
+
+EIGHT = {"resources.nodes": 2, "resources.gpus_per_node": 8}
+
+
+def launched(kind: str, **options: object) -> str:
+    """The last lines of the script of a kind on two nodes of eight GPUs."""
+    named = {name.replace("__", "."): value for name, value in options.items()}
+    job = prepared(command=("./train",), options={**EIGHT, "launch.kind": kind, **named})
+    return job.script.text.rpartition('"${hpckit_run[@]}"')[2]
+
+
+def test_jax_has_its_coordinator_and_its_gpus() -> None:
+    """The first node at a free port; a rank's share of the node's GPUs, and none without GPUs."""
+    one_each, pairs = launched("jax"), launched("jax", resources__ntasks_per_node=4)
+    assert 'JAX_COORDINATOR_ADDRESS="$MASTER_ADDR:$MASTER_PORT"' in one_each
+    assert 'JAX_LOCAL_DEVICE_IDS="$LOCAL_RANK" exec "$@"' in one_each
+    assert "$(seq -s, $((LOCAL_RANK * 2)) $((LOCAL_RANK * 2 + 1)))" in pairs
+    assert "DEVICE_IDS" not in launched("jax", resources__gpus_per_node=0)
+    with pytest.raises(PlanError, match="cannot be dealt out"):
+        launched("jax", resources__ntasks_per_node=3)
+
+
+def test_a_program_of_deepspeed_gets_its_local_rank() -> None:
+    """As its own launcher gives it, unless that is not wanted."""
+    assert 'exec "$@" --local_rank="$LOCAL_RANK"' in launched("deepspeed")
+    assert "local_rank" not in launched("deepspeed", launch__args=["--no_local_rank"])
+    with pytest.raises(ConfigError, match="--no_local_rank, or nothing"):
+        launched("deepspeed", launch__args=["--foo"])
+
+
+def test_accelerate_starts_as_many_as_were_planned() -> None:
+    """Several processes need a kind: what the job says, else --multi_gpu."""
+    assert "--num_machines=2 --num_processes=16 " in launched("accelerate")
+    assert " --multi_gpu --no_python " in launched("accelerate")
+    assert "--multi_gpu" not in launched("accelerate", launch__args=["--use_fsdp"])
+    assert "--multi_gpu" not in launched("accelerate", launch__args=["--config_file=a.yaml"])
+    alone = launched("accelerate", resources__nodes=1, resources__gpus_per_node=1)
+    assert "export RANK=0 WORLD_SIZE=1" in alone
+    assert "--multi_gpu" not in alone
+
+
+def test_what_needs_the_runner_does_not_start_without() -> None:
+    """Workers of TensorFlow and nodes of Ray cannot find each other by themselves."""
+    for kind, option in (("tensorflow", "--tf-config"), ("ray", "--ray")):
+        script = prepared(command=("./train",), options={"launch.kind": kind}).script.text
+        assert f"rank --from slurm {option} --)" in script
+        assert "the command was not started" in script
+    with pytest.raises(PlanError, match="one on each node"):
+        launched("ray", resources__ntasks_per_node=2)
+
+
+@pytest.mark.parametrize("kind", ["torchrun", "accelerate"])
+def test_an_mpi_plugin_is_for_ranks_that_srun_starts(kind: str) -> None:
+    """The ranks of a launcher are no tasks of srun."""
+    with pytest.raises(ConfigError, match="a kind whose ranks srun starts"):
+        launched(kind, launch__mpi="pmix")
+
+
 class Horovod(Launcher):
     """A kind that this test adds: srun starts its ranks, which know themselves by other names."""
 
@@ -132,7 +238,7 @@ def test_a_kind_is_added_by_its_module_alone() -> None:
     env = {"HOROVOD_RANK": "5", "HOROVOD_SIZE": "8", "HOROVOD_LOCAL_RANK": "1"}
     found = identify(Horovod.identity, {**env, "HOROVOD_LOCAL_SIZE": "4"})
     assert (found.rank, found.world_size, found.local_rank, found.node_rank) == (5, 8, 1, None)
-    with pytest.raises(ConfigError, match=r"expected one of: plain, mpi, torchrun$"):
+    with pytest.raises(ConfigError, match=r"expected one of: plain, mpi, torchrun, "):
         prepared(command=words[1:], options={"launch.kind": "horovod"})
 
 

@@ -1,0 +1,234 @@
+"""A Ray cluster of one step: the head and the program on the first node, a worker on each other.
+
+`ray symmetric-run` of Ray 2.49 and later does the like, but refuses a node that has a Ray of
+another job, and ends that one too (`ray stop`): here nodes may be shared.
+Source: ray start --help, and ray/scripts/symmetric_run.py of Ray 2.60.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import time
+
+from hpckit.core.talk import reason, say
+from hpckit.injob.entry import not_started
+from hpckit.injob.port import claim_port
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_START_S = 120.0
+_POLL_S = 0.5
+_GONE_AFTER = 4
+"""After so many questions in a row that nobody answers the head has ended."""
+_KILL_WAIT_S = 10.0
+_PORTS = (
+    *("--node-manager-port", "--object-manager-port", "--metrics-export-port"),
+    *("--dashboard-agent-listen-port", "--dashboard-agent-grpc-port", "--runtime-env-agent-port"),
+)
+"""Of each node, and of the head one more; all have defaults, or are drawn without a look."""
+_HEAD_PORT = "--ray-client-server-port"
+_MOST_LOG_BYTES = 1024**2
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
+_ENDING = (signal.SIGTERM, signal.SIGINT)
+_ALL_THERE = """
+import sys, time, ray
+ray.init(logging_level="ERROR", log_to_driver=False)
+until = time.monotonic() + float(sys.argv[2])
+while sum(node["Alive"] for node in ray.nodes()) < int(sys.argv[1]):
+    if time.monotonic() > until:
+        sys.exit(1)
+    time.sleep(0.2)
+"""
+
+
+def ray(words: list[str], env: dict[str, str]) -> int | None:
+    """Run this node's part of Ray; return the program's code on the first node, 0 on others.
+
+    None when `words` is no command line. 1 where Ray does not start, or ends before the program.
+    """
+    if words[:1] != ["--"] or not words[1:]:
+        return None
+    node = _Node(env)
+    for number in _SIGNALS:
+        signal.signal(number, node.hear)
+    code = 1
+    try:
+        node.make_folder()
+        code = node.head(words[1:]) if env.get("RANK", "0") == "0" else node.worker()
+    except _Missing as missing:
+        code = not_started(missing.program, None, missing.error, None)
+    except _Ended as ended:
+        say(f"ray on {node.host}: {ended}")
+    finally:
+        node.end(keeps_logs=code != 0)
+    return code
+
+
+class _Ended(Exception):
+    """There is no Ray on this node, or not any more: why."""
+
+
+class _Missing(Exception):
+    def __init__(self, program: str, error: OSError) -> None:
+        self.program, self.error = program, error
+        super().__init__(program)
+
+
+class _Node:
+    """This node's Ray, whose ports and folder are of this job alone."""
+
+    def __init__(self, env: dict[str, str]) -> None:
+        self.host = env.get("SLURMD_NODENAME") or os.uname().nodename
+        self._address = (env.get("MASTER_ADDR", ""), int(env.get("MASTER_PORT") or 0))
+        self._env = {**env, "RAY_ADDRESS": f"{self._address[0]}:{self._address[1]}"}
+        self._nodes = int(env.get("WORLD_SIZE") or 1)
+        # Its sockets have paths of at most 107 bytes (unix(7)), which the job folder's is not; and
+        # all nodes have the same, which is the head's to say.
+        job = env.get("SLURM_JOB_ID") or env.get("HPCKIT_JOB_ID") or os.getpid()
+        self._folder = f"/tmp/hpckit-ray-{os.getuid()}-{job}"  # noqa: S108  ours, or refused
+        self._program: subprocess.Popen[bytes] | None = None
+        self._ray: subprocess.Popen[bytes] | None = None
+        self._names: list[socket.socket] = []
+        self._asked_to_end: int | None = None
+
+    def make_folder(self) -> None:
+        """Make the folder of Ray's sockets and logs, unless it is this user's already."""
+        try:
+            os.mkdir(self._folder, 0o700)
+        except FileExistsError:
+            there = os.lstat(self._folder)
+            if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.getuid():
+                raise _Ended(f"{self._folder} is somebody else's") from None
+        except OSError as error:
+            raise _Ended(f"{self._folder}: {reason(error)}") from None
+
+    def head(self, command: Sequence[str]) -> int:
+        """Start the head, wait for the other nodes, run the program."""
+        port = f"--port={self._address[1]}"
+        client, folder = self._claimed(len(_PORTS), _HEAD_PORT), f"--temp-dir={self._folder}"
+        self._start("--head", port, client, folder, "--include-dashboard=false")
+        self._await_head()
+        waits = ["python3", "-c", _ALL_THERE, str(self._nodes), f"{_START_S:g}"]
+        if self._nodes > 1 and self._run(waits):
+            raise _Ended(f"not all of {self._nodes} nodes came within {_START_S:g} s")
+        return self._run(command)
+
+    def worker(self) -> int:
+        """Start a worker, and end it when the head has ended."""
+        self._await_head()
+        self._start(f"--address={self._env['RAY_ADDRESS']}")
+        silent = 0
+        while silent < _GONE_AFTER and self._asked_to_end is None:
+            time.sleep(_POLL_S)
+            silent = 0 if self._answers() else silent + 1
+            if silent == 0:
+                self._look()
+        return 0 if self._asked_to_end is None else 128 + self._asked_to_end
+
+    def hear(self, number: int, _frame: object) -> None:
+        """Hand a signal on to the program."""
+        self._asked_to_end = number if number in _ENDING else self._asked_to_end
+        if self._program is not None and self._program.poll() is None:
+            self._program.send_signal(number)
+
+    def end(self, *, keeps_logs: bool) -> None:
+        """End this node's Ray, and no other job's; its own logs go to the job folder if wanted."""
+        if self._ray is not None:
+            self._ray.terminate()
+            try:
+                self._ray.wait(_KILL_WAIT_S)
+            except subprocess.TimeoutExpired:
+                self._ray.kill()
+        if keeps_logs:
+            self._keep_logs()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _keep_logs(self) -> None:
+        logs, job = f"{self._folder}/session_latest/logs", self._env.get("HPCKIT_JOB_FOLDER")
+        kept = f"{job}/logs/ray-{self.host}"
+        if not job or not os.path.isdir(logs):
+            return
+        try:
+            os.makedirs(kept, 0o700, exist_ok=True)
+            with os.scandir(logs) as found:
+                for one in found:
+                    if one.is_file() and 0 < one.stat().st_size <= _MOST_LOG_BYTES:
+                        shutil.copyfile(one.path, f"{kept}/{one.name}")
+        except OSError as error:
+            say(f"ray on {self.host}: its logs are lost: {error.filename}: {reason(error)}")
+
+    def _start(self, *words: str) -> None:
+        sizes = [f"--num-cpus={len(os.sched_getaffinity(0))}"]
+        gpus = self._env.get("SLURM_GPUS_ON_NODE", "")
+        sizes += [f"--num-gpus={gpus}"] if gpus.isdigit() else []
+        ports = [self._claimed(index, option) for index, option in enumerate(_PORTS)]
+        self._ray = self._started(
+            ["ray", "start", "--block", "--disable-usage-stats", *words, *sizes, *ports], quiet=True
+        )
+
+    def _claimed(self, index: int, option: str) -> str:
+        claimed = claim_port(self._address[1], index, len(_PORTS) + 1)
+        if claimed is None:
+            raise _Ended("no port is free")
+        self._names.append(claimed[1])
+        return f"{option}={claimed[0]}"
+
+    def _run(self, command: Sequence[str]) -> int:
+        if self._asked_to_end is not None:
+            return 128 + self._asked_to_end
+        self._program = self._started(command)
+        while self._program.poll() is None:
+            self._look()
+            time.sleep(_POLL_S / 5)
+        code = self._program.returncode
+        return code if code >= 0 else 128 - code
+
+    def _started(self, command: Sequence[str], *, quiet: bool = False) -> subprocess.Popen[bytes]:
+        try:
+            if not quiet:
+                return subprocess.Popen(command, env=self._env)
+            with open(f"{self._folder}/start.log", "wb") as log:
+                return subprocess.Popen(
+                    command,
+                    env=self._env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise _Missing(command[0], error) from None
+
+    def _await_head(self) -> None:
+        until = time.monotonic() + _START_S
+        while not self._answers():
+            if time.monotonic() > until or self._asked_to_end is not None:
+                raise _Ended(f"no head at {self._env['RAY_ADDRESS']} within {_START_S:g} s")
+            self._look()
+            time.sleep(_POLL_S / 5)
+
+    def _answers(self) -> bool:
+        try:
+            socket.create_connection(self._address, timeout=_POLL_S * 4).close()
+        except OSError:
+            return False
+        return True
+
+    def _look(self) -> None:
+        """Raise _Ended where this node's Ray has ended by itself."""
+        if self._ray is None or self._ray.poll() is None:
+            return
+        try:
+            with open(f"{self._folder}/start.log", encoding="utf-8", errors="replace") as log:
+                said = [line.strip() for line in log if line.strip()]
+        except OSError:
+            said = []
+        raise _Ended(" / ".join(["it ended early", *said[-3:]]))
