@@ -69,46 +69,61 @@ def port(words: list[str]) -> int | None:
     is_known = len(words) == 2 * len(options) and set(options) <= {"--job-id", "--array-task"}
     if not (is_known and _is_ordinal(array_task or "0") and options.get("--job-id")):
         return None
-    number = free_port(options["--job-id"], array_task)
-    if number is None:
+    found = free_port(options["--job-id"], array_task)
+    if found is None:
         return 1
+    number, name = found
+    name.close()
     sys.stdout.write(f"{number}\n")
     return 0
 
 
-def free_port(job_id: str, array_task: str) -> int | None:
-    """Return the first free port of a job's three candidates, None when others hold all of them."""
+def free_port(job_id: str, array_task: str) -> tuple[int, socket.socket] | None:
+    """Return the first free port of a job's three candidates, and what keeps it until it is closed.
+
+    None when others hold all of them.
+    """
     candidates = port_candidates(
         job_number(job_id),
         array_task=int(array_task) if _is_ordinal(array_task) else None,
         ephemeral=ephemeral_range(_RANGE),
     )
-    number = next((candidate for candidate in candidates if is_free(candidate)), None)
-    if number is None:
-        listed = ", ".join(map(str, candidates))
-        say(f"none of the job's three candidate ports is free on this host: {listed}")
-    return number
+    for candidate in candidates:
+        if (name := _claim(candidate)) is not None:
+            return candidate, name
+    listed = ", ".join(map(str, candidates))
+    say(f"none of the job's three candidate ports is free on this host: {listed}")
+    return None
 
 
 def claim_port(after: int, local_rank: int, ranks: int) -> tuple[int, socket.socket] | None:
     """Return a free port for one of a node's `ranks`, and what keeps it until it is closed.
 
-    Each rank looks at ports of its own, from `after` on. A port is kept by a name among the
-    abstract sockets of this host (unix(7)), so that no two ranks of any jobs take the same one
-    before it is bound. None where no port is free.
+    Each rank looks at ports of its own, from half a pool behind `after` on, where no job meets that
+    began about the same time. None where no port is free.
     """
     first, size = _pool(*ephemeral_range(_RANGE))
     for n in range(local_rank, size, ranks):
-        number = first + (after - first + 1 + n) % size
-        name = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            name.bind(f"\0hpckit-port-{number}")
-        except OSError:
-            name.close()
-            continue
-        if is_free(number):
+        number = first + (after - first + size // 2 + n) % size
+        if (name := _claim(number)) is not None:
             return number, name
-        name.close()
+    return None
+
+
+def _claim(number: int) -> socket.socket | None:
+    """Return what keeps a port until it is closed, None where it is taken.
+
+    It is a name among the abstract sockets of this host (unix(7)): no two ranks, of any jobs, take
+    one port before it is bound.
+    """
+    name = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        name.bind(f"\0hpckit-port-{number}")
+        if is_free(number):
+            return name
+    except OSError:
+        pass
+    name.close()
     return None
 
 

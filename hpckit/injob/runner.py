@@ -306,10 +306,11 @@ class _Runner:
         """Let the ranks meet at a port that is free here."""
         from hpckit.injob.port import free_port
 
-        port = free_port(job, self._env.get("SLURM_ARRAY_TASK_ID", "")) if job else None
-        if port is None:
+        found = free_port(job, self._env.get("SLURM_ARRAY_TASK_ID", "")) if job else None
+        if found is None:
             say("warning: no free port found for the ranks to meet at")
         else:
+            port, self._port_name = found
             self._env["MASTER_PORT"] = str(port)
 
     def _sample(self, nodes: str | None, parent: int | None) -> None:
