@@ -22,9 +22,11 @@ def part(number: int) -> tuple[str, int]:
 
 
 tasks = [
-    part.options(scheduling_strategy=ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
-        node["NodeID"], soft=False
-    )).remote(number + 1)
+    part.options(
+        scheduling_strategy=ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            node["NodeID"], soft=False
+        )
+    ).remote(number + 1)
     for number, node in enumerate(nodes)
 ]
 parts = ray.get(tasks)

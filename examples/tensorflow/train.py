@@ -3,6 +3,7 @@
 `python3 train.py --fail-rank 1` shows what a rank that dies looks like.
 """
 
+import math
 import os
 import sys
 
@@ -19,10 +20,10 @@ with strategy.scope():
 
 
 @tf.function
-def step(x):
+def step(x: tf.Tensor) -> tf.Tensor:
     """Return the weights after one step down the mean of all rows."""
 
-    def of_worker(x):
+    def of_worker(x: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(x * w)
         gradient = tf.distribute.get_replica_context().all_reduce("MEAN", tape.gradient(loss, w))
@@ -34,7 +35,10 @@ def step(x):
 
 weights = strategy.experimental_local_results(step(tf.fill([4], rank + 1.0)))[0]
 mean = (world + 1) / 2
-same = abs(float(weights[0]) + 0.1 * mean) < 1e-5
-print(f"rank {rank} of {strategy.num_replicas_in_sync}: weights {float(weights[0]):.3f}, "
-      f"equal on all: {same}", flush=True)
+same = math.isclose(float(weights[0]), -0.1 * mean, rel_tol=1e-5)
+print(
+    f"rank {rank} of {strategy.num_replicas_in_sync}: weights {float(weights[0]):.3f}, "
+    f"equal on all: {same}",
+    flush=True,
+)
 sys.exit(0 if same and strategy.num_replicas_in_sync == world else 1)
