@@ -68,12 +68,15 @@ def questions_of_a_wait(cluster: Cluster, ids: list[str], timeout_s: int) -> lis
 
 
 def test_what_a_submission_costs(cluster: Cluster) -> None:
-    """What changes within the hour is asked of slurmctld, the rest once, slurmdbd's too."""
+    """What changes within the hour is asked of slurmctld, the rest once, slurmdbd's too.
+
+    Of srun its plugins for MPI are asked, as this cluster has no default.
+    """
     log = new_path("/tmp")
     env = {"HPCKIT_COMMAND_LOG": log, "XDG_CACHE_HOME": new_path("/tmp")}
     submit(cluster, *HELD, "--", "true", env=env)
     now = ["scontrol", "sinfo", "scontrol", "scontrol", "sbatch"]
-    first = ["scontrol", "sinfo", "sacctmgr", "sacctmgr", *now]
+    first = ["scontrol", "srun", "sinfo", "sacctmgr", "sacctmgr", *now]
     assert programs(cluster, log) == first
     submit(cluster, *HELD, "--", "true", env=env)
     assert programs(cluster, log)[len(first) :] == now

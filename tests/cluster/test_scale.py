@@ -18,7 +18,7 @@ TREE, BLOCK, LARGE, SMALL = "4096-tree", "4096-block", f"{MANY}-tree", f"{FEW}-t
 SIZES = {TREE: 4096, BLOCK: 4096, LARGE: MANY, SMALL: FEW}
 AFRESH = "afresh"
 _NOW = ["scontrol", "sinfo", "scontrol"]
-_FIRST = ["scontrol", "sinfo"]
+_FIRST = ["scontrol", "srun", "sinfo"]
 LOOKS = {AFRESH: [*_FIRST, *_NOW, "scontrol", "sbatch"], "remembered": [*_NOW, "sbatch"]}
 """How a submission comes to know the cluster and its network, and the programs that it runs."""
 
@@ -150,4 +150,4 @@ def test_what_the_checks_refuse_costs_no_sbatch(controllers: dict[str, Controlle
     done = hpckit(on, *words, env={"HPCKIT_COMMAND_LOG": log})
     assert done.returncode == 5
     assert f"partition main has {MANY} nodes, not {MANY + 1}" in done.stderr
-    assert set(programs(on, log)) == {"scontrol", "sinfo"}
+    assert set(programs(on, log)) == {"scontrol", "srun", "sinfo"}

@@ -12,7 +12,9 @@ from hpckit.slurm.ask import SlurmCli, SlurmProbe
 from tests.fakes.clock import FakeClock
 from tests.fakes.scripted import Answer, ScriptedRunner, row, said
 
-CONFIG = "Configuration data as of 2026-11-21T10:00:00\nAcctGatherEnergyType = {}\n"
+CONFIG = (
+    "Configuration data as of 2026-11-21T10:00:00\nAcctGatherEnergyType = {}\nMpiDefault = pmix\n"
+)
 IPMI = "acct_gather_energy/ipmi"
 
 
