@@ -185,6 +185,8 @@ class _Node:
         if self._asked_to_end is not None:
             return 128 + self._asked_to_end
         self._program = self._started(command)
+        if self._asked_to_end is not None:  # while it was being started
+            self._program.send_signal(self._asked_to_end)
         while self._program.poll() is None:
             self._look()
             time.sleep(_POLL_S / 5)

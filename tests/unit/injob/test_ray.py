@@ -104,7 +104,10 @@ def test_a_signal_ends_the_program_and_ray(start: Start, ray_env: dict[str, str]
         assert head.stdout is not None
         assert head.stdout.readline() == b"begun\n"
         head.send_signal(signal.SIGTERM)
-        assert head.wait(30) == 9
+        try:
+            assert head.wait(30) == 9
+        finally:
+            head.kill()
     assert is_gone(said(ray_env)[0])
 
 
