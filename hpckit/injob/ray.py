@@ -136,7 +136,10 @@ class _Node:
     def hear(self, number: int, _frame: object) -> None:
         """Hand a signal on to the program."""
         self._asked_to_end = number if number in _ENDING else self._asked_to_end
-        if self._program is not None and self._program.poll() is None:
+        self._pass_on(number)
+
+    def _pass_on(self, number: int | None) -> None:
+        if number is not None and self._program is not None and self._program.poll() is None:
             self._program.send_signal(number)
 
     def end(self, *, keeps_logs: bool) -> None:
@@ -185,8 +188,7 @@ class _Node:
         if self._asked_to_end is not None:
             return 128 + self._asked_to_end
         self._program = self._started(command)
-        if self._asked_to_end is not None:  # while it was being started
-            self._program.send_signal(self._asked_to_end)
+        self._pass_on(self._asked_to_end)  # it may have come while the program was being started
         while self._program.poll() is None:
             self._look()
             time.sleep(_POLL_S / 5)
