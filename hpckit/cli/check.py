@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hpckit.cli import output, wiring
+from hpckit import wiring
+from hpckit.cli import output
 from hpckit.cli.job_options import JobCommand, JobOptions, job_options, job_source, typed_words
 from hpckit.core.errors import HpckitError, JobRefused, StorageFailed
 

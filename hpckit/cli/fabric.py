@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 import hpckit
-from hpckit.cli import output, wiring
+from hpckit import wiring
+from hpckit.cli import output
 from hpckit.core.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import hpckit
-from hpckit.cli import output, wiring
+from hpckit import wiring
+from hpckit.cli import output
 from hpckit.cli.job_argument import complete_site
 from hpckit.core.errors import HpckitError
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hpckit.cli import output, wiring
+from hpckit import wiring
+from hpckit.cli import output
 from hpckit.core.errors import HpckitError, SchedulerUnreachable
 from hpckit.core.units import format_duration, format_indices
 

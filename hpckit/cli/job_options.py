@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import click
 
-from hpckit.cli import wiring
+from hpckit import wiring
 from hpckit.cli.job_argument import complete_site
 from hpckit.core.errors import ConfigError
 from hpckit.spec.tokens import refuse_file, refuse_words

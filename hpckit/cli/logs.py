@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hpckit.cli import output, wiring
+from hpckit import wiring
+from hpckit.cli import output
 from hpckit.cli.job_argument import (
     id_of,
     job_argument,

@@ -10,7 +10,8 @@ import click
 from click.core import ParameterSource
 
 import hpckit
-from hpckit.cli import output, wiring
+from hpckit import wiring
+from hpckit.cli import output
 from hpckit.cli.fabric import BoundedFloat, fabric_of, fabric_options, nodes_of, slurm_version
 from hpckit.cli.job_argument import complete_site
 from hpckit.core.units import counted

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 import hpckit
-from hpckit.cli import output, wiring
+from hpckit import wiring
+from hpckit.cli import output
 from hpckit.cli.job_argument import asking, complete_site, job_argument, status_of_task
 from hpckit.core.errors import HpckitError, NoSuchJob
 

@@ -57,7 +57,7 @@ def sample_command(folder: str, hz: float, duration_s: float | None) -> NoReturn
     Inside a job the job's GPUs, elsewhere all. It needs no privileges, runs at the lowest
     priority, and ends with Ctrl-C.
     """
-    from hpckit.cli import wiring
+    from hpckit import wiring
 
     words = ["--out", folder, "--hz", repr(hz)]
     if duration_s is not None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from hpckit.cli import output, wiring
+from hpckit import wiring
+from hpckit.cli import output
 from hpckit.cli.job_argument import complete_site
 
 _DIR = click.option("--site-dir", "site_dirs", multiple=True, type=click.Path(path_type=Path),

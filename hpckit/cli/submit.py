@@ -7,7 +7,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from hpckit.cli import output, wiring
+from hpckit import wiring
+from hpckit.cli import output
 from hpckit.cli.job_options import JobCommand, JobOptions, job_options, job_source
 
 

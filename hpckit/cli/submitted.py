@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 import click
 
-from hpckit.cli import output, wiring
+from hpckit import wiring
+from hpckit.cli import output
 from hpckit.cli.job_argument import (
     ASKING,
     id_of,

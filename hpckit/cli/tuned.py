@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 import hpckit
-from hpckit.cli import output, wiring
+from hpckit import wiring
+from hpckit.cli import output
 from hpckit.cli.job_options import (
     JobOptions,
     typed_words,

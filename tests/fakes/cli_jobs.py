@@ -14,8 +14,8 @@ from typing import Any
 import click
 from click.testing import CliRunner, Result
 
+from hpckit import wiring
 from hpckit.account.advice.outcome import AdvisedJob
-from hpckit.cli import wiring
 from hpckit.cli.main import cli
 from hpckit.jobs.draft import PackedJobFolders
 from hpckit.jobs.local_record import LocalResult, write_record

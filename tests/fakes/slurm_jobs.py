@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.cli import wiring
+from hpckit import wiring
 from hpckit.jobs.draft import PackedJobFolders
 from hpckit.jobs.submit import SubmitTools, submit
 from hpckit.slurm.values import JobEntry, JobId, JobState

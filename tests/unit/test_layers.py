@@ -41,7 +41,7 @@ MAY_DO_IO = {
     "cli/job_options.py",
     "cli/main.py",
     "cli/output.py",
-    "cli/wiring.py",
+    "wiring.py",
     "core/files.py",
     "core/files_in_job.py",
     "core/identity.py",

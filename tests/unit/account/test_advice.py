@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from hpckit import wiring
 from hpckit.account.advice.advice import with_advice_of
 from hpckit.account.values import ADVICE_SCHEMA
-from hpckit.cli import wiring
 from hpckit.spec.job_folder import ADVICE_FILE, EFFECTIVE_FILE
 from tests.fakes.reports import clean
 

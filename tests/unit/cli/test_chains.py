@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.cli import wiring
+from hpckit import wiring
 from hpckit.core.errors import ConfigError
 from hpckit.slurm.values import JobEntry
 from tests.fakes.cli_jobs import call, document, words, write_site

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from hpckit.cli import output, wiring
+from hpckit import wiring
+from hpckit.cli import output
 from hpckit.core.errors import HpckitError
 from tests.fakes.cli_jobs import call, document, ended_job, started_job, words
 

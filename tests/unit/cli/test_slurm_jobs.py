@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.cli import wiring
+from hpckit import wiring
 from hpckit.cli.job_argument import asking, say_open
 from hpckit.core.errors import HpckitError
 from hpckit.slurm.values import JobState, JobStatus

@@ -1,4 +1,4 @@
-"""The composition root of the command line: it builds what the use cases are handed."""
+"""The composition root: it builds what the use cases are handed, for commands and programs."""
 
 from __future__ import annotations
 
@@ -37,6 +37,13 @@ if TYPE_CHECKING:
     from hpckit.slurm.values import ClusterView, JobEntry, PartitionRules
     from hpckit.spec.site import SubmitterKind
     from hpckit.spec.store import FileJobFolders
+
+
+def _talk(text: str) -> None:
+    """Print a line that is not the result; nothing in it steers the terminal."""
+    from hpckit.core.text import visible
+
+    print(visible(text, most=1000), file=sys.stderr)
 
 
 def home() -> Path:
@@ -83,9 +90,7 @@ def _private(folder: Path) -> Path:
 
     before = narrow(folder)
     if before is not None:
-        from hpckit.cli import output
-
-        output.talk(f" {folder} was open to others (mode {before}), and is closed now (0700)")
+        _talk(f" {folder} was open to others (mode {before}), and is closed now (0700)")
     return folder
 
 
@@ -232,10 +237,9 @@ def _pyslurm() -> Any:
     found = probe_pyslurm(command_runner())
     if found.is_usable:
         return import_pyslurm()
-    from hpckit.cli import output
 
     why = "not installed" if found.release is None else f"{found.release}, {found.refused}"
-    output.talk(f" {SETTING}: pyslurm cannot be used ({why}); Slurm's commands are asked")
+    _talk(f" {SETTING}: pyslurm cannot be used ({why}); Slurm's commands are asked")
     return None
 
 
@@ -244,9 +248,8 @@ def command_runner() -> Runner:
     from hpckit.core.process import ListeningRunner, LoggedRunner
 
     def say(program: str) -> None:
-        from hpckit.cli import output
 
-        output.talk(f" waiting for {program}, which has not answered for 2 s")
+        _talk(f" waiting for {program}, which has not answered for 2 s")
 
     runner = ListeningRunner(slow=say)
     path = os.environ.get("HPCKIT_COMMAND_LOG")
@@ -409,7 +412,7 @@ def become_sampler(folder: str, words: Sequence[str]) -> NoReturn:
     except OSError as error:
         why, hint = dead_link(Path(folder)) or (f"{folder}: {error.strerror}", None)
         raise StorageFailed(why, hint=hint) from error
-    root = str(Path(__file__).resolve().parents[2])
+    root = str(Path(__file__).resolve().parents[1])
     code = f"import sys; sys.path.insert(0, {root!r}); from hpckit.injob.main import main; "
     code += "sys.exit(main(sys.argv[1:]))"
     argv = [sys.executable, "-I", "-c", code, "sample", "--by-hand", *words]
