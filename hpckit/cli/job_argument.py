@@ -14,7 +14,7 @@ import click
 from hpckit import wiring
 from hpckit.cli import output
 from hpckit.core.errors import HpckitError, SchedulerUnreachable
-from hpckit.core.units import format_duration, format_indices
+from hpckit.core.units import format_duration
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -48,33 +48,6 @@ def log_task(status: JobStatus) -> int | None:
     else:
         first = [task for task in tasks if task.state is JobState.RUNNING]
     return next((task.task_index for task in (*first, *tasks)), None)
-
-
-def status_of_task(entry: JobEntry, status: JobStatus, task: int) -> JobStatus:
-    """How one task of an array is. Raises HpckitError when Slurm does not list it.
-
-    What is not known of the job is not known of its tasks either.
-    """
-    from hpckit.jobs.status import status_of_records
-    from hpckit.slurm.values import JobState
-
-    found = next((record for record in status.tasks if record.task_index == task), None)
-    if found is not None:
-        return status_of_records(entry, [replace(found, task_index=None)])
-    listed = [record.task_index for record in status.tasks if record.task_index is not None]
-    if not listed and status.state in (JobState.UNKNOWN, JobState.NOT_SUBMITTED):
-        return status
-    if not listed:
-        raise no_array(entry, task, f"hpckit status {entry.job_id}")
-    raise HpckitError(
-        f"Slurm lists no task {task} of job {entry.job_id}",
-        hint=f"it lists: {format_indices(listed)}",
-    )
-
-
-def no_array(entry: JobEntry, task: int, hint: str) -> HpckitError:
-    """The error about a task of a job that has none; `hint` is the command for the whole job."""
-    return HpckitError(f"job {entry.job_id} is no job array and has no task {task}", hint=hint)
 
 
 def task_has_ended(status: JobStatus, task: int | None) -> bool:

@@ -362,7 +362,7 @@ def advised(wanted: str) -> AdvisedJob:
     is no advice.
     """
     from hpckit.account.advice.advice import advised_job, read_advice
-    from hpckit.cli.report import made_report
+    from hpckit.api import made_report
 
     if wanted.endswith(".json"):
         hint = "give the id of a job, or the advice.json of a job folder"

@@ -26,7 +26,6 @@ from hpckit.cli.job_argument import (
     say_open,
     site_of,
     status_document,
-    status_of_task,
     wait_at_terminal,
 )
 from hpckit.core.errors import HpckitError
@@ -326,6 +325,7 @@ def status_command(job_id: str | None, *, as_json: bool) -> None:
     ID_TASK is one task of a job array, as Slurm writes it: 4242_7.
     """
     from hpckit.jobs.chain import chain_status
+    from hpckit.jobs.status import status_of_task
     from hpckit.jobs.track import after_status, find_task, job_detail
 
     tools = wiring.track_tools()

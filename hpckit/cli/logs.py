@@ -14,7 +14,6 @@ from hpckit.cli import output
 from hpckit.cli.job_argument import (
     id_of,
     job_argument,
-    no_array,
     not_known,
     site_of,
     task_has_ended,
@@ -65,6 +64,8 @@ def _refuse_what_cannot_be(entry: JobEntry, logs: FileJobLogs, task: int | None)
             "else `hpckit jobs --rebuild` forgets ended jobs without a folder",
         )
     if task is not None and not logs.tasks(folder) and _is_array(folder) is False:
+        from hpckit.jobs.status import no_array
+
         raise no_array(entry, task, f"hpckit logs {entry.job_id}")
 
 

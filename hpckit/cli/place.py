@@ -14,7 +14,6 @@ from hpckit import wiring
 from hpckit.cli import output
 from hpckit.cli.fabric import BoundedFloat, fabric_of, fabric_options, nodes_of, slurm_version
 from hpckit.cli.job_argument import complete_site
-from hpckit.core.units import counted
 
 if TYPE_CHECKING:
     from hpckit.binding.bind import NodeBinding
@@ -204,18 +203,9 @@ def _say(
     placement: Placement,
     binding: NodeBinding | None,
 ) -> None:
-    from hpckit.fabric.domain_names import where_words
-    from hpckit.fabric.domains import locality_of
-    from hpckit.placement.request import mesh_of
-    from hpckit.placement.show import placement_lines
+    from hpckit.placement.place import placed_text
 
-    where = where_words(locality_of(topology), question.nodes)
-    mesh = mesh_of(question.sizes, question.volumes)
-    output.say(
-        placement_lines(
-            placement, mesh, where=where, source=str(topology.source), width=output.screen_width()
-        )
-    )
+    output.say(placed_text(question, topology, placement, output.screen_width()))
     if binding is not None:
         from hpckit.binding.show import binding_lines
 
@@ -331,27 +321,15 @@ def svg(
     Its title is the name of the file that told of the network, or what else did. Raises
     click.UsageError for an axis that the mesh does not have, or whose groups stay on their nodes.
     """
-    from hpckit.fabric.domains import locality_of
-    from hpckit.placement.picture import placement_svg
+    from hpckit.placement.place import placed_picture
     from hpckit.placement.request import mesh_of
-    from hpckit.placement.traffic import mesh_words, traffic_of
+    from hpckit.placement.traffic import traffic_of
 
     mesh = mesh_of(question.sizes, question.volumes)
     axes = {one.axis.name: one for one in traffic_of(mesh, question.ranks_per_node)}
-    shown = axes[_most_changed(axes, placement) if axis is None else _asked(axis, axes)]
-    time = placement.objectives["step_comm_time_s"]
-    return placement_svg(
-        locality_of(topology),
-        (placement.orders.placed, placement.orders.hostname),
-        [group.nodes for group in shown.groups],
-        axis=shown.axis.name,
-        ranks_per_node=question.ranks_per_node,
-        title=str(topology.source) if file in (None, "-") else PurePath(str(file)).name,
-        facts=(
-            (counted(len(placement.orders.placed), "node"), mesh_words(mesh)),
-            (time.placed, time.hostname),
-        ),
-    )
+    shown = None if axis is None else _asked(axis, axes)
+    title = None if file in (None, "-") else PurePath(str(file)).name
+    return placed_picture(question, topology, placement, shown, title=title)
 
 
 def _asked(axis: str, axes: dict[str, AxisTraffic]) -> str:
@@ -363,17 +341,3 @@ def _asked(axis: str, axes: dict[str, AxisTraffic]) -> str:
         instead = " or ".join(useful) or "so do those of all others"
         raise click.UsageError(f"every group of {axis} stays on its node: {instead}")
     return axis
-
-
-def _most_changed(axes: dict[str, AxisTraffic], placement: Placement) -> str:
-    """The axis of which the order splits other groups than host names; of alike ones the slowest.
-
-    Of those that cross nodes where there are some.
-    """
-
-    def worth(name: str) -> tuple[float, float]:
-        found = placement.groups[name]
-        return abs(found.straddling.placed - found.straddling.hostname), found.time_s.placed
-
-    crossing = [name for name, one in axes.items() if one.groups] or list(axes)
-    return max(crossing, key=worth)

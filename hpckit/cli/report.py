@@ -6,30 +6,25 @@ import os
 import shlex
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
 import hpckit
 from hpckit import wiring
 from hpckit.cli import output
-from hpckit.cli.job_argument import asking, complete_site, job_argument, status_of_task
-from hpckit.core.errors import HpckitError, NoSuchJob
+from hpckit.cli.job_argument import asking, complete_site, job_argument
 
 if TYPE_CHECKING:
     from hpckit.account.compare.compare import ComparedSide
-    from hpckit.account.gather import Gathered, SampleStore
-    from hpckit.account.report import JobFacts
-    from hpckit.account.values import JobReport, SlurmEnergy
-    from hpckit.spec.energy_site import EnergySite
+    from hpckit.account.values import JobReport
+    from hpckit.api import MadeReport
 
 
 _PRINTED = ("json", "csv", "openmetrics")
 _QUIET_S = 1.0
-_MOVED = "where it was removed or moved: hpckit report --from FOLDER reads a copy of it"
 _FAILED = frozenset({"FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL", "DEADLINE"})
 """States after which the logs say more than the account."""
 
@@ -111,13 +106,17 @@ def report_command(**params: Any) -> None:
     # its workers, and before numpy is imported, which is when they start.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+    from hpckit.api import made_report
+
     if options.compare:
         with _progress() as progress:
             show_comparison(options, options.compare, progress)
         return
     with _progress() as progress:
         curves = bool(options.curves or options.html)
-        made = made_report(options.job_id, options.from_, progress, options.site, curves=curves)
+        made = made_report(
+            options.job_id, options.from_, progress, options.site, curves=curves, asking=asking
+        )
         if options.parquet:
             write_parquet(made, Path(options.parquet), progress)
     if options.html:
@@ -261,10 +260,11 @@ def _side(
     options: ReportOptions, wanted: str, progress: Callable[[int, int], None]
 ) -> ComparedSide:
     from hpckit.account.compare.compare import side_of
+    from hpckit.api import made_report
 
     is_place = _is_there(wanted) and ("/" in wanted or not wanted.isdecimal())
     job_id, place = (None, wanted) if is_place else (wanted, None)
-    made = made_report(job_id, place, progress, options.site, curves=options.curves)
+    made = made_report(job_id, place, progress, options.site, curves=options.curves, asking=asking)
     return side_of(made.report, made.gathered, made.store, wiring.job_folders())
 
 
@@ -286,132 +286,6 @@ def show_patch(report: JobReport) -> None:
         output.talk(" no advice")
 
 
-class MadeReport(NamedTuple):
-    """The report, and the accounts that it is of."""
-
-    report: JobReport
-    gathered: Gathered
-    store: SampleStore
-
-
-def made_report(
-    job_id: str | None,
-    place: str | None,
-    progress: Callable[[int, int], None],
-    site_name: str | None = None,
-    *,
-    curves: bool = False,
-) -> MadeReport:
-    """Return the report on a job, or on what is in a place. Raises HpckitError."""
-    from msgspec import structs
-
-    from hpckit.account.gather import gather
-    from hpckit.account.report import ReportTools, report_of
-    from hpckit.account.report_facts import no_accounts, not_in_an_archive
-
-    asked = _job(job_id) if place is None else _asked(Path(place))
-    facts, store = asked.facts, asked.store
-    try:
-        accounts = store.find(asked.folder, facts.array_task)
-    except HpckitError as error:
-        if place is not None:
-            raise
-        wrong = f"the folder of job {facts.job_id}: {error}"
-        raise HpckitError(wrong, hint=_MOVED) from None
-    if not accounts.incarnations:
-        raise no_accounts(facts, accounts, wiring.job_folders(), asked.folder)
-    tools = ReportTools(
-        store=store, fold_all=wiring.fold_all, progress=progress, slurm_energy=asked.slurm_energy
-    )
-    site, unread = _site(site_name, facts.folder)
-    facts = structs.replace(facts, missing=(*facts.missing, *unread))
-    gathered = gather(store, accounts)
-    report = report_of(gathered, tools, facts, site, curves=curves)
-    if facts.folder is not None and not facts.is_running:
-        from hpckit.account.advice.advice import with_advice_of
-
-        report = with_advice_of(report, Path(facts.folder), wiring.job_folders())
-    if asked.is_archive and facts.folder is None:
-        lacks = not_in_an_archive(report, has_site=bool(site_name))
-        report = structs.replace(report, missing=(*report.missing, *lacks))
-    return MadeReport(report=report, gathered=gathered, store=store)
-
-
-class _Asked(NamedTuple):
-    """What is known of the job, where its accounts and it lie, and what reads the accounts.
-
-    `is_archive` where a Parquet file has the accounts.
-    """
-
-    facts: JobFacts
-    folder: Path
-    store: SampleStore
-    slurm_energy: Callable[[], SlurmEnergy] | None = None
-    is_archive: bool = False
-
-
-def _asked(path: Path) -> _Asked:
-    from hpckit.account.report_facts import facts_of_folder, folder_of_job
-    from hpckit.account.store import FileSampleStore
-
-    is_folder = path.is_dir()
-    store: SampleStore = FileSampleStore()
-    if not is_folder:
-        from hpckit.account.parquet.store import archive
-
-        store = archive(path)
-    folders = wiring.job_folders()
-    folder = folder_of_job(path, folders) if is_folder else path.parent
-    facts = facts_of_folder(folder, folders)
-    return _Asked(facts=facts, folder=path, store=store, is_archive=not is_folder)
-
-
-def _job(job_id: str | None) -> _Asked:
-    from hpckit.account.report_facts import facts_of_job
-    from hpckit.account.store import FileSampleStore
-    from hpckit.jobs.track import find_task, job_status
-
-    tools = wiring.track_tools()
-    try:
-        entry, task = find_task(tools.index, job_id)
-    except NoSuchJob as error:
-        if job_id is None or not os.path.isdir(job_id):  # noqa: PTH112  no error of long names
-            raise
-        folder = f"of that folder: hpckit report --from {shlex.quote(job_id)}"
-        raise NoSuchJob(error.message, also=folder) from None
-    with asking(tools) as asked:
-        status = job_status(entry, asked)
-    if task is not None:
-        status = status_of_task(entry, status, task)
-    # A job of this machine has no number, and tasks of an array share nodes.
-    asks_slurm = task is None and not entry.parts and entry.job_id.isdecimal()
-    return _Asked(
-        facts=facts_of_job(entry, status, task, tools.folders),
-        folder=Path(entry.folder),
-        store=FileSampleStore(),
-        slurm_energy=partial(wiring.slurm_energies().of, entry.job_id, entry.cluster)
-        if asks_slurm
-        else None,
-    )
-
-
-def _site(name: str | None, job_folder: str | None) -> tuple[EnergySite, tuple[str, ...]]:
-    """Return the site's energy factors, and a sentence where the job's own cannot be read.
-
-    Beside accounts that are in no job's folder, another program's site.json may lie.
-    """
-    from hpckit.account.report_facts import energy_site
-    from hpckit.spec.energy_site import EnergySite
-
-    if name:
-        from hpckit.jobs.sites import load_site
-
-        return load_site(wiring.resources(), name).energy, ()
-    if job_folder is None:
-        return EnergySite(), ()
-    return energy_site(Path(job_folder), wiring.job_folders())
-
-
 def write_parquet(made: MadeReport, path: Path, progress: Callable[[int, int], None]) -> None:
     """Write all samples, and say where. Raises StorageFailed, ToolMissing."""
     from hpckit.account.parquet.archive import archive
@@ -423,29 +297,17 @@ def write_parquet(made: MadeReport, path: Path, progress: Callable[[int, int], N
 
 def write_html(made: MadeReport, path: Path) -> None:
     """Write the page, and say where. Raises StorageFailed, RenderError."""
-    from msgspec import structs
-
-    from hpckit.account.gather import node_topologies
     from hpckit.account.page.bokeh import bokeh_plots
-    from hpckit.account.page.html import PageParts, node_pictures, report_html
+    from hpckit.api import page_of
     from hpckit.core.files import whole_file
-    from hpckit.jobs.sites import load_templates
 
-    topologies, unread = node_topologies(made.store, made.gathered.found)
-    missing = tuple(dict.fromkeys((*made.report.missing, *unread)))
-    parts = PageParts(
-        texts=load_templates(wiring.resources()).texts,
-        pictures=node_pictures(topologies),
-        plots=bokeh_plots(),
-        hpckit=hpckit.__version__,
-    )
-    report = structs.replace(made.report, missing=missing)
-    page = report_html(report, parts, wiring.template_cache()).encode()
+    plots = bokeh_plots()
+    page = page_of(made, plots).encode()
     with whole_file(path) as file:
         file.write(page)
     output.talk(f"wrote {_name(path)}: {len(page) / 1e6:.1f} MB, complete in itself")
-    if parts.plots.because:
-        output.talk(f"note  its plots are drawings without zoom: {parts.plots.because}")
+    if plots.because:
+        output.talk(f"note  its plots are drawings without zoom: {plots.because}")
 
 
 def _name(path: Path) -> str:

@@ -24,7 +24,7 @@ from hpckit.core.units import counted
 from hpckit.jobs.chain import StageStatus, explained, stopped_by
 from hpckit.jobs.logs import FileJobLogs
 from hpckit.jobs.prepare import JobSource, PreparedJob, prepare
-from hpckit.jobs.submit import Submission, SubmitTools, submit, try_out
+from hpckit.jobs.submit import Submission, try_out
 from hpckit.jobs.submit_chain import places_of, prepare_chain, stages_of, submit_chain
 from hpckit.placement.order_plan import OrderPlan
 from hpckit.script.checks import not_applied
@@ -166,8 +166,10 @@ def ask_about_array(job: PreparedJob) -> None:
 
 def _submit(job: PreparedJob, options: JobOptions) -> int:
     """Submit, wait where that is asked for, print; gives the exit code."""
-    with _submitting(job, checks=options.checks) as tools:
-        submission = submit(job, wiring.caller(), tools)
+    from hpckit.executor import submit_job
+
+    with _submitting(job):
+        submission = submit_job(job, checks=options.checks).started
     entry = submission.entry
     status: JobStatus | None = None
     with jobs_go_on([submission.job_id]):
@@ -183,14 +185,14 @@ def _submit(job: PreparedJob, options: JobOptions) -> int:
 
 
 @contextmanager
-def _submitting(job: PreparedJob, *, checks: bool) -> Iterator[SubmitTools]:
-    """The tools of a submission; while Slurm is asked a line on a terminal says so."""
+def _submitting(job: PreparedJob) -> Iterator[None]:
+    """While Slurm is asked a line on a terminal says so."""
     wiring.interrupt_on_signals()
     line = output.Progress()
     if job.site.submitter is SubmitterKind.SLURM:
         line.show(ASKING)
     try:
-        yield wiring.submit_tools(job.site.submitter, checks=checks)
+        yield
     finally:
         line.clear()
 
@@ -289,7 +291,8 @@ CHAIN_SCHEMA = "hpckit.chain/1"
 
 def _submit_chain(stages: Sequence[PreparedJob], options: JobOptions) -> int:
     """Submit every stage, wait where that is asked for, print; gives the exit code."""
-    with _submitting(stages[0], checks=options.checks) as tools:
+    with _submitting(stages[0]):
+        tools = wiring.submit_tools(stages[0].site.submitter, checks=options.checks)
         submissions = submit_chain(stages, [wiring.caller() for _ in stages], tools)
     with jobs_go_on([submission.job_id for submission in submissions]):
         if options.quiet and not options.as_json:

@@ -73,6 +73,7 @@ class Draft:
     notes: tuple[Notice, ...] = ()
     order: OrderPlan | None = None
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    payload: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     @property
     def folder(self) -> Path:
@@ -132,7 +133,7 @@ def _intent(draft: Draft) -> dict[str, object]:
 def write_folder(draft: Draft, folders: PackedJobFolders) -> None:
     """Write all that is known before the start into the new job folder. Raises StorageFailed."""
     job = draft.job
-    texts = {
+    texts: dict[str, str | bytes] = {
         INTENT_FILE: as_json(_intent(draft)),
         EFFECTIVE_FILE: as_json(effective_document(job.effective)),
         SITE_FILE: as_json(to_tree(job.site)),
@@ -152,8 +153,9 @@ def write_folder(draft: Draft, folders: PackedJobFolders) -> None:
         texts[SECRETS_FILE] = secrets_text(draft.secrets)
     if draft.order is not None:
         texts[ORDER_FILE] = as_json(order_tree(draft.order))
-    for name, text in texts.items():
-        folders.write(draft.folder, name, text)
+    texts.update(draft.payload)
+    for name, content in texts.items():
+        folders.write(draft.folder, name, content)
     folders.pack_agent(draft.folder)
 
 

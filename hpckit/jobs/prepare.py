@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -41,7 +41,7 @@ from hpckit.spec.merge import (
     site_layer,
 )
 from hpckit.spec.site import SiteSpec, SubmitterKind
-from hpckit.spec.tokens import refuse_script
+from hpckit.spec.tokens import refuse_script, refuse_words
 
 if TYPE_CHECKING:
     from jinja2 import BytecodeCache
@@ -76,6 +76,50 @@ class JobSource:
     stage: str | None = None
     advised: AdvisedJob | None = None
     topology: NodeTopology | None = None
+
+
+def source_of(
+    command: Sequence[str],
+    settings: Mapping[str, object],
+    *,
+    site: str | None,
+    folder: Path,
+    template: str | None = None,
+    file: tuple[str, str] | None = None,
+) -> JobSource:
+    """Return what a program asks for: keys of a job file over those of a file (text, name).
+
+    A key is dotted, or names a table that is a mapping itself; None is not said. Raises
+    ConfigError for a word that is shaped like a secret.
+    """
+    said = dict(_leaves(settings))
+    words = [word for key, value in said.items() for word in ("--set", f"{key}={_toml(value)}")]
+    refuse_words(words, command)
+    return JobSource(
+        file_text=file and file[0],
+        file_name=file[1] if file else "",
+        options={key: (value, "--set") for key, value in said.items()},
+        option_words=tuple(words),
+        command=tuple(command),
+        site_name=site,
+        template=template,
+        folder=folder,
+    )
+
+
+def _leaves(settings: Mapping[str, object], above: str = "") -> Iterator[tuple[str, object]]:
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{above}{key}.")
+        elif value is not None:
+            yield f"{above}{key}", list(value) if isinstance(value, tuple) else value
+
+
+def _toml(value: object) -> str:
+    """Return a number, text, a truth value or a list of them as TOML, which writes them as JSON."""
+    import json
+
+    return json.dumps(value, ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

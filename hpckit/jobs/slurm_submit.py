@@ -1,14 +1,13 @@
-"""Jobs on a Slurm cluster: submitted through submitit exactly once, and known by their uuid."""
+"""Jobs on a Slurm cluster: submitted exactly once, and known by their uuid."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 from hpckit.core.errors import (
     AdapterError,
@@ -21,7 +20,7 @@ from hpckit.core.errors import (
     ToolMissing,
     ToolTimeout,
 )
-from hpckit.core.files import Clock, pip_line
+from hpckit.core.files import Clock
 from hpckit.core.process import CommandRunner
 from hpckit.jobs.slurm_status import SlurmStatuses
 from hpckit.jobs.status import CONFIRM_S
@@ -48,63 +47,6 @@ from hpckit.slurm.values import (
     submission_file,
 )
 from hpckit.spec.job_folder import LOGS_FOLDER, SCRIPT_FILE, task_log
-
-# What submitit 1.5 does otherwise and must not here: it reads the job id out of any line of
-# sbatch's output, drops a subclass's script for arrays, and takes SLURM_CONF away (docs/adr/0004).
-
-
-def submit_through_submitit(request: SubmitRequest, sbatch: Callable[[Sequence[str]], str]) -> str:
-    """Write the submission file and have it submitted; gives what sbatch printed.
-
-    Raises StorageFailed, ToolMissing, ParseError for output without an id, and what `sbatch` does.
-    """
-    try:
-        from submitit.slurm.slurm import SlurmExecutor, SlurmJob
-    except ImportError as error:
-        raise ToolMissing(
-            f"submitit cannot be imported: {error}", hint=pip_line("submitit")
-        ) from error
-    printed: list[str] = []
-
-    class ScriptExecutor(SlurmExecutor):
-        """Submits one script that is there already."""
-
-        @classmethod
-        def affinity(cls) -> int:
-            # Positive, so that submitit takes it without srun: what is missing shows when called.
-            return 1
-
-        def submit_script(self) -> SlurmJob[Any]:
-            self._throttle()
-            return self._submit_command("")
-
-        def _make_submission_file_text(self, command: str, uid: str) -> str:
-            return request.script
-
-        def _make_submission_command(self, submission_file_path: Path) -> list[str]:
-            return ["sbatch", "--parsable", *_options(request), str(submission_file_path)]
-
-        def _submit_command(self, command: str) -> SlurmJob[Any]:
-            path = self.folder / submission_file(request.submission, request.array_offset)
-            _write(path, self._make_submission_file_text(command, path.name))
-            printed.append(sbatch(self._make_submission_command(path)))
-            job_id, _ = parse_sbatch(printed[-1])
-            return SlurmJob(folder=self.folder, job_id=job_id, tasks=[0])
-
-    ScriptExecutor(request.folder).submit_script()
-    return printed[-1]
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-    except FileExistsError as error:
-        raise StorageFailed(f"the job in {path.parent} has been submitted already") from error
-    except OSError as error:
-        raise StorageFailed(f"{path} cannot be written: {error.strerror}") from error
-
 
 _SBATCH_S = 60.0
 _PAUSES_S = (1.0, 3.0)
@@ -134,7 +76,8 @@ class SlurmSubmitter:
         """
         sbatch = _Sbatch(self._runner, self._clock, request)
         try:
-            printed = submit_through_submitit(request, sbatch)
+            path = _write_script(request)
+            printed = sbatch(["sbatch", "--parsable", *_options(request), str(path)])
             job_id, cluster = parse_sbatch(printed)
         except (SubmissionUnconfirmed, ParseError) as error:
             return self._found(request, error)
@@ -235,6 +178,20 @@ class SlurmSubmitter:
             hint=f"do not submit it again; `hpckit status {request.job_id}` tells within "
             f"{CONFIRM_S:.0f} s of Slurm's return",
         ) from error
+
+
+def _write_script(request: SubmitRequest) -> Path:
+    """Write what sbatch reads, by a name that holds the submission. Raises StorageFailed."""
+    path = request.folder / submission_file(request.submission, request.array_offset)
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(request.script)
+    except FileExistsError as error:
+        raise StorageFailed(f"the job in {path.parent} has been submitted already") from error
+    except OSError as error:
+        raise StorageFailed(f"{path} cannot be written: {error.strerror}") from error
+    return path
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from hpckit.core.errors import HpckitError
 from hpckit.core.units import format_indices
 from hpckit.slurm.values import (
     JobEntry,
@@ -148,6 +149,30 @@ def status_of_records(
         return _stale(replace(status, reason=which), view)
     never = "never begun" if entry.is_whole else "never begun, or never submitted"
     return _without_tasks(status, which, never, view)
+
+
+def status_of_task(entry: JobEntry, status: JobStatus, task: int) -> JobStatus:
+    """How one task of an array is. Raises HpckitError when Slurm does not list it.
+
+    What is not known of the job is not known of its tasks either.
+    """
+    found = next((record for record in status.tasks if record.task_index == task), None)
+    if found is not None:
+        return status_of_records(entry, [replace(found, task_index=None)])
+    listed = [record.task_index for record in status.tasks if record.task_index is not None]
+    if not listed and status.state in (JobState.UNKNOWN, JobState.NOT_SUBMITTED):
+        return status
+    if not listed:
+        raise no_array(entry, task, f"hpckit status {entry.job_id}")
+    raise HpckitError(
+        f"Slurm lists no task {task} of job {entry.job_id}",
+        hint=f"it lists: {format_indices(listed)}",
+    )
+
+
+def no_array(entry: JobEntry, task: int, hint: str) -> HpckitError:
+    """The error about a task of a job that has none; `hint` is the command for the whole job."""
+    return HpckitError(f"job {entry.job_id} is no job array and has no task {task}", hint=hint)
 
 
 def _not_listed(

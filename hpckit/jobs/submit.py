@@ -136,10 +136,13 @@ def submit(
     tools: SubmitTools,
     place: StagePlace | None = None,
     progress: Progress | None = None,
+    *,
+    payload: Mapping[str, bytes] | None = None,
 ) -> Submission:
     """Check, write the job folder, start the job, record it.
 
-    Raises JobRefused, StorageFailed, AdapterError; `progress`, if given, then tells what is left.
+    `payload` are files that the job folder has beside hpckit's own. Raises JobRefused,
+    StorageFailed, AdapterError; `progress`, if given, then tells what is left.
 
     Interrupted or refused before the job was started, everything written is undone; once it is
     started, an interrupt waits until it is recorded. A job that may have been started
@@ -147,7 +150,7 @@ def submit(
     cluster takes is started in parts, each recorded at once: all of them or none.
     """
     tools.folders.keep_agent()
-    draft = draft_of(job, caller, tools, place)
+    draft = replace(draft_of(job, caller, tools, place), payload=payload or {})
     progress = progress or Progress()
     try:
         return _start(draft, tools, progress)

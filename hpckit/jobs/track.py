@@ -391,7 +391,7 @@ def rebuild(tools: TrackTools, roots: Sequence[Path]) -> tuple[int, tuple[str, .
     for root in roots:
         for folder in tools.folders.scan(root):
             try:
-                entry = _entry_of(tools.folders, folder)
+                entry = entry_of_folder(tools.folders, folder)
             except (StorageFailed, LookupError, TypeError, ValueError, OverflowError) as error:
                 wrong.append(f"{folder}: {error}")
             else:
@@ -435,7 +435,7 @@ def _gone(folders: FileJobFolders, known: Sequence[JobEntry]) -> Sequence[str]:
     ]
 
 
-def _entry_of(folders: FileJobFolders, folder: Path) -> JobEntry:
+def entry_of_folder(folders: FileJobFolders, folder: Path) -> JobEntry:
     """The line of the index for a job folder; `submitted.json` holds the scheduler's id."""
     intent = folders.read_json(folder, INTENT_FILE)
     try:

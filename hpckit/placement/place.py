@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from hpckit.core.errors import PlanError
+from hpckit.core.text import Line
 from hpckit.core.units import counted, short_bytes
-from hpckit.fabric.domain_names import short_names
+from hpckit.fabric.domain_names import short_names, where_words
 from hpckit.fabric.domains import locality_of
 from hpckit.fabric.ends import named_as
 from hpckit.fabric.locality import Locality
@@ -18,7 +19,7 @@ from hpckit.placement.compare import place
 from hpckit.placement.order import PlacementRequest
 from hpckit.placement.order_plan import Mesh, Speeds
 from hpckit.placement.request import EQUAL_BYTES, Placement, mesh_of, slurm_order, table_order
-from hpckit.placement.traffic import mesh_words
+from hpckit.placement.traffic import AxisTraffic, mesh_words, traffic_of
 from hpckit.slurm.values import SlurmVersion
 from hpckit.spec.job import MeshAxis
 
@@ -217,3 +218,64 @@ def _lacks_uplinks(question: PlaceQuestion, locality: Locality) -> bool:
         and not locality.domains[at].is_nvlink
         for at, count in inside.items()
     )
+
+
+def placed_text(
+    question: PlaceQuestion, topology: ClusterTopology, placement: Placement, width: int
+) -> Iterator[Line]:
+    """Return the table of a placement, and the reasons, in lines of at most `width` columns."""
+    from hpckit.placement.show import placement_lines
+
+    return placement_lines(
+        placement,
+        mesh_of(question.sizes, question.volumes),
+        where=where_words(locality_of(topology), question.nodes),
+        source=str(topology.source),
+        width=width,
+    )
+
+
+def placed_picture(
+    question: PlaceQuestion,
+    topology: ClusterTopology,
+    placement: Placement,
+    axis: str | None = None,
+    *,
+    title: str | None = None,
+) -> str:
+    """Return the SVG with the colours of an axis's groups, else of that which the order changes.
+
+    Its title is what told of the network unless said.
+    """
+    from hpckit.placement.picture import placement_svg
+
+    mesh = mesh_of(question.sizes, question.volumes)
+    axes = {one.axis.name: one for one in traffic_of(mesh, question.ranks_per_node)}
+    shown = axes[axis or _most_changed(axes, placement)]
+    time = placement.objectives["step_comm_time_s"]
+    return placement_svg(
+        locality_of(topology),
+        (placement.orders.placed, placement.orders.hostname),
+        [group.nodes for group in shown.groups],
+        axis=shown.axis.name,
+        ranks_per_node=question.ranks_per_node,
+        title=title or str(topology.source),
+        facts=(
+            (counted(len(placement.orders.placed), "node"), mesh_words(mesh)),
+            (time.placed, time.hostname),
+        ),
+    )
+
+
+def _most_changed(axes: dict[str, AxisTraffic], placement: Placement) -> str:
+    """The axis of which the order splits other groups than host names; of alike ones the slowest.
+
+    Of those that cross nodes where there are some.
+    """
+
+    def worth(name: str) -> tuple[float, float]:
+        found = placement.groups[name]
+        return abs(found.straddling.placed - found.straddling.hostname), found.time_s.placed
+
+    crossing = [name for name, one in axes.items() if one.groups] or list(axes)
+    return max(crossing, key=worth)

@@ -39,10 +39,11 @@ class FileJobFolders:
             ) from error
         return folder
 
-    def write(self, folder: Path, name: str, text: str) -> None:
+    def write(self, folder: Path, name: str, content: str | bytes) -> None:
         """Write a file of the folder at once or not at all, mode 0600. Raises StorageFailed."""
+        data = content.encode() if isinstance(content, str) else content
         try:
-            write_private(folder / name, text.encode(), is_durable=name in _DURABLE)
+            write_private(folder / name, data, is_durable=name in _DURABLE)
         except OSError as error:
             raise StorageFailed(f"{folder / name} cannot be written: {error.strerror}") from error
 

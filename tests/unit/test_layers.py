@@ -34,6 +34,7 @@ IO_PACKAGES = ("injob/", "sampler/")
 MAY_DO_IO = {
     "account/page/bokeh.py",
     "account/store.py",
+    "api.py",
     "binding/affinity.py",
     "binding/in_job.py",
     "binding/plan_in_job.py",
@@ -47,6 +48,7 @@ MAY_DO_IO = {
     "core/identity.py",
     "core/process.py",
     "core/trust.py",
+    "executor.py",
     "jobs/index.py",
     "jobs/local.py",
     "jobs/local_record.py",

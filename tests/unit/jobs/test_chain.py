@@ -173,11 +173,11 @@ def full_at(slurm: Slurm, number: int) -> PackedJobFolders:
     class Full(PackedJobFolders):
         """No place for that record."""
 
-        def write(self, folder: Path, name: str, text: str) -> None:
+        def write(self, folder: Path, name: str, content: str | bytes) -> None:
             """Be full."""
             if name == "submitted.json" and len(slurm.requests) == number:
                 raise StorageFailed("no space left")
-            super().write(folder, name, text)
+            super().write(folder, name, content)
 
     return Full(PACKED)
 

@@ -62,11 +62,11 @@ class _Slurm(FakeSubmitter):
 class _FullAfterStart(PackedJobFolders):
     """A disk that is full once the job was started."""
 
-    def write(self, folder: Path, name: str, text: str) -> None:
+    def write(self, folder: Path, name: str, content: str | bytes) -> None:
         """Write all but the record of the start."""
         if name == "submitted.json":
             raise StorageFailed("submitted.json cannot be written: No space left on device")
-        super().write(folder, name, text)
+        super().write(folder, name, content)
 
 
 class _InterruptedPacking(PackedJobFolders):

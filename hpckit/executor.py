@@ -1,0 +1,488 @@
+"""submitit's executor `hpckit`: Python functions and prepared jobs become jobs, and its Job.
+
+submitit finds both classes by the entry points of pyproject.toml: with hpckit installed,
+`submitit.AutoExecutor(folder, cluster="hpckit")` takes functions as any of its executors does.
+Source: submitit 1.5.4, core/plugins.py, core/core.py, core/submission.py.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+
+import cloudpickle  # type: ignore[import-untyped]
+from submitit.core import core, logger, utils
+from submitit.slurm.slurm import SlurmJobEnvironment
+
+from hpckit import wiring
+from hpckit.core.errors import HpckitError
+from hpckit.core.trust import must_be_ours
+
+if TYPE_CHECKING:
+    from hpckit.jobs.prepare import PreparedJob
+    from hpckit.jobs.submit import Submission
+    from hpckit.slurm.values import JobEntry, JobPart, JobStatus
+
+NAME: Final = "hpckit"
+_SIGNAL_DELAY_S: Final = 90
+_NEVER_MIN: Final = 10 * 365 * 24 * 60
+"""In place of a time limit where there is none: submitit asks whether it is near."""
+
+R = TypeVar("R", covariant=True)  # noqa: PLC0105  as submitit calls it
+
+
+class FunctionPaths(utils.JobPaths):
+    """Where a job folder has a function, its results and its output.
+
+    `index` is the task of a job array, counted over all its parts; None without one. Both streams
+    of a rank are in its one log.
+    """
+
+    def __init__(
+        self, folder: Path | str, job_id: str | None, task_id: int | None, index: int | None
+    ) -> None:
+        super().__init__(folder, job_id=job_id, task_id=task_id)
+        self._index = index
+
+    @property
+    def folder(self) -> Path:
+        """The job folder."""
+        return self._folder
+
+    @property
+    def submission_file(self) -> Path:
+        """The script."""
+        from hpckit.spec.job_folder import SCRIPT_FILE
+
+        return self._folder / SCRIPT_FILE
+
+    @property
+    def submitted_pickle(self) -> Path:
+        """The function, its arguments, and after a checkpoint where it goes on."""
+        return self._folder / pickle_name(self._index)
+
+    @property
+    def result_pickle(self) -> Path:
+        """What the function returned, or how it failed, as this rank wrote it."""
+        task = "" if self._index is None else f"-{self._index}"
+        return self._folder / f"result{task}-{self.task_id}.pkl"
+
+    @property
+    def stdout(self) -> Path:
+        """The rank's log; the batch script's where no rank has begun."""
+        from hpckit.jobs.logs import FileJobLogs
+        from hpckit.spec.job_folder import LogName
+
+        logs = FileJobLogs()
+        path = logs.path(LogName(folder=self._folder, rank=self.task_id, task=self._index))
+        return path if path.exists() else logs.path(LogName(folder=self._folder, task=self._index))
+
+    @property
+    def stderr(self) -> Path:
+        """The same log."""
+        return self.stdout
+
+
+def pickle_name(index: int | None) -> str:
+    """Return the name of a function's file in the job folder, of an array task's with its index."""
+    return "function.pkl" if index is None else f"function-{index}.pkl"
+
+
+class HpckitJobEnvironment(SlurmJobEnvironment):
+    """What a function finds out about its job: `submitit.JobEnvironment()` inside one."""
+
+    _env: ClassVar[dict[str, str]] = {
+        **SlurmJobEnvironment._env,
+        "num_tasks": "WORLD_SIZE",
+        "global_rank": "RANK",
+        "local_rank": "LOCAL_RANK",
+        "node": "NODE_RANK",
+    }
+
+    @classmethod
+    def name(cls) -> str:
+        """The executor's name."""
+        return NAME
+
+    @property
+    def raw_job_id(self) -> str:
+        """The scheduler's id, or that of a job on this machine."""
+        return os.environ.get("HPCKIT_JOB_ID") or super().raw_job_id
+
+    @property
+    def paths(self) -> utils.JobPaths:
+        """The files of this rank. Raises Untrusted where somebody else could change them."""
+        folder, index = Path(os.environ["HPCKIT_JOB_FOLDER"]), self.array_task_id
+        must_be_ours(folder)
+        offset = int(os.environ.get("HPCKIT_ARRAY_OFFSET") or 0)
+        of_array = None if index is None else offset + int(index)
+        return FunctionPaths(folder, self.job_id, self.global_rank, of_array)
+
+    def _requeue(self, countdown: int) -> None:
+        if "SLURM_JOB_ID" not in os.environ:
+            raise utils.UncompletedJobError("a job on this machine has no queue to go back to")
+        super()._requeue(countdown)
+
+
+class _Watcher(core.InfoWatcher):
+    """Asks about all jobs at once, as `hpckit status` does: squeue, then sacct for the ended."""
+
+    def __init__(self) -> None:
+        super().__init__(delay_s=60)
+        self._places: dict[str, tuple[Path, int | None]] = {}
+
+    def place(self, job_id: str, folder: Path, index: int | None) -> None:
+        """Say where a job's folder is, and which task of an array it is."""
+        self._places[job_id] = (folder, index)
+        self.register_job(job_id)
+
+    def update(self) -> None:
+        """Ask about all jobs that have not ended."""
+        from hpckit.jobs.track import entry_of_folder, job_statuses
+
+        self._num_calls += 1
+        self._last_status_check = time.time()
+        waiting = {job_id: self._places[job_id] for job_id in self._registered - self._finished}
+        tools = wiring.track_tools()
+        folders = dict.fromkeys(folder for folder, _ in waiting.values())
+        try:
+            entries = [entry_of_folder(tools.folders, folder) for folder in folders]
+        except (HpckitError, LookupError, TypeError, ValueError) as error:
+            logger.get_logger().warning(f"A job folder cannot be read: {error}")
+            return
+        statuses = dict(zip(folders, job_statuses(entries, tools), strict=True))
+        known = dict(zip(folders, entries, strict=True))
+        for job_id, (folder, index) in waiting.items():
+            status = _of_task(known[folder], statuses[folder], index)
+            self._info_dict[job_id] = {
+                "JobID": job_id,
+                "State": str(status.state),
+                "NodeList": status.nodelist or "",
+                "ExitCode": "" if status.exit_code is None else str(status.exit_code),
+                "Reason": status.reason or status.slurm_reason or "",
+            }
+            if status.state.is_final:
+                self._finished.add(job_id)
+
+    def get_state(self, job_id: str, mode: str = "standard") -> str:
+        """Return Slurm's word for the job's state; UNKNOWN where it cannot be told now."""
+        return self.get_info(job_id, mode=mode).get("State", "UNKNOWN")
+
+    def is_done(self, job_id: str, mode: str = "standard") -> bool:
+        """Return whether the job will not change any more."""
+        from hpckit.slurm.values import JobState
+
+        return JobState(self.get_state(job_id, mode=mode)).is_final
+
+
+def _of_task(entry: JobEntry, status: JobStatus, index: int | None) -> JobStatus:
+    from hpckit.jobs.status import status_of_task
+
+    if index is None:
+        return status
+    try:
+        return status_of_task(entry, status, index)
+    except HpckitError:  # not listed: what is known of the whole array
+        return status
+
+
+class HpckitJob(core.Job[R]):
+    """A submitted job: submitit's Job, which knows its job folder.
+
+    A job of a command has as its result its exit code, 0.
+    """
+
+    watcher = _Watcher()
+    started: Submission
+    """What was done to submit it; a copy that came out of a pickle has none."""
+
+    def __init__(
+        self, folder: Path | str, job_id: str, tasks: Sequence[int] = (0,), index: int | None = None
+    ) -> None:
+        self._index = index
+        super().__init__(folder, job_id, tasks[:1])
+        self._tasks = tuple(tasks)
+        if len(self._tasks) > 1:
+            kind = type(self)
+            self._sub_jobs = [kind(folder, job_id, (task,), index) for task in self._tasks]
+        self._paths = FunctionPaths(folder, job_id, self.task_id, index)
+
+    def _register_in_watcher(self) -> None:
+        if not self._tasks[0]:
+            self.watcher.place(self.job_id, self._paths._folder, self._index)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "started"}
+
+    @property
+    def folder(self) -> Path:
+        """The job folder."""
+        return self._paths.folder
+
+    def results(self) -> list[R]:
+        """Wait, and return what each rank returned. Raises what `exception` returns."""
+        self.wait()
+        error = self.exception() if self._sub_jobs else None
+        if error is not None:
+            raise error
+        return super().results()
+
+    def exception(self) -> utils.UncompletedJobError | None:
+        """Wait, and return how the job failed, None where it did not: by the rank that began it.
+
+        The others are ended when one fails, and most leave nothing.
+        """
+        self.wait()
+        told = [rank for rank in self._sub_jobs if rank.paths.result_pickle.exists()]
+        failures = (rank.exception() for rank in told)
+        first = next((error for error in failures if error is not None), None)
+        return first or super().exception()
+
+    def status(self) -> JobStatus:
+        """Return how the job is now, of an array task how that is. Raises HpckitError."""
+        from hpckit.jobs.track import entry_of_folder, job_status
+
+        tools = wiring.track_tools()
+        entry = entry_of_folder(tools.folders, self.folder)
+        return _of_task(entry, job_status(entry, tools), self._index)
+
+    def cancel(self, check: bool = True) -> None:
+        """End the job, or this task of an array. Raises HpckitError where `check` and it cannot."""
+        try:
+            self._send(None)
+        except HpckitError:
+            if check:
+                raise
+
+    def _interrupt(self, timeout: bool = False) -> None:
+        """Send what a preemption sends, or only the signal before a time limit (for tests)."""
+        for name in () if timeout else ("TERM",):
+            self._send(name)
+        self._send(HpckitJobEnvironment.USR_SIG)
+
+    def _send(self, signal_name: str | None) -> None:
+        from hpckit.jobs.track import entry_of_folder
+
+        tools = wiring.track_tools()
+        entry = entry_of_folder(tools.folders, self.folder)
+        tools.submitter_of(entry).cancel(entry, signal_name, self._index)
+
+    def _get_outcome_and_result(self) -> tuple[str, Any]:
+        must_be_ours(self.folder)
+        if self.paths.submitted_pickle.exists():
+            return super()._get_outcome_and_result()
+        from hpckit.slurm.values import JobState
+
+        status = self.status()
+        if status.state is JobState.COMPLETED:
+            return "success", status.exit_code
+        said = " · ".join(filter(None, (str(status.state), status.reason)))
+        return "error", f"{said}\n{self.stdout() or ''}"
+
+
+_GENERIC: Final[Mapping[str, str]] = {
+    "name": "name",
+    "nodes": "resources.nodes",
+    "cpus_per_task": "resources.cpus_per_task",
+    "gpus_per_node": "resources.gpus_per_node",
+    "tasks_per_node": "resources.ntasks_per_node",
+}
+"""What all executors of submitit take alike, where only the key differs."""
+_OWN: Final = ("timeout_min", "mem_gb", "stderr_to_stdout", "array_parallelism", "signal_delay_s")
+
+
+def _keys() -> dict[str, str]:
+    """Return the names that a parameter may have, each with its key of a job file."""
+    from hpckit.spec.job import ResourceRequest
+    from hpckit.spec.slurm_options import SlurmOptions
+
+    tables = {"resources": ResourceRequest, "slurm": SlurmOptions}
+    names = {
+        field.name: f"{table}.{field.name}"
+        for table, kind in tables.items()
+        for field in fields(kind)
+        if field.name not in ("array", "extra", "srun_extra")
+    }
+    return {**names, **_GENERIC, "launch": "launch.kind", "setup": "environment.setup"}
+
+
+class HpckitExecutor(core.Executor):
+    """Submits Python functions, and jobs that are prepared, as `hpckit submit` does.
+
+    `folder` is where the job folders are made, in place of the site's job_root: nodes must see it.
+    `python` is the command that runs Python there, as a shell splits it; this Python unless said.
+    Parameters are submitit's own, those keys of a job file's [resources] and [slurm] that it has
+    no word for, `site`, `template`, and `settings`, a mapping of any other keys.
+    """
+
+    job_class = HpckitJob
+
+    def __init__(
+        self,
+        folder: Path | str,
+        max_num_timeout: int = 3,
+        max_pickle_size_gb: float = 1.0,
+        python: str | None = None,
+    ) -> None:
+        root = utils.JobPaths.get_first_id_independent_folder(folder)
+        super().__init__(root)
+        self.max_num_timeout = max_num_timeout
+        self.max_pickle_size_gb = max_pickle_size_gb
+        self._python = [sys.executable] if python is None else shlex.split(python)
+
+    @classmethod
+    def name(cls) -> str:
+        """The name by which AutoExecutor has it."""
+        return NAME
+
+    @classmethod
+    def affinity(cls) -> int:
+        """Return 0: used where it is named, never by itself."""
+        return 0
+
+    @classmethod
+    def _valid_parameters(cls) -> set[str]:
+        return {*_keys(), *_OWN, "site", "template", "settings"}
+
+    def _internal_update_parameters(self, **kwargs: Any) -> None:
+        unknown = sorted(set(kwargs) - self._valid_parameters())
+        if unknown:
+            known = ", ".join(sorted(self._valid_parameters()))
+            raise ValueError(f"no such parameter: {', '.join(unknown)}; there are {known}")
+        super()._internal_update_parameters(**kwargs)
+
+    def _internal_process_submissions(
+        self, delayed_submissions: list[utils.DelayedSubmission]
+    ) -> list[core.Job[Any]]:
+        first = delayed_submissions[0]
+        job = self._prepared(first, len(delayed_submissions))
+        if job.effective.spec.slurm.array is None:
+            jobs = [job, *(self._prepared(one, 1) for one in delayed_submissions[1:])]
+            payloads = [{pickle_name(None): self._pickled(one, job)} for one in delayed_submissions]
+            self._refuse_large(payloads)
+            pairs = zip(jobs, payloads, strict=True)
+            return [submit_job(job, payload=payload) for job, payload in pairs]
+        numbered = enumerate(delayed_submissions)
+        payload = {pickle_name(index): self._pickled(one, job) for index, one in numbered}
+        self._refuse_large([payload])
+        return list(tasks_of(submit_job(job, payload=payload), len(payload)))
+
+    def _pickled(self, delayed: utils.DelayedSubmission, job: PreparedJob) -> bytes:
+        from hpckit.core.units import parse_slurm_time_s
+
+        limit = job.effective.spec.resources.time_limit
+        limit_s = None if limit is None else parse_slurm_time_s(limit)
+        delayed.set_timeout(
+            _NEVER_MIN if limit_s is None else int(limit_s // 60), self.max_num_timeout
+        )
+        pickled: bytes = cloudpickle.dumps(delayed)
+        return pickled
+
+    def _refuse_large(self, payloads: Sequence[Mapping[str, bytes]]) -> None:
+        size_gib = sum(len(one) for payload in payloads for one in payload.values()) / 1024**3
+        if size_gib > self.max_pickle_size_gb:
+            raise RuntimeError(
+                f"functions and arguments are {size_gib:.2f} GiB as pickles, over "
+                f"{self.max_pickle_size_gb} GiB: pass the names of files, or raise "
+                "max_pickle_size_gb"
+            )
+
+    def _prepared(self, delayed: utils.DelayedSubmission, count: int) -> PreparedJob:
+        from hpckit.jobs.prepare import prepare, source_of
+        from hpckit.jobs.sites import load_site
+        from hpckit.spec.site import SubmitterKind
+
+        given = dict(self.parameters)
+        site, template = given.pop("site", None), given.pop("template", None)
+        resources = wiring.resources()
+        is_slurm = load_site(resources, site).submitter is SubmitterKind.SLURM
+        settings = _settings_of(delayed.function, given, count if is_slurm else 1)
+        command = (*self._python, "-u", "-m", "submitit.core._submit", str(self.folder))
+        source = source_of(command, settings, site=site, folder=wiring.workdir(), template=template)
+        job = prepare(source, resources, wiring.template_cache())
+        root = str(self.folder).replace("$", "$$")
+        return replace(job, site=replace(job.site, job_root=root))
+
+
+def _settings_of(
+    function: Callable[..., Any], given: Mapping[str, Any], count: int
+) -> dict[str, object]:
+    """Return the keys of a job file for a job of `count` functions, an array where there are some.
+
+    As submitit has it, the signal before the time limit goes to all ranks, and the job may be
+    started again.
+    """
+    said = dict(given)
+    extra = said.pop("settings", None) or {}
+    minutes, mem_gb = said.pop("timeout_min", None), said.pop("mem_gb", None)
+    delay_s = said.pop("signal_delay_s", _SIGNAL_DELAY_S)
+    throttle = said.pop("array_parallelism", None)
+    said.pop("stderr_to_stdout", None)
+    settings: dict[str, object] = {
+        "name": getattr(function, "__name__", type(function).__name__),
+        "slurm.signal": f"{HpckitJobEnvironment.USR_SIG}@{delay_s}",
+        "slurm.requeue": True,
+        "resources.time_limit": None if minutes is None else str(minutes),
+        "resources.mem": None if mem_gb is None else f"{round(mem_gb * 1024)}M",
+        "environment.set.SUBMITIT_EXECUTOR": NAME,
+    }
+    if count > 1:
+        settings["slurm.array"] = f"0-{count - 1}" + (f"%{throttle}" if throttle else "")
+    keys = _keys()
+    return {**settings, **{keys[name]: value for name, value in said.items()}, **extra}
+
+
+def submit_job(
+    job: PreparedJob, *, payload: Mapping[str, bytes] | None = None, checks: bool = True
+) -> HpckitJob[Any]:
+    """Submit a prepared job and return it; `payload` are more files of its folder, by name.
+
+    Raises what `hpckit.jobs.submit.submit` raises.
+    """
+    from hpckit.jobs.submit import submit
+
+    tools = wiring.submit_tools(job.site.submitter, checks=checks)
+    started = submit(job, wiring.caller(), tools, payload=payload)
+    ranks = tuple(range(job.effective.spec.ntasks))
+    submitted = HpckitJob[Any](started.folder, started.job_id, ranks)
+    submitted.started = started
+    return submitted
+
+
+def job_of(entry: JobEntry, index: int | None = None) -> HpckitJob[Any]:
+    """Return a job that was submitted before, or the task `index` of an array.
+
+    Raises StorageFailed for a folder without its plan.
+    """
+    from hpckit.spec.folder_in_job import PLAN_FILE
+
+    plan = wiring.job_folders().read_json(Path(entry.folder), PLAN_FILE, "ntasks")
+    part = part_of(entry, index or 0)
+    task = "" if index is None else f"_{index - part.offset}"
+    ranks = tuple(range(int(plan["ntasks"])))
+    return HpckitJob[Any](entry.folder, f"{part.job_id}{task}", ranks, index)
+
+
+def tasks_of(job: HpckitJob[Any], count: int) -> Sequence[HpckitJob[Any]]:
+    """Return the tasks 0 to `count` - 1 of a job array, each as a job of its own."""
+    tasks = []
+    for index in range(count):
+        part = part_of(job.started.entry, index)
+        job_id = f"{part.job_id}_{index - part.offset}"
+        tasks.append(HpckitJob[Any](job.folder, job_id, job._tasks, index))
+    return tasks
+
+
+def part_of(entry: JobEntry, index: int) -> JobPart:
+    """Return the part of a job array that has the task `index`; the whole job where none are."""
+    from hpckit.slurm.values import JobPart
+
+    parts = entry.parts or (JobPart(offset=0, job_id=entry.job_id),)
+    return max((part for part in parts if part.offset <= index), key=attrgetter("offset"))
