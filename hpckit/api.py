@@ -27,9 +27,10 @@ from hpckit import wiring
 from hpckit.core.errors import HpckitError, NoSuchJob
 
 if TYPE_CHECKING:
-    from hpckit.account.gather import FoundAccounts, Gathered, SampleStore
+    from hpckit.account.gather import Gathered, SampleStore
     from hpckit.account.page.html import PlotLibrary
     from hpckit.account.report import JobFacts
+    from hpckit.account.store import FoundAccounts
     from hpckit.account.values import JobReport, SlurmEnergy
     from hpckit.comm.communication import Communication
     from hpckit.core.findings import Notice

@@ -90,7 +90,13 @@ def _of_job(ctx: click.Context, options: JobOptions, *, offline: bool) -> Checke
     from hpckit.core.findings import Level, Notice
     from hpckit.jobs.check import Checked, as_finding, check, without_lines
     from hpckit.jobs.prepare import prepare
-    from hpckit.jobs.submit import about_cluster, about_launch, environment_of, secrets_for
+    from hpckit.jobs.submit import (
+        about_cluster,
+        about_launch,
+        cluster_of,
+        environment_of,
+        secrets_for,
+    )
     from hpckit.spec.site import SubmitterKind
 
     resources, caller = wiring.resources(options.site_dirs, options.template_dirs), wiring.caller()
@@ -110,7 +116,7 @@ def _of_job(ctx: click.Context, options: JobOptions, *, offline: bool) -> Checke
     checked = check(job.script.text, variables, probe, is_own=False)
     notices = list(job.notes)
     if checked.config is not None:
-        notices += about_cluster(job, checked.config, variables.get("SLURM_CLUSTERS"))
+        notices += about_cluster(job, checked.config, cluster_of(variables))
         notices += about_launch(job, checked.config)
     found = (*map(as_finding, notices), *checked.findings)
     return replace(checked, findings=without_lines(found))

@@ -37,9 +37,8 @@ def rank(words: list[str], env: dict[str, str]) -> int | None:
         return None
     source, option, command = read
     identity = identify(source, env)
-    env = without_coerced_locale(env)
-    if source != "env":
-        env = {**env, **identity.exports()}
+    exports = {} if source == "env" else identity.exports()
+    env = {**without_coerced_locale(env), **exports}
     path = _rank_log_path(source, identity.rank, env)
     log = None if path is None else _open_rank_log(path)
 
@@ -48,7 +47,11 @@ def rank(words: list[str], env: dict[str, str]) -> int | None:
             _record_failure(path, env.get("SLURM_RESTART_COUNT", ""), str(identity.rank), code)
 
     env = _own_steps(_placed(env, identity, log, failed), source, identity)
-    command, env, _held = _through(option, command, env, identity, log)
+    try:
+        command, env, _held = _through(option, command, env, identity, log)
+    except SystemExit:
+        failed(1)
+        raise
     ledger = None if log is None else _ledger(env, identity)
     if not identity.local_rank:
         _warn_of_missing_workdir(env.get("HPCKIT_WORKDIR", ""), log)

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 _START_S = 120.0
 _POLL_S = 0.5
 _GONE_AFTER = 4
-"""After so many questions in a row that nobody answers the head has ended."""
+"""After so many refusals in a row the head has ended: nothing listens there any more."""
+_LOST_S = 30.0
+"""After so long without any answer the head's node is lost."""
 _KILL_WAIT_S = 10.0
 _PORTS = (
     *("--node-manager-port", "--object-manager-port", "--metrics-export-port"),
@@ -36,8 +38,12 @@ _PORTS = (
 """Of each node, and of the head one more; all have defaults, or are drawn without a look."""
 _HEAD_PORT = "--ray-client-server-port"
 _MOST_LOG_BYTES = 1024**2
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2)
-_ENDING = (signal.SIGTERM, signal.SIGINT)
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+_SIGNALS = (*_ENDING, signal.SIGUSR1, signal.SIGUSR2)
+_STORE_SHARE = 0.3
+"""Ray's own: of a node's memory for objects, the rest for tasks."""
+_LEAST_STORE_BYTES = 75 * 1024**2
+"""Ray takes no smaller one."""
 _ALL_THERE = """
 import sys, time, ray
 ray.init(logging_level="ERROR", log_to_driver=False)
@@ -89,6 +95,12 @@ class _Node:
         self.host = env.get("SLURMD_NODENAME") or os.uname().nodename
         self._address = (env.get("MASTER_ADDR", ""), int(env.get("MASTER_PORT") or 0))
         self._env = {**env, "RAY_ADDRESS": f"{self._address[0]}:{self._address[1]}"}
+        # Asked to end, it would look for a head that may be gone already.
+        self._env.setdefault("RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "0")
+        devices = env.get("ROCR_VISIBLE_DEVICES")
+        if devices and "HIP_VISIBLE_DEVICES" not in env:
+            # Ray refuses Slurm's variable alone; HIP counts from 0 within it.
+            self._env["HIP_VISIBLE_DEVICES"] = ",".join(map(str, range(len(devices.split(",")))))
         self._nodes = int(env.get("WORLD_SIZE") or 1)
         # Its sockets have paths of at most 107 bytes (unix(7)), which the job folder's is not; and
         # all nodes have the same, which is the head's to say.
@@ -122,16 +134,27 @@ class _Node:
         return self._run(command)
 
     def worker(self) -> int:
-        """Start a worker, and end it when the head has ended."""
+        """Start a worker, and end it when the head has ended: what ends the job is the program.
+
+        A signal is the program's to answer, which may want to save its work first.
+        """
         self._await_head()
         self._start(f"--address={self._env['RAY_ADDRESS']}")
-        silent = 0
-        while silent < _GONE_AFTER and self._asked_to_end is None:
+        refused, answered_s = 0, time.monotonic()
+        while refused < _GONE_AFTER:
             time.sleep(_POLL_S)
-            silent = 0 if self._answers() else silent + 1
-            if silent == 0:
+            try:
+                self._ask()
+            except ConnectionRefusedError:
+                refused += 1
+            except OSError as error:
+                refused = 0
+                if time.monotonic() - answered_s > _LOST_S:
+                    raise _Ended(f"the head is lost: {reason(error)}") from None
+            else:
+                refused, answered_s = 0, time.monotonic()
                 self._look()
-        return 0 if self._asked_to_end is None else 128 + self._asked_to_end
+        return 0
 
     def hear(self, number: int, _frame: object) -> None:
         """Hand a signal on to the program."""
@@ -144,12 +167,13 @@ class _Node:
 
     def end(self, *, keeps_logs: bool) -> None:
         """End this node's Ray, and no other job's; its own logs go to the job folder if wanted."""
-        if self._ray is not None:
-            self._ray.terminate()
-            try:
-                self._ray.wait(_KILL_WAIT_S)
-            except subprocess.TimeoutExpired:
-                self._ray.kill()
+        for process in (self._program, self._ray):
+            if process is not None and process.poll() is None:
+                process.terminate()
+                try:
+                    process.wait(_KILL_WAIT_S)
+                except subprocess.TimeoutExpired:
+                    process.kill()
         if keeps_logs:
             self._keep_logs()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -172,6 +196,7 @@ class _Node:
         sizes = [f"--num-cpus={len(os.sched_getaffinity(0))}"]
         gpus = self._env.get("SLURM_GPUS_ON_NODE", "")
         sizes += [f"--num-gpus={gpus}"] if gpus.isdigit() else []
+        sizes += memory_options(self._env)
         ports = [self._claimed(index, option) for index, option in enumerate(_PORTS)]
         self._ray = self._started(
             ["ray", "start", "--block", "--disable-usage-stats", *words, *sizes, *ports], quiet=True
@@ -221,10 +246,15 @@ class _Node:
 
     def _answers(self) -> bool:
         try:
-            socket.create_connection(self._address, timeout=_POLL_S * 4).close()
+            self._ask()
         except OSError:
             return False
         return True
+
+    def _ask(self) -> None:
+        """Raise OSError where the head does not answer; its name is looked up once."""
+        with socket.create_connection(self._address, timeout=_POLL_S * 4) as answer:
+            self._address = answer.getpeername()[:2]
 
     def _look(self) -> None:
         """Raise _Ended where this node's Ray has ended by itself."""
@@ -236,3 +266,23 @@ class _Node:
         except OSError:
             said = []
         raise _Ended(" / ".join(["it ended early", *said[-3:]]))
+
+
+def memory_options(env: dict[str, str]) -> list[str]:
+    """Return what Ray may use of a node's memory, where Slurm gave a part: it sees the machine's.
+
+    Source: sbatch(1), SLURM_MEM_PER_NODE and its like, in MiB; 0 is all.
+    """
+    for name, count in (
+        ("SLURM_MEM_PER_NODE", "1"),
+        ("SLURM_MEM_PER_CPU", env.get("SLURM_CPUS_ON_NODE", "")),
+        ("SLURM_MEM_PER_GPU", env.get("SLURM_GPUS_ON_NODE", "")),
+    ):
+        size = env.get(name, "")
+        if size.isdigit() and count.isdigit() and int(size):
+            given = int(size) * int(count) * 1024**2
+            store = int(given * _STORE_SHARE)
+            if store < _LEAST_STORE_BYTES:
+                return []
+            return [f"--object-store-memory={store}", f"--memory={given - store}"]
+    return []

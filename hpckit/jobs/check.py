@@ -98,7 +98,11 @@ def _obstacles(request: Request, known: Known) -> tuple[SourcedFinding, ...]:
 
 
 def _inputs(variables: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in variables.items() if name.startswith("SBATCH_")}
+    return {
+        name: value
+        for name, value in variables.items()
+        if name.startswith("SBATCH_") or name == "SLURM_CLUSTERS"
+    }
 
 
 def has_errors(findings: Sequence[Finding]) -> bool:

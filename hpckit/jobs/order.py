@@ -57,7 +57,8 @@ def _refuse_old_pmi2(job: PreparedJob, probe: FabricProbe, cluster: str | None) 
     if not job.launcher.is_mpi:
         return
     config = probe.look(cluster, needs_partitions=False).config
-    plugin = job.effective.spec.launch.mpi or config.mpi_default or ""
+    said = next((option.value for option in job.plan.srun if option.name == "mpi"), None)
+    plugin = str(said or config.mpi_default or "")
     if plugin.startswith("pmi2") and (config.version is None or config.version < _MAPS_ORDERS):
         raise PlanError(
             "Slurm tells PMI-2 which ranks share a node",

@@ -272,7 +272,7 @@ def draft_of(
     slurm = job.site.submitter is SubmitterKind.SLURM
     root = expand_job_root(job.site.job_root, caller)
     environment = environment_of(job, caller, by_sbatch=slurm)
-    cluster = _cluster(environment.variables) if slurm else None
+    cluster = cluster_of(environment.variables) if slurm else None
     max_array_size, notes = _look(job, tools, cluster, environment.variables)
     partition = environment.variables.get("SBATCH_PARTITION")
     order, remarks = order_plan(job, tools.probe, cluster, partition)
@@ -324,7 +324,7 @@ def environment_of(job: PreparedJob, caller: Caller, *, by_sbatch: bool) -> Subm
     return submission_environment(shell, request.inherit, request.pass_, stated=stated)
 
 
-def _cluster(environment: Mapping[str, str]) -> str | None:
+def cluster_of(environment: Mapping[str, str]) -> str | None:
     """The cluster to which variables that were let through send the job; None for this one.
 
     Raises ConfigError for several: a submission whose answer is lost could not be looked for.

@@ -275,7 +275,9 @@ def _size(scene: Scene) -> Iterator[Evidence]:
         because = (
             f"partition {rules.name} allows {size_words(most)} of a node, not {size_words(mem_mib)}"
         )
-        yield Evidence("memory", because, f"--mem={most}M", None, request.line_no("mem"))
+        # Of all memory Slurm counts what nodes do not keep for themselves (MemSpecLimit).
+        severity = Severity.WARNING if request.wants_all_mem else None
+        yield Evidence("memory", because, f"--mem={most}M", severity, request.line_no("mem"))
 
 
 def _unless(lifted: bool | None) -> Severity | None:

@@ -145,6 +145,7 @@ def plan_launch(
         rank_source=launcher.local_identity if local else launcher.identity,
         rank_options=launcher.rank_options,
         rank_shell=launcher.rank_shell(spec),
+        needs_runner=launcher.needs_runner,
         starter=launcher.local_words(spec) if local else launcher.words(spec),
         runner=tuple(_runner_words(spec, site, account, place, local_ranks)),
         local_ranks=local_ranks,

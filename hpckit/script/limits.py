@@ -139,7 +139,8 @@ class _Bound:
             return -(-asked // counts["node"])
         if self.is_of_minutes:
             # Without a time limit Slurm may give the job the longest that fits.
-            time_s = request.time_s or self.scene.partition.default_time_s
+            default_s = self.scene.partition.default_time_s
+            time_s = request.time_s or (default_s if request.text("time") is None else None)
             return None if time_s is None else asked * -(-time_s // 60)
         return asked
 
@@ -272,9 +273,9 @@ def job_limits(scene: Scene) -> Iterator[Evidence]:
 
 
 def longest_s(scene: Scene) -> float:
-    """Return how long a job may run, in seconds: without a limit of its own the longest it can."""
-    said_s = scene.request.time_s or scene.partition.default_time_s
-    if said_s is not None:
+    """Return how long a job has to run, in seconds: without a limit the longest that it may."""
+    said_s = scene.request.least_s(scene.partition.default_time_s)
+    if said_s is not None and said_s < inf:
         return said_s
     limits_s = [inf if scene.partition.max_time_s is None else scene.partition.max_time_s]
     if scene.cluster.enforced.limits:
@@ -301,7 +302,7 @@ def _fewer_jobs(scene: Scene, limit: int, left: int) -> str:
 
 
 def _wall(scene: Scene, source: _Source, key: str, amount: Amount) -> Iterator[Evidence]:
-    asked_s = scene.request.least_time_s or scene.partition.default_time_s
+    asked_s = scene.request.least_s(scene.partition.default_time_s)
     limit_s = (amount.limit or 0) * 60
     limit, line_no = format_slurm_time(limit_s), scene.request.line_no("time", "qos")
     if key == "GrpWall":
@@ -316,8 +317,9 @@ def _wall(scene: Scene, source: _Source, key: str, amount: Amount) -> Iterator[E
             remedy = "another --qos or --account"
             yield Evidence("time", because, remedy, Severity.WARNING, line_no)
     elif asked_s is not None and asked_s > limit_s:
+        asked = "UNLIMITED" if asked_s == inf else format_slurm_time(int(asked_s))
         because = (
-            f"{source.words} allows a time limit of {limit}, not {format_slurm_time(asked_s)} "
+            f"{source.words} allows a time limit of {limit}, not {asked} "
             f"({source.scope}MaxWallDurationPerJobLimit)"
         )
         yield Evidence("time", because, f"--time={limit}", None, line_no)

@@ -93,6 +93,7 @@ class LaunchPlan:
     starter: tuple[str, ...] = ()
     rank_options: tuple[str, ...] = ()
     rank_shell: str | None = None
+    needs_runner: bool = False
     runner: tuple[str, ...] = ()
     local_ranks: int | None = None
     keeps_shell: bool = False

@@ -70,7 +70,8 @@ def _room(scene: Scene, one: Reservation) -> Iterator[Evidence]:
 def maintenance(scene: Scene) -> Iterator[Evidence]:
     """Yield maintenance of so many nodes that the job would have to end before it begins."""
     time_s, own = longest_s(scene), scene.partition.nodes
-    if own is None or scene.request.text("reservation") is not None:
+    said = scene.request.text("reservation") or scene.request.text("begin")
+    if own is None or said is not None:
         return
     try:
         for one in scene.cluster.reservations or ():

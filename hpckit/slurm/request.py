@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import ceil
+from math import ceil, inf
 from typing import Final
 
 from hpckit.core.units import parse_slurm_limit_s, parse_slurm_mem_bytes, slurm_mem_mib_ceil
@@ -279,6 +279,10 @@ class Request:
     def least_time_s(self) -> int | None:
         """The least time that does: `--time-min`, else the time limit."""
         return _time_s(self.text("time-min")) or self.time_s
+
+    def least_s(self, default_s: int | None) -> float | None:
+        """The same; infinite for `UNLIMITED`, and the partition's default where none is said."""
+        return self.least_time_s or (default_s if self.text("time") is None else inf)
 
     @property
     def array_size(self) -> int:

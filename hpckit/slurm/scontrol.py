@@ -23,7 +23,7 @@ from hpckit.slurm.values import JobId, JobRecord, PartitionRules, Reservation, S
 
 _SHOW_CONFIG = "scontrol show config"
 _HEADING = "Configuration data as of "
-_MPI_TYPE = re.compile(r"(?:srun:)?\s+[a-z][a-z0-9_]*", re.ASCII)
+_MPI_TYPE = re.compile(r"\s+[a-z][a-z0-9_]*", re.ASCII)
 _NUMBER = re.compile(r"\d{1,10}", re.ASCII)
 
 

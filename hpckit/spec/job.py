@@ -91,8 +91,8 @@ class ResourceRequest:
 
     nodes: int = key("Nodes (`--nodes`).", default=1, check=between(1, MAX_COUNT))
     ntasks_per_node: int | None = optional(
-        "Ranks on each node (`--ntasks-per-node`). Not said: one a node for plain and ray, "
-        "one a GPU for the others.",
+        "Ranks on each node (`--ntasks-per-node`). Not said: one a node for plain, ray and "
+        "tensorflow, one a GPU for the others.",
         between(1, MAX_COUNT),
     )
     cpus_per_task: int | None = optional(
@@ -126,7 +126,7 @@ class ResourceRequest:
 
 PLAIN: Final = "plain"
 """The launcher of a job that says none; the launchers themselves are hpckit.script.launchers."""
-ONE_A_NODE: Final = frozenset((PLAIN, "ray"))
+ONE_A_NODE: Final = frozenset((PLAIN, "ray", "tensorflow"))
 """Launchers that start one rank a node, whatever its GPUs, unless a job says otherwise."""
 
 

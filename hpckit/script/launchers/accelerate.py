@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hpckit.script.launchers.launcher import Launcher
+from hpckit.script.launchers.launcher import Launcher, refuse_signal
 from hpckit.script.launchers.options import LauncherOptions
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _STATIC = "nothing: the rendezvous is static"
 _VALUED = """
     config-file mixed-precision num-cpu-threads-per-process dynamo-backend dynamo-mode gpu-ids
-    log-dir role rdzv-conf max-restarts monitor-interval deepspeed-config-file zero-stage
+    log-dir tee t role rdzv-conf max-restarts monitor-interval deepspeed-config-file zero-stage
     offload-optimizer-device offload-param-device offload-optimizer-nvme-path
     offload-param-nvme-path gradient-accumulation-steps gradient-clipping zero3-init-flag
     zero3-save-16bit-model deepspeed-exclusion-filter deepspeed-inclusion-filter
@@ -67,6 +67,11 @@ ACCELERATE = LauncherOptions(
 """All that accelerate 1.15 has."""
 _ALONE = "export RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1; "
 """Of one process alone accelerate says nothing to the program."""
+_MULTI = (
+    'c="${HF_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/huggingface}/accelerate/default_config.yaml"; '
+    'grep -qsE "distributed_type: (FSDP|DEEPSPEED|MEGATRON_LM)" "$c" || set -- --multi_gpu "$@"; '
+)
+"""Without a kind it would start the program once; what `accelerate config` has written stays."""
 _START = (
     'exec accelerate launch --machine_rank={node} --main_process_ip="$MASTER_ADDR" '
     '--main_process_port="$MASTER_PORT" "$@"'
@@ -87,6 +92,10 @@ class Accelerate(Launcher):
         """Return the launcher's options and the program, None where another program is first."""
         return ACCELERATE.read(words)
 
+    def check(self, spec: JobSpec) -> None:
+        """Raise PlanError for a signal before the end: accelerate does not hand it on."""
+        refuse_signal(spec)
+
     def words(self, spec: JobSpec) -> tuple[str, ...]:
         """Return the launcher, whose machine's rank is read where it runs."""
         return _words(spec, '"$SLURM_PROCID"')
@@ -99,9 +108,8 @@ class Accelerate(Launcher):
 def _words(spec: JobSpec, node: str) -> tuple[str, ...]:
     size = (f"--num_machines={spec.resources.nodes}", f"--num_processes={spec.ntasks}")
     said = {word.split("=", 1)[0].lstrip("-").replace("_", "-") for word in spec.launch.args}
-    # Without a kind it would start the program once, whatever the number of processes.
-    multi = () if said & _KINDS or spec.ntasks == 1 else ("--multi_gpu",)
+    multi = "" if said & _KINDS or spec.ntasks == 1 else _MULTI
     static = ("--same_network", "--rdzv_backend=static", "--deepspeed_multinode_launcher=standard")
     alone = _ALONE if spec.ntasks == 1 else ""
-    start = ("bash", "-c", alone + _START.format(node=node), "accelerate")
-    return (*start, *size, *static, *multi, *spec.launch.args, "--no_python")
+    start = ("bash", "-c", alone + multi + _START.format(node=node), "accelerate")
+    return (*start, *size, *static, *spec.launch.args, "--no_python")

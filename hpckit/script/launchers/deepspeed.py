@@ -5,7 +5,8 @@ Source: deepspeed/launcher/runner.py and launch.py, deepspeed/comm/comm.py of De
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
 from hpckit.core.errors import InvalidValue
 from hpckit.script.launchers.launcher import Launcher
@@ -46,6 +47,9 @@ DEEPSPEED = LauncherOptions(
 """All that deepspeed 0.19 has."""
 
 
+_PYTHON: Final = re.compile(r"python[0-9.]*")
+
+
 class Deepspeed(Launcher):
     """srun starts one task for each rank; `deepspeed.init_distributed()` reads torch's variables.
 
@@ -56,6 +60,7 @@ class Deepspeed(Launcher):
     kind = "deepspeed"
     summary = "srun starts every rank as DeepSpeed's launcher would, without ssh"
     local_identity = "env"
+    needs_runner = True
     takes_args = True
 
     def read_command(self, words: Sequence[str]) -> SplitCommand | None:
@@ -69,9 +74,24 @@ class Deepspeed(Launcher):
             raise InvalidValue("args", list(launch.args), "--no_local_rank, or nothing")
 
     def rank_shell(self, spec: JobSpec) -> str | None:
-        """Return the command with `--local_rank` behind it."""
-        return None if spec.launch.args else 'exec "$@" --local_rank="$LOCAL_RANK"'
+        """Return the command with `--local_rank` behind the program, before its own words."""
+        if spec.launch.args:
+            return None
+        words = _program_words(spec.command)
+        return f'exec "${{@:1:{words}}}" --local_rank="$LOCAL_RANK" "${{@:{words + 1}}}"'
 
     def local_ranks(self, spec: JobSpec) -> int | None:
         """Return the ranks of the job: the runner starts each."""
         return spec.ntasks
+
+
+def _program_words(command: Sequence[str]) -> int:
+    """Return how many words name the program: `train.py`, `python3 -u train.py`, `python3 -m x`."""
+    if not _PYTHON.fullmatch(command[0].rpartition("/")[2]):
+        return 1
+    for count, word in enumerate(command[1:], start=2):
+        if not word.startswith("-"):
+            return count
+        if word in ("-m", "-c"):
+            return count + 1
+    return len(command)

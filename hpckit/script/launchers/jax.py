@@ -40,8 +40,9 @@ class Jax(Launcher):
         """Return where the ranks meet, and which GPUs of the node are a rank's."""
         gpus, ranks = spec.resources.gpus_per_node or 0, spec.ntasks_per_node
         each = gpus // ranks
-        device_ids = {0: None, 1: "$LOCAL_RANK"}.get(
-            each, f"$(seq -s, $((LOCAL_RANK * {each})) $((LOCAL_RANK * {each} + {each - 1})))"
+        at = "${LOCAL_RANK:-$SLURM_LOCALID}"  # without the runner Slurm's own
+        device_ids = {0: None, 1: at}.get(
+            each, f"$(seq -s, $(({at} * {each})) $(({at} * {each} + {each - 1})))"
         )
         devices = f' JAX_LOCAL_DEVICE_IDS="{device_ids}"' if device_ids else ""
         return f'JAX_COORDINATOR_ADDRESS="$MASTER_ADDR:$MASTER_PORT"{devices} exec "$@"'

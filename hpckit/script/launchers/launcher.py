@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hpckit.core.errors import InvalidValue
+from hpckit.core.errors import InvalidValue, PlanError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -50,6 +50,8 @@ class Launcher:
     tool: LauncherTool | None = None
     rank_options: tuple[str, ...] = ()
     """What the rank entry is told besides, such as `--tf-config`."""
+    needs_runner: bool = False
+    """Whether ranks could not find each other without the runner: then none is started."""
     takes_args: bool = False
     """Whether the launcher has options of its own (`launch.args`)."""
     refused_programs: Mapping[str, str] = {}
@@ -105,3 +107,14 @@ class Launcher:
         """Return how many ranks the runner starts there itself, None where the launcher does."""
         del spec
         return None
+
+
+def refuse_signal(spec: JobSpec) -> None:
+    """Raise PlanError for a signal before the end, where the launcher does not hand it on."""
+    if spec.slurm.signal is not None:
+        raise PlanError(
+            f"{spec.launch.kind} dies of the signal in slurm.signal and takes its ranks with it",
+            have="a launcher that does not hand signals to its ranks",
+            need=f"slurm.signal {spec.slurm.signal}",
+            hint='leave slurm.signal out, or use launch.kind = "plain"',
+        )

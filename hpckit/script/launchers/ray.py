@@ -21,6 +21,7 @@ class Ray(Launcher):
     summary = "one Ray a node, and the program as the driver on the first"
     local_identity = "env"
     rank_options = ("--ray",)
+    needs_runner = True
 
     def check(self, spec: JobSpec) -> None:
         """Raise PlanError for several ranks a node: what runs beside each other is Ray's affair."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hpckit.core.errors import PlanError
 from hpckit.script.launchers.launcher import Launcher
 
 if TYPE_CHECKING:
@@ -20,6 +21,18 @@ class Tensorflow(Launcher):
     summary = "srun starts every rank as a worker, and `TF_CONFIG` names them all"
     local_identity = "env"
     rank_options = ("--tf-config",)
+    needs_runner = True
+
+    def check(self, spec: JobSpec) -> None:
+        """Raise PlanError for several ranks a node with GPUs: each would take all that it sees."""
+        ranks = spec.ntasks_per_node
+        if spec.resources.gpus_per_node and ranks > 1:
+            raise PlanError(
+                "each rank of TensorFlow takes all GPUs of its node",
+                have=f"resources.ntasks_per_node = {ranks}",
+                need="1, a worker with all GPUs of the node",
+                hint="leave resources.ntasks_per_node out",
+            )
 
     def local_ranks(self, spec: JobSpec) -> int | None:
         """Return the ranks of the job: the runner starts each."""

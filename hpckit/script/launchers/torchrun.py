@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hpckit.core.errors import PlanError
-from hpckit.script.launchers.launcher import Launcher, LauncherTool, SplitCommand
+from hpckit.script.launchers.launcher import (
+    Launcher,
+    LauncherTool,
+    SplitCommand,
+    refuse_signal,
+)
 from hpckit.script.launchers.options import LauncherOptions
 
 if TYPE_CHECKING:
@@ -69,13 +73,7 @@ class Torchrun(Launcher):
 
     def check(self, spec: JobSpec) -> None:
         """Raise PlanError for a signal before the end: torchrun does not hand it on."""
-        if spec.slurm.signal is not None:
-            raise PlanError(
-                "torchrun dies of the signal in slurm.signal and takes its ranks with it",
-                have="a launcher that does not hand signals to its ranks",
-                need=f"slurm.signal {spec.slurm.signal}",
-                hint='leave slurm.signal out, or use launch.kind = "plain"',
-            )
+        refuse_signal(spec)
 
     def words(self, spec: JobSpec) -> tuple[str, ...]:
         """Return torchrun, whose node's rank is read where it runs: a script knows only its own."""

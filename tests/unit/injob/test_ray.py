@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hpckit.injob.ray import memory_options
 from tests.unit.injob.conftest import Run, Start
 
 FAKE = f"""#!{sys.executable}
@@ -82,6 +83,9 @@ def test_a_worker_ends_with_the_head(start: Start, ray_env: dict[str, str]) -> N
         while not said(ray_env) and time.monotonic() < until:
             time.sleep(0.05)
         assert f"--address=127.0.0.1:{port} " in said(ray_env)[0]
+        worker.send_signal(signal.SIGTERM)  # what ends the job is the program, which may save
+        time.sleep(1)
+        assert worker.poll() is None
         head.close()
         assert worker.wait(30) == 0
     assert is_gone(said(ray_env)[0])
@@ -109,6 +113,61 @@ def test_a_signal_ends_the_program_and_ray(start: Start, ray_env: dict[str, str]
         finally:
             head.kill()
     assert is_gone(said(ray_env)[0])
+
+
+def test_a_closed_terminal_leaves_nothing(start: Start, ray_env: dict[str, str]) -> None:
+    """The program and Ray end, and the folder of its sockets is removed."""
+    program = 'echo "pid=$$"; while :; do sleep 0.1; done'
+    with start("ray", "--", "bash", "-c", program, env=ray_env) as head:
+        assert head.stdout is not None
+        line = head.stdout.readline().decode().strip()
+        head.send_signal(signal.SIGHUP)
+        try:
+            assert head.wait(30) == 128 + signal.SIGHUP
+        finally:
+            head.kill()
+    assert is_gone(line)
+    assert is_gone(said(ray_env)[0])
+    assert not folder_of(ray_env).exists()
+
+
+def test_a_ray_that_ends_takes_the_program_with_it(start: Start, ray_env: dict[str, str]) -> None:
+    """Without Ray the driver would run on, and the job with it."""
+    program = 'echo "pid=$$"; while :; do sleep 0.1; done'
+    with start("ray", "--", "bash", "-c", program, env=ray_env) as head:
+        assert head.stdout is not None
+        line = head.stdout.readline().decode().strip()
+        os.kill(int(said(ray_env)[0].rpartition("pid=")[2]), signal.SIGKILL)
+        try:
+            assert head.wait(30) == 1
+        finally:
+            head.kill()
+    assert is_gone(line)
+
+
+@pytest.mark.parametrize(
+    ("env", "store_mib", "rest_mib"),
+    [
+        ({"SLURM_MEM_PER_NODE": "65536"}, 19660.8, 45875.2),
+        ({"SLURM_MEM_PER_CPU": "2048", "SLURM_CPUS_ON_NODE": "8"}, 4915.2, 11468.8),
+        ({"SLURM_MEM_PER_GPU": "2048", "SLURM_GPUS_ON_NODE": "4"}, 2457.6, 5734.4),
+    ],
+)
+def test_ray_has_the_memory_of_the_job(
+    env: dict[str, str], store_mib: float, rest_mib: float
+) -> None:
+    """By itself it takes the machine's; 0 is all of it, and less than its least is its affair."""
+    store, rest = (option.partition("=")[2] for option in memory_options(env))
+    assert (int(store), int(rest)) == pytest.approx((store_mib * 2**20, rest_mib * 2**20), abs=1)
+    assert memory_options({"SLURM_MEM_PER_NODE": "0"}) == []
+    assert memory_options({"SLURM_MEM_PER_NODE": "200"}) == []
+
+
+def test_ray_takes_amd_gpus_that_slurm_gave(run: Run, ray_env: dict[str, str]) -> None:
+    """It refuses ROCR_VISIBLE_DEVICES alone; HIP counts from 0 within that."""
+    env = {**ray_env, "ROCR_VISIBLE_DEVICES": "4,5"}
+    done = run("ray", "--", "sh", "-c", 'echo "$HIP_VISIBLE_DEVICES"', env=env)
+    assert done.stdout == b"0,1\n"
 
 
 def test_a_folder_of_somebody_else_is_not_used(run: Run, ray_env: dict[str, str]) -> None:

@@ -161,7 +161,7 @@ def test_nodes_that_are_out(in_service: int, because: str | None, remedy: str | 
         ({"max_nodes": 2}, "-N 3", "error", "allows at most 2 nodes, not 3"),
         ({"max_cpus_per_node": 4}, "-c 8", "error", "allows 4 CPUs of a node, not 8"),
         ({"max_mem_per_node_mib": 1024}, "--mem=2G", "error", "allows 1G of a node, not 2G"),
-        ({"max_mem_per_node_mib": 1024}, "--mem=0", "error", "allows 1G of a node, not 8G"),
+        ({"max_mem_per_node_mib": 1024}, "--mem=0", "warning", "allows 1G of a node, not 8G"),
         ({"needs_reservation": True}, "", "error", "is for reservations alone"),
         ({"root_only": True}, "", "error", "only root may use partition main"),
         ({}, "-w n[3-5]", "error", "n5 is not in partition main"),
@@ -268,6 +268,20 @@ def test_a_job_without_a_time_limit() -> None:
     for minutes, rules in ((30, []), (90, ["maintenance"])):
         cluster = replace(limited(count("MaxWallPJ", minutes)), reservations=(MAINT,))
         assert [one.rule for one in found("-N 1", cluster)] == rules
+
+
+def test_a_job_without_an_end_and_one_that_may_be_shorter() -> None:
+    """UNLIMITED is no default; the least time and a later beginning keep clear of maintenance."""
+    hour = {"default_time_s": 600}
+    (one,) = found("-t UNLIMITED", limited(count("MaxWallPJ", 5), **hour))
+    assert "a time limit of 00:05:00, not UNLIMITED" in one.because
+    cluster = replace(limited(**hour), reservations=(MAINT,))
+    for options, rules in (
+        ("-t 0", ["maintenance"]),
+        ("-t 1-0 --time-min=0:30:00", []),
+        ("-t 1-0 --begin=now+3hours", []),
+    ):
+        assert [one.rule for one in found(options, cluster)] == rules, options
 
 
 def test_a_qos_overrules_associations_and_accounts_count_for_all() -> None:

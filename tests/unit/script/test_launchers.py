@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from hpckit.core.errors import ConfigError, PlanError
 from hpckit.core.identity import identify
+from hpckit.script.launchers.accelerate import _MULTI
 from hpckit.script.launchers.launcher import Launcher, SplitCommand
 from hpckit.script.launchers.registry import LAUNCHERS, job_name_of, launchers_of, read_launchers
 from hpckit.script.launchers.torchrun import Torchrun
@@ -162,16 +166,23 @@ def test_jax_has_its_coordinator_and_its_gpus() -> None:
     """The first node at a free port; a rank's share of the node's GPUs, and none without GPUs."""
     one_each, pairs = launched("jax"), launched("jax", resources__ntasks_per_node=4)
     assert 'JAX_COORDINATOR_ADDRESS="$MASTER_ADDR:$MASTER_PORT"' in one_each
-    assert 'JAX_LOCAL_DEVICE_IDS="$LOCAL_RANK" exec "$@"' in one_each
-    assert "$(seq -s, $((LOCAL_RANK * 2)) $((LOCAL_RANK * 2 + 1)))" in pairs
+    assert 'JAX_LOCAL_DEVICE_IDS="${LOCAL_RANK:-$SLURM_LOCALID}" exec "$@"' in one_each
+    at = "${LOCAL_RANK:-$SLURM_LOCALID}"
+    assert f"$(seq -s, $(({at} * 2)) $(({at} * 2 + 1)))" in pairs
     assert "DEVICE_IDS" not in launched("jax", resources__gpus_per_node=0)
     with pytest.raises(PlanError, match="cannot be dealt out"):
         launched("jax", resources__ntasks_per_node=3)
 
 
 def test_a_program_of_deepspeed_gets_its_local_rank() -> None:
-    """As its own launcher gives it, unless that is not wanted."""
-    assert 'exec "$@" --local_rank="$LOCAL_RANK"' in launched("deepspeed")
+    """As its own launcher gives it, before the program's own words, unless that is not wanted."""
+    for command, words in (
+        (("python3", "-u", "train.py", "tune", "--lr", "1"), 3),
+        (("python", "-m", "pack.train", "tune"), 3),
+        (("./train", "tune"), 1),
+    ):
+        script = prepared(command=command, options={"launch.kind": "deepspeed"}).script.text
+        assert f'exec "${{@:1:{words}}}" --local_rank="$LOCAL_RANK" "${{@:{words + 1}}}"' in script
     assert "local_rank" not in launched("deepspeed", launch__args=["--no_local_rank"])
     with pytest.raises(ConfigError, match="--no_local_rank, or nothing"):
         launched("deepspeed", launch__args=["--foo"])
@@ -180,12 +191,41 @@ def test_a_program_of_deepspeed_gets_its_local_rank() -> None:
 def test_accelerate_starts_as_many_as_were_planned() -> None:
     """Several processes need a kind: what the job says, else --multi_gpu."""
     assert "--num_machines=2 --num_processes=16 " in launched("accelerate")
-    assert " --multi_gpu --no_python " in launched("accelerate")
+    assert '|| set -- --multi_gpu "$@"; ' in launched("accelerate")
     assert "--multi_gpu" not in launched("accelerate", launch__args=["--use_fsdp"])
     assert "--multi_gpu" not in launched("accelerate", launch__args=["--config_file=a.yaml"])
     alone = launched("accelerate", resources__nodes=1, resources__gpus_per_node=1)
     assert "export RANK=0 WORLD_SIZE=1" in alone
     assert "--multi_gpu" not in alone
+
+
+@pytest.mark.parametrize("kind", ["NO", "MULTI_GPU", "FSDP", "DEEPSPEED", "MEGATRON_LM", None])
+def test_what_accelerate_config_has_written_stays(kind: str | None, tmp_path: Path) -> None:
+    """--multi_gpu on the command line would turn its FSDP, DeepSpeed or Megatron-LM off."""
+    (tmp_path / "accelerate").mkdir()
+    if kind is not None:
+        text = f"compute_environment: LOCAL_MACHINE\ndistributed_type: {kind}\n"
+        (tmp_path / "accelerate" / "default_config.yaml").write_text(text)
+    argv = ["bash", "-c", f'{_MULTI} echo "$@"', "accelerate", "--num_machines=2"]
+    shown = subprocess.run(
+        argv, env={"HF_HOME": str(tmp_path), "PATH": os.environ["PATH"]}, check=True,
+        capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    assert ("--multi_gpu" in shown) == (kind in ("NO", "MULTI_GPU", None))
+
+
+@pytest.mark.parametrize("kind", ["torchrun", "accelerate"])
+def test_a_signal_that_the_launcher_dies_of_is_refused(kind: str) -> None:
+    """Neither hands USR1 on to its ranks."""
+    with pytest.raises(PlanError, match=f"{kind} dies of the signal"):
+        launched(kind, slurm__signal="USR1@300")
+
+
+def test_a_worker_of_tensorflow_has_the_gpus_of_its_node() -> None:
+    """One a node unless said; several would each take all of them."""
+    assert " --ntasks-per-node=1 " in launched("tensorflow")
+    with pytest.raises(PlanError, match="takes all GPUs of its node"):
+        launched("tensorflow", resources__ntasks_per_node=8)
 
 
 def test_what_needs_the_runner_does_not_start_without() -> None:
