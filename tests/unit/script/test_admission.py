@@ -272,10 +272,10 @@ def test_a_job_without_a_time_limit() -> None:
 
 def test_a_job_without_an_end_and_one_that_may_be_shorter() -> None:
     """UNLIMITED is no default; the least time and a later beginning keep clear of maintenance."""
-    hour = {"default_time_s": 600}
-    (one,) = found("-t UNLIMITED", limited(count("MaxWallPJ", 5), **hour))
+    default: dict[str, Any] = {"default_time_s": 600}
+    (one,) = found("-t UNLIMITED", limited(count("MaxWallPJ", 5), **default))
     assert "a time limit of 00:05:00, not UNLIMITED" in one.because
-    cluster = replace(limited(**hour), reservations=(MAINT,))
+    cluster = replace(limited(**default), reservations=(MAINT,))
     for options, rules in (
         ("-t 0", ["maintenance"]),
         ("-t 1-0 --time-min=0:30:00", []),
