@@ -80,8 +80,8 @@ class Shown(Generic[T]):
         from html import escape
 
         drawn = self.picture()
-        if drawn.startswith("<svg"):
-            return drawn
+        if drawn.startswith("<svg"):  # no wider than the notebook
+            return f'<svg style="max-width:100%;height:auto"{drawn[4:]}'
         page = escape(drawn, quote=True)
         return f'<iframe srcdoc="{page}" style="width:100%;height:48em;border:0"></iframe>'
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import cloudpickle  # type: ignore[import-untyped]
-from submitit.core import core, logger, utils
+from submitit.core import core, utils
 from submitit.slurm.slurm import SlurmJobEnvironment
 
 from hpckit import wiring
@@ -28,6 +28,7 @@ from hpckit.core.trust import must_be_ours
 if TYPE_CHECKING:
     from hpckit.jobs.prepare import PreparedJob
     from hpckit.jobs.submit import Submission
+    from hpckit.jobs.track import TrackTools
     from hpckit.slurm.values import JobEntry, JobPart, JobStatus
 
 NAME: Final = "hpckit"
@@ -144,23 +145,21 @@ class _Watcher(core.InfoWatcher):
         self.register_job(job_id)
 
     def update(self) -> None:
-        """Ask about all jobs that have not ended."""
-        from hpckit.jobs.track import entry_of_folder, job_statuses
+        """Ask about all jobs that have not ended; one whose folder was removed has."""
+        from hpckit.jobs.track import job_statuses
 
         self._num_calls += 1
         self._last_status_check = time.time()
         waiting = {job_id: self._places[job_id] for job_id in self._registered - self._finished}
         tools = wiring.track_tools()
-        folders = dict.fromkeys(folder for folder, _ in waiting.values())
-        try:
-            entries = [entry_of_folder(tools.folders, folder) for folder in folders]
-        except (HpckitError, LookupError, TypeError, ValueError) as error:
-            logger.get_logger().warning(f"A job folder cannot be read: {error}")
-            return
-        statuses = dict(zip(folders, job_statuses(entries, tools), strict=True))
-        known = dict(zip(folders, entries, strict=True))
+        found = {folder: _entry(folder, tools) for folder, _ in waiting.values()}
+        entries = {folder: entry for folder, entry in found.items() if entry is not None}
+        statuses = dict(zip(entries, job_statuses(list(entries.values()), tools), strict=True))
         for job_id, (folder, index) in waiting.items():
-            status = _of_task(known[folder], statuses[folder], index)
+            if folder not in entries:
+                self._finished.add(job_id)
+                continue
+            status = _of_task(entries[folder], statuses[folder], index)
             self._info_dict[job_id] = {
                 "JobID": job_id,
                 "State": str(status.state),
@@ -177,9 +176,19 @@ class _Watcher(core.InfoWatcher):
 
     def is_done(self, job_id: str, mode: str = "standard") -> bool:
         """Return whether the job will not change any more."""
-        from hpckit.slurm.values import JobState
+        self.get_info(job_id, mode=mode)
+        return job_id in self._finished
 
-        return JobState(self.get_state(job_id, mode=mode)).is_final
+
+def _entry(folder: Path, tools: TrackTools) -> JobEntry | None:
+    """Return what a job folder says of its job, None where it was removed. Raises HpckitError."""
+    from hpckit.core.errors import NoSuchFile
+    from hpckit.jobs.track import entry_of_folder
+
+    try:
+        return entry_of_folder(tools.folders, folder)
+    except NoSuchFile:
+        return None
 
 
 def _of_task(entry: JobEntry, status: JobStatus, index: int | None) -> JobStatus:

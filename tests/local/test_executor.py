@@ -1,0 +1,116 @@
+"""Python functions through submitit's executor `hpckit`, on this machine: nothing imitated."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+import submitit
+from submitit.core.utils import FailedJobError, UncompletedJobError
+
+from hpckit.executor import HpckitExecutor, HpckitJob
+from tests.fakes.packed import warm_cache
+
+
+def added(first: int, second: int) -> tuple[int, int, int]:
+    """The sum, and which rank of how many says so."""
+    here = submitit.JobEnvironment()
+    print("summed by", here.global_rank)
+    return first + second, here.global_rank, here.num_tasks
+
+
+def failing() -> None:
+    """A function with a bug, on each of its ranks."""
+    raise ValueError("there is a bug")
+
+
+def sleeping() -> None:
+    """Longer than a test waits."""
+    import time
+
+    time.sleep(300)
+
+
+@pytest.fixture
+def executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> submitit.AutoExecutor:
+    """One at the site `local`, as a program asks for it."""
+    warm_cache()
+    monkeypatch.chdir(tmp_path)
+    found = submitit.AutoExecutor(folder=tmp_path / "log_%j", cluster="hpckit")
+    found.update_parameters(hpckit_site="local", timeout_min=3)
+    return found
+
+
+def test_each_rank_returns_its_result(executor: submitit.AutoExecutor) -> None:
+    """The job is submitit's own, and a copy of it out of a pickle finds the same."""
+    executor.update_parameters(tasks_per_node=2)
+    job = executor.submit(added, 2, second=3)
+    assert job.results() == [(5, 0, 2), (5, 1, 2)]
+    copy = pickle.loads(pickle.dumps(job))  # noqa: S301  made here
+    assert (copy.results(), copy.done()) == (job.results(), True)
+    assert "summed by 1\n" in copy.task(1).stdout()
+    assert copy.submission().args == (2,)
+
+
+def test_a_function_that_fails_tells_where(executor: submitit.AutoExecutor) -> None:
+    """By the rank that began it: the others are ended, and have left nothing."""
+    executor.update_parameters(tasks_per_node=2)
+    job = executor.submit(failing)
+    error = job.exception()
+    assert isinstance(error, FailedJobError)
+    assert 'raise ValueError("there is a bug")' in str(error)
+    with pytest.raises(FailedJobError, match="there is a bug"):
+        job.results()
+
+
+def test_many_at_once_where_there_are_no_arrays(executor: submitit.AutoExecutor) -> None:
+    """Each is a job; what waits for the batch is no job yet."""
+    with executor.batch():
+        jobs = [executor.submit(added, number, 1) for number in range(2)]
+        with pytest.raises(AttributeError):
+            jobs[0].job_id  # noqa: B018  asking is what fails
+    assert [job.result()[0] for job in jobs] == [1, 2]
+    assert len({job.job_id for job in jobs}) == 2
+
+
+def test_a_job_is_cancelled(executor: submitit.AutoExecutor) -> None:
+    """And has no result; what has ended cannot be cancelled again, which may be no error."""
+    job = executor.submit(sleeping)
+    job.cancel()
+    job._results_timeout_s = 1
+    assert isinstance(job.exception(), UncompletedJobError)
+    assert job.state == "CANCELLED"
+    job.cancel(check=False)
+
+
+def test_a_job_without_its_folder_holds_no_other_up(executor: submitit.AutoExecutor) -> None:
+    """Nobody knows of it any more, and the others are waited for as before."""
+    gone, other = executor.submit(added, 1, 1), executor.submit(added, 2, 2)
+    gone.wait()
+    shutil.rmtree(gone.paths.folder)
+    assert other.result() == (4, 0, 1)
+    assert gone.done(force_check=True)
+
+
+def test_what_cannot_be_is_said_before_anything_is_submitted(
+    executor: submitit.AutoExecutor, tmp_path: Path
+) -> None:
+    """A parameter that nobody knows, arguments that are too large, a folder for this user alone."""
+    with pytest.raises(NameError, match="Unknown argument 'partitoin'"):
+        executor.update_parameters(hpckit_partitoin="main")
+    with pytest.raises(ValueError, match="no such parameter: gpus; there are"):
+        HpckitExecutor(tmp_path).update_parameters(gpus=1)
+    small = HpckitExecutor(tmp_path / "jobs", max_pickle_size_gb=1e-6)
+    small.update_parameters(site="local")
+    with pytest.raises(RuntimeError, match="pass the names of files"):
+        small.submit(len, b"x" * 10_000)
+    assert not (tmp_path / "jobs").exists()
+
+
+def test_it_is_used_where_it_is_named(executor: submitit.AutoExecutor) -> None:
+    """Not by itself: a program that says nothing of a cluster runs as it did before."""
+    assert HpckitExecutor.affinity() == 0
+    assert isinstance(executor._executor, HpckitExecutor)
+    assert HpckitJob.watcher.num_calls >= 0
