@@ -85,7 +85,7 @@ def plan_place(spec: JobSpec, launcher: Launcher, *, local: bool) -> PlacePlan |
     Nodes are ordered where there are several, and the job wants its ranks node by node; ranks are
     bound where a node has several, and only by the rank entry of a job that Slurm started.
     """
-    order = not local and launcher.keeps_order and _is_ordered(spec)
+    order = not local and _is_ordered(spec)
     bind = not local and _is_bound(spec)
     if not (order or bind):
         return None

@@ -20,10 +20,10 @@ from tests.cluster.hpckit_on import (
 )
 from tests.sizes import size
 
-EXAMPLES = ("accelerate", "ft_launcher", "jax", "ray", "tensorflow")
+EXAMPLES = ("accelerate", "jax", "ray", "tensorflow")
 BUSY = pytest.param("ray", marks=pytest.mark.slow)
 """Ray gives a node 30 s to start, which two cores that run other tests beside may not keep."""
-KINDS = ("accelerate", "ft_launcher", "jax", "tensorflow", BUSY)
+KINDS = ("accelerate", "jax", "tensorflow", BUSY)
 STARTS = size(quick=1, whole=20)
 SOON_S = 60
 
@@ -47,9 +47,7 @@ def programs(cluster: Cluster) -> dict[str, str]:
 def words(kind: str, program: str, *args: str, nodes: int = 2) -> tuple[str, ...]:
     """The options and the command of two ranks a node, of Ray one."""
     each = () if kind == "ray" else ("--ntasks-per-node", "2")
-    # Its example has a rank that fails once, and all are started again.
-    again = ("--set", 'launch.args=["--max-restarts=1"]') if kind == "ft_launcher" else ()
-    return ("--nodes", str(nodes), *each, "--cpus-per-task", "2", "--launch", kind, *again,
+    return ("--nodes", str(nodes), *each, "--cpus-per-task", "2", "--launch", kind,
             "--", "python3", program, *args)  # fmt: skip
 
 

@@ -37,8 +37,7 @@ class Launcher:
     (torch's RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK), or the names of the
     variables that hold these five, separated by commas. `starts_ranks`: srun starts one launcher
     a node, and that starts the node's ranks. `can_renumber`: ranks take the number that
-    hpckit gives them where srun takes no order of nodes. `keeps_order`: ranks are numbered in the
-    order of nodes in which srun starts what it starts. `is_mpi`: ranks talk by MPI.
+    hpckit gives them where srun takes no order of nodes. `is_mpi`: ranks talk by MPI.
     """
 
     kind: str
@@ -47,7 +46,6 @@ class Launcher:
     local_identity: str = "slurm"
     starts_ranks: bool = False
     can_renumber: bool = True
-    keeps_order: bool = True
     is_mpi: bool = False
     tool: LauncherTool | None = None
     rank_options: tuple[str, ...] = ()

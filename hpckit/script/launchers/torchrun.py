@@ -61,7 +61,7 @@ class Torchrun(Launcher):
     local_identity = "env"
     starts_ranks = True
     takes_args = True
-    tool: LauncherTool | None = LauncherTool(
+    tool = LauncherTool(
         argv=("torchrun", "--help"),
         hint="pip install torch, in the environment of the job",
         says_what_it_is=False,

@@ -106,12 +106,6 @@ def test_torchrun_without_a_program(words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "kind", "args", "command"),
     [
-        (
-            "ft_launcher --ft-rank-heartbeat-timeout 600 --max-restarts 3 train.py",
-            "ft_launcher",
-            ["--ft-rank-heartbeat-timeout=600", "--max-restarts=3"],
-            "python3 train.py",
-        ),
         ("accelerate launch train.py --x", "accelerate", [], "python3 train.py --x"),
         ("accelerate launch -m pkg.t", "accelerate", [], "python3 -m pkg.t"),
         (
@@ -141,7 +135,6 @@ def test_a_launcher_in_front(words: str, kind: str, args: list[str], command: st
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("ft_launcher --rdzv-endpoint h:1 t.py", "the rendezvous is c10d"),
         ("accelerate launch --num_processes 8 t.py", "resources.ntasks_per_node"),
         ("accelerate launch --machine_rank 0 t.py", "SLURM_PROCID"),
         ("accelerate launch --deepspeed_hostfile h t.py", "without ssh"),
