@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from hpckit import wiring
-from hpckit.core.errors import HpckitError, NoSuchJob
+from hpckit.core.errors import ConfigError, HpckitError, NoSuchJob
 
 if TYPE_CHECKING:
     from hpckit.account.gather import Gathered, SampleStore
@@ -148,7 +148,7 @@ class Job:
 
 
 def job(
-    command: Sequence[str],
+    command: Sequence[str | Path],
     *,
     site: str | None = None,
     template: str | None = None,
@@ -164,8 +164,18 @@ def job(
     from hpckit.jobs.prepare import source_of
 
     place = wiring.workdir() if folder is None else Path(folder)
-    source = source_of(tuple(command), settings, site=site, folder=place, template=template)
-    return _prepared(source)
+    words = _words(command)
+    return _prepared(source_of(words, settings, site=site, folder=place, template=template))
+
+
+def _words(command: Sequence[str | Path]) -> tuple[str, ...]:
+    if isinstance(command, str):
+        raise ConfigError(
+            f"got the text {command!r}, expected its words",
+            key="command",
+            hint=f"shlex.split({command!r})",
+        )
+    return tuple(map(str, command))
 
 
 def load(
@@ -180,7 +190,6 @@ def load(
 
     Raises ConfigError, PlanError, JobRefused.
     """
-    from hpckit.core.errors import ConfigError
     from hpckit.jobs.prepare import source_of
 
     file = Path(path)
@@ -189,7 +198,7 @@ def load(
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot be read: {error}", source=str(file)) from error
     source = source_of(
-        tuple(command), settings, site=site, template=template, folder=file.resolve().parent,
+        _words(command), settings, site=site, template=template, folder=file.resolve().parent,
         file=(text, str(file)),
     )  # fmt: skip
     return _prepared(source)
@@ -201,7 +210,7 @@ def _prepared(source: JobSource) -> Job:
     return Job(prepare(source, wiring.resources(), wiring.template_cache()))
 
 
-def attach(job_id: str | None = None) -> HpckitJob[Any]:
+def attach(job_id: str | int | None = None) -> HpckitJob[Any]:
     """Return a job that was submitted, by its id or how that begins; the newest one without.
 
     Raises NoSuchJob.
@@ -209,7 +218,8 @@ def attach(job_id: str | None = None) -> HpckitJob[Any]:
     from hpckit.executor import job_of
     from hpckit.jobs.track import find_task
 
-    return job_of(*find_task(wiring.track_tools().index, job_id))
+    wanted = None if job_id is None else str(job_id)
+    return job_of(*find_task(wiring.track_tools().index, wanted))
 
 
 def jobs(limit: int | None = 20) -> Sequence[tuple[JobEntry, JobStatus]]:
@@ -234,7 +244,10 @@ def inspect(file: Path | str | None = None, *, machine: int = 1) -> Shown[NodeTo
         files, driver, stands_in = wiring.node_probes(None)
         node = inspect_here(files, driver, stands_in=stands_in)
     else:
-        node = inspect_capture(*wiring.read_capture(str(file)))[machine - 1]
+        machines = inspect_capture(*wiring.read_capture(str(file)))
+        if not 1 <= machine <= len(machines):
+            raise ConfigError(f"got {machine}, of {len(machines)} in {file}", key="machine")
+        node = machines[machine - 1]
     findings = node_findings(node)
     lines = node_lines(node, findings, width=_WIDTH, command=None)
     return Shown(node, _text(lines), lambda: node_svg(node, findings))
@@ -268,6 +281,8 @@ def place(
     from hpckit.spec.options import parse_mesh, parse_volumes
 
     names = tuple(expand_hosts(nodes) if isinstance(nodes, str) else nodes)
+    if not names:
+        raise ConfigError(f"got {nodes!r}, expected nodes such as 'n[1-4]'", key="nodes")
     sizes = parse_mesh(_pairs(mesh))
     question = PlaceQuestion(
         nodes=names,
@@ -288,6 +303,8 @@ def place(
 
 
 def _pairs(values: Mapping[str, float]) -> str:
+    if not isinstance(values, Mapping):
+        raise ConfigError(f'got {values!r}, expected a mapping such as {{"tensor": 8}}', key="mesh")
     return ",".join(f"{name}={value}" for name, value in values.items())
 
 
@@ -467,7 +484,7 @@ def page_of(made: MadeReport, plots: PlotLibrary) -> str:
 
 
 def report(
-    job: HpckitJob[Any] | str | None = None, *, place: Path | str | None = None
+    job: HpckitJob[Any] | str | int | None = None, *, place: Path | str | None = None
 ) -> Shown[JobReport]:
     """Return what a job used: a submitted one, that of an id, the newest; or what `place` holds.
 
@@ -479,7 +496,7 @@ def report(
 
     # numpy's BLAS gets small products alone: its threads would wait spinning.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    wanted = job if job is None or isinstance(job, str) else job.job_id
+    wanted = None if job is None else str(getattr(job, "job_id", job))
     made = made_report(
         wanted, None if place is None else str(place), lambda _done, _of: None, curves=True
     )

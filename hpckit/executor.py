@@ -7,7 +7,7 @@ Source: submitit 1.5.4, core/plugins.py, core/core.py, core/submission.py.
 
 from __future__ import annotations
 
-import os
+import contextlib
 import shlex
 import sys
 import time
@@ -15,15 +15,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import cloudpickle  # type: ignore[import-untyped]
 from submitit.core import core, utils
-from submitit.slurm.slurm import SlurmJobEnvironment
 
 from hpckit import wiring
 from hpckit.core.errors import HpckitError
 from hpckit.core.trust import must_be_ours
+from hpckit.jobs.function import NAME, FunctionPaths, HpckitJobEnvironment, pickle_name
 
 if TYPE_CHECKING:
     from hpckit.jobs.prepare import PreparedJob
@@ -31,105 +31,13 @@ if TYPE_CHECKING:
     from hpckit.jobs.track import TrackTools
     from hpckit.slurm.values import JobEntry, JobPart, JobStatus
 
-NAME: Final = "hpckit"
 _SIGNAL_DELAY_S: Final = 90
+_POLL_S: Final = 0.5
+_LOG_LINES: Final = 40
 _NEVER_MIN: Final = 10 * 365 * 24 * 60
 """In place of a time limit where there is none: submitit asks whether it is near."""
 
 R = TypeVar("R", covariant=True)  # noqa: PLC0105  as submitit calls it
-
-
-class FunctionPaths(utils.JobPaths):
-    """Where a job folder has a function, its results and its output.
-
-    `index` is the task of a job array, counted over all its parts; None without one. Both streams
-    of a rank are in its one log.
-    """
-
-    def __init__(
-        self, folder: Path | str, job_id: str | None, task_id: int | None, index: int | None
-    ) -> None:
-        super().__init__(folder, job_id=job_id, task_id=task_id)
-        self._index = index
-
-    @property
-    def folder(self) -> Path:
-        """The job folder."""
-        return self._folder
-
-    @property
-    def submission_file(self) -> Path:
-        """The script."""
-        from hpckit.spec.job_folder import SCRIPT_FILE
-
-        return self._folder / SCRIPT_FILE
-
-    @property
-    def submitted_pickle(self) -> Path:
-        """The function, its arguments, and after a checkpoint where it goes on."""
-        return self._folder / pickle_name(self._index)
-
-    @property
-    def result_pickle(self) -> Path:
-        """What the function returned, or how it failed, as this rank wrote it."""
-        task = "" if self._index is None else f"-{self._index}"
-        return self._folder / f"result{task}-{self.task_id}.pkl"
-
-    @property
-    def stdout(self) -> Path:
-        """The rank's log; the batch script's where no rank has begun."""
-        from hpckit.jobs.logs import FileJobLogs
-        from hpckit.spec.job_folder import LogName
-
-        logs = FileJobLogs()
-        path = logs.path(LogName(folder=self._folder, rank=self.task_id, task=self._index))
-        return path if path.exists() else logs.path(LogName(folder=self._folder, task=self._index))
-
-    @property
-    def stderr(self) -> Path:
-        """The same log."""
-        return self.stdout
-
-
-def pickle_name(index: int | None) -> str:
-    """Return the name of a function's file in the job folder, of an array task's with its index."""
-    return "function.pkl" if index is None else f"function-{index}.pkl"
-
-
-class HpckitJobEnvironment(SlurmJobEnvironment):
-    """What a function finds out about its job: `submitit.JobEnvironment()` inside one."""
-
-    _env: ClassVar[dict[str, str]] = {
-        **SlurmJobEnvironment._env,
-        "num_tasks": "WORLD_SIZE",
-        "global_rank": "RANK",
-        "local_rank": "LOCAL_RANK",
-        "node": "NODE_RANK",
-    }
-
-    @classmethod
-    def name(cls) -> str:
-        """The executor's name."""
-        return NAME
-
-    @property
-    def raw_job_id(self) -> str:
-        """The scheduler's id, or that of a job on this machine."""
-        return os.environ.get("HPCKIT_JOB_ID") or super().raw_job_id
-
-    @property
-    def paths(self) -> utils.JobPaths:
-        """The files of this rank. Raises Untrusted where somebody else could change them."""
-        folder, index = Path(os.environ["HPCKIT_JOB_FOLDER"]), self.array_task_id
-        must_be_ours(folder)
-        offset = int(os.environ.get("HPCKIT_ARRAY_OFFSET") or 0)
-        of_array = None if index is None else offset + int(index)
-        return FunctionPaths(folder, self.job_id, self.global_rank, of_array)
-
-    def _requeue(self, countdown: int) -> None:
-        if "SLURM_JOB_ID" not in os.environ:
-            raise utils.UncompletedJobError("a job on this machine has no queue to go back to")
-        super()._requeue(countdown)
 
 
 class _Watcher(core.InfoWatcher):
@@ -150,7 +58,8 @@ class _Watcher(core.InfoWatcher):
 
         self._num_calls += 1
         self._last_status_check = time.time()
-        waiting = {job_id: self._places[job_id] for job_id in self._registered - self._finished}
+        asked = self._registered - self._finished
+        waiting = {job_id: self._places[job_id] for job_id in asked if job_id in self._places}
         tools = wiring.track_tools()
         found = {folder: _entry(folder, tools) for folder, _ in waiting.values()}
         entries = {folder: entry for folder, entry in found.items() if entry is not None}
@@ -224,8 +133,7 @@ class HpckitJob(core.Job[R]):
         self._paths = FunctionPaths(folder, job_id, self.task_id, index)
 
     def _register_in_watcher(self) -> None:
-        if not self._tasks[0]:
-            self.watcher.place(self.job_id, self._paths._folder, self._index)
+        self.watcher.place(self.job_id, self._paths._folder, self._index)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "started"}
@@ -235,10 +143,20 @@ class HpckitJob(core.Job[R]):
         """The job folder."""
         return self._paths.folder
 
+    def submission(self) -> utils.DelayedSubmission:
+        """Return the function and its arguments. Raises Untrusted, HpckitError of a command."""
+        must_be_ours(self.folder)
+        if not self._is_function:
+            raise HpckitError(f"job {self.job_id} runs a command, not a function")
+        return super().submission()
+
+    @property
+    def _is_function(self) -> bool:
+        return self.paths.submitted_pickle.exists()
+
     def results(self) -> list[R]:
         """Wait, and return what each rank returned. Raises what `exception` returns."""
-        self.wait()
-        error = self.exception() if self._sub_jobs else None
+        error = self.exception()
         if error is not None:
             raise error
         return super().results()
@@ -246,13 +164,61 @@ class HpckitJob(core.Job[R]):
     def exception(self) -> utils.UncompletedJobError | None:
         """Wait, and return how the job failed, None where it did not: by the rank that began it.
 
-        The others are ended when one fails, and most leave nothing.
+        The others are ended when one fails, and most leave nothing. A result that a network file
+        system shows late is waited for, once for all ranks.
         """
         self.wait()
-        told = [rank for rank in self._sub_jobs if rank.paths.result_pickle.exists()]
-        failures = (rank.exception() for rank in told)
-        first = next((error for error in failures if error is not None), None)
-        return first or super().exception()
+        if not self._is_function:
+            is_well = self.status().state == "COMPLETED"
+            return None if is_well else self._failure()
+        ranks: Sequence[Any] = self._sub_jobs or (self,)
+        until_s = time.monotonic() + self._results_timeout_s
+        while True:
+            told = [rank for rank in ranks if rank.paths.result_pickle.exists()]
+            failures = (rank._told_failure() for rank in told)
+            first = next((error for error in failures if error is not None), None)
+            if first is not None or len(told) == len(ranks):
+                return first
+            if time.monotonic() > until_s or self._has_failed():
+                return self._failure()
+            time.sleep(_POLL_S)
+
+    def _told_failure(self) -> utils.UncompletedJobError | None:
+        """Return what this rank has left, None for a result."""
+        outcome, trace = self._get_outcome_and_result()
+        if outcome != "error":
+            return None
+        where = f"rank {self.task_id} of job {self.job_id}"
+        return utils.FailedJobError(f"{where} failed, its log is {self.paths.stdout}:\n{trace}")
+
+    def _has_failed(self) -> bool:
+        """Return whether a rank has ended with a code: of those that it ended nothing comes."""
+        return self._failing() is not None and self.status().state.is_final
+
+    def _failing(self) -> tuple[int, str] | None:
+        """Return the code and the number of the rank that failed first in the last attempt."""
+        logs = self.paths.stdout.parent
+        try:
+            newest = max(logs.glob("failed-*"), key=lambda path: path.stat().st_mtime)
+            code, rank = newest.read_text(encoding="utf-8").split()
+            return int(code), rank
+        except (OSError, ValueError):
+            return None
+
+    def _failure(self) -> utils.UncompletedJobError:
+        """Return what is known of a job that has ended without all results."""
+        status, failing = self.status(), self._failing()
+        state = " · ".join(filter(None, (str(status.state), status.reason)))
+        said, rank = [f"job {self.job_id} has no result: {state}"], 0
+        if failing is not None:
+            said.append(f"the first to fail was rank {failing[1]}, with exit code {failing[0]}")
+            rank = int(failing[1]) if failing[1].isdigit() else 0
+        log = FunctionPaths(self.folder, self.job_id, rank, self._index).stdout
+        with contextlib.suppress(OSError):
+            last = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
+            said += [f"the end of {log}:", *last]
+        kind = utils.UncompletedJobError if failing is None else utils.FailedJobError
+        return kind("\n".join(said))
 
     def status(self) -> JobStatus:
         """Return how the job is now, of an array task how that is. Raises HpckitError."""
@@ -285,15 +251,9 @@ class HpckitJob(core.Job[R]):
 
     def _get_outcome_and_result(self) -> tuple[str, Any]:
         must_be_ours(self.folder)
-        if self.paths.submitted_pickle.exists():
+        if self._is_function:
             return super()._get_outcome_and_result()
-        from hpckit.slurm.values import JobState
-
-        status = self.status()
-        if status.state is JobState.COMPLETED:
-            return "success", status.exit_code
-        said = " · ".join(filter(None, (str(status.state), status.reason)))
-        return "error", f"{said}\n{self.stdout() or ''}"
+        return "success", self.status().exit_code
 
 
 _GENERIC: Final[Mapping[str, str]] = {
@@ -304,7 +264,14 @@ _GENERIC: Final[Mapping[str, str]] = {
     "tasks_per_node": "resources.ntasks_per_node",
 }
 """What all executors of submitit take alike, where only the key differs."""
-_OWN: Final = ("timeout_min", "mem_gb", "stderr_to_stdout", "array_parallelism", "signal_delay_s")
+_OWN: Final = (
+    "launch",
+    "timeout_min",
+    "mem_gb",
+    "stderr_to_stdout",
+    "array_parallelism",
+    "signal_delay_s",
+)
 
 
 def _keys() -> dict[str, str]:
@@ -319,7 +286,7 @@ def _keys() -> dict[str, str]:
         for field in fields(kind)
         if field.name not in ("array", "extra", "srun_extra")
     }
-    return {**names, **_GENERIC, "launch": "launch.kind", "setup": "environment.setup"}
+    return {**names, **_GENERIC, "setup": "environment.setup"}
 
 
 class HpckitExecutor(core.Executor):
@@ -425,23 +392,32 @@ def _settings_of(
 ) -> dict[str, object]:
     """Return the keys of a job file for a job of `count` functions, an array where there are some.
 
-    As submitit has it, the signal before the time limit goes to all ranks, and the job may be
-    started again.
+    As submitit has it, the signal before the time limit goes to all ranks, where the launcher hands
+    it on, and the job may be started again.
     """
+    from hpckit.script.launchers.registry import LAUNCHERS
+    from hpckit.spec.job import PLAIN
+
     said = dict(given)
-    extra = said.pop("settings", None) or {}
+    extra = dict(said.pop("settings", None) or {})
+    kind = said.pop("launch", None) or extra.pop("launch.kind", PLAIN)
     minutes, mem_gb = said.pop("timeout_min", None), said.pop("mem_gb", None)
     delay_s = said.pop("signal_delay_s", _SIGNAL_DELAY_S)
     throttle = said.pop("array_parallelism", None)
     said.pop("stderr_to_stdout", None)
     settings: dict[str, object] = {
         "name": getattr(function, "__name__", type(function).__name__),
-        "slurm.signal": f"{HpckitJobEnvironment.USR_SIG}@{delay_s}",
+        "launch.kind": kind,
         "slurm.requeue": True,
         "resources.time_limit": None if minutes is None else str(minutes),
-        "resources.mem": None if mem_gb is None else f"{round(mem_gb * 1024)}M",
+        # 0 would be all of a node's.
+        "resources.mem": None if mem_gb is None else f"{max(1, round(mem_gb * 1024))}M",
         "environment.set.SUBMITIT_EXECUTOR": NAME,
     }
+    if kind in LAUNCHERS and LAUNCHERS[kind].hands_signals_on:
+        settings["slurm.signal"] = f"{HpckitJobEnvironment.USR_SIG}@{delay_s}"
+    if kind == "deepspeed":  # submitit's own program takes no such option
+        settings["launch.args"] = ["--no_local_rank"]
     if count > 1:
         settings["slurm.array"] = f"0-{count - 1}" + (f"%{throttle}" if throttle else "")
     keys = _keys()
@@ -459,24 +435,42 @@ def submit_job(
 
     tools = wiring.submit_tools(job.site.submitter, checks=checks)
     started = submit(job, wiring.caller(), tools, payload=payload)
-    ranks = tuple(range(job.effective.spec.ntasks))
+    ranks = _ranks(job.plan.kind, job.plan.ntasks)
     submitted = HpckitJob[Any](started.folder, started.job_id, ranks)
     submitted.started = started
     return submitted
 
 
+def _ranks(kind: str, count: int) -> tuple[int, ...]:
+    """Return the ranks that run the command: of Ray's nodes the first alone."""
+    return (0,) if kind == "ray" else tuple(range(count))
+
+
 def job_of(entry: JobEntry, index: int | None = None) -> HpckitJob[Any]:
     """Return a job that was submitted before, or the task `index` of an array.
 
-    Raises StorageFailed for a folder without its plan.
+    Raises StorageFailed for a folder without its plan, HpckitError for a task that the array does
+    not have, and for an array of functions without one.
     """
+    from hpckit.core.units import format_indices
+    from hpckit.jobs.slurm_status import tasks_asked_for
     from hpckit.spec.folder_in_job import PLAN_FILE
 
-    plan = wiring.job_folders().read_json(Path(entry.folder), PLAN_FILE, "ntasks")
+    folder = Path(entry.folder)
+    plan = wiring.job_folders().read_json(folder, PLAN_FILE, "ntasks", "kind")
+    tasks = tasks_asked_for(folder) or ()
+    if index is not None and index not in tasks:
+        hint = f"it has {format_indices(tasks)}" if tasks else "it is no job array"
+        raise HpckitError(f"job {entry.job_id} has no task {index}", hint=hint)
+    if index is None and tasks and (folder / pickle_name(tasks[0])).exists():
+        raise HpckitError(
+            f"job {entry.job_id} is an array of functions, each with a result of its own",
+            hint=f"attach one, as {entry.job_id}_{tasks[0]}; it has {format_indices(tasks)}",
+        )
     part = part_of(entry, index or 0)
     task = "" if index is None else f"_{index - part.offset}"
-    ranks = tuple(range(int(plan["ntasks"])))
-    return HpckitJob[Any](entry.folder, f"{part.job_id}{task}", ranks, index)
+    ranks = _ranks(str(plan["kind"]), int(plan["ntasks"]))
+    return HpckitJob[Any](folder, f"{part.job_id}{task}", ranks, index)
 
 
 def tasks_of(job: HpckitJob[Any], count: int) -> Sequence[HpckitJob[Any]]:

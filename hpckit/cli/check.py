@@ -149,7 +149,11 @@ def _say(options: JobOptions, checked: Checked, *, is_script: bool) -> None:
 
     name, findings, width = options.job or "the command", checked.findings, output.screen_width()
     is_asked = checked.config is not None
-    best = "nothing keeps it from running" if is_asked else "nothing found; no cluster asked"
+    best = (
+        "nothing keeps it from running"
+        if is_asked
+        else "no fault in the text; the cluster was not asked"
+    )
     title = f"{name}: {verdict(findings, best)}"
     lines = [Line(text=title, style=Style.TITLE)]
     for one in findings[:_SHOWN]:
@@ -172,5 +176,6 @@ def _say(options: JobOptions, checked: Checked, *, is_script: bool) -> None:
     output.say(lines)
     output.say_notes(checked.notes)
     if not has_errors(findings):
-        program = ["sbatch"] if is_script else ["hpckit", "submit"]
-        output.say(next_lines([shlex.join([*program, *words])]))
+        # sbatch has none of hpckit's options.
+        then = ["sbatch", str(options.job)] if is_script else ["hpckit", "submit", *words]
+        output.say(next_lines([shlex.join(then)]))

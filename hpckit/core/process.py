@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -415,7 +416,8 @@ def interrupts_held() -> Iterator[Callable[[], bool]]:
     Gives a function that tells whether one came. The block may end early, with an exception of its
     own, which then stands in the signal's place.
     One that is ignored stays so. Uses handlers, not a mask: a mask would be inherited by the
-    processes started inside. Only the main thread may enter.
+    processes started inside. In another thread than the main one nothing is held: Python has
+    signals in that alone.
     """
     arrived: list[int] = []
 
@@ -425,7 +427,8 @@ def interrupts_held() -> Iterator[Callable[[], bool]]:
                 os.write(2, _WAITING)
         arrived.append(signum)
 
-    held = [signum for signum in _HELD if signal.getsignal(signum) is not signal.SIG_IGN]
+    is_main = threading.current_thread() is threading.main_thread()
+    held = [one for one in _HELD if is_main and signal.getsignal(one) is not signal.SIG_IGN]
     before = {signum: signal.signal(signum, note) for signum in held}
     try:
         yield lambda: bool(arrived)

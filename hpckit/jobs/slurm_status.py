@@ -162,7 +162,7 @@ def _status(
     if not records:
         return _unlisted(job, folder, view, age_s)
     is_array = bool(job.parts) or any(record.task_index is not None for record in records)
-    tasks = _tasks(folder) if is_array else None
+    tasks = tasks_asked_for(folder) if is_array else None
     status = status_of_records(job, records, view, tasks)
     if status.state.is_final:
         is_whole = all(is_confirmed(part.job_id) for part in status.parts)
@@ -237,7 +237,7 @@ def _lacks_code(records: Sequence[JobRecord]) -> bool:
     ) and all(record.state.is_final for record in records)
 
 
-def _tasks(folder: Path) -> Sequence[int] | None:
+def tasks_asked_for(folder: Path) -> Sequence[int] | None:
     """The tasks of the array that the job file asked for; None where the folder does not tell."""
     try:
         text = json.loads(read_regular(folder / EFFECTIVE_FILE))["job"]["slurm"]["array"]

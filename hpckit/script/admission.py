@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Final, NamedTuple
 
 from hpckit.core.findings import (
@@ -287,12 +288,13 @@ def _unless(lifted: bool | None) -> Severity | None:
 
 def _time(scene: Scene) -> Iterator[Evidence]:
     rules, request, lifted = scene.partition, scene.request, scene.has_flag("PartitionTimeLimit")
-    least_s = request.least_time_s
+    least_s = request.least_s(None)
     if least_s is None or rules.max_time_s is None or least_s <= rules.max_time_s or lifted:
         return
-    limit, asked = format_slurm_time(rules.max_time_s), format_slurm_time(least_s)
+    limit = format_slurm_time(rules.max_time_s)
+    asked = "UNLIMITED" if least_s == inf else format_slurm_time(int(least_s))
     because = f"partition {rules.name} allows a time limit of {limit}, not {asked}"
-    option = "time" if least_s == request.time_s else "time-min"
+    option = "time" if least_s in (request.time_s, inf) else "time-min"
     yield Evidence("time", because, f"--{option}={limit}", _unless(lifted), request.line_no(option))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from datetime import datetime
 
 from hpckit.core.findings import Evidence, Severity
 from hpckit.core.hostlist import HostListError, expand_hosts, named
@@ -70,27 +72,47 @@ def _room(scene: Scene, one: Reservation) -> Iterator[Evidence]:
 def maintenance(scene: Scene) -> Iterator[Evidence]:
     """Yield maintenance of so many nodes that the job would have to end before it begins."""
     time_s, own = longest_s(scene), scene.partition.nodes
-    said = scene.request.text("reservation") or scene.request.text("begin")
-    if own is None or said is not None:
+    begin_s = _begin_s(scene.request.text("begin"), scene.now_s)
+    if own is None or begin_s is None or scene.request.text("reservation") is not None:
         return
     try:
         for one in scene.cluster.reservations or ():
             if "MAINT" not in one.flags or one.nodes is None or one.start_s is None:
                 continue
-            if not scene.now_s < one.start_s < scene.now_s + time_s:
+            if not begin_s < one.start_s < begin_s + time_s:
                 continue
             left = set(expand_hosts(own)) - set(expand_hosts(one.nodes))
             if len(left) >= scene.request.nodes:
                 continue
-            rest_s = int(one.start_s - scene.now_s) // 60 * 60 - 60
+            rest_s = int(one.start_s - begin_s) // 60 * 60 - 60
+            away = format_slurm_time(int(one.start_s - scene.now_s) // 60 * 60)
             because = (
-                f"maintenance {one.name} begins in {format_slurm_time(rest_s + 60)}, before the "
+                f"maintenance {one.name} begins in {away}, before the "
                 "job would end: the job waits until it is over"
             )
             remedy = f"--time={format_slurm_time(rest_s)}" if rest_s > 0 else "wait for its end"
             yield Evidence("time", because, remedy, None, scene.request.line_no("time"))
     except HostListError:
         return
+
+
+_BEGIN = re.compile(
+    r"now(?:\+(\d{1,9})(second|minute|hour|day|week|)s?)?", re.ASCII | re.IGNORECASE
+)
+_UNITS = {"": 1, "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+
+
+def _begin_s(text: str | None, now_s: float) -> float | None:
+    """Return the earliest start that `--begin` lets, None for a form that is not read here."""
+    if text is None:
+        return now_s
+    match = _BEGIN.fullmatch(text)
+    if match:
+        return now_s + int(match[1] or 0) * _UNITS[(match[2] or "").lower()]
+    try:
+        return max(now_s, datetime.fromisoformat(text).timestamp())
+    except (ValueError, OverflowError):
+        return None
 
 
 def licenses(scene: Scene) -> Iterator[Evidence]:

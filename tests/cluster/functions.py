@@ -10,6 +10,9 @@ from typing import Any, cast
 import submitit
 from submitit.slurm.slurm import SlurmJob
 
+from hpckit import api
+from hpckit.core.errors import HpckitError
+
 
 def here(number: int) -> tuple[int, int, int, list[str]]:
     """The number, this rank of how many, and the job's nodes."""
@@ -52,6 +55,18 @@ def counted(executor: submitit.AutoExecutor) -> tuple[int, int]:
     return result
 
 
+def attached(job_id: str) -> list[Any]:
+    """What a task is by its id, and what is said of no task and of a whole array."""
+    whole = job_id.partition("_")[0]
+    said: list[Any] = [api.attach(job_id).result()[0]]
+    for wanted in (f"{whole}_9", whole):
+        try:
+            api.attach(wanted)
+        except HpckitError as error:
+            said.append(str(error))
+    return said
+
+
 def main(folder: str) -> dict[str, Any]:
     """Submit them all, and return what became of each."""
     executor = submitit.AutoExecutor(folder=folder, cluster="hpckit")
@@ -69,6 +84,7 @@ def main(folder: str) -> dict[str, Any]:
         "array": [job.result()[0] for job in array],
         "array_ids": [job.job_id for job in array],
         "failed": str(failed.exception()),
+        "attached": attached(array[2].job_id),
         "cancelled": [type(job.exception()).__name__ for job in alone],
         "counted": counted(executor),
     }

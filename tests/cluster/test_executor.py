@@ -24,5 +24,9 @@ def test_functions_are_jobs(cluster: Cluster) -> None:
     assert told["array_ids"] == [f"{array_id}_{task}" for task in range(4)]
     assert "ValueError: there is a bug" in told["failed"]
     assert told["cancelled"] == ["NoneType", "UncompletedJobError"]
+    result, no_task, whole = told["attached"]
+    assert result == 2
+    assert "has no task 9" in no_task
+    assert "array of functions" in whole
     count, starts = told["counted"]
     assert (count, starts) == (20, 2)

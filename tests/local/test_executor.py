@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pickle
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import cast
 
 import pytest
 import submitit
-from submitit.core.utils import FailedJobError, UncompletedJobError
+from submitit.core.utils import DelayedSubmission, FailedJobError, UncompletedJobError
 
+from hpckit.core.trust import Untrusted
 from hpckit.executor import HpckitExecutor, HpckitJob
 from tests.fakes.packed import warm_cache
 
@@ -24,6 +27,22 @@ def added(first: int, second: int) -> tuple[int, int, int]:
 def failing() -> None:
     """A function with a bug, on each of its ranks."""
     raise ValueError("there is a bug")
+
+
+def dying() -> None:
+    """The second of three ranks has no result, and no more words."""
+    import os
+    import time
+
+    if submitit.JobEnvironment().global_rank == 1:
+        print("the last words")
+        os._exit(7)
+    time.sleep(2)
+
+
+def unpicklable() -> object:
+    """A result that cannot be kept."""
+    return (number for number in range(3))
 
 
 def sleeping() -> None:
@@ -63,6 +82,55 @@ def test_a_function_that_fails_tells_where(executor: submitit.AutoExecutor) -> N
     assert 'raise ValueError("there is a bug")' in str(error)
     with pytest.raises(FailedJobError, match="there is a bug"):
         job.results()
+
+
+def test_a_rank_that_dies_without_a_word_is_named(executor: submitit.AutoExecutor) -> None:
+    """With its code and the end of its log."""
+    executor.update_parameters(tasks_per_node=3)
+    error = executor.submit(dying).exception()
+    assert isinstance(error, FailedJobError)
+    assert "rank 1, with exit code 7" in str(error)
+    assert "the last words" in str(error)
+
+
+def test_a_result_that_cannot_be_kept_is_a_failure(executor: submitit.AutoExecutor) -> None:
+    """And an attempt that was ended while it wrote does not keep the next from writing."""
+    error = executor.submit(unpicklable).exception()
+    assert "cannot pickle 'generator' object" in str(error)
+
+
+def test_a_thread_submits_too(executor: submitit.AutoExecutor) -> None:
+    """Signals are the main thread's."""
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: executor.submit(added, 1, 2).result()).result() == (3, 0, 1)
+
+
+def test_a_rank_alone_comes_out_of_a_pickle(executor: submitit.AutoExecutor) -> None:
+    """And whoever holds it is told of every other job as before."""
+    executor.update_parameters(tasks_per_node=2)
+    rank = pickle.loads(pickle.dumps(executor.submit(added, 1, 1).task(1)))  # noqa: S301  ours
+    assert rank.result() == (2, 1, 2)
+    assert executor.submit(added, 2, 2).results() == [(4, 0, 2), (4, 1, 2)]
+
+
+def test_nobody_elses_function_is_loaded(executor: submitit.AutoExecutor) -> None:
+    """Neither the result nor what was submitted, once others could change the folder."""
+    job = executor.submit(added, 1, 1)
+    assert job.result() == (2, 0, 1)
+    job.paths.folder.chmod(0o777)
+    for read in (job.result, job.submission):
+        with pytest.raises(Untrusted):
+            read()
+
+
+def test_a_launcher_starts_functions(executor: submitit.AutoExecutor) -> None:
+    """Where it hands no signal on, none is asked for."""
+    found = cast(HpckitExecutor, executor._executor)
+    for kind, signal in (("plain", "USR2@90"), ("torchrun", None), ("deepspeed", "USR2@90")):
+        executor.update_parameters(hpckit_launch=kind)
+        spec = found._prepared(DelayedSubmission(added, 1, 1), 1).effective.spec
+        assert (spec.launch.kind, spec.slurm.signal) == (kind, signal)
+        assert spec.launch.args == (("--no_local_rank",) if kind == "deepspeed" else ())
 
 
 def test_many_at_once_where_there_are_no_arrays(executor: submitit.AutoExecutor) -> None:

@@ -49,6 +49,7 @@ MAY_DO_IO = {
     "core/process.py",
     "core/trust.py",
     "executor.py",
+    "jobs/function.py",
     "jobs/index.py",
     "jobs/local.py",
     "jobs/local_record.py",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hpckit.script.launchers.launcher import Launcher, refuse_signal
+from hpckit.script.launchers.launcher import Launcher
 from hpckit.script.launchers.options import LauncherOptions
 
 if TYPE_CHECKING:
@@ -87,14 +87,11 @@ class Accelerate(Launcher):
     local_identity = "env"
     starts_ranks = True
     takes_args = True
+    hands_signals_on = False
 
     def read_command(self, words: Sequence[str]) -> SplitCommand | None:
         """Return the launcher's options and the program, None where another program is first."""
         return ACCELERATE.read(words)
-
-    def check(self, spec: JobSpec) -> None:
-        """Raise PlanError for a signal before the end: accelerate does not hand it on."""
-        refuse_signal(spec)
 
     def words(self, spec: JobSpec) -> tuple[str, ...]:
         """Return the launcher, whose machine's rank is read where it runs."""

@@ -48,6 +48,9 @@ DEEPSPEED = LauncherOptions(
 
 
 _PYTHON: Final = re.compile(r"python[0-9.]*")
+_VALUED: Final = frozenset(("-W", "-X", "--check-hash-based-pycs"))
+_NAMING: Final = re.compile(r"-[A-Za-z]*[mc]")
+"""What the next word names the program for. Source: python(1)."""
 
 
 class Deepspeed(Launcher):
@@ -78,6 +81,8 @@ class Deepspeed(Launcher):
         if spec.launch.args:
             return None
         words = _program_words(spec.command)
+        if words is None:
+            return 'exec "$@" --local_rank="$LOCAL_RANK"'
         return f'exec "${{@:1:{words}}}" --local_rank="$LOCAL_RANK" "${{@:{words + 1}}}"'
 
     def local_ranks(self, spec: JobSpec) -> int | None:
@@ -85,13 +90,21 @@ class Deepspeed(Launcher):
         return spec.ntasks
 
 
-def _program_words(command: Sequence[str]) -> int:
-    """Return how many words name the program: `train.py`, `python3 -u train.py`, `python3 -m x`."""
+def _program_words(command: Sequence[str]) -> int | None:
+    """Return how many words name a Python program: `python3 -u train.py`, `python3 -m pack.train`.
+
+    None for any other command, whose own words nobody here can tell from the program's.
+    """
     if not _PYTHON.fullmatch(command[0].rpartition("/")[2]):
-        return 1
+        return None
+    takes_next = False
     for count, word in enumerate(command[1:], start=2):
-        if not word.startswith("-"):
+        if takes_next:
+            takes_next = False
+        elif not word.startswith("-"):
             return count
-        if word in ("-m", "-c"):
+        elif word in _VALUED:
+            takes_next = True
+        elif _NAMING.fullmatch(word):
             return count + 1
-    return len(command)
+    return None

@@ -38,6 +38,7 @@ class Launcher:
     variables that hold these five, separated by commas. `starts_ranks`: srun starts one launcher
     a node, and that starts the node's ranks. `can_renumber`: ranks take the number that
     hpckit gives them where srun takes no order of nodes. `is_mpi`: ranks talk by MPI.
+    `hands_signals_on`: a signal before the time limit (`slurm.signal`) does not end the launcher.
     """
 
     kind: str
@@ -47,6 +48,7 @@ class Launcher:
     starts_ranks: bool = False
     can_renumber: bool = True
     is_mpi: bool = False
+    hands_signals_on: bool = True
     tool: LauncherTool | None = None
     rank_options: tuple[str, ...] = ()
     """What the rank entry is told besides, such as `--tf-config`."""
@@ -74,7 +76,13 @@ class Launcher:
 
     def check(self, spec: JobSpec) -> None:
         """Raise PlanError for a job that this launcher cannot do."""
-        del spec
+        if spec.slurm.signal is not None and not self.hands_signals_on:
+            raise PlanError(
+                f"{self.kind} dies of the signal in slurm.signal and takes its ranks with it",
+                have="a launcher that does not hand signals to its ranks",
+                need=f"slurm.signal {spec.slurm.signal}",
+                hint='leave slurm.signal out, or use launch.kind = "plain"',
+            )
 
     def live_findings(self, plan: LaunchPlan, config: SlurmConfig | None) -> Iterable[Notice]:
         """Return what keeps the ranks from finding each other on the cluster.
@@ -107,14 +115,3 @@ class Launcher:
         """Return how many ranks the runner starts there itself, None where the launcher does."""
         del spec
         return None
-
-
-def refuse_signal(spec: JobSpec) -> None:
-    """Raise PlanError for a signal before the end, where the launcher does not hand it on."""
-    if spec.slurm.signal is not None:
-        raise PlanError(
-            f"{spec.launch.kind} dies of the signal in slurm.signal and takes its ranks with it",
-            have="a launcher that does not hand signals to its ranks",
-            need=f"slurm.signal {spec.slurm.signal}",
-            hint='leave slurm.signal out, or use launch.kind = "plain"',
-        )

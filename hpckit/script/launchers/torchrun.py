@@ -7,12 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hpckit.script.launchers.launcher import (
-    Launcher,
-    LauncherTool,
-    SplitCommand,
-    refuse_signal,
-)
+from hpckit.script.launchers.launcher import Launcher, LauncherTool, SplitCommand
 from hpckit.script.launchers.options import LauncherOptions
 
 if TYPE_CHECKING:
@@ -61,6 +56,7 @@ class Torchrun(Launcher):
     local_identity = "env"
     starts_ranks = True
     takes_args = True
+    hands_signals_on = False
     tool = LauncherTool(
         argv=("torchrun", "--help"),
         hint="pip install torch, in the environment of the job",
@@ -70,10 +66,6 @@ class Torchrun(Launcher):
     def read_command(self, words: Sequence[str]) -> SplitCommand | None:
         """Return torchrun's options and the program, None where another program stands first."""
         return TORCHRUN.read(words)
-
-    def check(self, spec: JobSpec) -> None:
-        """Raise PlanError for a signal before the end: torchrun does not hand it on."""
-        refuse_signal(spec)
 
     def words(self, spec: JobSpec) -> tuple[str, ...]:
         """Return torchrun, whose node's rank is read where it runs: a script knows only its own."""

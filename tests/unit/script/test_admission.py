@@ -280,6 +280,9 @@ def test_a_job_without_an_end_and_one_that_may_be_shorter() -> None:
         ("-t 0", ["maintenance"]),
         ("-t 1-0 --time-min=0:30:00", []),
         ("-t 1-0 --begin=now+3hours", []),
+        ("-t 1-0 --begin=now+10minutes", ["maintenance"]),
+        ("-t 1-0 --begin=2001-01-01", ["maintenance"]),
+        ("-t 1-0 --begin=teatime", []),
     ):
         assert [one.rule for one in found(options, cluster)] == rules, options
 

@@ -179,10 +179,14 @@ def test_a_program_of_deepspeed_gets_its_local_rank() -> None:
     for command, words in (
         (("python3", "-u", "train.py", "tune", "--lr", "1"), 3),
         (("python", "-m", "pack.train", "tune"), 3),
-        (("./train", "tune"), 1),
+        (("python3", "-X", "dev", "-W", "ignore", "t.py", "tune"), 6),
+        (("python3", "-um", "pack.train", "tune"), 3),
     ):
         script = prepared(command=command, options={"launch.kind": "deepspeed"}).script.text
         assert f'exec "${{@:1:{words}}}" --local_rank="$LOCAL_RANK" "${{@:{words + 1}}}"' in script
+    for other in (("./train", "tune"), ("env", "A=1", "python3", "t.py")):
+        script = prepared(command=other, options={"launch.kind": "deepspeed"}).script.text
+        assert 'exec "$@" --local_rank="$LOCAL_RANK"' in script
     assert "local_rank" not in launched("deepspeed", launch__args=["--no_local_rank"])
     with pytest.raises(ConfigError, match="--no_local_rank, or nothing"):
         launched("deepspeed", launch__args=["--foo"])
