@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from math import ceil, inf
 from typing import Final
 
+from hpckit.core.hostlist import HostListError, expand_hosts
 from hpckit.core.units import parse_slurm_limit_s, parse_slurm_mem_bytes, slurm_mem_mib_ceil
 from hpckit.slurm.text import Place, array_ranges
 
@@ -124,7 +125,16 @@ class Request:
             # sbatch takes away nodes that would have no task. Source: opt.c, `_opt_verify`.
             return min(least, tasks or least)
         per_node = self.count("ntasks-per-node")
-        return ceil(tasks / per_node) if per_node and tasks else 1
+        return max(ceil(tasks / per_node) if per_node and tasks else 1, self._nodes_named)
+
+    @property
+    def _nodes_named(self) -> int:
+        """The nodes of `--nodelist`, all of which the job gets; 0 for a file, and without one."""
+        said = self.text("nodelist") or ""
+        try:
+            return 0 if "/" in said else len(set(expand_hosts(said)))
+        except HostListError:
+            return 0
 
     @property
     def most_nodes(self) -> int:
@@ -172,7 +182,7 @@ class Request:
         per_node = sum(self._gpu_counts("gpus-per-node").values())
         by_gres = sum(self._gpu_counts("gres").values())
         of_a_task = sum(self._gpu_counts("gpus-per-task").values())
-        shared = ceil(self.gpus / self.nodes) if self.says_nodes else 0
+        shared = ceil(self.gpus / max(self.nodes, self.most_nodes)) if self.says_nodes else 0
         return max(per_node, by_gres, of_a_task, shared)
 
     @property
@@ -182,7 +192,7 @@ class Request:
             return 1
         of_a_task = self.count("cpus-per-task") or 1
         per_node = (self.count("ntasks-per-node") or 1) * of_a_task
-        shared = ceil(self.cpus / self.nodes) if self.says_nodes else 0
+        shared = ceil(self.cpus / max(self.nodes, self.most_nodes)) if self.says_nodes else 0
         return max(per_node, shared)
 
     @property

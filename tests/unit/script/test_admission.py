@@ -50,6 +50,7 @@ def found(options: str, cluster: Cluster = SEEN, user: User = ALICE) -> list[Sou
         "-t 30-0 -p long",
         "-t 30-0 -p gpu,long",
         "-N 1 -n 65 -O",
+        "-N 1-2 -n 65",
         "-n 200 -C 'ib|fast'",
         "--mem=0",
         "-t 2-0 --time-min=2:00:00",
@@ -261,6 +262,12 @@ def test_a_limit_of_a_qos(
     assert found(options, replace(limited(limits), enforced=Enforced())) == []
 
 
+def test_nodes_that_are_named_all_count() -> None:
+    """Without a number the job gets each, and a QOS counts what it has there."""
+    (one,) = found("-w n[1-2] --ntasks-per-node=4", limited(tres("MaxTRESPJ", "cpu", 6)))
+    assert "not 8 (QOSMaxCpuPerJobLimit)" in one.because
+
+
 def test_a_job_without_a_time_limit() -> None:
     """It has the default of the partition, else the longest of the QOS, or none."""
     (one,) = found("-N 1", limited(count("MaxWallPJ", 5), default_time_s=600))
@@ -378,6 +385,9 @@ def with_qos(key: str, name: str, amount: int, **rules: Any) -> Cluster:
         pytest.param("-N 2-8", limited(min_nodes=4), id="a range that the partition raises"),
         pytest.param("-t 10:00", limited(count("GrpWall", 5, 0)), id="GrpWall without safe"),
         pytest.param("--exclusive", limited(tres("MinTRESPJ", "cpu", 32)), id="whole nodes"),
+        pytest.param(
+            "-N 1-2 --gres=gpu:1", limited(tres("MinTRESPJ", "gres/gpu", 2)), id="a range of nodes"
+        ),
         pytest.param("-n 128", limited(tres("MaxTRESPN", "cpu", 64)), id="nodes of Slurm's choice"),
         pytest.param(
             "-N 1", limited(count("MaxSubmitJobsPA", 1000, 5), own=count("MaxSubmitJobs", 10, 10)),
