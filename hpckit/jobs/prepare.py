@@ -41,7 +41,7 @@ from hpckit.spec.merge import (
     site_layer,
 )
 from hpckit.spec.site import SiteSpec, SubmitterKind
-from hpckit.spec.tokens import refuse_script, refuse_words
+from hpckit.spec.tokens import refuse_file, refuse_script, refuse_words
 
 if TYPE_CHECKING:
     from jinja2 import BytecodeCache
@@ -90,11 +90,13 @@ def source_of(
     """Return what a program asks for: keys of a job file over those of a file (text, name).
 
     A key is dotted, or names a table that is a mapping itself; None is not said. Raises
-    ConfigError for a word that is shaped like a secret.
+    ConfigError for a word that is shaped like a secret, in the file too.
     """
     said = dict(_leaves(settings))
     words = [word for key, value in said.items() for word in ("--set", f"{key}={_toml(value)}")]
     refuse_words(words, command)
+    if file is not None:
+        refuse_file(*file, words)
     return JobSource(
         file_text=file and file[0],
         file_name=file[1] if file else "",

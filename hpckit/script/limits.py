@@ -129,10 +129,9 @@ class _Bound:
         asked, request = counts.get(self.name, 0), self.scene.request
         if self.key == "MinTRESPJ":
             # Of what a job may get more of than it asks for, Slurm counts what it gets.
-            # Of a range of nodes it may get the upper end.
             is_certain = self.name in counts and not self.scene.is_exclusive
-            if request.most_nodes > request.nodes:
-                return None
+            # Of a range of nodes it may get the upper end.
+            asked = asked * max(request.most_nodes, request.nodes) // request.nodes
             return asked if is_certain or self.name == "gres/gpu" else None
         if not asked:
             return None

@@ -13,7 +13,8 @@ import submitit
 from submitit.core.utils import DelayedSubmission, FailedJobError, UncompletedJobError
 
 from hpckit.core.trust import Untrusted
-from hpckit.executor import HpckitExecutor, HpckitJob
+from hpckit.executor import HpckitExecutor, part_of
+from hpckit.slurm.values import JobEntry, JobId, JobPart, JobState
 from tests.fakes.packed import warm_cache
 
 
@@ -177,8 +178,17 @@ def test_what_cannot_be_is_said_before_anything_is_submitted(
     assert not (tmp_path / "jobs").exists()
 
 
+def test_a_task_has_the_id_of_its_part() -> None:
+    """An array that is larger than the cluster takes is several jobs to Slurm."""
+    parts = (JobPart(offset=0, job_id=JobId("5")), JobPart(offset=1000, job_id=JobId("6")))
+    entry = JobEntry(
+        submission="0" * 32, job_id=JobId("5"), name="x", site="docker", folder="/x",
+        created_s=0.0, state=JobState.PENDING, parts=parts,
+    )  # fmt: skip
+    assert [part_of(entry, index).job_id for index in (0, 999, 1000, 1999)] == ["5", "5", "6", "6"]
+
+
 def test_it_is_used_where_it_is_named(executor: submitit.AutoExecutor) -> None:
     """Not by itself: a program that says nothing of a cluster runs as it did before."""
     assert HpckitExecutor.affinity() == 0
     assert isinstance(executor._executor, HpckitExecutor)
-    assert HpckitJob.watcher.num_calls >= 0

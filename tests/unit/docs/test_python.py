@@ -10,8 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
 from tests.begun import unmeasured
 from tests.fakes.packed import warm_cache
 
@@ -50,7 +48,6 @@ def shown(notebook: dict[str, Any]) -> list[str]:
 
 def test_the_notebook_shows_its_pictures(tmp_path: Path) -> None:
     """Of a node, of a placement and of a report; and a function's result."""
-    pytest.importorskip("nbclient")
     examples = tmp_path / "examples"
     shutil.copytree(ROOT / "examples", examples)
     tour = examples / "python" / "tour.ipynb"

@@ -245,6 +245,7 @@ def count(key: str, limit: int, used: int | None = None) -> Limits:
         (tres("MaxTRESMinsPJ", "cpu", 100), "-c 16 -t 60", "error", "QOSMaxCpuMinutesPerJobLimit",
          "--time=00:06:00"),
         (tres("MinTRESPJ", "gres/gpu", 8), "", "error", "QOSMinGRES", ""),
+        (tres("MinTRESPJ", "gres/gpu", 8), "-N 1-2 --gres=gpu:2", "error", "QOSMinGRES", ""),
         (count("MaxWallPJ", 5), "-t 10", "error", "QOSMaxWallDurationPerJobLimit",
          "--time=00:05:00"),
         (count("MaxJobsPU", 0), "", "error", "QOSMaxJobsPerUserLimit", "another --qos"),
