@@ -126,6 +126,7 @@ class SampleLoop:
         self._buffer = _GpuBuffer(plan, tools)
         self._host = _HostBuffer(tools)
         self._events: list[str] = []
+        self._gaps: _Gaps | None = None
         self.ticks = 0
         """Those that were taken."""
 
@@ -144,10 +145,13 @@ class SampleLoop:
         try:
             self._tick(begun, ending)
         finally:
-            self._tools.beat.begun_ns = clock.monotonic_ns()
+            last = clock.now()
+            self._tools.beat.begun_ns = last.monotonic_ns
+            # `scancel` of a suspended job lets it go on with TERM: no tick comes between.
+            self._look_for_gap(last)
             reason = ending.reason or "failure"
-            self._event(clock.monotonic_ns(), "end", reason=reason)
-            self._flush(clock.now())
+            self._event(last.monotonic_ns, "end", reason=reason)
+            self._flush(last)
         return reason
 
     def _tick(self, begun: Moment, ending: _Ending) -> None:
@@ -156,7 +160,7 @@ class SampleLoop:
         schedule = Schedule(
             begun.monotonic_ns, period_ns, jitters=must_jitter(hz, self._tools.gpus)
         )
-        gaps = _Gaps(period_ns, begun)
+        self._gaps = _Gaps(period_ns, begun)
         phase_ns = int(min(self._plan.phase, 1) * max(self._plan.flush_s - 1, 0) * _NS)
         # The first write comes a second after the begin.
         written_ns = begun.monotonic_ns - max(int(self._plan.flush_s * _NS) - _NS, 0)
@@ -164,11 +168,7 @@ class SampleLoop:
         while True:
             moment = clock.now()
             now_ns = self._tools.beat.begun_ns = moment.monotonic_ns
-            gap = gaps.at(moment)
-            if gap:
-                # The time in a block's records has 32 bits: none spans what may have been hours.
-                self._flush(moment)
-                self._event(now_ns, "gap", **gap)
+            self._look_for_gap(moment)
             self._buffer.read(moment)
             self.ticks += 1
             if now_ns >= host_at:
@@ -188,6 +188,13 @@ class SampleLoop:
                 phase_ns = 0
             if ending.came(now_ns) or ending.comes_while_waiting(due_ns, self):
                 return
+
+    def _look_for_gap(self, moment: Moment) -> None:
+        gap = self._gaps.at(moment) if self._gaps else None
+        if gap:
+            # The time in a block's records has 32 bits: none spans what may have been hours.
+            self._flush(moment)
+            self._event(moment.monotonic_ns, "gap", **gap)
 
     def keep_written(self) -> None:
         """Write what there is, as when waiting is long."""

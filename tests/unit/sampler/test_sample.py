@@ -196,6 +196,14 @@ def test_a_gap_is_an_event(bench: Bench, *, is_asleep: bool) -> None:
     assert gap["slept_ns"] == 3600 * NS * is_asleep
 
 
+def test_a_gap_at_the_end_is_an_event_too(bench: Bench) -> None:
+    """`scancel` of a suspended job lets it go on with TERM: the end comes before any tick."""
+    bench.clock.ask_at(2.5)
+    bench.clock.before_waiting = lambda: bench.stops(9 * (bench.clock.monotonic > BEGIN_NS + NS))
+    bench.run(1.0, None)
+    assert [event["event"] for event in bench.sink.events()] == ["begin", "gap", "end"]
+
+
 def test_no_block_spans_a_gap(bench: Bench) -> None:
     """The time in a record has 32 bits of µs: 71 minutes."""
     bench.at_tick(3, lambda: setattr(bench.clock, "late_ns", 7200 * NS))
