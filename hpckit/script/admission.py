@@ -252,7 +252,8 @@ def _size(scene: Scene) -> Iterator[Evidence]:
     # A job that says no nodes gets the partition's fewest.
     fewest = rules.min_nodes if request.says_nodes else None
     for limit, nodes, is_over, flag in (
-        (rules.max_nodes, request.nodes, int.__gt__, "PartitionMaxNodes"),
+        # Of a range the upper end counts on both sides.
+        (rules.max_nodes, request.most_nodes, int.__gt__, "PartitionMaxNodes"),
         (fewest, request.most_nodes, int.__lt__, "PartitionMinNodes"),
     ):
         lifted = scene.has_flag(flag)
@@ -260,7 +261,8 @@ def _size(scene: Scene) -> Iterator[Evidence]:
             word = "at most" if is_over is int.__gt__ else "at least"
             because = f"partition {rules.name} allows {word} {counted(limit, 'node')}, not {nodes}"
             severity, line_no = _unless(lifted), request.line_no("nodes", "ntasks")
-            yield Evidence("nodes", because, f"--nodes={limit}", severity, line_no)
+            fits = f"{request.nodes}-{limit}" if request.nodes < limit < nodes else str(limit)
+            yield Evidence("nodes", because, f"--nodes={fits}", severity, line_no)
     yield from _time(scene)
     cpus = request.cpus_per_node
     if rules.max_cpus_per_node is not None and cpus > rules.max_cpus_per_node:

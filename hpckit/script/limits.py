@@ -8,7 +8,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from hpckit.core.findings import Evidence, Severity
-from hpckit.core.units import format_slurm_time
+from hpckit.core.units import counted, format_slurm_time
 from hpckit.script.live import Scene
 from hpckit.slurm.accounts import Amount, Limits
 from hpckit.slurm.request import CPU_OPTIONS, GPU_OPTIONS, MEM_OPTIONS
@@ -101,17 +101,19 @@ def tres_limits(scene: Scene) -> Iterator[Evidence]:
     """Yield the limits of TRES that are against a job, for ever or for now."""
     if not scene.cluster.enforced.limits:
         return
-    counts = scene.tres()
+    least, most = scene.at_least, scene.at_least.at_most
     for key in _BOUNDS:
 
         def of_kind(limits: Limits, key: str = key) -> Mapping[str, Amount]:
             return limits.tres.get(key, {})
 
+        scope = most if key in ("MinTRESPJ", "MaxTRESPN") else least
         for source, name, amount in _binding(scene, of_kind):
-            bound = _Bound(scene, key, source, name, amount)
-            asked = bound.asked(counts)
-            if asked is not None:
-                yield from bound.evidence(asked)
+            found = list(_Bound(scope, key, source, name, amount).evidence())
+            # Of nodes themselves Slurm takes no more than the limit. Source: acct_policy.c.
+            if not found and most is not scope and name != "node":
+                found = list(_Bound(most, key, source, name, amount).of_a_range(least))
+            yield from found
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +126,13 @@ class _Bound:
     name: str
     amount: Amount
 
-    def asked(self, counts: Mapping[str, int]) -> int | None:
+    def asked(self) -> int | None:
         """What of the job counts here; None where nothing does."""
-        asked, request = counts.get(self.name, 0), self.scene.request
+        counts, request = self.scene.tres(), self.scene.request
+        asked = counts.get(self.name, 0)
         if self.key == "MinTRESPJ":
             # Of what a job may get more of than it asks for, Slurm counts what it gets.
             is_certain = self.name in counts and not self.scene.is_exclusive
-            # Of a range of nodes it may get the upper end.
-            asked = asked * max(request.most_nodes, request.nodes) // request.nodes
             return asked if is_certain or self.name == "gres/gpu" else None
         if not asked:
             return None
@@ -146,8 +147,21 @@ class _Bound:
             return None if time_s is None else asked * -(-time_s // 60)
         return asked
 
-    def evidence(self, asked: int) -> Iterator[Evidence]:
+    def of_a_range(self, least: Scene) -> Iterator[Evidence]:
+        """Yield what the limit is against if the job gets the upper end of its nodes."""
+        said, nodes = self.scene.request.line_no("nodes"), self.scene.request.nodes
+        for one in self.evidence():
+            because = f"on {counted(nodes, 'node')}, which it takes if they are free: {one.because}"
+            remedy = f"--nodes={least.request.nodes}"
+            yield one._replace(
+                because=because, remedy=remedy, severity=Severity.WARNING, line_no=said
+            )
+
+    def evidence(self) -> Iterator[Evidence]:
         """Yield what the limit is against; nothing where the job keeps it."""
+        asked = self.asked()
+        if asked is None:
+            return
         limit, used = self.amount.limit or 0, self.amount.used or 0
         if self.key == "GrpTRESMins" and not self.scene.cluster.enforced.safe:
             # Without `safe` jobs start as long as anything is left. Source: slurm.conf(5).
@@ -198,8 +212,9 @@ class _Bound:
         if self.name.startswith("gres/gpu"):
             per_node = request.gpus_per_node or 1
             is_of_job = self.key not in ("MaxTRESPN", "MinTRESPJ")
-            if is_of_job and limit >= per_node and "gpus" not in request.options:
-                return f"--nodes={limit // per_node}"
+            fewer = limit // per_node if is_of_job and "gpus" not in request.options else 0
+            if fewer >= max(self.scene.partition.min_nodes, 1):
+                return f"--nodes={fewer}"
             return request.gpus_word(
                 -(-limit // nodes) if self.key == "MinTRESPJ" else limit // nodes
             )

@@ -178,6 +178,25 @@ class Scene:
         return self.request.is_exclusive or self.partition.is_exclusive
 
     @property
+    def at_least(self) -> Scene:
+        """The job on the fewest nodes that it gets: one that names none, the partition's fewest."""
+        fewest = self.partition.min_nodes or 1
+        is_raised = fewest > self.request.nodes and not self.request.says_nodes
+        if not is_raised or self.has_flag("PartitionMinNodes") is not False:
+            return self
+        return replace(self, request=self.request.on(fewest))
+
+    @property
+    def at_most(self) -> Scene:
+        """The job on as many nodes as it may get of a range; Slurm counts them where it can."""
+        most = min(
+            self.request.most_nodes,
+            self.partition.max_nodes or self.request.most_nodes,
+            self.partition.total_nodes or self.request.most_nodes,
+        )
+        return replace(self, request=self.request.on(most)) if most > self.request.nodes else self
+
+    @property
     def mem_per_node_mib(self) -> int | None:
         """The memory of a node in MiB, as asked for or by default; None where nothing says it."""
         request = self.request

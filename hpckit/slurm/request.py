@@ -139,10 +139,14 @@ class Request:
     @property
     def most_nodes(self) -> int:
         """The most nodes that are taken: the upper end of `2-4`, else the fewest."""
-        return max(
-            map(int, re.findall(r"\b\d{1,9}\b", self.text("nodes") or "", re.ASCII)),
-            default=self.nodes,
-        )
+        said = map(int, re.findall(r"\b\d{1,9}\b", self.text("nodes") or "", re.ASCII))
+        most = max(said, default=self.nodes)
+        return max(min(most, self.count("ntasks") or most), self.nodes)
+
+    def on(self, nodes: int) -> Request:
+        """Return the same on so many nodes."""
+        line_no = self.line_no("nodes")
+        return Request(options={**self.options, "nodes": Asked(value=str(nodes), line_no=line_no)})
 
     @property
     def is_exclusive(self) -> bool:

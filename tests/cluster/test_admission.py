@@ -82,6 +82,7 @@ CASES = (
     Case("-p rootonly", "partition-access"),
     Case("-p minn -N 2", "partition-limit"),
     Case("-p maxn -N 3", "partition-limit"),
+    Case("-p maxn -N 1-3", "partition-limit"),
     Case("-p short -t 10", "partition-limit"),
     Case("-p cpun -n 1 -c 8", "partition-limit"),
     Case("-p memn --mem=2000", "partition-limit"),
@@ -93,6 +94,8 @@ CASES = (
     Case("-q pu -N 2", "tres-limit", "QOSMaxNodePerUserLimit"),
     Case("-q pa -c 16", "tres-limit", "MaxCpuPerAccount"),
     Case("-q grp -N 2 --gpus-per-node=8", "tres-limit", "QOSGrpGRES"),
+    Case("-q grp -N 1-2 --gpus-per-node=8", "tres-limit", "QOSGrpGRES"),
+    Case("-p minn -q pj --gpus-per-node=2", "tres-limit", "QOSMaxGRESPerJob"),
     Case("-q minq --gpus-per-node=1", "tres-limit", "QOSMinGRES"),
     Case("-q mpj -c 16 -t 60", "tres-limit", "QOSMaxCpuMinutesPerJobLimit"),
     Case("-q memq --mem=8G", "tres-limit", "QOSMaxMemoryPerJob"),
@@ -122,6 +125,8 @@ CASES = (
 
 RUN = (
     "-N 2-4 -p minn",
+    "-p minn -q minq --gpus-per-node=3",
+    "-N 1-4 -q pu",
     "-A PROJ1 -q NORMAL",
     "-p nested -A leaf --gpus-per-node=1",
     "-p pqos -q over -c 8",

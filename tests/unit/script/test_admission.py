@@ -160,6 +160,7 @@ def test_nodes_that_are_out(in_service: int, because: str | None, remedy: str | 
         ({"allow": {"Groups": ("admins",)}}, "", "error", "is only for group admins"),
         ({"min_nodes": 3}, "-N 2", "error", "allows at least 3 nodes, not 2"),
         ({"max_nodes": 2}, "-N 3", "error", "allows at most 2 nodes, not 3"),
+        ({"max_nodes": 2}, "-N 1-4", "error", "allows at most 2 nodes, not 4"),
         ({"max_cpus_per_node": 4}, "-c 8", "error", "allows 4 CPUs of a node, not 8"),
         ({"max_mem_per_node_mib": 1024}, "--mem=2G", "error", "allows 1G of a node, not 2G"),
         ({"max_mem_per_node_mib": 1024}, "--mem=0", "warning", "allows 1G of a node, not 8G"),
@@ -246,6 +247,8 @@ def count(key: str, limit: int, used: int | None = None) -> Limits:
          "--time=00:06:00"),
         (tres("MinTRESPJ", "gres/gpu", 8), "", "error", "QOSMinGRES", ""),
         (tres("MinTRESPJ", "gres/gpu", 8), "-N 1-2 --gres=gpu:2", "error", "QOSMinGRES", ""),
+        (tres("GrpTRES", "gres/gpu", 8), "-N 1-2 --gres=gpu:8", "warning", "QOSGrpGRES",
+         "--nodes=1"),
         (count("MaxWallPJ", 5), "-t 10", "error", "QOSMaxWallDurationPerJobLimit",
          "--time=00:05:00"),
         (count("MaxJobsPU", 0), "", "error", "QOSMaxJobsPerUserLimit", "another --qos"),
@@ -267,6 +270,13 @@ def test_nodes_that_are_named_all_count() -> None:
     """Without a number the job gets each, and a QOS counts what it has there."""
     (one,) = found("-w n[1-2] --ntasks-per-node=4", limited(tres("MaxTRESPJ", "cpu", 6)))
     assert "not 8 (QOSMaxCpuPerJobLimit)" in one.because
+
+
+def test_a_partitions_fewest_nodes_count() -> None:
+    """A job that names no number gets them, and the fix keeps to them."""
+    (one,) = found("--gres=gpu:2", limited(tres("MaxTRESPJ", "gres/gpu", 4), min_nodes=3))
+    assert "not 6 (QOSMaxGRESPerJob)" in one.because
+    assert one.remedy == "--gres=gpu:1"
 
 
 def test_a_job_without_a_time_limit() -> None:
@@ -389,6 +399,9 @@ def with_qos(key: str, name: str, amount: int, **rules: Any) -> Cluster:
         pytest.param(
             "-N 1-2 --gres=gpu:1", limited(tres("MinTRESPJ", "gres/gpu", 2)), id="a range of nodes"
         ),
+        pytest.param("-N 1-4", limited(tres("MaxTRESPU", "node", 1)), id="no more than may be"),
+        pytest.param("-N 1-4 -n 2", limited(max_nodes=2), id="no more than there are tasks"),
+        pytest.param("-N 1-2 -n 64", limited(tres("MaxTRESPN", "cpu", 32)), id="over all nodes"),
         pytest.param("-n 128", limited(tres("MaxTRESPN", "cpu", 64)), id="nodes of Slurm's choice"),
         pytest.param(
             "-N 1", limited(count("MaxSubmitJobsPA", 1000, 5), own=count("MaxSubmitJobs", 10, 10)),
