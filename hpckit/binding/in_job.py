@@ -14,7 +14,7 @@ from hpckit.spec.folder_in_job import BEGAN_FILE, WAITING_FILE, lines_prefix, st
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
     from hpckit.core.identity import Identity
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _WATCHED = ("MASTER_ADDR", "MASTER_PORT", "CUDA_DEVICE_ORDER", "HSA_", "NCCL_", "RCCL_", "UCX_")
 """Names, or their beginnings, of variables that have to be the same on all ranks."""
+_TOLD = ("APPTAINERENV_", "SINGULARITYENV_")
 
 
 def place(env: dict[str, str], identity: Identity, log: int | None) -> dict[str, str]:
@@ -32,6 +33,7 @@ def place(env: dict[str, str], identity: Identity, log: int | None) -> dict[str,
     folder, is_strict = env["HPCKIT_PLACE"], env.get("HPCKIT_STRICT") == "1"
     local_rank, ranks = identity.local_rank or 0, identity.local_world_size or 1
     planned: Mapping[str, Any] = {}
+    lost = _lost(env)
     try:
         _make(folder)
         if local_rank == 0:
@@ -41,7 +43,7 @@ def place(env: dict[str, str], identity: Identity, log: int | None) -> dict[str,
 
             env, planned = bind_rank(env, local_rank, ranks, log)
             env = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **env}
-        _leave(folder, start_of(env), _seen(env, identity, planned))
+        _leave(folder, start_of(env), {**_seen(env, identity, planned), "lost": lost})
         _compare(env, identity, log, is_strict=is_strict)
     except OSError as error:
         why = f"{error.filename or folder}: {reason(error)}"
@@ -55,6 +57,34 @@ def place(env: dict[str, str], identity: Identity, log: int | None) -> dict[str,
         raise SystemExit(1)
     say(f"warning: {why}", log)
     return env
+
+
+def outside(env: Mapping[str, str], let_in: Iterable[str]) -> str:
+    """Return the variables that ranks in a container have to find, as JSON.
+
+    Those of communication, the names in `let_in`, and what Apptainer is told to let in.
+    """
+    told = [name.partition("ENV_")[2] for name in env if name.startswith(_TOLD)]
+    names = sorted({*_watched(env), *told, *let_in} & {*env})
+    return json_text({name: env[name] for name in names})
+
+
+def _lost(env: dict[str, str]) -> list[str] | None:
+    """Return what is otherwise inside this container than outside; None where ranks run in none."""
+    if not env.get("HPCKIT_OUTSIDE"):
+        return None
+    import json
+
+    planned: dict[str, str] = json.loads(env["HPCKIT_OUTSIDE"])
+    return [
+        f"{name}={env.get(name)} in the container, {value} outside"
+        for name, value in planned.items()
+        if env.get(name) != value
+    ]
+
+
+def _watched(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in sorted(env.items()) if name.startswith(_WATCHED)}
 
 
 def begin(folder: str) -> None:
@@ -107,7 +137,7 @@ def _seen(env: dict[str, str], identity: Identity, planned: Mapping[str, Any]) -
         "planned_gpus": [gpu["uuid"] or gpu["pci"] for gpu in planned.get("gpus", ())],
         "visible": env.get("CUDA_VISIBLE_DEVICES") or env.get("ROCR_VISIBLE_DEVICES"),
         "planned_nics": planned.get("nics") or [],
-        "env": {name: value for name, value in sorted(env.items()) if name.startswith(_WATCHED)},
+        "env": _watched(env),
     }
 
 

@@ -131,6 +131,7 @@ def _verdicts(env: dict[str, str], world_size: int, lines: Lines) -> list[Verdic
         cpus_verdict(seen) if env.get("HPCKIT_BIND") == "1" else None,
         *devices_verdicts(seen),
         environment_verdict(seen),
+        container_verdict(seen),
         ranks_verdict(seen, world_size, lines.twice, LATE_S),
         _world(env, seen),
     ]
@@ -410,6 +411,18 @@ def environment_verdict(seen: Records) -> Verdict | None:
     if any(its != seen[first]["env"] for _, its in of_local.values()):
         because = f"{because}, or on those of one local rank"
     return verdict("env", AS_PLANNED, because, "env the same")
+
+
+def container_verdict(seen: Records) -> Verdict | None:
+    """Whether each variable reached the ranks inside; None where they run in no container."""
+    inside = {rank: one["lost"] for rank, one in seen.items() if one.get("lost") is not None}
+    if not inside:
+        return None
+    wrong = [f"rank {rank} has {text}" for rank, lost in sorted(inside.items()) for text in lost]
+    if wrong:
+        return verdict("container", DIFFERS, some(wrong))
+    because = f"the job's variables are the same in the container, on {len(inside)} ranks"
+    return verdict("container", AS_PLANNED, because, "all inside")
 
 
 def some(wrong: Sequence[str]) -> str:

@@ -83,6 +83,20 @@ _STORED: Final = (
     *("hpckit/sampler/__init__", "hpckit/sampler/gpus", "hpckit/sampler/nvml_calls"),
 )
 """Their byte code is stored, as every rank loads them: they are not worth loading zlib."""
+_SHELL: Final = b"""\
+#!/bin/sh
+# In an image, `sh FILE rank ...`: that has a Python of its own, or none. A rank begins here: the
+# runner must not take its end for srun's refusal of an order.
+[ -e "$HPCKIT_PLACE/waiting" ] && rm -f "$HPCKIT_PLACE/waiting"
+for python in python3 python; do
+  "$python" -I "$0" --version >/dev/null 2>&1 && exec "$python" -I "$0" "$@"
+done
+echo "hpckit: no Python 3.11 in the image" >&2
+[ "$4" = -- ] || exit 1
+shift 4
+exec "$@"
+"""
+"""What stands before the archive, which Python passes over and a shell never gets to."""
 # This one file is read by whatever Python the node has, so it keeps to the syntax of Python 3.6,
 # and a rank whose Python is too old for the rest still runs its command.
 _MAIN = b"""\
@@ -173,6 +187,7 @@ def _archive(sources: Mapping[str, bytes]) -> bytes:
     import zipfile
 
     buffer = io.BytesIO()
+    buffer.write(_SHELL)
     with zipfile.ZipFile(buffer, "w") as archive:
         for path, tree in sorted(_reached(sources).items()):
             code = importlib.util.MAGIC_NUMBER + _UNCHECKED_HASH

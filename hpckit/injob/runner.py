@@ -63,8 +63,20 @@ _NOT_ORDERED = ("--nodes=", "--distribution=")
 24.11 and 26.05, trees and blocks: --nodes is refused from 24.11 on."""
 
 
+_IN_CONTAINER = ("--container-image=", "--container-name=")
+
+
 _FLAGS = frozenset(
-    ("--local", "--order", "--keep-numbers", "--bind", "--strict", "--secrets", "--keep-secrets")
+    (
+        "--local",
+        "--order",
+        "--keep-numbers",
+        "--bind",
+        "--strict",
+        "--container",
+        "--secrets",
+        "--keep-secrets",
+    )
 )
 
 
@@ -73,6 +85,7 @@ class RunOptions:
 
     def __init__(self) -> None:
         self.local = self.order = self.keep_numbers = self.bind = self.strict = False
+        self.container = False
         self.secrets = self.keep_secrets = False
         self.ranks: int | None = None
         self.hz: str | None = None
@@ -117,11 +130,14 @@ def through_entry(command: Sequence[str], agent: Sequence[str]) -> list[str]:
     """Return the srun command with an entry of hpckit's in front of what each task starts.
 
     That is the rank entry, which is there already, or the node entry in front of a launcher. A
-    command of a template's own, or with options that are not understood here, stays as it is.
+    command of a template's own, or with options that are not understood here, stays as it is; so
+    does one in whose container (Pyxis) the entry's Python need not be.
     """
-    end = 1 + len(_srun_options(command))
+    options = _srun_options(command)
+    end = 1 + len(options)
     first = command[end : end + len(agent) + 1]
-    is_own = command[0] != "srun" or not first or first[0].startswith("-")
+    is_inside = any(word.startswith(_IN_CONTAINER) for word in options)
+    is_own = command[0] != "srun" or not first or first[0].startswith("-") or is_inside
     if is_own or [*agent, "rank"] == list(first):
         return list(command)
     return [*command[:end], *agent, "node", "--", *command[end:]]
@@ -239,6 +255,7 @@ class _Runner:
             # The first node of the allocation; rank 0 is there too, also in an order of nodes.
             self._env["MASTER_ADDR"] = nodes[0]
         self._meet(self._env.get("SLURM_JOB_ID", ""))
+        self._tell_outside(command)
         count = option_of(command, "--nodes") or self._env.get("SLURM_JOB_NUM_NODES")
         self._sample(count, None)
         if hosts is None:
@@ -249,6 +266,7 @@ class _Runner:
         """Start the ranks on this machine, or once what starts them itself."""
         self._env["MASTER_ADDR"] = "127.0.0.1"
         self._meet(self._env.get("HPCKIT_JOB_ID") or str(os.getpid()))
+        self._tell_outside(command)
         self._sample(None, os.getpid())
         ranks = self._options.ranks
         if ranks is None:
@@ -312,6 +330,15 @@ class _Runner:
         else:
             port, self._port_name = found
             self._env["MASTER_PORT"] = str(port)
+
+    def _tell_outside(self, command: Sequence[str]) -> None:
+        """Let the ranks in a container compare what they find there with what is decided here."""
+        if self._folder and self._options.container:
+            from hpckit.binding.in_job import outside
+
+            self._env.setdefault("HPCKIT_PLACE", of_start(self._env, "place", "restart"))
+            let_in = option_of(command, "--container-env") or ""
+            self._env["HPCKIT_OUTSIDE"] = outside(self._env, let_in.split(","))
 
     def _sample(self, nodes: str | None, parent: int | None) -> None:
         """Start the sampler, for `hpckit report`. The job goes on without it."""

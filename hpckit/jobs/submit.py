@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -47,6 +47,7 @@ from hpckit.jobs.prepare import PreparedJob, without_errors
 from hpckit.jobs.secrets import secrets_of
 from hpckit.placement.order_plan import OrderPlan
 from hpckit.script.admission import as_notices, find_obstacles
+from hpckit.script.container import container_notices, wants_pyxis
 from hpckit.script.environment import SubmissionEnvironment, submission_environment
 from hpckit.script.launchers.registry import LAUNCHERS
 from hpckit.script.plan import request_of_plan
@@ -201,11 +202,11 @@ def check_live(
     request = _request(job, variables)
     ask = limits or known_by_partitions
     try:
-        view = probe.look(cluster, needs_partitions=refuse)
+        view = _looked(job, probe.look(cluster, needs_partitions=refuse), probe, cluster)
         known = ask(view, request, cluster) if refuse else None
         findings = () if known is None else _live_findings(job, view, cluster, request, known)
         if any(one.level is Level.ERROR for one in findings):
-            view = probe.look(cluster, fresh=True)
+            view = _looked(job, probe.look(cluster, fresh=True), probe, cluster)
             known = ask(view, request, cluster)
             findings = _live_findings(job, view, cluster, request, known)
     except (ToolFailed, ToolMissing, ParseError) as error:
@@ -217,6 +218,15 @@ def check_live(
             error.message, hint=f"nothing was submitted; {error.hint}"
         ) from error
     return view, without_errors(findings)
+
+
+def _looked(
+    job: PreparedJob, view: ClusterView, probe: FabricProbe, cluster: str | None
+) -> ClusterView:
+    """The cluster with what is asked for the sake of this job alone."""
+    if cluster is not None or not wants_pyxis(job.plan):
+        return view
+    return replace(view, config=replace(view.config, has_pyxis=probe.has_pyxis()))
 
 
 def _request(job: PreparedJob, variables: Mapping[str, str] | None) -> Request:
@@ -257,9 +267,10 @@ def about_cluster(job: PreparedJob, config: SlurmConfig, cluster: str | None) ->
         yield note
 
 
-def about_launch(job: PreparedJob, config: SlurmConfig | None) -> Iterable[Notice]:
-    """Return what keeps the job's ranks from finding each other on the cluster that answers."""
-    return LAUNCHERS[job.plan.kind].live_findings(job.plan, config)
+def about_launch(job: PreparedJob, config: SlurmConfig | None) -> Iterator[Notice]:
+    """Yield what keeps the job's ranks from starting, or from finding each other, there."""
+    yield from LAUNCHERS[job.plan.kind].live_findings(job.plan, config)
+    yield from container_notices(job.plan, config)
 
 
 def draft_of(

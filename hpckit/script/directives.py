@@ -6,10 +6,9 @@ Version facts behind the reasons: sbatch(1), srun(1) and the change logs of Slur
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import ceil
-from pathlib import PurePath
 from typing import Final
 
 from hpckit.core.errors import ConfigError
@@ -19,6 +18,7 @@ from hpckit.core.units import (
     parse_slurm_mem_bytes,
     parse_slurm_time_s,
 )
+from hpckit.script.container import plan_container, step_options, with_container_env
 from hpckit.script.launchers.launcher import Launcher
 from hpckit.script.launchers.registry import LAUNCHERS, Launchers
 from hpckit.script.plan import (
@@ -35,45 +35,6 @@ from hpckit.spec.options import array_shape
 from hpckit.spec.platform import CommEnv
 from hpckit.spec.site import SiteSpec, SubmitterKind
 from hpckit.spec.slurm_options import SlurmOptions
-
-# Sources: pyxis, README.md, `--container-env` (an image's own value wins without it, and pyxis
-# 0.24 and later say so); Apptainer User Guide, Environment and Metadata (`--cleanenv` and
-# `--containall` let in what begins with APPTAINERENV_ alone).
-_PYXIS: Final = frozenset({"container-image", "container-name"})
-_OPTION: Final = "container-env"
-_RUNTIMES: Final = {"apptainer": "APPTAINERENV_", "singularity": "SINGULARITYENV_"}
-_CLOSED: Final = frozenset({"-e", "--cleanenv", "-C", "--containall", "-ce", "-ec"})
-_VERBS: Final = frozenset({"exec", "run", "shell", "test"})
-
-
-def with_container_env(
-    options: Sequence[Option], comm: CommEnv, site: SiteSpec
-) -> tuple[Option, ...]:
-    """The step's options; one that runs a container by pyxis lets the job's variables in."""
-    if not _PYXIS & {option.name for option in options}:
-        return tuple(options)
-    said = [option.value or "" for option in options if option.name == _OPTION]
-    own = [name for value in said for name in value.split(",") if name]
-    names = dict.fromkeys((*own, *(one.name for one in comm.settings), *site.container.variables))
-    kept = [option for option in options if option.name != _OPTION]
-    if not names:
-        return tuple(options)
-    return (*kept, Option(name=_OPTION, value=",".join(names)))
-
-
-def closed_prefix(command: Sequence[str]) -> str | None:
-    """How a variable is called that is let into this container; None for an open one, or none."""
-    prefix = _RUNTIMES.get(PurePath(command[0]).name)
-    if prefix is None or not any(word in _VERBS for word in command[1:]):
-        return None
-    image = next((at for at, word in enumerate(command) if _is_image(word)), len(command))
-    return prefix if any(word in _CLOSED for word in command[:image]) else None
-
-
-def _is_image(word: str) -> bool:
-    """Whether a word of the command is the image: what stands behind it is the program's own."""
-    return word.endswith((".sif", ".sqsh", ".simg")) or "://" in word
-
 
 _OWN_NODES: Final = frozenset({"nodelist", "exclude", "relative", "nodefile"})
 """Options of srun by which a job chooses among its nodes itself."""
@@ -125,6 +86,7 @@ def plan_launch(
     """
     local = site.submitter is SubmitterKind.LOCAL
     launcher = launchers[spec.launch.kind]
+    container = plan_container(spec, site, comm)
     place = plan_place(spec, launcher, local=local)
     account = AccountPlan(hz=f"{spec.account.hz:g}") if spec.account.enabled else None
     local_ranks = launcher.local_ranks(spec) if local else None
@@ -132,12 +94,17 @@ def plan_launch(
         name=spec.name,
         kind=spec.launch.kind,
         directives=_directives(spec, dialect, launcher),
-        srun=with_container_env(_srun_options(spec, launcher, site), comm, site),
+        srun=with_container_env(
+            (*_srun_options(spec, launcher, site), *step_options(spec, site, container)),
+            spec,
+            comm,
+            site,
+        ),
         environment=_environment(spec),
         communication=comm.settings,
         profile=comm.profile,
         left=comm.left,
-        container_prefix=closed_prefix(spec.command),
+        container=container,
         command=spec.command,
         nodes=spec.resources.nodes,
         ntasks=spec.ntasks,
@@ -174,6 +141,7 @@ def _runner_words(
         "--keep-numbers": place and place.order and not place.renumber,
         "--bind": place and place.bind,
         "--strict": place and place.strict,
+        "--container": spec.container.image is not None,
         "--measure": account and account.hz,
         "--secrets": spec.environment.has_secrets,
         "--keep-secrets": spec.environment.has_secrets and spec.slurm.requeue,

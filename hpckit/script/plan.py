@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hpckit.slurm.request import Asked, Request
 from hpckit.spec.options import ArrayShape
-from hpckit.spec.platform import CommLeft, CommProfile, CommSetting
+from hpckit.spec.platform import CommLeft, CommProfile, CommSetting, ContainerRuntime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +64,24 @@ class PlacePlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerPlan:
+    """The container that the ranks run in.
+
+    `runtime` and `image` are None where the command starts a container itself. What begins with
+    `env_prefix` wins over the image's own values, as `variables` have to; None where the runtime is
+    told so by an option of srun. `options` are of Apptainer's exec.
+    """
+
+    runtime: ContainerRuntime | None = None
+    image: str | None = None
+    options: tuple[str, ...] = ()
+    mounts: tuple[str, ...] = ()
+    workdir: str | None = None
+    env_prefix: str | None = None
+    variables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
     """Everything that a script template shows, already decided.
 
@@ -75,8 +93,7 @@ class LaunchPlan:
     that lines of `setup` may have set traps, so that the shell outlives the command. `account` is
     None for a job that is not to be measured, `place` where nothing is ordered or bound.
     `communication` are the variables of the communication block, `profile` the provider's file that
-    comes before them, `left` what is not set and why; `container_prefix` is how a variable is
-    called that is let into the command's closed container.
+    comes before them, `left` what is not set and why; `container` is None where ranks run in none.
     """
 
     name: str
@@ -104,7 +121,7 @@ class LaunchPlan:
     place: PlacePlan | None = None
     profile: CommProfile | None = None
     left: tuple[CommLeft, ...] = ()
-    container_prefix: str | None = None
+    container: ContainerPlan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,16 @@ from jinja2.nodes import Block, Extends, Template
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from hpckit.core.errors import RenderError
-from hpckit.script.plan import LaunchPlan, Option, Provenance, Script
+from hpckit.script.plan import ContainerPlan, LaunchPlan, Option, Provenance, Script
 from hpckit.script.quoting import comment_text, directive_value, sh_line, sh_path, sh_word
-from hpckit.spec.platform import CommLeft, CommProfile, CommSetting, SettingOrigin, sources
+from hpckit.spec.platform import (
+    CommLeft,
+    CommProfile,
+    CommSetting,
+    ContainerRuntime,
+    SettingOrigin,
+    sources,
+)
 
 # --- The lines of a script's communication block: exports, each with its reason, and their
 # sources.
@@ -177,6 +184,7 @@ def _environment(
         source_line=source_line,
         source_lines=source_lines,
         starter=_starter,
+        in_container=_in_container,
         rule=lambda name: f"# --- {comment_text(name)}",
     )
     return environment
@@ -202,6 +210,26 @@ def _filled(words: Iterable[str]) -> str:
             lines.append("")
         lines[-1] += f"{word} "
     return " \\\n  ".join(line.rstrip() for line in lines)
+
+
+_FOLDER = "${HPCKIT_JOB_FOLDER:-$PWD}"
+
+
+def _in_container(plan: ContainerPlan) -> str:
+    """Return the words before what runs in the container: srun's last options, or Apptainer's.
+
+    The job folder is mounted, for what the ranks write, and the folder in which the job runs.
+    """
+    workdir = '"$PWD"' if plan.workdir is None else sh_path(plan.workdir)
+    image = sh_path(plan.image or "")
+    if plan.runtime is ContainerRuntime.PYXIS:
+        more = "".join(f",{mount}" for mount in plan.mounts)
+        mounts = f'--container-mounts="$PWD:$PWD,{_FOLDER}:{_FOLDER}{more}"'
+        return f"--container-image={image} --container-workdir={workdir} \\\n  {mounts}"
+    mounts = f'--bind "{_FOLDER}"' + "".join(f" --bind {sh_word(mount)}" for mount in plan.mounts)
+    options = sh_line(plan.options)
+    words = (f"{plan.runtime} exec", options, mounts, f"--pwd {workdir}", image)
+    return " ".join(word for word in words if word)
 
 
 def _starter(words: Sequence[str]) -> str:

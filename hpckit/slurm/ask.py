@@ -48,6 +48,7 @@ from hpckit.slurm.sbatch import ExpectedStart, parse_test_only, refusal_words
 from hpckit.slurm.scontrol import (
     has_mpi,
     mpi_types_argv,
+    parse_has_pyxis,
     parse_licenses,
     parse_mpi_types,
     parse_partitions,
@@ -57,6 +58,7 @@ from hpckit.slurm.scontrol import (
     scontrol_config_argv,
     scontrol_job_argv,
     show_argv,
+    step_options_argv,
 )
 from hpckit.slurm.squeue import (
     in_service_argv,
@@ -161,6 +163,14 @@ class SlurmCli:
         except AdapterError:
             return ()
         return parse_mpi_types(result.stdout + result.stderr)
+
+    def has_pyxis(self) -> bool | None:
+        """Return whether srun starts containers by Pyxis here, None where it does not say."""
+        try:
+            result = self._runner.run(step_options_argv(), _TIMEOUT_S)
+        except AdapterError:
+            return None
+        return parse_has_pyxis(result.stdout) if result.stdout else None
 
     def in_service(self, cluster: str | None) -> Mapping[str, NodesInService]:
         """The nodes of each partition that may take jobs: neither down nor drained."""
@@ -305,6 +315,10 @@ class SlurmProbe:
             environment.get("SLURM_CONF", ""),
             cluster_name(environment) or socket.gethostname(),
         )
+
+    def has_pyxis(self) -> bool | None:
+        """Return whether srun starts containers by Pyxis here, None where it does not say."""
+        return self._slurm.has_pyxis()
 
     def look(
         self, cluster: str | None, *, fresh: bool = False, needs_partitions: bool = True

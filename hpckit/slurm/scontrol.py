@@ -90,6 +90,16 @@ def parse_mpi_types(text: str) -> tuple[str, ...]:
     return tuple(line.strip() for line in text.split("\n") if _MPI_TYPE.fullmatch(line))
 
 
+def step_options_argv() -> tuple[str, ...]:
+    """The question: srun's options on this host, those of its plugins too. Source: spank(7)."""
+    return ("srun", "--help")
+
+
+def parse_has_pyxis(text: str) -> bool:
+    """Return whether srun knows Pyxis's options, which it does where the plugin is loaded."""
+    return "--container-image" in text
+
+
 def _number(key: str, said: dict[str, tuple[str, Place]]) -> int | None:
     if key not in said or value(said[key][0]) is None:
         return None

@@ -22,7 +22,8 @@ class SlurmConfig:
     jobs to (`associations`, `limits`, `qos`, `safe`); what `job_submit_plugins` names may change
     a job. The default memory is for partitions that have none of their own. The plugin is as
     written, such as `topology/tree`, or `acct_gather_energy/ipmi`. `mpi_types` are what
-    `srun --mpi` takes on this host, asked for where `mpi_default` is none.
+    `srun --mpi` takes on this host, asked for where `mpi_default` is none; `has_pyxis` is whether
+    srun starts containers there, None where that was not asked.
     """
 
     version: SlurmVersion | None = None
@@ -32,6 +33,7 @@ class SlurmConfig:
     energy_plugin: str | None = None
     mpi_default: str | None = None
     mpi_types: tuple[str, ...] = ()
+    has_pyxis: bool | None = None
     enforces: tuple[str, ...] = ()
     job_submit_plugins: str | None = None
     default_mem_per_cpu_mib: int | None = None

@@ -32,7 +32,14 @@ from hpckit.core.fields import (
     table,
 )
 from hpckit.core.units import MEM_EXPECTED, TIME_EXPECTED, parse_slurm_mem_bytes, parse_slurm_time_s
-from hpckit.spec.platform import OVERLAY_PATTERN, VERSION_EXPECTED, NcclVersion, NetPlugin
+from hpckit.spec.platform import (
+    CLOSING_OPTIONS,
+    OVERLAY_PATTERN,
+    VERSION_EXPECTED,
+    ContainerRuntime,
+    NcclVersion,
+    NetPlugin,
+)
 from hpckit.spec.slurm_options import MPI_PLUGIN, SlurmOptions
 
 JOB_SCHEMA = "hpckit.job/1"
@@ -226,6 +233,43 @@ class EnvironmentRequest:
             raise InvalidValue("secrets", name, "a variable that is not said elsewhere too")
 
 
+_MOUNT: Final = r"[A-Za-z0-9_.,+@%/~-]+"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerRequest(Checked):
+    """`[container]`: the image in which the ranks run; without `image` they run in none."""
+
+    image: str | None = optional(
+        "The image, as the runtime takes it: a file such as `~/pytorch.sif`, or a name such as "
+        "`docker://ubuntu` (Apptainer) or `nvcr.io#nvidia/pytorch:25.01-py3` (Pyxis).",
+        both(one_line, matching(r"[^-].*", "an image, not an option")),
+    )
+    runtime: ContainerRuntime | None = key(
+        "What starts it. Not said: the site's (`[container]`), else `apptainer`.", default=None
+    )
+    mounts: tuple[str, ...] = listed(
+        "Folders to have inside, `FROM[:TO[:ro]]`, besides the job folder and that in which the "
+        "job runs.",
+        matching(rf"{_MOUNT}(:{_MOUNT}){{0,2}}", "FROM[:TO[:ro]] of plain paths"),
+    )
+    workdir: str | None = optional(
+        "Folder inside in which the command runs. Not said: that in which the job runs.", one_line
+    )
+    args: tuple[str, ...] = listed(
+        "More options: of `apptainer exec`, such as `--fakeroot`, or Pyxis's of srun, such as "
+        "`--container-writable`.",
+        both(one_line, matching(r"--?[A-Za-z].*", "an option that begins with a dash")),
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for word in self.args:
+            if word in CLOSING_OPTIONS:
+                raise InvalidValue("args", word, "an option that lets the environment in, by "
+                                   "which ranks know their number")  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneRequest(Checked):
     """`[tune]`: the communication environment, and what the user decides of it."""
@@ -330,6 +374,7 @@ class JobSpec:
     launch: LaunchRequest = field(default_factory=LaunchRequest)
     environment: EnvironmentRequest = field(default_factory=EnvironmentRequest)
     slurm: SlurmOptions = field(default_factory=SlurmOptions)
+    container: ContainerRequest = field(default_factory=ContainerRequest)
     tune: TuneRequest = field(default_factory=TuneRequest)
     account: AccountRequest = field(default_factory=AccountRequest)
     place: PlaceRequest = field(default_factory=PlaceRequest)
@@ -345,6 +390,11 @@ class JobSpec:
             raise InvalidValue("command", list(self.command), "a program and its arguments")
         if self.command[0].startswith("-"):
             raise InvalidValue("command", self.command[0], "a program first, not an option")
+        outside = self.environment.venv or self.environment.conda
+        if self.container.image and outside:
+            name = "venv" if self.environment.venv else "conda"
+            expected = "none beside container.image: the command does not see it inside"
+            raise InvalidValue(f"environment.{name}", outside, expected)
 
     @property
     def ntasks_per_node(self) -> int:

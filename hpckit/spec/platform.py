@@ -56,6 +56,14 @@ class NetPlugin(StrEnum):
     NONE = "none"
 
 
+class ContainerRuntime(StrEnum):
+    """What starts a container: a program, or a plugin of srun."""
+
+    APPTAINER = "apptainer"
+    SINGULARITY = "singularity"
+    PYXIS = "pyxis"
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class NcclVersion:
     """A release of NCCL, or of RCCL, which counts as NCCL does; `micro` 0 where only the line is.
@@ -260,12 +268,17 @@ class Overlay(Checked):
     env: Mapping[str, str] = table("The variables.", mapping(settable_name, program_text))
 
 
+CLOSING_OPTIONS: Final = frozenset({"-e", "--cleanenv", "-C", "--containall", "-ce", "-ec"})
+"""Options of Apptainer that let only variables in that begin with APPTAINERENV_. Source: Apptainer
+User Guide, Environment and Metadata."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSite(Checked):
     """`[container]`: how jobs run containers there."""
 
-    runtime: str | None = optional(
-        "`pyxis` or `apptainer`.", matching(r"pyxis|apptainer", "pyxis or apptainer")
+    runtime: ContainerRuntime | None = key(
+        "What starts the containers of jobs that do not say it.", default=None
     )
     variables: tuple[str, ...] = listed(
         "Variables that must be let into a container besides those that the script exports.",

@@ -18,7 +18,10 @@ class FakeClusterProbe(FabricProbe):
         present: ClusterView | None = None,
         topologies: Sequence[ClusterTopology] | Exception = (),
         in_service: Mapping[str, NodesInService] | None = None,
+        *,
+        pyxis: bool | None = None,
     ) -> None:
+        self._pyxis = pyxis
         self._remembered = remembered
         self._present = present or remembered
         self._topologies = topologies
@@ -34,6 +37,10 @@ class FakeClusterProbe(FabricProbe):
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    def has_pyxis(self) -> bool | None:
+        """What the test said; it did not ask unless it did."""
+        return self._pyxis
 
     def in_service(self, cluster: str | None) -> Mapping[str, NodesInService]:
         """The nodes that the test said; none unless it did."""

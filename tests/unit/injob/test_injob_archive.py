@@ -148,6 +148,37 @@ def test_a_python_too_old_still_runs_the_command(archive: Path) -> None:
     assert probe.stderr.startswith(b"hpckit: the probe needs Python 3.11, this is 3.")
 
 
+def in_image(archive: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """What `sh ARCHIVE rank ...` does where there is no Python but in `folder`."""
+    (folder / "waiting").touch()
+    for name in ("rm", "sh", "echo"):
+        (folder / name).symlink_to(f"/bin/{name}")
+    env = {"PATH": str(folder), "SLURM_PROCID": "0", "HPCKIT_PLACE": str(folder)}
+    argv = ["/bin/sh", str(archive), "rank", "--from", "slurm", *words]
+    return subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+
+
+def test_in_an_image_its_own_python_takes_the_rank(archive: Path, tmp_path: Path) -> None:
+    """Whatever Python the node has."""
+    (tmp_path / "python3").symlink_to(sys.executable)
+    done = in_image(archive, tmp_path, "--", "sh", "-c", "echo $RANK; exit 3")
+    assert (done.returncode, done.stdout) == (3, "0\n")
+
+
+def test_in_an_image_without_python_the_command_runs(archive: Path, tmp_path: Path) -> None:
+    """Alone, once, and the runner knows that it began; but not what needs the entry."""
+    done = in_image(archive, tmp_path, "--", "sh", "-c", "echo $RANK; exit 3")
+    assert (done.returncode, done.stdout) == (3, "\n")
+    assert done.stderr == "hpckit: no Python 3.11 in the image\n"
+    assert not (tmp_path / "waiting").exists()
+
+
+def test_what_needs_the_entry_does_not_start_without(archive: Path, tmp_path: Path) -> None:
+    """TensorFlow's and Ray's ranks would not find each other."""
+    done = in_image(archive, tmp_path, "--tf-config", "--", "sh", "-c", "echo $RANK")
+    assert (done.returncode, done.stdout) == (1, "")
+
+
 def test_the_probe_has_all_that_it_needs(archive: Path) -> None:
     """It runs apart from the checkout and its environment, and its answer is one that is read."""
     env = {"PATH": os.environ["PATH"], "SLURMD_NODENAME": "c1"}

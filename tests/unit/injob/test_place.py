@@ -113,6 +113,17 @@ def test_what_differs_is_named(tmp_path: Path) -> None:
     assert found["env"][1] == "rank 7 has MASTER_ADDR=n9, rank 0 n0"
 
 
+def test_variables_that_an_image_changed_differ(tmp_path: Path) -> None:
+    """Each is named with both values; where all are as outside, that is said."""
+    lost = ["NCCL_DEBUG=TRACE in the container, WARN outside"]
+    left(tmp_path, [line(0, "n0", lost=[]), line(1, "n0", lost=lost)])
+    prove(env_of(tmp_path), 2, None)
+    assert verdicts(tmp_path)["container"] == (DIFFERS, f"rank 1 has {lost[0]}")
+    left(tmp_path / "good", [line(rank, "n0", lost=[]) for rank in range(2)])
+    prove(env_of(tmp_path / "good"), 2, None)
+    assert verdicts(tmp_path / "good")["container"][0] == AS_PLANNED
+
+
 def test_an_order_that_srun_did_not_take_is_not_enforceable(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -319,6 +330,17 @@ def test_ranks_leave_a_line_each_and_a_proof(start: Start, job_folder: Path) -> 
     placed = b"hpckit: placement  as planned: 2 ranks on 1 nodes in the computed order"
     assert placed in told[1][1]
     assert b"Traceback" not in told[0][1] + told[1][1]
+
+
+def test_a_rank_says_what_its_image_changed(run: Run, job_folder: Path) -> None:
+    """Compared with what the runner found outside."""
+    place = job_folder / "place" / "restart-0"
+    told = json.dumps({"NCCL_DEBUG": "WARN", "FOO": "a"})
+    env = rank_env(job_folder, 0, 1, HPCKIT_OUTSIDE=told, NCCL_DEBUG="TRACE", FOO="a")
+    run("rank", "--from", "slurm", "--", "true", env=env)
+    assert verdicts(place)["container"] == (
+        DIFFERS, "rank 0 has NCCL_DEBUG=TRACE in the container, WARN outside"
+    )  # fmt: skip
 
 
 def test_a_strict_rank_does_not_start_its_command(run: Run, job_folder: Path) -> None:

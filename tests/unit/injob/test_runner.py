@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -113,6 +114,25 @@ def test_a_launcher_on_each_node_is_numbered(stage: Stage) -> None:
     hosts = (stage.folder / "job" / "place" / "restart-0" / "hosts").read_text().split()
     assert (stage.folder / "work" / "node").read_text() == f"{hosts.index('n3')} \n"
     assert (stage.folder / "job" / "place" / "restart-0" / "began").exists()
+
+
+def test_ranks_in_a_container_are_told_what_is_outside(stage: Stage) -> None:
+    """What Apptainer lets in by name, and what communication needs; one rank alone has it too."""
+    stage.program("srun", REFUSING.format(refuse=":"))
+    told = {"APPTAINERENV_FOO": "a", "FOO": "a", "NCCL_DEBUG": "WARN", "BAR": "b"}
+    ended = ran(stage, "--container", "--", *STEP, *RANK, "show", **told)
+    outside = json.loads(ended.environment["HPCKIT_OUTSIDE"])
+    assert set(outside) == {"FOO", "NCCL_DEBUG", "MASTER_ADDR", "MASTER_PORT"}
+    assert ended.environment["HPCKIT_PLACE"]
+
+
+def test_in_front_of_srun_s_own_container_stands_nothing(stage: Stage) -> None:
+    """By Pyxis the first program of the step is inside, where the node's Python need not be."""
+    stage.program("srun", REFUSING.format(refuse=":"))
+    options = [*STEP, "--container-image=a", "--container-env=FOO"]
+    ended = ran(stage, "--container", "--", *options, "show", FOO="a")
+    assert ended.words("show") == []
+    assert json.loads(ended.environment["HPCKIT_OUTSIDE"])["FOO"] == "a"
 
 
 def test_the_first_failing_rank_gives_the_code(stage: Stage) -> None:

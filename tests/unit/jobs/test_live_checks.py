@@ -274,3 +274,15 @@ def test_a_machine_without_scheduler_has_nobody_to_ask(tmp_path: Path) -> None:
     """At site local a trial is refused, with what shows the script."""
     with pytest.raises(PlanError, match="no scheduler to ask"):
         try_out(a_job(), caller_in(tmp_path), World().tools())
+
+
+@pytest.mark.parametrize("has_pyxis", [True, False, None])
+def test_a_container_that_srun_cannot_start_is_refused(*, has_pyxis: bool | None) -> None:
+    """Without the plugin srun takes the option for a mistake, once the job has waited."""
+    job = prepared(BASE + 'container = { image = "a", runtime = "pyxis" }\n')
+    probe = FakeClusterProbe(VIEW, pyxis=has_pyxis)
+    if has_pyxis is False:
+        with pytest.raises(JobRefused, match="Pyxis is not loaded"):
+            check_live(job, probe, None)
+    else:
+        assert check_live(job, probe, None)[1] == ()

@@ -35,7 +35,7 @@ from tests.sizes import some
 
 REFUSALS = (ConfigError, PlanError, RenderError)
 ENTRY_NAMES = ("HOSTILE", "x-hostile")
-CONTROLS = ("x", "1", "X", "-x", "torchrun", "all", "block", "USR1", "2.27", "hpcx")
+CONTROLS = ("x", "1", "X", "-x", "torchrun", "all", "block", "USR1", "2.27", "hpcx", "pyxis")
 PLAIN: Tree = {"name": "control", "command": ["show"], "resources": {"gpus_per_node": 1}}
 TORCHRUN: Tree = {**PLAIN, "launch": {"kind": "torchrun"}}
 BASES = (PLAIN, TORCHRUN)
@@ -280,7 +280,18 @@ SRUN = """\
 printf '%s\\0' "$@" >srun
 env -0 >environment
 while [[ $1 == --* ]]; do shift; done
-if [[ $1 == bash || $1 == show ]]; then "$@"; fi
+if [[ $1 == bash || $1 == show || $1 == apptainer || $1 == singularity ]]; then "$@"; fi
+"""
+APPTAINER = """\
+#!/bin/bash
+shift
+while [[ $1 == -* ]]; do
+  if [[ $1 == --bind || $1 == --pwd ]]; then shift; fi
+  shift
+done
+printf '%s\\0' "$1" >image
+shift
+"$@"
 """
 FUNCTIONS = """\
 module() { printf '%s\\0' "$@" >>module; }
@@ -304,6 +315,8 @@ def run_all(folder: Path, jobs: list[tuple[Tree, str]]) -> None:
     stage = Stage(folder / "stage")
     stage.program("torchrun", RECORD)
     stage.program("srun", SRUN)
+    stage.program("apptainer", APPTAINER)
+    stage.program("singularity", APPTAINER)
     runs = folder / "runs"
     for number, (_, script) in enumerate(jobs):
         (runs / str(number)).mkdir(parents=True)
@@ -333,6 +346,9 @@ def check_run(tree: Tree, folder: Path) -> None:
         assert given[5:] == [*args, "--no-python", *command]
     for name, value in tree.get("slurm", {}).get("srun_extra", {}).items():
         assert f"--{name}={value}" in step
+    image = tree.get("container", {}).get("image")
+    if image and not image.startswith("~") and tree["container"].get("runtime") != "pyxis":
+        assert nul_separated(folder / "image") == [image]
     seen = dict(one.split("=", 1) for one in nul_separated(folder / "environment") or [])
     for name, value in {
         **environment.get("set", {}),
@@ -348,7 +364,12 @@ def check_run(tree: Tree, folder: Path) -> None:
         bare = environment["venv"].removeprefix("~") if home else environment["venv"]
         assert nul_separated(folder / "source") == [f"{home}{bare}/bin/activate"]
     known = {"rc", "stdout", "stderr", "job.sbatch", "srun", "environment", "torchrun", "show"}
-    assert {path.name for path in folder.iterdir()} <= known | {"module", "conda", "source"}
+    assert {path.name for path in folder.iterdir()} <= known | {
+        "module",
+        "conda",
+        "source",
+        "image",
+    }
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))

@@ -1,0 +1,143 @@
+"""Which container the ranks run in, and how what the job decides reaches them inside.
+
+Sources: pyxis, README.md (an image's own value of a variable wins unless `--container-env` names
+it; `--container-mounts`, `--container-workdir`); Apptainer User Guide, Environment and Metadata
+(what begins with APPTAINERENV_ wins over the image), Bind Paths and Mounts, GPU Support.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Final
+
+from hpckit.core.findings import Level, Notice
+from hpckit.script.plan import ContainerPlan, LaunchPlan, Option
+from hpckit.slurm.values import SlurmConfig
+from hpckit.spec.job import JobSpec
+from hpckit.spec.platform import CLOSING_OPTIONS, CommEnv, CommLibrary, ContainerRuntime
+from hpckit.spec.site import SiteSpec
+
+_PYXIS_OPTIONS: Final = frozenset({"container-image", "container-name"})
+_LET_IN: Final = "container-env"
+_PREFIXES: Final[Mapping[str, str]] = {
+    ContainerRuntime.APPTAINER: "APPTAINERENV_",
+    ContainerRuntime.SINGULARITY: "SINGULARITYENV_",
+}
+_VERBS: Final = frozenset({"exec", "run", "shell", "test"})
+
+
+def plan_container(spec: JobSpec, site: SiteSpec, comm: CommEnv) -> ContainerPlan | None:
+    """Return how the ranks' container is started, None for a job whose ranks run in none.
+
+    Of a command that starts a closed container itself, what is let into that.
+    """
+    names = _names(spec, site, comm)
+    if spec.container.image is None:
+        prefix = closed_prefix(spec.command)
+        return None if prefix is None else ContainerPlan(env_prefix=prefix, variables=names)
+    runtime = runtime_of(spec, site)
+    if runtime is ContainerRuntime.PYXIS:
+        return ContainerPlan(
+            runtime=runtime,
+            image=spec.container.image,
+            mounts=_named_twice(spec.container.mounts),
+            workdir=spec.container.workdir,
+        )
+    return ContainerPlan(
+        runtime=runtime,
+        image=spec.container.image,
+        mounts=spec.container.mounts,
+        workdir=spec.container.workdir,
+        options=(*_gpu_option(spec, site), *spec.container.args),
+        env_prefix=_PREFIXES[runtime],
+        variables=names,
+    )
+
+
+def runtime_of(spec: JobSpec, site: SiteSpec) -> ContainerRuntime:
+    """Return what starts the job's container."""
+    return spec.container.runtime or site.container.runtime or ContainerRuntime.APPTAINER
+
+
+def _names(spec: JobSpec, site: SiteSpec, comm: CommEnv) -> tuple[str, ...]:
+    """The variables that an image of its own must not overrule."""
+    said = (*spec.environment.set, *(one.name for one in comm.settings))
+    return tuple(dict.fromkeys((*said, *site.container.variables)))
+
+
+def _gpu_option(spec: JobSpec, site: SiteSpec) -> Iterator[str]:
+    """What brings the GPUs' devices and libraries in."""
+    request, platform = spec.resources, site.platform
+    if not (request.gpus_per_node or (request.exclusive and platform.gpu)):
+        return
+    kind = request.gpu_type or platform.gpu or ""
+    is_amd = kind.startswith("mi") or platform.library is CommLibrary.RCCL
+    yield "--rocm" if is_amd else "--nv"
+
+
+def _named_twice(mounts: Sequence[str]) -> tuple[str, ...]:
+    # Pyxis takes SRC:DST[:FLAGS]; of a name alone it wants both too.
+    return tuple(mount if ":" in mount else f"{mount}:{mount}" for mount in mounts)
+
+
+def step_options(
+    spec: JobSpec, site: SiteSpec, container: ContainerPlan | None
+) -> Iterator[Option]:
+    """Yield the options of Pyxis that the job says besides its image and mounts."""
+    if container is None or container.runtime is not ContainerRuntime.PYXIS:
+        return
+    for word in spec.container.args:
+        name, equals, value = word.lstrip("-").partition("=")
+        yield Option(name=name, value=value if equals else None)
+
+
+def with_container_env(
+    options: Sequence[Option], spec: JobSpec, comm: CommEnv, site: SiteSpec
+) -> tuple[Option, ...]:
+    """Return the step's options; one that runs a container by Pyxis lets the job's variables in."""
+    is_own = spec.container.image is not None and runtime_of(spec, site) is ContainerRuntime.PYXIS
+    if not (is_own or _PYXIS_OPTIONS & {option.name for option in options}):
+        return tuple(options)
+    said = [option.value or "" for option in options if option.name == _LET_IN]
+    own = [name for value in said for name in value.split(",") if name]
+    secrets = (*spec.environment.secrets, *spec.environment.secret_files)
+    names = dict.fromkeys((*own, *_names(spec, site, comm), *secrets))
+    kept = [option for option in options if option.name != _LET_IN]
+    if not names:
+        return tuple(options)
+    return (*kept, Option(name=_LET_IN, value=",".join(names)))
+
+
+def wants_pyxis(plan: LaunchPlan) -> bool:
+    """Return whether srun starts a container of the job's."""
+    names = {option.name for option in plan.srun}
+    is_own = plan.container is not None and plan.container.runtime is ContainerRuntime.PYXIS
+    return is_own or bool(names & _PYXIS_OPTIONS)
+
+
+def container_notices(plan: LaunchPlan, config: SlurmConfig | None) -> Iterator[Notice]:
+    """Yield that srun does not know the options of the job's container."""
+    if config is None or config.has_pyxis is not False or not wants_pyxis(plan):
+        return
+    yield Notice(
+        level=Level.ERROR,
+        subject="container",
+        text="srun has no --container-image here: the plugin Pyxis is not loaded",
+        remedy='container.runtime = "apptainer", where that is, or ask the admins',
+        source="pyxis, README.md; srun --help",
+    )
+
+
+def closed_prefix(command: Sequence[str]) -> str | None:
+    """Return how a variable is called that is let into this container; None for an open one."""
+    prefix = _PREFIXES.get(PurePath(command[0]).name)
+    if prefix is None or not any(word in _VERBS for word in command[1:]):
+        return None
+    image = next((at for at, word in enumerate(command) if _is_image(word)), len(command))
+    return prefix if any(word in CLOSING_OPTIONS for word in command[:image]) else None
+
+
+def _is_image(word: str) -> bool:
+    """Whether a word of the command is the image: what stands behind it is the program's own."""
+    return word.endswith((".sif", ".sqsh", ".simg")) or "://" in word
