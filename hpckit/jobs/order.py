@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from hpckit.core.errors import AdapterError, ParseError, PlanError
 from hpckit.core.findings import Level, Notice
+from hpckit.script.segment import kept_together
 from hpckit.slurm.values import SlurmVersion
 from hpckit.spec.job import JobSpec, MeshAxis
 
@@ -39,7 +40,7 @@ def order_plan(
         if chosen is None or not chosen.nodes:
             return None, ()
         _refuse_old_pmi2(job, probe, cluster)
-        return _plan(spec, chosen), ()
+        return _plan(spec, chosen, kept_together(spec, job.site)), ()
     except (AdapterError, ParseError) as error:
         said, _, _ = error.message.partition("\n")
         why = f"the cluster's network is not known: {said}"
@@ -78,7 +79,7 @@ def _of_partition(
     return next((one for one in topologies if one.is_default), None)
 
 
-def _plan(spec: JobSpec, topology: ClusterTopology) -> OrderPlan:
+def _plan(spec: JobSpec, topology: ClusterTopology, segment: int) -> OrderPlan:
     # Few submissions are of several nodes on a cluster with a network.
     from hpckit.fabric.domains import locality_of
     from hpckit.placement.order_plan import OrderPlan
@@ -98,4 +99,5 @@ def _plan(spec: JobSpec, topology: ClusterTopology) -> OrderPlan:
         locality=locality_of(topology),
         speeds=speeds,
         source=str(topology.source),
+        segment=segment,
     )

@@ -92,6 +92,7 @@ def _ordered(plan_file: str, nodes: Sequence[str]) -> tuple[Sequence[str], str]:
         speeds=plan.speeds,
         listed=tuple(nodes),
         first=nodes[0],
+        segment=plan.segment,
     )
     try:
         return order_of(request), ""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hpckit.core.errors import PlanError
 from hpckit.core.hostlist import natural_order
 from hpckit.core.units import counted
-from hpckit.fabric.locality import Locality
+from hpckit.fabric.locality import ROOT, Locality
 from hpckit.placement.instance import Instance, make_instance
 from hpckit.placement.order_plan import Mesh, Speeds
 from hpckit.placement.packing import node_grid
@@ -23,7 +23,8 @@ class PlacementRequest:
 
     `slurm_order` is Slurm's own order of the nodes, None where it is not known. `listed` are the
     nodes as Slurm lists them, on the first of which a job of hpckit's has rank 0; None where nobody
-    tells. `first` is the node that rank 0 is to be on, None where it may be on any.
+    tells. `first` is the node that rank 0 is to be on, None where it may be on any. `segment` nodes
+    one after the other are of one lowest domain if each domain has a multiple of them.
     """
 
     nodes: tuple[str, ...]
@@ -34,6 +35,7 @@ class PlacementRequest:
     slurm_order: tuple[str, ...] | None = None
     listed: tuple[str, ...] | None = None
     first: str | None = None
+    segment: int = 1
 
 
 def instance_of(request: PlacementRequest) -> Instance:
@@ -59,10 +61,60 @@ def order_of(request: PlacementRequest) -> tuple[str, ...]:
 
     Raises PlanError.
     """
+    segments = _segments(request) if request.segment > 1 else {}
+    if segments:
+        leads = order_of(_by_segment(request, segments)) if len(segments) > 1 else segments
+        return tuple(node for lead in leads for node in segments[lead])
     instance = instance_of(request)
     free, pinned = found_orders(instance, request, request.first)
     found = free if pinned is None else pinned
     return tuple(instance.nodes[node] for node in found.order)
+
+
+def _segments(request: PlacementRequest) -> dict[str, list[str]]:
+    """The nodes by the first of each segment; none where a domain does not hold whole ones."""
+    nodes = sorted(
+        dict.fromkeys(request.nodes), key=lambda node: (node != request.first, natural_order(node))
+    )
+    by_domain: dict[int, list[str]] = {}
+    for node in nodes:
+        by_domain.setdefault(request.locality.domain_of.get(node, ROOT), []).append(node)
+    size = request.segment
+    if ROOT in by_domain or any(len(own) % size for own in by_domain.values()):
+        return {}
+    return {
+        own[at]: own[at : at + size]
+        for own in by_domain.values()
+        for at in range(0, len(own), size)
+    }
+
+
+def _by_segment(request: PlacementRequest, segments: Mapping[str, list[str]]) -> PlacementRequest:
+    """The same with a segment as one node, which has all that its nodes have."""
+    locality, size = request.locality, request.segment
+    told = locality.nic_bytes_per_s
+    return replace(
+        request,
+        nodes=tuple(segments),
+        ranks_per_node=request.ranks_per_node * size,
+        locality=replace(
+            locality,
+            domain_of={lead: locality.domain_of[lead] for lead in segments},
+            nic_bytes_per_s={
+                lead: sum(told[node] for node in own)
+                for lead, own in segments.items()
+                if told.keys() >= {*own}
+            },
+        ),
+        speeds=replace(
+            request.speeds,
+            nic_bytes_per_s=request.speeds.nic_bytes_per_s * size,
+            nvlink_bytes_per_s=request.speeds.nvlink_bytes_per_s * size,
+        ),
+        slurm_order=None,
+        listed=tuple(segments),
+        segment=1,
+    )
 
 
 def found_orders(

@@ -84,7 +84,8 @@ Value = TypeVar("Value")
 class OrderPlan:
     """The network as it was at submission, and what the job sends over it.
 
-    `ranks_per_node` is what the mesh counts, whatever starts the ranks.
+    `ranks_per_node` is what the mesh counts, whatever starts the ranks. `segment` nodes one after
+    the other are of one lowest domain where the allocation allows it.
     """
 
     mesh: Mesh
@@ -92,6 +93,7 @@ class OrderPlan:
     locality: Locality
     speeds: Speeds
     source: str
+    segment: int = 1
 
 
 def order_tree(plan: OrderPlan) -> dict[str, Any]:
@@ -107,6 +109,7 @@ def order_tree(plan: OrderPlan) -> dict[str, Any]:
         "source": plan.source,
         "mesh": [{**asdict(axis), "pattern": str(axis.pattern)} for axis in plan.mesh.axes],
         "ranks_per_node": plan.ranks_per_node,
+        "segment": plan.segment,
         **asdict(plan.speeds),
         "domains": [asdict(domain) for domain in plan.locality.domains],
         "nodes": [[domain, fold_hosts(nodes)] for domain, nodes in sorted(by_domain.items())],
@@ -130,6 +133,7 @@ def order_of_tree(tree: Mapping[str, Any]) -> OrderPlan:
         ),
         speeds=Speeds(**{field.name: tree[field.name] for field in fields(Speeds)}),
         source=tree["source"],
+        segment=tree.get("segment", 1),
     )
 
 

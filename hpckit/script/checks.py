@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from math import isqrt
-
 from hpckit.core.errors import PlanError
 from hpckit.core.units import counted, parse_slurm_mem_bytes, parse_slurm_time_s
 from hpckit.script.launchers.registry import LAUNCHERS, Launchers
+from hpckit.script.segment import check_segment
 from hpckit.slurm.values import NodeGroup, Partition
 from hpckit.spec.job import JobSpec
 from hpckit.spec.merge import EffectiveJob, OriginKind
@@ -18,7 +17,7 @@ def check_job(spec: JobSpec, site: SiteSpec, launchers: Launchers = LAUNCHERS) -
     local = site.submitter is SubmitterKind.LOCAL
     _check_mesh(spec, local=local)
     launchers[spec.launch.kind].check(spec)
-    _check_segment(spec)
+    check_segment(spec, site)
     if local:
         _check_local(spec, site)
 
@@ -54,25 +53,6 @@ def _check_mesh(spec: JobSpec, *, local: bool) -> None:
         f" ({counted(spec.resources.nodes, 'node')} × {per_node})",
         need=f"{counted(need, 'rank')} ({mesh})",
         hint=hint,
-    )
-
-
-def _check_segment(spec: JobSpec) -> None:
-    """Source: sbatch(1), --segment; slurm_opt.c, _validate_segment_size (Slurm 26.05).
-
-    A job smaller than a segment is the releases' affair (dialect.py).
-    """
-    segment, nodes = spec.slurm.segment, spec.resources.nodes
-    if segment is None or nodes < segment or nodes % segment == 0:
-        return
-    pairs = ((size, nodes // size) for size in range(1, isqrt(nodes) + 1) if nodes % size == 0)
-    fitting = max(size for pair in pairs for size in pair if size <= segment)
-    full = (nodes // segment * segment, -(-nodes // segment) * segment)
-    raise PlanError(
-        "slurm.segment",
-        have=counted(nodes, "node"),
-        need=f"a multiple of {segment}",
-        hint=f"--nodes {' or '.join(map(str, full))}, or slurm.segment = {fitting}",
     )
 
 

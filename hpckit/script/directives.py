@@ -29,7 +29,8 @@ from hpckit.script.plan import (
     Option,
     PlacePlan,
 )
-from hpckit.script.releases import Dialect, gpu_request, is_said
+from hpckit.script.releases import SEGMENT, Dialect, gpu_request, is_said, takes
+from hpckit.script.segment import derived_segment
 from hpckit.spec.job import JobSpec, ResourceRequest
 from hpckit.spec.options import array_shape
 from hpckit.spec.platform import CommEnv
@@ -93,7 +94,7 @@ def plan_launch(
     return LaunchPlan(
         name=spec.name,
         kind=spec.launch.kind,
-        directives=_directives(spec, dialect, launcher),
+        directives=_directives(spec, site, dialect, launcher),
         srun=with_container_env(
             (*_srun_options(spec, launcher, site), *step_options(spec, site, container)),
             spec,
@@ -151,13 +152,16 @@ def _runner_words(
             yield from (option,) if value is True else (option, str(value))
 
 
-def _directives(spec: JobSpec, dialect: Dialect, launcher: Launcher) -> tuple[Option, ...]:
+def _directives(
+    spec: JobSpec, site: SiteSpec, dialect: Dialect, launcher: Launcher
+) -> tuple[Option, ...]:
     options = [
         Option(name="job-name", value=spec.name),
         Option(name="open-mode", value="append", because="a requeued job keeps its first log"),
         *_resource_options(spec.resources, dialect),
         *_task_options(spec, launcher),
         *_slurm_options(spec.slurm),
+        *_segment(spec, site, dialect),
     ]
     for extra in extra_options(spec.slurm.extra, OWNED_BY_SBATCH, "slurm.extra"):
         options = _with_extra(options, extra)
@@ -240,6 +244,15 @@ def _slurm_options(slurm: SlurmOptions) -> Iterator[Option]:
         yield Option(name="mail-type", value=",".join(slurm.mail_type))
     requeue = "requeue" if slurm.requeue else "no-requeue"
     yield Option(name=requeue, because="stated: the cluster's JobRequeue would decide")
+
+
+def _segment(spec: JobSpec, site: SiteSpec, dialect: Dialect) -> Iterator[Option]:
+    """The segment that follows from the mesh, where the release has that option."""
+    group = derived_segment(spec, site)
+    has_it = dialect.version is None or takes(SEGMENT, dialect.version)
+    if group is not None and has_it:
+        because = f"nodes that hold a whole {group.axis} group: they stay in one block"
+        yield Option(name="segment", value=str(group.nodes), because=because)
 
 
 def _srun_options(spec: JobSpec, launcher: Launcher, site: SiteSpec) -> tuple[Option, ...]:

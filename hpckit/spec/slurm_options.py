@@ -77,7 +77,8 @@ class SlurmOptions(Checked):
     )
     segment: int | None = optional(
         "Nodes that must lie in one block together (`--segment`), of which `nodes` is a multiple; "
-        "of clusters with topology/block, from Slurm 24.05 on.",
+        "of clusters with topology/block, from Slurm 24.05 on. Not said: what the tensor and "
+        "expert axes of `[parallel]` need at a site of blocks.",
         between(1, MAX_COUNT),
     )
     signal: str | None = optional(

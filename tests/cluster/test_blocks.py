@@ -6,7 +6,16 @@ import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import ClusterOf
-from tests.cluster.hpckit_on import hpckit
+from tests.cluster.hpckit_on import (
+    AT_GATE,
+    gated,
+    hpckit,
+    log_of,
+    new_path,
+    open_gate,
+    reached,
+    submit,
+)
 from tests.cluster.traps import completes, refused, says
 
 
@@ -47,3 +56,26 @@ def test_a_job_smaller_than_its_segment(cluster: Cluster) -> None:
     old = cluster.check(["sbatch", "--version"]).split()[-1] < "26.05"
     assert (naive.returncode != 0, done.returncode) == (old, 5 if old else 0)
     assert ("takes no segment of 2 nodes in a job of 1 node" in done.stderr) == old
+
+
+SITE = (
+    'schema = "hpckit.site/1"\nname = "blocks"\njob_root = "~/jobs"\n[slurm]\ntopology = "block"\n'
+)
+
+
+def test_a_tensor_group_stays_in_one_block(cluster: Cluster) -> None:
+    """With one node of a block taken, a group of two nodes gets both of the other."""
+    folder = new_path("/tmp")
+    cluster.check(["mkdir", folder])
+    cluster.run(["tee", f"{folder}/blocks.toml"], input=SITE)
+    gate = new_path("/shared/alice")
+    other = submit(cluster, "--nodelist=c1", "--time=5", "--exclusive", *gated(AT_GATE, gate))
+    assert reached(cluster, other["job_id"], "RUNNING")
+    words = ("--site-dir", folder, "--site", "blocks", "--nodes=2", "--ntasks-per-node=2",
+             "--set=parallel.tensor=4", "--time=5", "--wait")  # fmt: skip
+    job = submit(cluster, *words, "--", "sh", "-c", 'echo "$SLURMD_NODENAME"')
+    open_gate(cluster, gate)
+    assert "--segment=2" in cluster.read(f"{job['folder']}/job.sbatch")
+    assert [log_of(cluster, job["job_id"], rank).strip() for rank in range(4)] == [
+        "c3", "c3", "c4", "c4"
+    ]  # fmt: skip
