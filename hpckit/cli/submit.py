@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import hashlib
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -10,6 +11,9 @@ from click.core import ParameterSource
 from hpckit import wiring
 from hpckit.cli import output
 from hpckit.cli.job_options import JobCommand, JobOptions, job_options, job_source
+
+if TYPE_CHECKING:
+    from hpckit.jobs.prepare import PreparedJob
 
 
 @click.command("submit", cls=JobCommand)
@@ -52,10 +56,33 @@ def _local_site(ctx: click.Context) -> str:
 
 @click.command("render", cls=JobCommand)
 @job_options
+@click.option(
+    "--scheduler",
+    type=click.Choice(["slurm", "kubernetes", "jobset", "pytorchjob", "mpijob"]),
+    default="slurm",
+    show_default=True,
+    help="Print a manifest for Kubernetes: a JobSet, for MPI an MPIJob, or the kind named.",
+)
+@click.option("--queue", help="Kueue's queue, with --scheduler kubernetes.")
+@click.option(
+    "--topology-level",
+    metavar="LABEL",
+    help="Label of a block's nodes there, such as cloud.google.com/gce-topology-block.",
+)
 @click.option("--explain", is_flag=True, help="List every value and where it comes from.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.pass_context
-def render_command(ctx: click.Context, /, *, explain: bool, as_json: bool, **params: Any) -> None:
+def render_command(
+    ctx: click.Context,
+    /,
+    *,
+    scheduler: str,
+    queue: str | None,
+    topology_level: str | None,
+    explain: bool,
+    as_json: bool,
+    **params: Any,
+) -> None:
     """Print the batch script of JOB (a job file, or - for stdin), for review.
 
     The text depends on the job, the site and the templates alone: the same bytes anywhere, and
@@ -67,13 +94,17 @@ def render_command(ctx: click.Context, /, *, explain: bool, as_json: bool, **par
     options = JobOptions.of(ctx, params)
     resources = wiring.resources(options.site_dirs, options.template_dirs)
     job = prepare(job_source(ctx, options), resources, wiring.template_cache())
+    if scheduler == "slurm" and (queue or topology_level):
+        raise click.UsageError("--queue and --topology-level go with --scheduler kubernetes", ctx)
+    is_slurm = scheduler == "slurm"
+    text = job.script.text if is_slurm else _manifest(job, scheduler, queue, topology_level)
     if as_json:
         output.document(
             {
                 "schema": "hpckit.script/1",
                 "site": job.site.name,
-                "script_sha256": job.script.sha256,
-                "script": job.script.text,
+                "script_sha256": hashlib.sha256(text.encode()).hexdigest(),
+                "script": text,
                 "effective": effective_document(job.effective),
             }
         )
@@ -83,5 +114,13 @@ def render_command(ctx: click.Context, /, *, explain: bool, as_json: bool, **par
             [output.origin_row(**to_tree(origin)) for origin in job.effective.origins],
         )
     else:
-        click.echo(job.script.text, nl=False)
+        click.echo(text, nl=False)
         output.say_notes(job.notes)
+
+
+def _manifest(job: PreparedJob, scheduler: str, queue: str | None, level: str | None) -> str:
+    from hpckit.script.kubernetes import Cluster, ManifestKind, manifest
+
+    kind = None if scheduler == "kubernetes" else ManifestKind(scheduler)
+    cluster = Cluster(queue=queue, level=level)
+    return manifest(job.effective, job.plan, job.site, cluster, kind)

@@ -71,9 +71,13 @@ def _gpu_option(spec: JobSpec, site: SiteSpec) -> Iterator[str]:
     request, platform = spec.resources, site.platform
     if not (request.gpus_per_node or (request.exclusive and platform.gpu)):
         return
-    kind = request.gpu_type or platform.gpu or ""
-    is_amd = kind.startswith("mi") or platform.library is CommLibrary.RCCL
-    yield "--rocm" if is_amd else "--nv"
+    yield "--rocm" if has_amd_gpus(spec, site) else "--nv"
+
+
+def has_amd_gpus(spec: JobSpec, site: SiteSpec) -> bool:
+    """Return whether the job's GPUs are AMD's, as far as the job or its site says."""
+    kind = spec.resources.gpu_type or site.platform.gpu or ""
+    return kind.startswith("mi") or site.platform.library is CommLibrary.RCCL
 
 
 def _named_twice(mounts: Sequence[str]) -> tuple[str, ...]:
@@ -82,31 +86,27 @@ def _named_twice(mounts: Sequence[str]) -> tuple[str, ...]:
 
 
 def step_options(
-    spec: JobSpec, site: SiteSpec, container: ContainerPlan | None
-) -> Iterator[Option]:
-    """Yield the options of Pyxis that the job says besides its image and mounts."""
-    if container is None or container.runtime is not ContainerRuntime.PYXIS:
-        return
-    for word in spec.container.args:
-        name, equals, value = word.lstrip("-").partition("=")
-        yield Option(name=name, value=value if equals else None)
-
-
-def with_container_env(
     options: Sequence[Option], spec: JobSpec, comm: CommEnv, site: SiteSpec
 ) -> tuple[Option, ...]:
-    """Return the step's options; one that runs a container by Pyxis lets the job's variables in."""
+    """Return srun's options with those of Pyxis that the job says besides its image and mounts.
+
+    A step that runs a container by Pyxis lets the job's variables in.
+    """
     is_own = spec.container.image is not None and runtime_of(spec, site) is ContainerRuntime.PYXIS
-    if not (is_own or _PYXIS_OPTIONS & {option.name for option in options}):
-        return tuple(options)
-    said = [option.value or "" for option in options if option.name == _LET_IN]
+    words = spec.container.args if is_own else ()
+    parts = (word.lstrip("-").partition("=") for word in words)
+    asked = (
+        *options,
+        *(Option(name=name, value=value if equals else None) for name, equals, value in parts),
+    )
+    if not (is_own or _PYXIS_OPTIONS & {option.name for option in asked}):
+        return asked
+    said = [option.value or "" for option in asked if option.name == _LET_IN]
     own = [name for value in said for name in value.split(",") if name]
     secrets = (*spec.environment.secrets, *spec.environment.secret_files)
     names = dict.fromkeys((*own, *_names(spec, site, comm), *secrets))
-    kept = [option for option in options if option.name != _LET_IN]
-    if not names:
-        return tuple(options)
-    return (*kept, Option(name=_LET_IN, value=",".join(names)))
+    kept = [option for option in asked if option.name != _LET_IN]
+    return (*kept, Option(name=_LET_IN, value=",".join(names))) if names else asked
 
 
 def wants_pyxis(plan: LaunchPlan) -> bool:

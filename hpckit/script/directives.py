@@ -18,7 +18,7 @@ from hpckit.core.units import (
     parse_slurm_mem_bytes,
     parse_slurm_time_s,
 )
-from hpckit.script.container import plan_container, step_options, with_container_env
+from hpckit.script.container import plan_container, step_options
 from hpckit.script.launchers.launcher import Launcher
 from hpckit.script.launchers.registry import LAUNCHERS, Launchers
 from hpckit.script.plan import (
@@ -87,7 +87,6 @@ def plan_launch(
     """
     local = site.submitter is SubmitterKind.LOCAL
     launcher = launchers[spec.launch.kind]
-    container = plan_container(spec, site, comm)
     place = plan_place(spec, launcher, local=local)
     account = AccountPlan(hz=f"{spec.account.hz:g}") if spec.account.enabled else None
     local_ranks = launcher.local_ranks(spec) if local else None
@@ -95,17 +94,12 @@ def plan_launch(
         name=spec.name,
         kind=spec.launch.kind,
         directives=_directives(spec, site, dialect, launcher),
-        srun=with_container_env(
-            (*_srun_options(spec, launcher, site), *step_options(spec, site, container)),
-            spec,
-            comm,
-            site,
-        ),
+        srun=step_options(_srun_options(spec, launcher, site), spec, comm, site),
         environment=_environment(spec),
         communication=comm.settings,
         profile=comm.profile,
         left=comm.left,
-        container=container,
+        container=plan_container(spec, site, comm),
         command=spec.command,
         nodes=spec.resources.nodes,
         ntasks=spec.ntasks,
