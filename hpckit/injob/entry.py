@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hpckit.injob.ledger import Ledger
 
 
-_OPTIONS = ("", "--tf-config", "--ray")
+_OPTIONS = ("", "--tf-config", "--ray", "--horovod")
 _COMMAS = 4  # between the five fields of an identity
 _OF_THE_STEP = ("SLURM_HOSTFILE", "SLURM_DISTRIBUTION", "HPCKIT_ORDERED")
 
@@ -88,6 +88,11 @@ def _through(
 
         workers = Workers(env, identity, log)
         return command, {**env, **workers.exports()}, workers
+    if option == "--horovod":
+        from hpckit.injob.horovod import Meeting
+
+        meeting = Meeting(env, identity, log)
+        return command, {**env, **meeting.exports()}, meeting
     if option == "--ray":
         agent = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv) + 1]
         command = [*agent, "ray", "--", *command]

@@ -9,8 +9,8 @@ import sys
 from hpckit import __version__
 
 USAGE = """\
-usage: hpckit-injob rank --from slurm|env|mpi|NAME,NAME,NAME,NAME,NAME [--tf-config | --ray]
-                         -- COMMAND [ARGUMENT...]
+usage: hpckit-injob rank --from slurm|env|mpi|NAME,NAME,NAME,NAME,NAME
+                         [--tf-config | --ray | --horovod] -- COMMAND [ARGUMENT...]
        hpckit-injob run [--local [--ranks N]] [--order [--keep-numbers]] [--bind] [--strict]
                         [--secrets [--keep-secrets]]
                         [--measure HZ] [--kill-wait SECONDS] -- COMMAND [ARGUMENT...]

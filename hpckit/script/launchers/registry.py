@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from hpckit.core.errors import ConfigError, InvalidValue
 from hpckit.script.launchers.accelerate import Accelerate
 from hpckit.script.launchers.deepspeed import Deepspeed
+from hpckit.script.launchers.horovod import Horovod
 from hpckit.script.launchers.jax import Jax
 from hpckit.script.launchers.launcher import Launcher, SplitCommand
 from hpckit.script.launchers.mpi import Mpi
@@ -33,7 +34,7 @@ def launchers_of(*launchers: Launcher) -> Launchers:
 
 
 LAUNCHERS: Final[Launchers] = launchers_of(
-    Plain(), Mpi(), Torchrun(), Accelerate(), Deepspeed(), Jax(), Tensorflow(), Ray()
+    Plain(), Mpi(), Torchrun(), Accelerate(), Deepspeed(), Horovod(), Jax(), Tensorflow(), Ray()
 )
 
 

@@ -249,41 +249,41 @@ def test_an_mpi_plugin_is_for_ranks_that_srun_starts(kind: str) -> None:
         launched(kind, launch__mpi="pmix")
 
 
-class Horovod(Launcher):
+class Another(Launcher):
     """A kind that this test adds: srun starts its ranks, which know themselves by other names."""
 
-    kind = "horovod"
+    kind = "another"
     summary = "a launcher of a test"
     identity = "HOROVOD_RANK,HOROVOD_SIZE,HOROVOD_LOCAL_RANK,HOROVOD_LOCAL_SIZE,"
     can_renumber = False
 
     def read_command(self, words: Sequence[str]) -> SplitCommand | None:
-        """Return what stands behind horovodrun."""
-        if words[:1] != ["horovodrun"]:
+        """Return what stands behind starter."""
+        if words[:1] != ["starter"]:
             return None
         return SplitCommand(options=(), command=tuple(words[1:]))
 
     def words(self, spec: JobSpec) -> tuple[str, ...]:
         """Return a shim with the number of ranks."""
-        return ("horovod-shim", f"-np={spec.ntasks}")
+        return ("another-shim", f"-np={spec.ntasks}")
 
 
 def test_a_kind_is_added_by_its_module_alone() -> None:
     """Given to the registry, it is read from a command, checked, planned and rendered."""
-    launchers = launchers_of(*LAUNCHERS.values(), Horovod())
-    words = ("horovodrun", "python", "train.py")
+    launchers = launchers_of(*LAUNCHERS.values(), Another())
+    words = ("starter", "python", "train.py")
     options = {"resources.nodes": 2, "resources.ntasks_per_node": 4}
     job = prepared(command=words, options=options, launchers=launchers)
-    assert job.effective.spec.launch.kind == "horovod"
+    assert job.effective.spec.launch.kind == "another"
     script = job.script.text
-    assert 'horovod-shim -np=8 "${hpckit_rank[@]}" \\\n  python train.py\n' in script
+    assert 'another-shim -np=8 "${hpckit_rank[@]}" \\\n  python train.py\n' in script
     assert "run --order --keep-numbers --bind --measure 1 --" in script
-    assert f"rank --from {Horovod.identity} --" in script
+    assert f"rank --from {Another.identity} --" in script
     env = {"HOROVOD_RANK": "5", "HOROVOD_SIZE": "8", "HOROVOD_LOCAL_RANK": "1"}
-    found = identify(Horovod.identity, {**env, "HOROVOD_LOCAL_SIZE": "4"})
+    found = identify(Another.identity, {**env, "HOROVOD_LOCAL_SIZE": "4"})
     assert (found.rank, found.world_size, found.local_rank, found.node_rank) == (5, 8, 1, None)
     with pytest.raises(ConfigError, match=r"expected one of: plain, mpi, torchrun, "):
-        prepared(command=words[1:], options={"launch.kind": "horovod"})
+        prepared(command=words[1:], options={"launch.kind": "another"})
 
 
 @pytest.mark.parametrize("program", ["srun", "mpirun", "mpiexec", "sbatch", "/usr/bin/srun"])

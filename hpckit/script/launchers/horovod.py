@@ -1,0 +1,41 @@
+"""`horovod`: srun starts every rank, and they find each other by Gloo, without horovodrun and ssh.
+
+Source: Horovod 0.28.1, docs/gloo.rst and horovod/common/gloo.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hpckit.core.errors import InvalidValue
+from hpckit.script.launchers.launcher import Launcher, LauncherTool
+
+if TYPE_CHECKING:
+    from hpckit.spec.job import JobSpec, LaunchRequest
+
+
+_HINT = 'hpckit starts the ranks itself: give the program, and launch.kind = "horovod"'
+
+
+class Horovod(Launcher):
+    """srun starts one task for each rank; rank 0 keeps the store at which all meet."""
+
+    kind = "horovod"
+    summary = "srun starts every rank, which Gloo joins as horovodrun does"
+    local_identity = "env"
+    rank_options = ("--horovod",)
+    needs_runner = True
+    tool = LauncherTool(
+        argv=("horovodrun", "--version"), hint="pip install horovod, in the environment of the job"
+    )
+    refused_programs = {"horovodrun": _HINT}  # noqa: RUF012  never changed
+
+    def refuse(self, launch: LaunchRequest) -> None:
+        """Raise InvalidValue for an MPI plugin: by MPI, ranks of Horovod are ranks of MPI."""
+        super().refuse(launch)
+        if launch.mpi is not None:
+            raise InvalidValue("mpi", launch.mpi, 'none with Gloo; by MPI, launch.kind = "mpi"')
+
+    def local_ranks(self, spec: JobSpec) -> int | None:
+        """Return the ranks of the job: the runner starts each."""
+        return spec.ntasks
