@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _WATCHED = ("MASTER_ADDR", "MASTER_PORT", "CUDA_DEVICE_ORDER", "HSA_", "NCCL_", "RCCL_", "UCX_")
 """Names, or their beginnings, of variables that have to be the same on all ranks."""
-_TOLD = ("APPTAINERENV_", "SINGULARITYENV_")
+_INSIDE_OWN = ("MASTER_", "LD_LIBRARY_PATH")
 
 
 def place(env: dict[str, str], identity: Identity, log: int | None) -> dict[str, str]:
@@ -62,11 +62,11 @@ def place(env: dict[str, str], identity: Identity, log: int | None) -> dict[str,
 def outside(env: Mapping[str, str], let_in: Iterable[str]) -> str:
     """Return the variables that ranks in a container have to find, as JSON.
 
-    Those of communication, the names in `let_in`, and what Apptainer is told to let in.
+    Those of communication, and the names in `let_in`. Where ranks meet a launcher inside may say
+    otherwise, and Apptainer adds to the path of libraries.
     """
-    told = [name.partition("ENV_")[2] for name in env if name.startswith(_TOLD)]
-    names = sorted({*_watched(env), *told, *let_in} & {*env})
-    return json_text({name: env[name] for name in names})
+    names = sorted({name for name in (*_watched(env), *let_in) if not name.startswith(_INSIDE_OWN)})
+    return json_text({name: env[name] for name in names if name in env})
 
 
 def _lost(env: dict[str, str]) -> list[str] | None:

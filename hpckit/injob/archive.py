@@ -92,7 +92,11 @@ for python in python3 python; do
   "$python" -I "$0" --version >/dev/null 2>&1 && exec "$python" -I "$0" "$@"
 done
 echo "hpckit: no Python 3.11 in the image" >&2
-[ "$4" = -- ] || exit 1
+[ "$4" = -- ] && [ -z "$HPCKIT_RANK_MAP" ] && [ "$HPCKIT_STRICT" != 1 ] || exit 1
+if [ "$3" = slurm ]; then
+  export RANK="$SLURM_PROCID" LOCAL_RANK="$SLURM_LOCALID" NODE_RANK="$SLURM_NODEID"
+  export WORLD_SIZE="${SLURM_STEP_NUM_TASKS:-$SLURM_NTASKS}"
+fi
 shift 4
 exec "$@"
 """

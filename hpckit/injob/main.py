@@ -12,6 +12,7 @@ USAGE = """\
 usage: hpckit-injob rank --from slurm|env|mpi|NAME,NAME,NAME,NAME,NAME
                          [--tf-config | --ray | --horovod] -- COMMAND [ARGUMENT...]
        hpckit-injob run [--local [--ranks N]] [--order [--keep-numbers]] [--bind] [--strict]
+                        [--container NAME,NAME...]
                         [--secrets [--keep-secrets]]
                         [--measure HZ] [--kill-wait SECONDS] -- COMMAND [ARGUMENT...]
        hpckit-injob node -- COMMAND [ARGUMENT...]

@@ -73,7 +73,6 @@ _FLAGS = frozenset(
         "--keep-numbers",
         "--bind",
         "--strict",
-        "--container",
         "--secrets",
         "--keep-secrets",
     )
@@ -81,11 +80,11 @@ _FLAGS = frozenset(
 
 
 class RunOptions:
-    """The options of `injob run`; `hz` and `kill_wait_s` are None where they are not given."""
+    """The options of `injob run`; None where one is not given. `container` are names."""
 
     def __init__(self) -> None:
         self.local = self.order = self.keep_numbers = self.bind = self.strict = False
-        self.container = False
+        self.container: str | None = None
         self.secrets = self.keep_secrets = False
         self.ranks: int | None = None
         self.hz: str | None = None
@@ -104,6 +103,8 @@ def read_options(words: Sequence[str]) -> tuple[RunOptions, list[str]] | None:
                 setattr(options, name.replace("wait", "wait_s"), int(rest.pop(0)))
             elif word == "--measure":
                 options.hz = rest.pop(0)
+            elif word == "--container":
+                options.container = rest.pop(0)
             else:
                 return None
     except (IndexError, ValueError):
@@ -255,7 +256,7 @@ class _Runner:
             # The first node of the allocation; rank 0 is there too, also in an order of nodes.
             self._env["MASTER_ADDR"] = nodes[0]
         self._meet(self._env.get("SLURM_JOB_ID", ""))
-        self._tell_outside(command)
+        self._tell_outside()
         count = option_of(command, "--nodes") or self._env.get("SLURM_JOB_NUM_NODES")
         self._sample(count, None)
         if hosts is None:
@@ -266,7 +267,7 @@ class _Runner:
         """Start the ranks on this machine, or once what starts them itself."""
         self._env["MASTER_ADDR"] = "127.0.0.1"
         self._meet(self._env.get("HPCKIT_JOB_ID") or str(os.getpid()))
-        self._tell_outside(command)
+        self._tell_outside()
         self._sample(None, os.getpid())
         ranks = self._options.ranks
         if ranks is None:
@@ -331,14 +332,14 @@ class _Runner:
             port, self._port_name = found
             self._env["MASTER_PORT"] = str(port)
 
-    def _tell_outside(self, command: Sequence[str]) -> None:
+    def _tell_outside(self) -> None:
         """Let the ranks in a container compare what they find there with what is decided here."""
-        if self._folder and self._options.container:
+        names = self._options.container
+        if self._folder and names is not None:
             from hpckit.binding.in_job import outside
 
             self._env.setdefault("HPCKIT_PLACE", of_start(self._env, "place", "restart"))
-            let_in = option_of(command, "--container-env") or ""
-            self._env["HPCKIT_OUTSIDE"] = outside(self._env, let_in.split(","))
+            self._env["HPCKIT_OUTSIDE"] = outside(self._env, names.split(","))
 
     def _sample(self, nodes: str | None, parent: int | None) -> None:
         """Start the sampler, for `hpckit report`. The job goes on without it."""

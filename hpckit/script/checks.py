@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from hpckit.core.errors import PlanError
 from hpckit.core.units import counted, parse_slurm_mem_bytes, parse_slurm_time_s
+from hpckit.script.container import runtime_of
 from hpckit.script.launchers.registry import LAUNCHERS, Launchers
 from hpckit.script.segment import check_segment
 from hpckit.slurm.values import NodeGroup, Partition
 from hpckit.spec.job import JobSpec
 from hpckit.spec.merge import EffectiveJob, OriginKind
+from hpckit.spec.platform import ContainerRuntime
 from hpckit.spec.site import SiteSpec, SubmitterKind
 
 
@@ -63,6 +65,13 @@ def _check_local(spec: JobSpec, site: SiteSpec) -> None:
             have="1 node",
             need=counted(spec.resources.nodes, "node"),
             hint="--nodes 1, or a site with Slurm",
+        )
+    if spec.container.image and runtime_of(spec, site) is ContainerRuntime.PYXIS:
+        raise PlanError(
+            "Pyxis is a plugin of srun",
+            have=f"site {site.name}, without Slurm",
+            need="Apptainer or Singularity",
+            hint='container.runtime = "apptainer"',
         )
     if spec.slurm.array is not None:
         raise PlanError(

@@ -43,6 +43,7 @@ def plan_container(spec: JobSpec, site: SiteSpec, comm: CommEnv) -> ContainerPla
             image=spec.container.image,
             mounts=_named_twice(spec.container.mounts),
             workdir=spec.container.workdir,
+            variables=names,
         )
     return ContainerPlan(
         runtime=runtime,

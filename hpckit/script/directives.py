@@ -89,8 +89,7 @@ def plan_launch(
     launcher = launchers[spec.launch.kind]
     place = plan_place(spec, launcher, local=local)
     account = AccountPlan(hz=f"{spec.account.hz:g}") if spec.account.enabled else None
-    local_ranks = launcher.local_ranks(spec) if local else None
-    return LaunchPlan(
+    plan = LaunchPlan(
         name=spec.name,
         kind=spec.launch.kind,
         directives=_directives(spec, site, dialect, launcher),
@@ -109,8 +108,7 @@ def plan_launch(
         rank_shell=launcher.rank_shell(spec),
         needs_runner=launcher.needs_runner,
         starter=launcher.local_words(spec) if local else launcher.words(spec),
-        runner=tuple(_runner_words(spec, site, account, place, local_ranks)),
-        local_ranks=local_ranks,
+        local_ranks=launcher.local_ranks(spec) if local else None,
         keeps_shell=any(map(_MAY_TRAP.search, spec.environment.setup)),
         kill_on_bad_exit=spec.launch.kill_on_bad_exit,
         chdir=spec.chdir,
@@ -118,26 +116,21 @@ def plan_launch(
         account=account,
         place=place,
     )
+    return replace(plan, runner=tuple(_runner_words(spec, site, plan)))
 
 
-def _runner_words(
-    spec: JobSpec,
-    site: SiteSpec,
-    account: AccountPlan | None,
-    place: PlacePlan | None,
-    local_ranks: int | None,
-) -> Iterator[str]:
-    local = site.submitter is SubmitterKind.LOCAL
+def _runner_words(spec: JobSpec, site: SiteSpec, plan: LaunchPlan) -> Iterator[str]:
+    local, place, container = site.submitter is SubmitterKind.LOCAL, plan.place, plan.container
     flags = {
         "--local": local,
-        "--ranks": local_ranks,
+        "--ranks": plan.local_ranks,
         "--kill-wait": ceil(site.kill_wait_s) if local and spec.launch.kill_on_bad_exit else None,
         "--order": place and place.order,
         "--keep-numbers": place and place.order and not place.renumber,
         "--bind": place and place.bind,
         "--strict": place and place.strict,
-        "--container": spec.container.image is not None,
-        "--measure": account and account.hz,
+        "--container": container and container.image and ",".join(container.variables),
+        "--measure": plan.account and plan.account.hz,
         "--secrets": spec.environment.has_secrets,
         "--keep-secrets": spec.environment.has_secrets and spec.slurm.requeue,
     }

@@ -21,6 +21,7 @@ from hpckit.script.plan import LaunchPlan
 from hpckit.script.segment import GroupNodes, group_nodes
 from hpckit.spec.job import JobSpec
 from hpckit.spec.merge import EffectiveJob, OriginKind
+from hpckit.spec.platform import CommSetting, SettingOrigin
 from hpckit.spec.site import SiteSpec
 
 
@@ -61,10 +62,14 @@ _CARRIED: Final = frozenset(
 )
 _CARRIED_TABLES: Final = ("environment.set.", "tune.env.")
 _FILES: Final = re.compile(r"^[/~.]|\.(sif|sqsh|simg)$")
+_PLAIN: Final = re.compile(r"[A-Za-z/$-][A-Za-z0-9_./:@$()=-]*", re.ASCII)
+_WORDS: Final = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
+"""What YAML 1.1 takes for something else than text, which `kubectl` reads."""
 _MOST_NAME: Final = 40
 """Of 63 characters that a pod's name may have, the rest is for the operator's own."""
 _PORT: Final = 29500
 """A pod has its own address, so the port is free."""
+_SHARED: Final = "/dev/shm"  # noqa: S108  the pod's
 _NODE: Final = "node"
 _INDEX: Final = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 _MIB: Final = 1024**2
@@ -86,15 +91,29 @@ def manifest(
 
     spec = effective.spec
     kind = _kind(spec, kind)
-    _refuse(spec)
+    _refuse(spec, kind, cluster)
     build = {
         ManifestKind.JOBSET: _jobset,
         ManifestKind.PYTORCHJOB: _pytorchjob,
         ManifestKind.MPIJOB: _mpijob,
     }[kind]
     document = build(_Job(spec, plan, site, cluster))
-    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)
-    return "".join(f"# {line}\n" for line in _heading(effective, kind, cluster)) + text
+
+    class Dumper(yaml.SafeDumper):
+        """Quotes what a reader of another YAML would take for a number or a truth value."""
+
+        def ignore_aliases(self, data: object) -> bool:
+            """What stands in two places is written twice."""
+            return True
+
+    def text_node(dumper: Dumper, text: str) -> yaml.ScalarNode:
+        style = None if _PLAIN.fullmatch(text) and text.lower() not in _WORDS else '"'
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Dumper.add_representer(str, text_node)
+    text = yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=120)
+    heading = _heading(effective, plan, kind, cluster)
+    return "".join(f"# {line}\n" for line in heading) + str(text)
 
 
 def _kind(spec: JobSpec, kind: ManifestKind | None) -> ManifestKind:
@@ -113,7 +132,22 @@ def _kind(spec: JobSpec, kind: ManifestKind | None) -> ManifestKind:
     return kind
 
 
-def _refuse(spec: JobSpec) -> None:
+def _refuse(spec: JobSpec, kind: ManifestKind, cluster: Cluster) -> None:
+    home = [mount for mount in spec.container.mounts if mount.startswith("~")]
+    if home:
+        raise PlanError(
+            "a pod has no home of yours",
+            have=f"container.mounts with {home[0]}",
+            need="whole paths of the node",
+            hint="name the folder from /",
+        )
+    if kind is ManifestKind.PYTORCHJOB and cluster.level and spec.resources.nodes > 1:
+        raise PlanError(
+            "of a PyTorchJob Kueue places the first pod apart from the others",
+            have="--scheduler pytorchjob --topology-level",
+            need="pods that are of one kind",
+            hint="--scheduler jobset",
+        )
     image = spec.container.image
     if image is None or _FILES.search(image):
         raise PlanError(
@@ -138,7 +172,9 @@ def _refuse(spec: JobSpec) -> None:
         )
 
 
-def _heading(effective: EffectiveJob, kind: ManifestKind, cluster: Cluster) -> Iterator[str]:
+def _heading(
+    effective: EffectiveJob, plan: LaunchPlan, kind: ManifestKind, cluster: Cluster
+) -> Iterator[str]:
     spec = effective.spec
     yield f"{kind} of the job {effective.digest[:12]}, rendered by hpckit; nothing was submitted"
     lost = [
@@ -151,6 +187,12 @@ def _heading(effective: EffectiveJob, kind: ManifestKind, cluster: Cluster) -> I
     ]
     if lost:
         yield f"not carried over: {', '.join(sorted(lost))}"
+    of_nodes = [one.name for one in plan.communication if not _is_of_job(one)]
+    of_nodes += [] if plan.profile is None else [plan.profile.path]
+    if of_nodes:
+        yield f"not set, as the site's nodes have it and not its pods: {', '.join(of_nodes)}"
+    if kind is ManifestKind.MPIJOB:
+        yield "ranks know their number by MPI alone: there is no RANK and no MASTER_ADDR"
     group = group_nodes(spec)
     if group is not None and cluster.level is None:
         yield (
@@ -161,6 +203,10 @@ def _heading(effective: EffectiveJob, kind: ManifestKind, cluster: Cluster) -> I
         names = " ".join(f"--from-literal={name}=..." for name in spec.environment.secrets)
         yield f"first: kubectl create secret generic {_name(spec)}-secrets {names}"
     yield "without hpckit's runner: no order of nodes, no binding, no ledger, no report"
+
+
+def _is_of_job(setting: CommSetting) -> bool:
+    return setting.origin is SettingOrigin.JOB and not setting.is_expanded
 
 
 def _slice(spec: JobSpec, cluster: Cluster) -> GroupNodes | None:
@@ -205,8 +251,11 @@ class _Job:
 
     def pod(self, container: str, command: Sequence[str], own: Sequence[dict[str, Any]]) -> Any:
         """A pod's template: the job's image, variables, resources and folders."""
-        mounts = [("dshm", "/dev/shm", False), *self._mounts()]  # noqa: S108  not a file of ours
-        env = [*own, *self._variables()]
+        mounts = [*self._mounts()]
+        if _SHARED not in (path for _, path, _ in mounts):
+            mounts.insert(0, ("dshm", _SHARED, False))
+        names = {one["name"] for one in own}
+        env = [*own, *(one for one in self._variables() if one["name"] not in names)]
         described = {
             "name": container,
             "image": _image(self.spec),
@@ -225,7 +274,7 @@ class _Job:
 
     def _variables(self) -> Iterator[dict[str, Any]]:
         said = {**self.spec.environment.set}
-        said |= {one.name: one.value for one in self._plan.communication if not one.is_expanded}
+        said |= {one.name: one.value for one in self._plan.communication if _is_of_job(one)}
         yield from ({"name": name, "value": _literal(value)} for name, value in said.items())
         for name in self.spec.environment.secrets:
             reference = {"name": f"{self.name}-secrets", "key": name}
@@ -302,12 +351,14 @@ def _on_a_node(job: _Job) -> tuple[list[str], list[dict[str, Any]]]:
 def _pytorchjob(job: _Job) -> dict[str, Any]:
     spec = job.spec
     command = [_literal(word) for word in spec.command]
+    own = [{"name": "LOCAL_RANK", "value": "0"}, {"name": "LOCAL_WORLD_SIZE", "value": "1"}]
     if spec.launch.kind == "torchrun":
         command = ["torchrun", *map(_literal, spec.launch.args), "--no-python", *command]
+        own = []
     counts = {"Master": 1, "Worker": job.nodes - 1}
     replicas = {
         role: {"replicas": count, "restartPolicy": "Never",
-               "template": job.pod("pytorch", command, ())}
+               "template": job.pod("pytorch", command, own)}
         for role, count in counts.items()
         if count
     }  # fmt: skip
@@ -326,7 +377,8 @@ def _pytorchjob(job: _Job) -> dict[str, Any]:
 def _mpijob(job: _Job) -> dict[str, Any]:
     spec = job.spec
     names = [word for name in _let_through(job) for word in ("-x", name)]
-    command = ["mpirun", "-n", str(spec.ntasks), *names, *map(_literal, spec.command)]
+    start = ["mpirun", "--allow-run-as-root", "-n", str(spec.ntasks), *names]
+    command = [*start, *map(_literal, spec.command)]
     launcher = job.pod("launcher", command, ())
     launcher["spec"]["containers"][0].pop("resources", None)
     launcher.pop("metadata", None)
@@ -337,6 +389,7 @@ def _mpijob(job: _Job) -> dict[str, Any]:
         "metadata": job.metadata(),
         "spec": {
             "slotsPerWorker": spec.ntasks_per_node,
+            "launcherCreationPolicy": "WaitForWorkersReady",
             "runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": 0, **job.deadline_s},
             "mpiReplicaSpecs": {
                 "Launcher": {"replicas": 1, "restartPolicy": "Never", "template": launcher},
@@ -347,15 +400,17 @@ def _mpijob(job: _Job) -> dict[str, Any]:
 
 
 def _let_through(job: _Job) -> Iterator[str]:
-    """The variables that mpirun hands to its ranks."""
+    """The variables that mpirun hands to its ranks, and what ssh does not bring along."""
     pod = job.pod("launcher", (), ())
+    yield from ("PATH", "LD_LIBRARY_PATH")
     yield from (one["name"] for one in pod["spec"]["containers"][0].get("env", ()))
 
 
 def _name(spec: JobSpec) -> str:
-    """The job's name as Kubernetes takes it: an RFC 1123 label, with room for what is added."""
-    name = re.sub(r"[^a-z0-9]+", "-", spec.name.lower()).strip("-")[:_MOST_NAME].rstrip("-")
-    return name or "job"
+    """The job's name as operators take it: an RFC 1035 label, with room for what is added."""
+    name = re.sub(r"[^a-z0-9]+", "-", spec.name.lower()).strip("-")
+    name = name if name[:1].isalpha() else f"job-{name}"
+    return name[:_MOST_NAME].rstrip("-")
 
 
 def _image(spec: JobSpec) -> str:
@@ -364,5 +419,5 @@ def _image(spec: JobSpec) -> str:
 
 
 def _literal(text: str) -> str:
-    """A word that Kubernetes does not expand."""
-    return text.replace("$(", "$$(")
+    """A word as Kubernetes gives it on: of `$$` it makes `$`, and `$(NAME)` it expands."""
+    return text.replace("$", "$$")

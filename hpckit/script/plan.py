@@ -67,9 +67,9 @@ class PlacePlan:
 class ContainerPlan:
     """The container that the ranks run in.
 
-    `runtime` and `image` are None where the command starts a container itself. What begins with
-    `env_prefix` wins over the image's own values, as `variables` have to; None where the runtime is
-    told so by an option of srun. `options` are of Apptainer's exec.
+    `runtime` and `image` are None where the command starts a container itself. `variables` have to
+    win over the image's own values, as what begins with `env_prefix` does; None where an option of
+    srun names them. `options` are of Apptainer's exec.
     """
 
     runtime: ContainerRuntime | None = None

@@ -223,10 +223,12 @@ def _in_container(plan: ContainerPlan) -> str:
     workdir = '"$PWD"' if plan.workdir is None else sh_path(plan.workdir)
     image = sh_path(plan.image or "")
     if plan.runtime is ContainerRuntime.PYXIS:
-        more = "".join(f",{mount}" for mount in plan.mounts)
+        more = "".join(f",{mount.replace('~/', '$HOME/')}" for mount in plan.mounts)
+        # Pyxis takes a name without a slash for one of a registry.
+        image = f"./{image}" if image.endswith(".sqsh") and "/" not in image else image
         mounts = f'--container-mounts="$PWD:$PWD,{_FOLDER}:{_FOLDER}{more}"'
         return f"--container-image={image} --container-workdir={workdir} \\\n  {mounts}"
-    mounts = f'--bind "{_FOLDER}"' + "".join(f" --bind {sh_word(mount)}" for mount in plan.mounts)
+    mounts = f'--bind "{_FOLDER}"' + "".join(f" --bind {sh_path(mount)}" for mount in plan.mounts)
     options = sh_line(plan.options)
     words = (f"{plan.runtime} exec", options, mounts, f"--pwd {workdir}", image)
     return " ".join(word for word in words if word)

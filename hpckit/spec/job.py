@@ -233,7 +233,7 @@ class EnvironmentRequest:
             raise InvalidValue("secrets", name, "a variable that is not said elsewhere too")
 
 
-_MOUNT: Final = r"[A-Za-z0-9_.,+@%/~-]+"
+_PATH: Final = r"/[A-Za-z0-9_.+@%/~-]*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +251,7 @@ class ContainerRequest(Checked):
     mounts: tuple[str, ...] = listed(
         "Folders to have inside, `FROM[:TO[:ro]]`, besides the job folder and that in which the "
         "job runs.",
-        matching(rf"{_MOUNT}(:{_MOUNT}){{0,2}}", "FROM[:TO[:ro]] of plain paths"),
+        matching(rf"~?{_PATH}(:{_PATH}(:r[ow])?)?", "FROM[:TO[:ro]] of whole paths"),
     )
     workdir: str | None = optional(
         "Folder inside in which the command runs. Not said: that in which the job runs.", one_line

@@ -268,9 +268,11 @@ class Overlay(Checked):
     env: Mapping[str, str] = table("The variables.", mapping(settable_name, program_text))
 
 
-CLOSING_OPTIONS: Final = frozenset({"-e", "--cleanenv", "-C", "--containall", "-ce", "-ec"})
-"""Options of Apptainer that let only variables in that begin with APPTAINERENV_. Source: Apptainer
-User Guide, Environment and Metadata."""
+CLOSING_OPTIONS: Final = frozenset(
+    {"-e", "--cleanenv", "-C", "--containall", "-ce", "-ec", "--compat"}
+)
+"""Options of Apptainer that let in only what begins with APPTAINERENV_. Source: Apptainer User
+Guide, Environment and Metadata."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -148,12 +148,14 @@ def test_a_python_too_old_still_runs_the_command(archive: Path) -> None:
     assert probe.stderr.startswith(b"hpckit: the probe needs Python 3.11, this is 3.")
 
 
-def in_image(archive: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def in_image(
+    archive: Path, folder: Path, *words: str, **more: str
+) -> subprocess.CompletedProcess[str]:
     """What `sh ARCHIVE rank ...` does where there is no Python but in `folder`."""
     (folder / "waiting").touch()
     for name in ("rm", "sh", "echo"):
         (folder / name).symlink_to(f"/bin/{name}")
-    env = {"PATH": str(folder), "SLURM_PROCID": "0", "HPCKIT_PLACE": str(folder)}
+    env = {"PATH": str(folder), "SLURM_PROCID": "0", "HPCKIT_PLACE": str(folder), **more}
     argv = ["/bin/sh", str(archive), "rank", "--from", "slurm", *words]
     return subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
 
@@ -166,16 +168,23 @@ def test_in_an_image_its_own_python_takes_the_rank(archive: Path, tmp_path: Path
 
 
 def test_in_an_image_without_python_the_command_runs(archive: Path, tmp_path: Path) -> None:
-    """Alone, once, and the runner knows that it began; but not what needs the entry."""
+    """By itself, with its number, and the runner knows that it began."""
     done = in_image(archive, tmp_path, "--", "sh", "-c", "echo $RANK; exit 3")
-    assert (done.returncode, done.stdout) == (3, "\n")
+    assert (done.returncode, done.stdout) == (3, "0\n")
     assert done.stderr == "hpckit: no Python 3.11 in the image\n"
     assert not (tmp_path / "waiting").exists()
 
 
 def test_what_needs_the_entry_does_not_start_without(archive: Path, tmp_path: Path) -> None:
-    """TensorFlow's and Ray's ranks would not find each other."""
+    """TensorFlow's and Ray's ranks would not find each other, and nothing could be proved."""
     done = in_image(archive, tmp_path, "--tf-config", "--", "sh", "-c", "echo $RANK")
+    assert (done.returncode, done.stdout) == (1, "")
+
+
+@pytest.mark.parametrize("name", ["HPCKIT_STRICT", "HPCKIT_RANK_MAP"])
+def test_what_the_entry_has_to_see_to(archive: Path, tmp_path: Path, name: str) -> None:
+    """A proof that was asked for, or numbers that are not Slurm's."""
+    done = in_image(archive, tmp_path, "--", "echo", "ran", **{name: "1"})
     assert (done.returncode, done.stdout) == (1, "")
 
 

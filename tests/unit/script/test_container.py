@@ -48,6 +48,8 @@ def test_without_an_image_nothing_is_said_of_containers() -> None:
         ('container.mounts = ["/data:/d:ro"]\n', "docker", " --bind /data:/d:ro "),
         ('container.workdir = "/w"\n', "docker", " --pwd /w "),
         ('container.args = ["--fakeroot"]\n', "docker", "exec --nv --fakeroot "),
+        ('container.mounts = ["~/d:/d"]\n', "docker", ' --bind "$HOME"/d:/d '),
+        (PYXIS + 'container.mounts = ["~/d"]\n', "docker", ',$HOME/d:$HOME/d"'),
         (PYXIS, "docker", '--container-image=a.sif --container-workdir="$PWD"'),
         (PYXIS + 'container.mounts = ["/data"]\n', "docker", ':-$PWD},/data:/data"'),
         (PYXIS + 'container.args = ["--container-writable"]\n', "docker", " --container-writable "),
@@ -74,7 +76,8 @@ def test_what_the_job_decides_wins_over_the_image() -> None:
     text = IMAGE + 'tune.env.NCCL_DEBUG = "INFO"\nenvironment.set.FOO = "1"\n'
     made = script(text)
     assert "for hpckit_i in FOO NCCL_DEBUG; do" in made
-    assert 'export "APPTAINERENV_$hpckit_i=${!hpckit_i}"' in made
+    assert 'export "APPTAINERENV_$hpckit_i=' in made
+    assert "run --container FOO,NCCL_DEBUG --measure 1 --" in made
 
 
 def test_pyxis_is_told_names() -> None:
@@ -96,6 +99,8 @@ def test_pyxis_is_told_names() -> None:
         ('container.args = ["--cleanenv"]\n', "ranks know their number"),
         ('container.args = ["x"]\n', "begins with a dash"),
         ('container.mounts = ["$HOME"]\n', "FROM[:TO[:ro]]"),
+        ('container.mounts = ["data"]\n', "whole paths"),
+        ('container.args = ["--compat"]\n', "ranks know their number"),
         ('container.runtime = "docker"\n', "apptainer, singularity, pyxis"),
     ],
 )

@@ -35,7 +35,7 @@ from tests.sizes import some
 
 REFUSALS = (ConfigError, PlanError, RenderError)
 ENTRY_NAMES = ("HOSTILE", "x-hostile")
-CONTROLS = ("x", "1", "X", "-x", "torchrun", "all", "block", "USR1", "2.27", "hpcx", "pyxis")
+CONTROLS = ("x", "1", "X", "-x", "torchrun", "all", "block", "USR1", "2.27", "hpcx", "pyxis", "/x")
 PLAIN: Tree = {"name": "control", "command": ["show"], "resources": {"gpus_per_node": 1}}
 TORCHRUN: Tree = {**PLAIN, "launch": {"kind": "torchrun"}}
 BASES = (PLAIN, TORCHRUN)

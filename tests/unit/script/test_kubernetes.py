@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,8 @@ def pod(document: Any, role: str = "Worker") -> Any:
 )
 def test_it_is_valid(launcher: str, kind: ManifestKind | None, schema: str, more: str) -> None:
     """Against the CRD, without a key that it does not know, and without YAML's aliases."""
-    cluster = Cluster(queue="gpu", level=LEVEL)
+    level = None if kind is ManifestKind.PYTORCHJOB else LEVEL
+    cluster = Cluster(queue="gpu", level=level)
     told, document = rendered(f'launch.kind = "{launcher}"\n{more}', kind, cluster)
     validator(schema).validate(document)
     assert "&id" not in told
@@ -164,11 +166,65 @@ def test_a_job_of_mpi() -> None:
     """Mpirun in a launcher without GPUs, which hands the variables on; sshd in the workers."""
     _, document = rendered('launch.kind = "mpi"\n' + FULL)
     launcher = pod(document, "Launcher")
-    handed = ["-x", "FOO", "-x", "NCCL_DEBUG", "-x", "WANDB_API_KEY"]
-    assert launcher["command"] == ["mpirun", "-n", "32", *handed, "train", "--out=$$(date)"]
+    handed = [
+        "-x",
+        "PATH",
+        "-x",
+        "LD_LIBRARY_PATH",
+        "-x",
+        "FOO",
+        "-x",
+        "NCCL_DEBUG",
+        "-x",
+        "WANDB_API_KEY",
+    ]
+    assert launcher["command"] == ["mpirun", "--allow-run-as-root", "-n", "32", *handed, "train",
+                                   "--out=$$(date)"]  # fmt: skip
     assert "resources" not in launcher
     assert pod(document)["command"] == ["/usr/sbin/sshd", "-De"]
     assert document["spec"]["slotsPerWorker"] == 8
+
+
+def test_words_that_yaml_may_take_for_something_else() -> None:
+    """They are quoted, as kubectl reads numbers and truth values where PyYAML reads text."""
+    told, document = rendered(
+        'environment.set = { A = "1e-4", B = "y", C = "on", D = "pa$$word" }\n'
+    )
+    for text in ('value: "1e-4"', 'value: "y"', 'value: "on"'):
+        assert text in told
+    env = {one["name"]: one.get("value") for one in pod(document)["env"]}
+    assert env["D"] == "pa$$$$word"
+
+
+def test_what_the_manifest_says_itself_is_there_once() -> None:
+    """A variable of the job's own does not stand beside it."""
+    _, document = rendered('environment.set = { MASTER_ADDR = "x", RANK = "9" }\n')
+    names = [one["name"] for one in pod(document)["env"]]
+    assert len(names) == len(set(names))
+    assert {one["name"]: one.get("value") for one in pod(document)["env"]}["RANK"] == "$(NODE_RANK)"
+
+
+def test_what_a_sites_nodes_have_is_no_pods() -> None:
+    """An interface of the host is none of the pod's; it is named."""
+    text = "resources = { nodes = 2, gpus_per_node = 8 }\n"
+    job = prepared(BASE + IMAGE + text, site="gcp-a3-high")
+    told = manifest(job.effective, job.plan, job.site, Cluster())
+    assert "NCCL_" not in told.partition("apiVersion")[2]
+    assert "# not set, as the site's nodes have it and not its pods: " in told
+
+
+@pytest.mark.parametrize("name", ["7b-pretrain", "...", "Ünï"])
+def test_a_name_begins_with_a_letter(name: str) -> None:
+    """All three operators want that."""
+    job = prepared(f'name = "{name}"\ncommand = ["x"]\n{IMAGE}', site="docker")
+    found = yaml.safe_load(manifest(job.effective, job.plan, job.site, Cluster()))
+    assert re.fullmatch("[a-z]([a-z0-9-]*[a-z0-9])?", found["metadata"]["name"])
+
+
+def test_a_pytorchjob_is_not_kept_in_a_block() -> None:
+    """Its first pod is a kind of its own to Kueue."""
+    with pytest.raises(PlanError, match="apart from the others"):
+        rendered("resources.nodes = 4\n", ManifestKind.PYTORCHJOB, Cluster(level=LEVEL))
 
 
 def test_gpus_of_amd() -> None:
@@ -198,6 +254,7 @@ def test_the_command_prints_it() -> None:
         ('launch.kind = "mpi"\n', ManifestKind.JOBSET, "a jobset starts no mpi"),
         ('slurm.array = "0-3"\n', None, "a manifest is one job"),
         ("resources.ntasks_per_node = 2\n", None, "a pod starts one process"),
+        ('container.mounts = ["~/data:/data"]\n', None, "no home of yours"),
     ],
 )
 def test_what_is_refused(text: str, kind: ManifestKind | None, said: str) -> None:
