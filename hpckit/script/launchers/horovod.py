@@ -31,10 +31,10 @@ class Horovod(Launcher):
     refused_programs = {"horovodrun": _HINT}  # noqa: RUF012  never changed
 
     def refuse(self, launch: LaunchRequest) -> None:
-        """Raise InvalidValue for an MPI plugin: by MPI, ranks of Horovod are ranks of MPI."""
+        """Raise InvalidValue for an MPI plugin, which ranks that meet by Gloo have no use for."""
         super().refuse(launch)
         if launch.mpi is not None:
-            raise InvalidValue("mpi", launch.mpi, 'none with Gloo; by MPI, launch.kind = "mpi"')
+            raise InvalidValue("mpi", launch.mpi, "none: Horovod's ranks meet by Gloo")
 
     def local_ranks(self, spec: JobSpec) -> int | None:
         """Return the ranks of the job: the runner starts each."""
