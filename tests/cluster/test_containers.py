@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import ClusterOf
-from tests.cluster.hpckit_on import document, hpckit, log_of
+from tests.cluster.hpckit_on import document, hpckit, log_of, nothing_lives
 from tests.cluster.landed import verdicts
 
 IMAGE = "/shared/images/base"
@@ -70,6 +70,7 @@ def test_a_rank_that_dies_in_the_image(cluster: Cluster) -> None:
     assert done.returncode == 1
     assert "exit code 7" in done.stdout
     assert "no more" in done.stdout
+    assert nothing_lives(cluster)
     for host in ("c1", "c2", "c3", "c4"):
         assert cluster.run(["pgrep", "-u", "alice", "sleep"], host=host).returncode == 1
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.running import until
 from tests.unit.injob.conftest import Run, Start
 
 ENTRY = ("rank", "--from", "slurm", "--horovod", "--")
@@ -29,13 +30,17 @@ def of_rank(rank_env: dict[str, str], rank: int, port: int) -> dict[str, str]:
             "MASTER_PORT": str(port)}  # fmt: skip
 
 
+def is_listening(port: int) -> bool:
+    """Whether somebody takes connections there."""
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
+
+
 @pytest.fixture
 def port() -> int:
-    """A port that was free just now."""
-    with socket.socket() as one:
-        one.bind(("", 0))
-        number: int = one.getsockname()[1]
-        return number
+    """A port that is free, of those that the kernel hands to nobody."""
+    first = 61_000 + os.getpid() % 4_000
+    return next(number for number in range(first, 65_535) if not is_listening(number))
 
 
 def asked(port: int, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
@@ -79,11 +84,7 @@ def test_rank_0_keeps_the_store(
     assert asked(port, "GET", "/global/0") == (200, b"\0address")
     process.communicate(b"\n", timeout=30)
     assert process.returncode == 0
-    for _ in range(100):
-        with socket.socket() as one:
-            if one.connect_ex(("127.0.0.1", port)):
-                return
-    pytest.fail("the store outlives its rank")
+    until(lambda: not is_listening(port))
 
 
 def test_a_port_that_is_taken(run: Run, rank_env: dict[str, str]) -> None:
