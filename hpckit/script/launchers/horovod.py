@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hpckit.core.errors import InvalidValue
-from hpckit.script.launchers.launcher import Launcher, LauncherTool
+from hpckit.script.launchers.launcher import Launcher
 
 if TYPE_CHECKING:
     from hpckit.spec.job import JobSpec, LaunchRequest
@@ -25,9 +25,6 @@ class Horovod(Launcher):
     local_identity = "env"
     rank_options = ("--horovod",)
     needs_runner = True
-    tool = LauncherTool(
-        argv=("horovodrun", "--version"), hint="pip install horovod, in the environment of the job"
-    )
     refused_programs = {"horovodrun": _HINT}  # noqa: RUF012  never changed
 
     def refuse(self, launch: LaunchRequest) -> None:

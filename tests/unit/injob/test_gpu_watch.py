@@ -13,6 +13,7 @@ from hpckit.core.identity import Identity
 from hpckit.injob import counter
 from hpckit.injob.counter import START_LIMIT_S, GpuWatch, read
 from hpckit.sampler.gpus import NvmlRefused
+from tests.fakes.running import until
 
 if TYPE_CHECKING:
     from hpckit.injob.counter import Find, Gpu
@@ -84,7 +85,7 @@ def test_a_counter_that_stands_still_after_the_end_is_noted_so() -> None:
     last = watch.last()
     assert values(last["readings"]) == values(last["gpus"]) == [1]
     moments_ns = [values(last[name], "monotonic_ns")[0] for name in ("readings", "gpus")]
-    assert moments_ns[0] - moments_ns[1] > 20e6
+    assert moments_ns[0] > moments_ns[1]
 
 
 def test_a_driver_that_refuses_is_quoted() -> None:
@@ -162,7 +163,7 @@ def test_a_late_answer_is_a_reading_and_no_update() -> None:
     watch = GpuWatch(held(gate), {}, ONLY)
     watch.first()
     gate.set()
-    time.sleep(0.1)
+    until(lambda: not watch._started.locked())
     last = watch.last()
     assert values(last["readings"])[0] == values(last["gpus"])[0] == 7
     assert last["updates"] == []
