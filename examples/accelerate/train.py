@@ -23,7 +23,7 @@ weight = next(model.parameters()).detach().flatten()[:1]
 weights = accelerator.gather(weight)
 same = bool((weights == weights[0]).all()) and len(weights) == world
 print(f"rank {rank} of {world}: weights {float(weight):.3f}, equal on all: {same}")
-# Before the process group goes: what is left of it would be ended while its threads run.
-del model, optimizer
+# Nothing holds the process group any more when it goes: its threads would outlive it.
+model, optimizer = accelerator.free_memory(model, optimizer)
 accelerator.end_training()
 sys.exit(0 if same else 1)
