@@ -62,7 +62,7 @@ _CARRIED: Final = frozenset(
 )
 _CARRIED_TABLES: Final = ("environment.set.", "tune.env.")
 _FILES: Final = re.compile(r"^[/~.]|\.(sif|sqsh|simg)$")
-_PLAIN: Final = re.compile(r"[A-Za-z/$-][A-Za-z0-9_./:@$()=-]*", re.ASCII)
+_PLAIN: Final = re.compile(r"(--?)?[A-Za-z/$][A-Za-z0-9_./:@$()=-]*", re.ASCII)
 _WORDS: Final = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
 """What YAML 1.1 takes for something else than text, which `kubectl` reads."""
 _MOST_NAME: Final = 40

@@ -24,7 +24,7 @@ EXAMPLES = ("accelerate", "jax", "ray", "tensorflow")
 BUSY = pytest.param("ray", marks=pytest.mark.slow)
 """Ray gives a node 30 s to start, which two cores that run other tests beside may not keep."""
 ABORTING = pytest.param("accelerate", marks=pytest.mark.slow)
-"""On a busy machine gloo's threads abort one process in twenty as it exits, after its result."""
+"""Gloo's threads have aborted its processes as they exited, after their result."""
 KINDS = (ABORTING, "jax", "tensorflow", BUSY)
 STARTS = size(quick=1, whole=20)
 SOON_S = 60

@@ -188,9 +188,9 @@ def test_a_job_of_mpi() -> None:
 def test_words_that_yaml_may_take_for_something_else() -> None:
     """They are quoted, as kubectl reads numbers and truth values where PyYAML reads text."""
     told, document = rendered(
-        'environment.set = { A = "1e-4", B = "y", C = "on", D = "pa$$word" }\n'
+        'environment.set = { A = "1e-4", B = "y", C = "on", E = "-1e4", D = "pa$$word" }\n'
     )
-    for text in ('value: "1e-4"', 'value: "y"', 'value: "on"'):
+    for text in ('value: "1e-4"', 'value: "y"', 'value: "on"', 'value: "-1e4"'):
         assert text in told
     env = {one["name"]: one.get("value") for one in pod(document)["env"]}
     assert env["D"] == "pa$$$$word"
