@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from hpckit.core.files_in_job import make_folders
 from hpckit.core.identity import seen_by_mpi
 from hpckit.core.talk import json_text, reason, say
 from hpckit.spec.folder_in_job import BEGAN_FILE, WAITING_FILE, lines_prefix, start_of
@@ -35,7 +36,7 @@ def place(env: dict[str, str], identity: Identity, log: int | None) -> dict[str,
     planned: Mapping[str, Any] = {}
     lost = _lost(env)
     try:
-        _make(folder)
+        make_folders(folder)
         if local_rank == 0:
             _say_begun(folder)
         if env.get("HPCKIT_BIND") == "1" and ranks > 1:
@@ -90,7 +91,7 @@ def _watched(env: Mapping[str, str]) -> dict[str, str]:
 def begin(folder: str) -> None:
     """Say that a rank began, or a launcher of ranks, as well as that can be said."""
     try:
-        _make(folder)
+        make_folders(folder)
         _say_begun(folder)
     except OSError as error:
         say(f"warning: {folder}: {reason(error)}")
@@ -115,11 +116,6 @@ def _compare(env: dict[str, str], identity: Identity, log: int | None, *, is_str
         from hpckit.binding.proof import await_proof
 
         await_proof(env, identity.world_size or 1, log)
-
-
-def _make(folder: str) -> None:
-    if not os.path.isdir(folder):
-        os.makedirs(folder, mode=0o700, exist_ok=True)
 
 
 def _seen(env: dict[str, str], identity: Identity, planned: Mapping[str, Any]) -> dict[str, Any]:

@@ -126,3 +126,14 @@ def make_folder(folder: str) -> None:
         os.mkdir(folder, 0o700)
     except FileExistsError:
         return
+
+
+def make_folders(folder: str) -> None:
+    """Make a folder and each one above it that is missing, for their owner alone. Raises OSError.
+
+    The mode that `os.makedirs` takes is that of the last one only.
+    """
+    if not os.path.isdir(folder):
+        if parent := os.path.dirname(folder):
+            make_folders(parent)
+        make_folder(folder)

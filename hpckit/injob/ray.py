@@ -15,6 +15,7 @@ import stat
 import subprocess
 import time
 
+from hpckit.core.files_in_job import make_folders
 from hpckit.core.talk import reason, say
 from hpckit.injob.entry import not_started
 from hpckit.injob.port import claim_port
@@ -184,7 +185,7 @@ class _Node:
         if not job or not os.path.isdir(logs):
             return
         try:
-            os.makedirs(kept, 0o700, exist_ok=True)
+            make_folders(kept)
             with os.scandir(logs) as found:
                 for one in found:
                     if one.is_file() and 0 < one.stat().st_size <= _MOST_LOG_BYTES:

@@ -9,7 +9,7 @@ import json
 import os
 import time
 
-from hpckit.core.files_in_job import write_whole
+from hpckit.core.files_in_job import make_folders, write_whole
 from hpckit.core.talk import reason, say
 from hpckit.injob.port import claim_port
 from hpckit.spec.folder_in_job import of_start, start_of
@@ -58,7 +58,7 @@ class Workers:
         self, env: dict[str, str], identity: Identity, rank: int, size: int
     ) -> list[str] | None:
         folder = f"{of_start(env, 'place', 'restart')}/workers.step-{start_of(env)[0]}"
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        make_folders(folder)
         write_whole(f"{folder}/{rank}", f"{self._address(env, identity)}\n".encode())
         everyone = f"{folder}/all"
         if rank == 0:

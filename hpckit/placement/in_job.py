@@ -6,7 +6,7 @@ import json
 import os
 import sys
 
-from hpckit.core.files_in_job import write_whole
+from hpckit.core.files_in_job import make_folders, write_whole
 from hpckit.core.talk import reason, say
 from hpckit.spec.folder_in_job import HOSTS_FILE, NO_ORDER_FILE, WAITING_FILE
 
@@ -61,7 +61,7 @@ def order_file(
     say(f"warning: ranks are in Slurm's own order: {why}")
     try:
         # For the proof, which says it again beside what ranks saw.
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        make_folders(folder)
         with open(f"{folder}/{NO_ORDER_FILE}", "w", encoding="utf-8", errors="replace") as file:
             file.write(f"{why}\n")
     except OSError:
@@ -102,7 +102,7 @@ def _ordered(plan_file: str, nodes: Sequence[str]) -> tuple[Sequence[str], str]:
 
 def _write(folder: str, ordered: Sequence[str], tasks: int) -> str:
     """Write the file of hosts; return its path, which srun takes as one if it has a slash."""
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    make_folders(folder)
     path = os.path.join(os.path.abspath(folder), HOSTS_FILE)
     text = "".join(f"{node}\n" * tasks for node in ordered)
     os.close(os.open(f"{folder}/{WAITING_FILE}", os.O_CREAT | os.O_WRONLY, 0o600))

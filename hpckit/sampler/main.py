@@ -517,7 +517,7 @@ def write_topology(root: str, target: str, node: str, settings: NodeSettings | N
     import json
 
     from hpckit import __version__
-    from hpckit.core.files_in_job import write_whole
+    from hpckit.core.files_in_job import make_folders, write_whole
     from hpckit.node.probe import topology_tree
     from hpckit.node.topology import TOPOLOGY_SCHEMA
 
@@ -526,7 +526,7 @@ def write_topology(root: str, target: str, node: str, settings: NodeSettings | N
     data = json.dumps(tree, separators=(",", ":")).encode()
     # A job folder that was removed stays so; what lies in it is made.
     os.stat(root)
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    make_folders(os.path.dirname(path))
     write_whole(path, data)
 
 

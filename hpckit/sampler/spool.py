@@ -22,6 +22,7 @@ from hpckit.account.sample_format import (
     encode_block,
     read_blocks,
 )
+from hpckit.core.files_in_job import make_folders
 
 TYPE_CHECKING = False
 
@@ -317,7 +318,7 @@ class SampleSpool:
         except FileNotFoundError:
             # A job folder that was removed stays so; what lies in it is made.
             os.stat(self._root)
-            os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
+            make_folders(os.path.dirname(self._path))
             return os.open(self._path, flags, 0o600)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hpckit.core.errors import StorageFailed
+from hpckit.core.files_in_job import make_folders
 from hpckit.core.trust import Untrusted, is_ours, make_private, must_be_ours, narrow
 
 SOMEBODY = 12345
@@ -27,6 +28,18 @@ def made(folder: Path, mode: int = 0o755, uid: int | None = None) -> Path:
 def test_what_is_not_there_yet_is_its_folders(tmp_path: Path) -> None:
     """A path whose folders are this user's alone is fine, though nothing has its name yet."""
     must_be_ours(tmp_path / "not" / "there")
+
+
+def test_folders_made_in_a_job_are_closed(tmp_path: Path) -> None:
+    """Each one, the missing ones above it too, whatever the umask."""
+    umask = os.umask(0)
+    try:
+        make_folders(f"{tmp_path}/account/samples")
+        make_folders(f"{tmp_path}/account/samples")
+    finally:
+        os.umask(umask)
+    for folder in (tmp_path / "account", tmp_path / "account" / "samples"):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 @pytest.mark.parametrize("mode", [0o757, 0o777, 0o773])
