@@ -52,8 +52,15 @@ from hpckit.script.releases import OPTION_FACTS, PAIR_FACTS
 from hpckit.slurm.pending import explain_pending
 from hpckit.slurm.pending_reasons import TEXTS, WORDS
 from hpckit.slurm.values import SlurmVersion
+from hpckit.spec.components import LEAST_COMPONENTS, MOST_COMPONENTS, ComponentRequest
 from hpckit.spec.job import JOB_SCHEMA, JobSpec, LaunchRequest, MeshAxis
-from hpckit.spec.options import STAGE_NAME_PATTERN, STAGES_KEY, parse_mesh, parse_volumes
+from hpckit.spec.options import (
+    COMPONENT_KEY,
+    STAGE_NAME_PATTERN,
+    STAGES_KEY,
+    parse_mesh,
+    parse_volumes,
+)
 from hpckit.spec.site import SITE_SCHEMA, SiteSpec
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
@@ -70,6 +77,18 @@ A file with stages has no `command` at the top. Each stage takes the keys of the
 `schema` and `stages`, in its own tables; they stand over those at the top of the file, which all
 stages share, and under the options of the command line, which are for all stages.
 [Arrays and chains](../howto/arrays-and-chains.md) shows one.
+
+{table}"""
+COMPONENTS_DOC = (
+    "One heterogeneous job instead: its components run beside each other, each on nodes of its own."
+)
+_COMPONENTS = """
+## `[[component]]`
+
+{doc}
+A file with components has no `command` at the top either. Each component takes the keys of the
+whole file except `schema` and `slurm.array`, as a stage does, and those below.
+[Run components beside each other](../howto/run-components.md) shows one.
 
 {table}"""
 _NOTE = "<!-- Written by docs/generate.py. Change the code, then run `make docs`. -->\n"
@@ -161,14 +180,30 @@ def _as_json(document: object) -> str:
 
 
 def job_schema() -> dict[str, Any]:
-    """JSON Schema 2020-12 of a job file: one command, or stages."""
+    """JSON Schema 2020-12 of a job file: one command, stages, or components."""
     definitions = _definitions(JobSpec)
     job = definitions[JobSpec.__name__]
     definitions["Stage"] = _stage(job)
     stages = {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/Stage"}}
     job["properties"][STAGES_KEY] = {"description": STAGES_DOC, **stages}
     job["required"] = [name for name in job["required"] if name != "command"]
-    job["oneOf"] = [{"required": ["command"]}, {"required": [STAGES_KEY]}]
+    definitions |= _definitions(ComponentRequest)
+    request = definitions[ComponentRequest.__name__]
+    both = {**definitions["Stage"]["properties"], **request["properties"]}
+    definitions[ComponentRequest.__name__] = {
+        **request,
+        "properties": both,
+        "required": ["name", "command"],
+    }
+    components = {
+        "type": "array",
+        "minItems": LEAST_COMPONENTS,
+        "maxItems": MOST_COMPONENTS,
+        "items": {"$ref": f"#/$defs/{ComponentRequest.__name__}"},
+    }
+    job["properties"][COMPONENT_KEY] = {"description": COMPONENTS_DOC, **components}
+    ways = ("command", STAGES_KEY, COMPONENT_KEY)
+    job["oneOf"] = [{"required": [way]} for way in ways]
     return _published(JOB_SCHEMA, "hpckit job file", definitions, JobSpec)
 
 
@@ -269,6 +304,8 @@ def job_page() -> str:
     ]
     table = _table(("key", "type", "default", "meaning"), rows)
     parts.append(_STAGES.format(doc=STAGES_DOC, table=table))
+    table = _key_table(ComponentRequest)
+    parts.append(_COMPONENTS.format(doc=COMPONENTS_DOC, table=table))
     return "".join(parts)
 
 

@@ -205,9 +205,9 @@ def load(
 
 
 def _prepared(source: JobSource) -> Job:
-    from hpckit.jobs.prepare import prepare
+    from hpckit.jobs.components import prepare_job
 
-    return Job(prepare(source, wiring.resources(), wiring.template_cache()))
+    return Job(prepare_job(source, wiring.resources(), wiring.template_cache()))
 
 
 def attach(job_id: str | int | None = None) -> HpckitJob[Any]:
@@ -365,6 +365,26 @@ def made_report(
         lacks = not_in_an_archive(report, has_site=bool(site_name))
         report = structs.replace(report, missing=(*report.missing, *lacks))
     return MadeReport(report=report, gathered=gathered, store=store)
+
+
+def component_places(job_id: str | None, place: str | None) -> Mapping[str, tuple[str, str]]:
+    """Return of a heterogeneous job, or of its folder, what names each component's report.
+
+    Component → (job id, place), one of which is empty; none for any other job.
+    """
+    from hpckit.jobs.local_record import component_names
+    from hpckit.jobs.track import find_task
+    from hpckit.spec.folder_in_job import COMPONENTS_FOLDER
+
+    if place is not None:
+        names = component_names(Path(place))
+        return {name: ("", str(Path(place) / COMPONENTS_FOLDER / name)) for name in names}
+    try:
+        entry, _ = find_task(wiring.job_index(), job_id)
+    except HpckitError:
+        return {}
+    names = () if entry.is_component else component_names(Path(entry.folder))
+    return {name: (f"{entry.job_id}+{name}", "") for name in names}
 
 
 class _Asked(NamedTuple):

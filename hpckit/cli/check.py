@@ -89,7 +89,7 @@ def _of_job(ctx: click.Context, options: JobOptions, *, offline: bool) -> Checke
     from hpckit.cli.submitted import ask_about_array
     from hpckit.core.findings import Level, Notice
     from hpckit.jobs.check import Checked, as_finding, check, without_lines
-    from hpckit.jobs.prepare import prepare
+    from hpckit.jobs.components import prepare_job
     from hpckit.jobs.submit import (
         about_cluster,
         about_launch,
@@ -101,7 +101,7 @@ def _of_job(ctx: click.Context, options: JobOptions, *, offline: bool) -> Checke
 
     resources, caller = wiring.resources(options.site_dirs, options.template_dirs), wiring.caller()
     try:
-        job = prepare(job_source(ctx, options), resources, wiring.template_cache())
+        job = prepare_job(job_source(ctx, options), resources, wiring.template_cache())
         ask_about_array(job)
         secrets_for(job, caller)
     except JobRefused as refused:
@@ -114,6 +114,10 @@ def _of_job(ctx: click.Context, options: JobOptions, *, offline: bool) -> Checke
     variables = environment_of(job, caller, by_sbatch=True).variables
     probe = wiring.limits_probe() if is_here else None
     checked = check(job.script.text, variables, probe, is_own=False)
+    for component in job.components[1:]:
+        # Of a heterogeneous script the reading above is of the first group.
+        also = check(component.job.script.text, variables, probe, is_own=False)
+        checked = replace(checked, findings=(*checked.findings, *also.findings))
     notices = list(job.notes)
     if checked.config is not None:
         notices += about_cluster(job, checked.config, cluster_of(variables))

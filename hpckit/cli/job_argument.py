@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from hpckit.jobs.parts import Submitter
     from hpckit.jobs.track import TrackTools
     from hpckit.slurm.pending import PendingExplanation
-    from hpckit.slurm.values import JobDetail, JobEntry, JobStatus
+    from hpckit.slurm.values import JobDetail, JobEntry, JobRecord, JobStatus
     from hpckit.spec.site import SiteSpec
 
 
@@ -120,6 +121,13 @@ def status_document(
             picked(record, "task=task_index", "state", "exit_code", *_SPAN)
             for record in status.tasks
         ],
+        "components": [
+            {
+                "component": name,
+                **picked(record, "job_id", "state", "exit_code", *_SPAN),
+            }
+            for name, record in named_components(entry, status)
+        ],
         "detail": detail
         and {
             **picked(detail, "partition", "account", "qos", "restarts"),
@@ -127,6 +135,19 @@ def status_document(
             "steps": [picked(step, *_STEP, *_SPAN) for step in detail.steps],
         },
     }
+
+
+def named_components(entry: JobEntry, status: JobStatus) -> list[tuple[str, JobRecord]]:
+    """Return the components of a heterogeneous job with what they are called."""
+    from hpckit.jobs.local_record import component_names
+
+    if not status.components:
+        return []
+    names = dict(enumerate(component_names(Path(entry.folder))))
+    return [
+        (names.get(record.component or 0, str(record.component)), record)
+        for record in status.components
+    ]
 
 
 _SPAN: Final = ("started_s", "ended_s", "nodelist")

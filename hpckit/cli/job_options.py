@@ -118,6 +118,7 @@ class JobOptions(SimpleNamespace):
     from_report: str | None
     topology: str | None
     stage: str | None
+    component: str | None
     template: str | None
     site_dirs: tuple[Path, ...]
     template_dirs: tuple[Path, ...]
@@ -165,6 +166,8 @@ def options_of_a_job(function: Callable[..., Any]) -> Callable[..., Any]:
                      help="What one of the nodes looks like (`hpckit inspect --json`, or any file"
                      " that hpckit inspect reads)."),
         click.option("--stage", help="The stage of a job file with [[stages]] that is meant."),
+        click.option("--component",
+                     help="The component of a job file with [[component]] that is meant, alone."),
         click.option("--template", help="Template to use instead of the site's."),
         click.option("--site-dir", "site_dirs", multiple=True, type=click.Path(path_type=Path),
                      help="Folder of site files that come first."),
@@ -219,6 +222,7 @@ def given_source(options: JobOptions) -> JobSource:
         template=options.template,
         slurm_version=options.slurm_version,
         stage=options.stage,
+        component=options.component,
         advised=advice,
         topology=_topology(options.topology, job),
         folder=wiring.workdir() if job in (None, "-") else Path(str(job)).resolve().parent,
@@ -228,7 +232,15 @@ def given_source(options: JobOptions) -> JobSource:
 def typed_words(options: JobOptions) -> list[str]:
     """Return the options that say the job and where it runs, for another command line."""
     words: list[str] = []
-    for name in ("topology", "site", "stage", "template", "from_report", "slurm_version"):
+    for name in (
+        "topology",
+        "site",
+        "stage",
+        "component",
+        "template",
+        "from_report",
+        "slurm_version",
+    ):
         value = getattr(options, name)
         if value is not None:
             words += [f"--{name.replace('_', '-')}", str(value)]

@@ -21,6 +21,7 @@ from hpckit.cli.job_argument import (
     job_argument,
     log_task,
     many_jobs_argument,
+    named_components,
     picked,
     required_job_argument,
     say_open,
@@ -30,6 +31,7 @@ from hpckit.cli.job_argument import (
 )
 from hpckit.core.errors import HpckitError
 from hpckit.core.units import format_duration, format_indices
+from hpckit.spec.folder_in_job import COMPONENTS_FOLDER
 
 if TYPE_CHECKING:
     from hpckit.injob.runner import RunOptions
@@ -60,6 +62,10 @@ def cancel_command(
 
     tools = wiring.track_tools()
     entry, task = find_task(tools.index, job_id)
+    if entry.is_component:
+        whole = entry.job_id.partition("+")[0]
+        reason = f"Slurm ends a heterogeneous job as a whole, and {job_id} is a component"
+        raise HpckitError(reason, hint=f"hpckit cancel {whole}")
     site = site_of(entry)
     with asking(tools) as asked:
         asked.submitter_of(entry).cancel(entry, signal_name, task)
@@ -175,6 +181,7 @@ def _roots(tools: TrackTools) -> tuple[list[Path], list[str], str | None]:
 
 _RUN = re.compile(r"^ *hpckit_run=\(.* run (.*--)\)$", re.MULTILINE)
 _COMMAND = re.compile(r'^(?:exec )?"\$\{hpckit_run\[@\]\}" (.*?)(?: &)?$', re.MULTILINE)
+_COMPONENTS = re.compile(r'^ *exec "\$\{hpckit\[@\]\}" run (.*?) -- (srun .*)$', re.MULTILINE)
 _AGENT = '"${agent[@]}"'
 
 
@@ -232,7 +239,12 @@ def _runner_commands(script: str, folder: str) -> Iterator[str]:
     """Give what the runner of a script does, a line each. Raises HpckitError."""
     from hpckit.injob.runner import read_options
 
-    run, command = _RUN.search(script), _COMMAND.search(re.sub(r" *\\\n *", " ", script))
+    joined = re.sub(r" *\\\n *", " ", script)
+    if components := _COMPONENTS.findall(joined):
+        for run, command in components:
+            yield from _component_commands(run, command, folder)
+        return
+    run, command = _RUN.search(script), _COMMAND.search(joined)
     read = read_options([*shlex.split(run[1]), "srun"]) if run else None
     if read is None or command is None:
         raise HpckitError(
@@ -250,13 +262,36 @@ def _runner_commands(script: str, folder: str) -> Iterator[str]:
     yield f'read -r code _ <"$HPCKIT_JOB_FOLDER/logs/{task}failed-${{SLURM_RESTART_COUNT:-0}}"'
 
 
+def _component_commands(run: str, command: str, folder: str) -> Iterator[str]:
+    """Give what the runner of a component does, once `injob components` lets it begin."""
+    from hpckit.injob.runner import option_of, read_options
+
+    read = read_options([*shlex.split(run), "--", "srun"])
+    words = command.replace('"${hpckit[@]}"', _AGENT).split(" ")
+    if read is None:
+        return
+    options = read[0]
+    own = shlex.quote(f"{folder}/{COMPONENTS_FOLDER}/{options.component}")
+    group = option_of(words, "--het-group")
+    yield f"# {options.component}: SLURM_* are those of its group, SLURM_*_HET_GROUP_{group}"
+    yield f"export HPCKIT_JOB_FOLDER={own}"
+    yield f'agent=("${{HPCKIT_PYTHON:-python3}}" -I {shlex.quote(folder)}/hpckit-injob.pyz)'
+    yield from _step_commands(options, words)
+
+
 def _rank_options(script: str) -> str:
     options = re.search(r" rank (--from \S+.*) --\)", script)
     return "--from slurm" if options is None else options[1]
 
 
 def _step_commands(options: RunOptions, words: Sequence[str]) -> Iterator[str]:
-    from hpckit.injob.runner import option_of, ordered, sampler_command, through_entry
+    from hpckit.injob.runner import (
+        option_of,
+        ordered,
+        sampler_command,
+        sampler_step,
+        through_entry,
+    )
 
     is_ordered = options.order and words[0] == "srun"
     yield 'nodes=$(scontrol show hostnames "$SLURM_JOB_NODELIST")'
@@ -276,8 +311,8 @@ def _step_commands(options: RunOptions, words: Sequence[str]) -> Iterator[str]:
         ' --array-task "${SLURM_ARRAY_TASK_ID:-}")'
     )
     if options.hz is not None:
-        nodes = option_of(words, "--nodes")
-        sampler = sampler_command([_AGENT], nodes, '"$HPCKIT_JOB_FOLDER"', options.hz, None)
+        step = sampler_step(option_of(words, "--nodes"), option_of(words, "--het-group"))
+        sampler = sampler_command([_AGENT], step, '"$HPCKIT_JOB_FOLDER"', options.hz, None)
         yield "# the sampler, without what the job asks for each task (SLURM_CPU*, SLURM_MEM*, …)"
         yield from _background(sampler)
     yield "# USR1 and USR2 are handed to the step, which has scancel's TERM from Slurm"
@@ -296,7 +331,7 @@ def _local_commands(options: RunOptions, words: Sequence[str]) -> Iterator[str]:
 
     yield f'export MASTER_ADDR=127.0.0.1 MASTER_PORT=$({_AGENT} port --job-id "$HPCKIT_JOB_ID")'
     if options.hz is not None:
-        sampler = sampler_command([_AGENT], None, '"$HPCKIT_JOB_FOLDER"', options.hz, None)
+        sampler = sampler_command([_AGENT], (), '"$HPCKIT_JOB_FOLDER"', options.hz, None)
         yield from _background(["setsid", *sampler[sampler.index(_AGENT) :], "--parent", '"$$"'])
     yield "# TERM, INT, HUP, USR1 and USR2 are handed to the ranks"
     if options.kill_wait_s is not None:
@@ -350,6 +385,7 @@ def status_command(job_id: str | None, *, as_json: bool) -> None:
             *chain_row(chain),
             *_why_it_waits(status, shown, now_s),
             *_tasks(status),
+            *_components(entry, status),
             *_steps(detail),
             *_where(entry, status, shown),
         ]
@@ -416,6 +452,16 @@ def _tasks(status: JobStatus) -> Iterator[tuple[str, str]]:
     ]
     if lines:
         yield "tasks", "\n".join(lines)
+
+
+def _components(entry: JobEntry, status: JobStatus) -> Iterator[tuple[str, str]]:
+    """A row for each component: its id, how it is, and where."""
+    for name, record in named_components(entry, status):
+        words = [record.job_id, output.state_word(record.state)]
+        if record.state.is_final and record.reason:
+            words[1] = record.reason
+        words += [f"exit code {record.exit_code}"] if record.state == "FAILED" else []
+        yield name, "  ".join([*words, record.nodelist or ""])
 
 
 def _steps(detail: JobDetail | None) -> Iterator[tuple[str, str]]:

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 def logs_command(job_id: str | None, *, follow: bool, rank: int | None, as_json: bool) -> None:
     """Print the output of JOB_ID (the newest job without one).
 
-    ID_TASK is one task of a job array, as Slurm writes it: 4242_7.
+    ID_TASK is one task of a job array, as Slurm writes it: 4242_7. ID+COMPONENT is one component
+    of a heterogeneous job, by its number or name: 4242+1, of which rank 0 is shown.
     """
     from hpckit.jobs.logs import FileJobLogs, read_log
     from hpckit.jobs.track import find_task
@@ -45,6 +46,7 @@ def logs_command(job_id: str | None, *, follow: bool, rank: int | None, as_json:
     entry, task = find_task(tools.index, job_id)
     logs = FileJobLogs()
     _refuse_what_cannot_be(entry, logs, task)
+    rank = 0 if rank is None and entry.is_component else rank
     log = LogName(folder=Path(entry.folder), rank=rank, task=task)
     if as_json:
         output.document(_document(entry, logs, task))

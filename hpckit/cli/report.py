@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ import hpckit
 from hpckit import wiring
 from hpckit.cli import output
 from hpckit.cli.job_argument import asking, complete_site, job_argument
+from hpckit.core.errors import HpckitError
 
 if TYPE_CHECKING:
     from hpckit.account.compare.compare import ComparedSide
@@ -96,7 +97,8 @@ class ReportOptions(SimpleNamespace):
 def report_command(**params: Any) -> None:
     """Say what the job JOB_ID (the newest job without one) used: energy, GPUs, ranks, waste.
 
-    During the job it says what there is so far. ID_TASK is one task of a job array: 4242_7. With
+    During the job it says what there is so far. ID_TASK is one task of a job array: 4242_7;
+    ID+COMPONENT a component of a heterogeneous job, 4242+trainer. With
     --html or --parquet the file is written, and the screen is shown as well. The rows are
     explained in docs/howto/account-a-job.md and docs/reference/report.md of hpckit's sources.
     """
@@ -106,11 +108,14 @@ def report_command(**params: Any) -> None:
     # its workers, and before numpy is imported, which is when they start.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-    from hpckit.api import made_report
+    from hpckit.api import component_places, made_report
 
     if options.compare:
         with _progress() as progress:
             show_comparison(options, options.compare, progress)
+        return
+    if places := component_places(options.job_id, options.from_):
+        _show_components(options, places)
         return
     with _progress() as progress:
         curves = bool(options.curves or options.html)
@@ -122,6 +127,44 @@ def report_command(**params: Any) -> None:
     if options.html:
         write_html(made, Path(options.html))
     _print(made.report, options)
+
+
+def _show_components(options: ReportOptions, places: Mapping[str, tuple[str, str]]) -> None:
+    """Print what each component of a heterogeneous job used, or all their reports as JSON."""
+    from hpckit.account.page.exports import report_document
+    from hpckit.account.page.screen import component_lines
+    from hpckit.api import made_report
+
+    named = {
+        name: job_id or f"--from {shlex.quote(place)}" for name, (job_id, place) in places.items()
+    }
+    first = next(iter(named.values()))
+    if options.html or options.parquet or options.as_csv or options.as_openmetrics or options.patch:
+        reason = "this is a heterogeneous job, of which each component has a report of its own"
+        raise HpckitError(reason, hint=f"hpckit report {first} …")
+    with _progress() as progress:
+        reports = {
+            name: made_report(
+                job_id or None,
+                place or None,
+                progress,
+                options.site,
+                curves=options.curves,
+                asking=asking,
+            ).report
+            for name, (job_id, place) in places.items()
+        }
+    if options.as_json:
+        documents = {
+            name: report_document(report, hpckit.__version__, curves=options.curves)
+            for name, report in reports.items()
+        }
+        output.document({"schema": "hpckit.component-reports/1", "components": documents})
+        return
+    width = output.screen_width(100)
+    commands = [f"hpckit report {words}" for words in named.values()]
+    for line in component_lines(reports, width=width, next_commands=commands, now_s=time.time()):
+        output.result(output.one_line(line))
 
 
 def _check(options: ReportOptions) -> None:

@@ -89,11 +89,12 @@ def render_command(
     the same bytes that `hpckit submit` sends.
     """
     from hpckit.core.fields import to_tree
-    from hpckit.jobs.prepare import effective_document, prepare
+    from hpckit.jobs.components import prepare_job
+    from hpckit.jobs.prepare import effective_document
 
     options = JobOptions.of(ctx, params)
     resources = wiring.resources(options.site_dirs, options.template_dirs)
-    job = prepare(job_source(ctx, options), resources, wiring.template_cache())
+    job = prepare_job(job_source(ctx, options), resources, wiring.template_cache())
     if scheduler == "slurm" and (queue or topology_level):
         raise click.UsageError("--queue and --topology-level go with --scheduler kubernetes", ctx)
     is_slurm = scheduler == "slurm"
@@ -119,8 +120,13 @@ def render_command(
 
 
 def _manifest(job: PreparedJob, scheduler: str, queue: str | None, level: str | None) -> str:
+    from hpckit.core.errors import ConfigError
     from hpckit.script.kubernetes import Cluster, ManifestKind, manifest
 
+    if job.components:
+        reason = "a manifest is of one job, and this file has components"
+        hint = f"--component is one of: {', '.join(one.name for one in job.components)}"
+        raise ConfigError(reason, key="--scheduler", hint=hint)
     kind = None if scheduler == "kubernetes" else ManifestKind(scheduler)
     cluster = Cluster(queue=queue, level=level)
     return manifest(job.effective, job.plan, job.site, cluster, kind)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import click
 
@@ -22,14 +23,16 @@ from hpckit.cli.job_options import JobOptions
 from hpckit.core.errors import JobRefused
 from hpckit.core.units import counted
 from hpckit.jobs.chain import StageStatus, explained, stopped_by
+from hpckit.jobs.components import prepare_job
 from hpckit.jobs.logs import FileJobLogs
-from hpckit.jobs.prepare import JobSource, PreparedJob, prepare
+from hpckit.jobs.prepare import JobSource, PreparedJob
 from hpckit.jobs.submit import Submission, try_out
 from hpckit.jobs.submit_chain import places_of, prepare_chain, stages_of, submit_chain
 from hpckit.placement.order_plan import OrderPlan
 from hpckit.script.checks import not_applied
 from hpckit.slurm.text import array_ranges
 from hpckit.slurm.values import JobStatus
+from hpckit.spec.folder_in_job import COMPONENTS_FOLDER
 from hpckit.spec.job_folder import LogName
 from hpckit.spec.merge import OriginKind
 from hpckit.spec.options import StagePlace
@@ -45,7 +48,7 @@ def submission_document(
     return {
         "schema": "hpckit.submission/1",
         "job_id": submission and submission.job_id,
-        "name": job.effective.spec.name,
+        "name": job.name,
         "site": job.site.name,
         "folder": submission and str(submission.folder),
         "script_sha256": job.script.sha256,
@@ -70,6 +73,8 @@ def _array(job: PreparedJob) -> str | None:
 
 def size_of(job: PreparedJob) -> str:
     """What a job asks for, in a few words."""
+    if job.components:
+        return counted(len(job.components), "component")
     spec = job.effective.spec
     parts = [counted(spec.resources.nodes, "node"), counted(spec.ntasks_per_node, "rank")]
     if spec.resources.gpus_per_node:
@@ -130,6 +135,7 @@ def advice_words(job: PreparedJob) -> str:
 
 
 _RANKS_SHOWN = 16
+_COMPONENT_RANKS_SHOWN = 4
 _LOG_LINES_SHOWN = 3
 
 
@@ -141,7 +147,9 @@ def submit_source(source: JobSource, options: JobOptions) -> int:
     resources = wiring.resources(options.site_dirs, options.template_dirs)
     cache = wiring.template_cache()
     jobs = (
-        prepare_chain(source, resources, cache) if is_chain else [prepare(source, resources, cache)]
+        prepare_chain(source, resources, cache)
+        if is_chain
+        else [prepare_job(source, resources, cache)]
     )
     if options.dry_run:
         _dry_run(jobs, is_chain=is_chain, as_json=options.as_json)
@@ -180,7 +188,7 @@ def _submit(job: PreparedJob, options: JobOptions) -> int:
     if options.as_json:
         output.document(submission_document(job, submission, status))
     elif status is not None and not options.quiet:
-        _say_ended(submission, status)
+        _say_ended(job, submission, status)
     return 0 if status is None else say_open([(entry, status)], None)
 
 
@@ -220,10 +228,11 @@ def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> 
     job_id = submission.job_id
     script = submission.folder / "job.sbatch"
     rows = [
-        ("job", f"{job.effective.spec.name}   {size_of(job)}   site {job.site.name}"),
+        ("job", f"{job.name}   {size_of(job)}   site {job.site.name}"),
         ("script", f"{script}\nsha256 {job.script.sha256[:12]} · hpckit show {job_id} --script"),
     ]
-    rows += _decided(job, submission)
+    rows += [(part.name, size_of(part.job)) for part in job.components]
+    rows += [] if job.components else _decided(job, submission)
     rows += _held_back(submission)
     if submission.environment.sbatch_defaults:
         names = " ".join(submission.environment.sbatch_defaults)
@@ -263,18 +272,25 @@ def _first_task(job: PreparedJob) -> int | None:
     return None if array is None else array_ranges(array)[0][0]
 
 
-def _say_ended(submission: Submission, status: JobStatus) -> None:
+def _ranks(label: str, folder: Path, most: int) -> list[tuple[str, str]]:
+    """The last line of each of the first ranks that have a log below a folder."""
     logs = FileJobLogs()
-    ranks = logs.ranks(submission.folder)
+    ranks = logs.ranks(folder)
     shown = [
-        output.visible(
-            f"{rank}: {''.join(logs.tail(LogName(folder=submission.folder, rank=rank), 1))}"
-        )
-        for rank in ranks[:_RANKS_SHOWN]
+        output.visible(f"{rank}: {''.join(logs.tail(LogName(folder=folder, rank=rank), 1))}")
+        for rank in ranks[:most]
     ]
-    if len(ranks) > _RANKS_SHOWN:
-        shown.append(f"… and {len(ranks) - _RANKS_SHOWN} more: hpckit logs --rank N")
-    rows = [("ranks", "\n".join(shown))] if shown else []
+    if len(ranks) > most:
+        shown.append(f"… and {len(ranks) - most} more: hpckit logs --rank N")
+    return [(label, "\n".join(shown))] if shown else []
+
+
+def _say_ended(job: PreparedJob, submission: Submission, status: JobStatus) -> None:
+    logs = FileJobLogs()
+    rows = _ranks("ranks", submission.folder, _RANKS_SHOWN)
+    for part in job.components:
+        folder = submission.folder / COMPONENTS_FOLDER / part.name
+        rows += _ranks(part.name, folder, _COMPONENT_RANKS_SHOWN)
     task = log_task(status)
     tail = logs.tail(LogName(folder=submission.folder, task=task), _LOG_LINES_SHOWN)
     if status.state != "COMPLETED" and tail:
@@ -359,7 +375,7 @@ def try_jobs(
     if as_json:
         documents = [
             {
-                "name": job.effective.spec.name,
+                "name": job.name,
                 "script_sha256": job.script.sha256,
                 "words": trial.words,
                 "notes": trial.notes,
@@ -369,7 +385,7 @@ def try_jobs(
         output.document({"schema": "hpckit.trial/1", "site": site.name, "jobs": documents})
         return
     for job, trial in trials:
-        rows = [("job", f"{job.effective.spec.name}   site {job.site.name}")]
+        rows = [("job", f"{job.name}   site {job.site.name}")]
         rows += [("note", output.note(note)) for note in trial.notes]
         rows.append(("slurm", "\n".join(trial.words) or "it says nothing against the job"))
         output.labelled(rows)

@@ -12,9 +12,11 @@ USAGE = """\
 usage: hpckit-injob rank --from slurm|env|mpi|NAME,NAME,NAME,NAME,NAME
                          [--tf-config | --ray | --horovod] -- COMMAND [ARGUMENT...]
        hpckit-injob run [--local [--ranks N]] [--order [--keep-numbers]] [--bind] [--strict]
-                        [--container NAME,NAME...]
+                        [--container NAME,NAME...] [--component NAME]
                         [--secrets [--keep-secrets]]
                         [--measure HZ] [--kill-wait SECONDS] -- COMMAND [ARGUMENT...]
+       hpckit-injob components --kill-wait SECONDS
+                        {NAME PID [--service] [--after NAME,NAME] [--ready PORT[/PATH]]}...
        hpckit-injob node -- COMMAND [ARGUMENT...]
        hpckit-injob ray -- COMMAND [ARGUMENT...]
        hpckit-injob port --job-id TEXT [--array-task N]
@@ -50,10 +52,11 @@ def _run(verb: str, rest: list[str], env: dict[str, str]) -> int | None:
         from hpckit.injob.ray import ray
 
         return ray(rest, env)
-    if verb == "run":
+    if verb in ("run", "components"):
+        from hpckit.injob.components import components
         from hpckit.injob.runner import run
 
-        return run(rest, env)
+        return (run if verb == "run" else components)(rest, env)
     if verb in ("port", "order"):
         return _before_ranks(verb, rest)
     if verb == "probe":

@@ -9,14 +9,20 @@ from __future__ import annotations
 import os
 import select
 import signal
-import subprocess
 import sys
 import time
 
 from hpckit.core.talk import reason, say
 from hpckit.injob.entry import not_started, without_coerced_locale
+from hpckit.injob.het_group import hostnames
 from hpckit.injob.supervise import catch_signals, exit_code_of, forward, spawn_quietly
-from hpckit.spec.folder_in_job import BEGAN_FILE, SAMPLER_STEP, WAITING_FILE, of_start
+from hpckit.spec.folder_in_job import (
+    BEGAN_FILE,
+    SAMPLER_STEP,
+    WAITING_FILE,
+    component_folder,
+    of_start,
+)
 
 TYPE_CHECKING = False
 
@@ -63,6 +69,7 @@ _NOT_ORDERED = ("--nodes=", "--distribution=")
 24.11 and 26.05, trees and blocks: --nodes is refused from 24.11 on."""
 
 
+_GROUP = "--het-group"
 _IN_CONTAINER = ("--container-image=", "--container-name=")
 
 
@@ -80,11 +87,15 @@ _FLAGS = frozenset(
 
 
 class RunOptions:
-    """The options of `injob run`; None where one is not given. `container` are names."""
+    """The options of `injob run`; None where one is not given. `container` are names.
+
+    `component` is the one of a heterogeneous job.
+    """
 
     def __init__(self) -> None:
         self.local = self.order = self.keep_numbers = self.bind = self.strict = False
         self.container: str | None = None
+        self.component: str | None = None
         self.secrets = self.keep_secrets = False
         self.ranks: int | None = None
         self.hz: str | None = None
@@ -103,8 +114,8 @@ def read_options(words: Sequence[str]) -> tuple[RunOptions, list[str]] | None:
                 setattr(options, name.replace("wait", "wait_s"), int(rest.pop(0)))
             elif word == "--measure":
                 options.hz = rest.pop(0)
-            elif word == "--container":
-                options.container = rest.pop(0)
+            elif word in {"--container", "--component"}:
+                setattr(options, name, rest.pop(0))
             else:
                 return None
     except (IndexError, ValueError):
@@ -156,17 +167,23 @@ def ordered(command: Sequence[str]) -> list[str]:
 
 
 def sampler_command(
-    agent: Sequence[str], nodes: str | None, folder: str, hz: str, parent: int | None
+    agent: Sequence[str], step: Sequence[str], folder: str, hz: str, parent: int | None
 ) -> list[str]:
-    """Return what samples: a step of `nodes` nodes, or beside a local job whose runner is `parent`.
+    """Return what samples: a step, or beside a local job whose runner is `parent`.
 
-    In a session of its own it gets no signal that is meant for the command.
+    `step` says where, in srun's options. In a session of its own it gets no signal that is meant
+    for the command.
     """
     sample = [*agent, "sample", "--out", folder, "--hz", hz]
     if parent is not None:
         return ["setsid", *sample, "--parent", str(parent)]
-    step = [] if nodes is None else [f"--nodes={nodes}", f"--ntasks={nodes}"]
     return ["setsid", "srun", *step, *_SAMPLER_OPTIONS, *sample]
+
+
+def sampler_step(nodes: str | None, group: str | None = None) -> list[str]:
+    """Return srun's options for one sampler a node, in one group of a heterogeneous job."""
+    words = [] if nodes is None else [f"--nodes={nodes}", f"--ntasks={nodes}"]
+    return words if group is None else [*words, f"{_GROUP}={group}"]
 
 
 def sampler_environment(env: Mapping[str, str]) -> dict[str, str]:
@@ -196,6 +213,11 @@ def run(words: list[str], env: dict[str, str]) -> int | None:
     caught = [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD]
     wake = catch_signals([*caught, *([signal.SIGINT, signal.SIGHUP] if options.local else [])])
     env = without_coerced_locale(env)
+    if options.component is not None:
+        told = _component_environment(env, options.component, option_of(command, _GROUP), wake)
+        if told is None:
+            return 0
+        env = told
     agent = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv) + 1]
     secrets = None
     if options.secrets:
@@ -209,6 +231,18 @@ def run(words: list[str], env: dict[str, str]) -> int | None:
     # Python takes its handlers back as it ends: a late signal would end the job in its own name.
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     return _first_failure(env) or code if code else 0
+
+
+def _component_environment(
+    env: dict[str, str], name: str, group: str | None, wake: int
+) -> dict[str, str] | None:
+    """Wait until the component may start; return its environment, None where it is not to."""
+    from hpckit.injob.het_group import await_start, of_group
+
+    told = await_start(env, name, wake)
+    if told is None:
+        return None
+    return {**of_group(env, group or "0"), **told, "HPCKIT_JOB_FOLDER": component_folder(env, name)}
 
 
 def _first_failure(env: dict[str, str]) -> int:
@@ -244,21 +278,24 @@ class _Runner:
         self._folder = env.get("HPCKIT_JOB_FOLDER", "")
         # scancel sends TERM to the step itself; the runner stays to return the program's code.
         self._forwarded = {signal.SIGUSR1, signal.SIGUSR2}
+        if options.component:
+            self._forwarded |= {signal.SIGTERM}  # it comes from what ends the components
         if options.local:
             self._forwarded |= {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
     def step(self, command: list[str]) -> int:
         """Run an srun command in the order of nodes that was decided, if there is one."""
-        nodes = _hostnames(self._env)
+        nodes = hostnames(self._env.get("SLURM_JOB_NODELIST", ""), self._env)
         command = through_entry(command, self._agent)
         hosts = self._place(nodes, command)
         if nodes:
             # The first node of the allocation; rank 0 is there too, also in an order of nodes.
             self._env["MASTER_ADDR"] = nodes[0]
-        self._meet(self._env.get("SLURM_JOB_ID", ""))
+        group = option_of(command, _GROUP)
+        self._meet(self._env.get("SLURM_JOB_ID", ""), group or "")
         self._tell_outside()
         count = option_of(command, "--nodes") or self._env.get("SLURM_JOB_NUM_NODES")
-        self._sample(count, None)
+        self._sample(sampler_step(count, group), None)
         if hosts is None:
             return self._wait([self._start(command, self._env)])
         return self._ordered(hosts, command)
@@ -268,7 +305,7 @@ class _Runner:
         self._env["MASTER_ADDR"] = "127.0.0.1"
         self._meet(self._env.get("HPCKIT_JOB_ID") or str(os.getpid()))
         self._tell_outside()
-        self._sample(None, os.getpid())
+        self._sample((), os.getpid())
         ranks = self._options.ranks
         if ranks is None:
             return self._wait([self._start(command, self._env)])
@@ -321,11 +358,11 @@ class _Runner:
 
         return order_file(plan, nodes, int(tasks), self._env["HPCKIT_PLACE"])[0]
 
-    def _meet(self, job: str) -> None:
-        """Let the ranks meet at a port that is free here."""
+    def _meet(self, job: str, group: str = "") -> None:
+        """Let the ranks meet at a port that is free here, those of each component at another."""
         from hpckit.injob.port import free_port
 
-        found = free_port(job, self._env.get("SLURM_ARRAY_TASK_ID", "")) if job else None
+        found = free_port(job, self._env.get("SLURM_ARRAY_TASK_ID", group)) if job else None
         if found is None:
             say("warning: no free port found for the ranks to meet at")
         else:
@@ -341,7 +378,7 @@ class _Runner:
             self._env.setdefault("HPCKIT_PLACE", of_start(self._env, "place", "restart"))
             self._env["HPCKIT_OUTSIDE"] = outside(self._env, names.split(","))
 
-    def _sample(self, nodes: str | None, parent: int | None) -> None:
+    def _sample(self, step: Sequence[str], parent: int | None) -> None:
         """Start the sampler, for `hpckit report`. The job goes on without it."""
         if self._options.hz is None:
             return
@@ -349,7 +386,7 @@ class _Runner:
         logs = f"{self._folder}/logs"
         if not self._folder or not os.path.isdir(logs):
             return
-        command = sampler_command(self._agent, nodes, self._folder, self._options.hz, parent)
+        command = sampler_command(self._agent, step, self._folder, self._options.hz, parent)
         env = sampler_environment(self._env)
         try:
             fd = os.open(
@@ -394,24 +431,6 @@ class _Runner:
         timeout = None if timeout_s == float("inf") else max(0.0, timeout_s)
         ready, _, _ = select.select([self._wake], [], [], timeout)
         return os.read(self._wake, 512) if ready else b""
-
-
-def _hostnames(env: dict[str, str]) -> Sequence[str]:
-    """Return the names of the job's nodes, none where Slurm does not say them."""
-    words = ["scontrol", "show", "hostnames", env.get("SLURM_JOB_NODELIST", "")]
-    try:
-        answer = subprocess.run(
-            words,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            timeout=60,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        say(f"warning: ranks are in Slurm's own order: scontrol show hostnames: {error}")
-        return ()
-    return answer.stdout.decode("utf-8", "surrogateescape").split()
 
 
 def _send(pids: set[int], number: int) -> None:

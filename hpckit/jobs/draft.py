@@ -19,7 +19,7 @@ from hpckit.jobs.secrets import secrets_text
 from hpckit.placement.order_plan import ORDER_FILE, OrderPlan, order_tree
 from hpckit.script.environment import SubmissionEnvironment
 from hpckit.slurm.values import JobEntry, JobId, SubmitRequest
-from hpckit.spec.folder_in_job import PLAN_FILE
+from hpckit.spec.folder_in_job import COMPONENTS_FOLDER, PLAN_FILE
 from hpckit.spec.job_folder import (
     ADVICE_FILE,
     AGENT_FILE,
@@ -59,8 +59,21 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DraftPart:
+    """What a job folder says of a job, or the folder of a component of a component."""
+
+    name: str
+    job: PreparedJob
+    order: OrderPlan | None = None
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """One submission under way: all that its steps share."""
+    """One submission under way: all that its steps share.
+
+    `components` are those of a heterogeneous job, none for another.
+    """
 
     job: PreparedJob
     caller: Caller
@@ -70,9 +83,9 @@ class Draft:
     environment: SubmissionEnvironment
     parts: tuple[ArrayPart, ...]
     place: StagePlace | None
+    whole: DraftPart
+    components: tuple[DraftPart, ...] = ()
     notes: tuple[Notice, ...] = ()
-    order: OrderPlan | None = None
-    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     payload: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     @property
@@ -127,19 +140,25 @@ def _intent(draft: Draft) -> dict[str, object]:
         "chain": draft.entry.chain,
         "stage": draft.entry.stage,
         "stages": [] if draft.place is None else list(draft.place.stages),
+        "components": [component.name for component in job.components],
     }
 
 
 def write_folder(draft: Draft, folders: PackedJobFolders) -> None:
-    """Write all that is known before the start into the new job folder. Raises StorageFailed."""
+    """Write all that is known before the start into the new job folder. Raises StorageFailed.
+
+    Of a heterogeneous job each component has a folder of the same shape in it.
+    """
     job = draft.job
     texts: dict[str, str | bytes] = {
         INTENT_FILE: as_json(_intent(draft)),
-        EFFECTIVE_FILE: as_json(effective_document(job.effective)),
-        SITE_FILE: as_json(to_tree(job.site)),
-        PLAN_FILE: as_json({"schema": "hpckit.plan/1", **to_tree(job.plan)}),
         SCRIPT_FILE: job.script.text,
     }
+    for component in draft.components:
+        name = f"{COMPONENTS_FOLDER}/{component.name}"
+        folders.create(draft.folder / COMPONENTS_FOLDER, component.name)
+        texts |= {f"{name}/{file}": text for file, text in _decided(component).items()}
+    texts |= _decided(draft.whole)
     if job.source.file_text is not None:
         texts[JOB_FILE] = job.source.file_text
     if job.source.advised is not None:
@@ -149,14 +168,24 @@ def write_folder(draft: Draft, folders: PackedJobFolders) -> None:
 
         head = {"schema": TOPOLOGY_SCHEMA, "hpckit": hpckit.__version__}
         texts[TOPOLOGY_FILE] = as_json({**head, **to_tree(job.source.topology)})
-    if draft.secrets:
-        texts[SECRETS_FILE] = secrets_text(draft.secrets)
-    if draft.order is not None:
-        texts[ORDER_FILE] = as_json(order_tree(draft.order))
     texts.update(draft.payload)
     for name, content in texts.items():
         folders.write(draft.folder, name, content)
     folders.pack_agent(draft.folder)
+
+
+def _decided(part: DraftPart) -> dict[str, str]:
+    """Return the files that say what was decided of a job, or of a component of one."""
+    texts = {
+        EFFECTIVE_FILE: as_json(effective_document(part.job.effective)),
+        SITE_FILE: as_json(to_tree(part.job.site)),
+        PLAN_FILE: as_json({"schema": "hpckit.plan/1", **to_tree(part.job.plan)}),
+    }
+    if part.secrets:
+        texts[SECRETS_FILE] = secrets_text(part.secrets)
+    if part.order is not None:
+        texts[ORDER_FILE] = as_json(order_tree(part.order))
+    return texts
 
 
 def request_of(

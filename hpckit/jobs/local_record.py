@@ -110,12 +110,14 @@ class Intent:
     """The submitting process: its host, id and start, in seconds since the epoch.
 
     `slurm_cluster` is the cluster of that host, None where its slurm.conf does not tell.
+    `components` are what a heterogeneous job's are called, in their order.
     """
 
     submitter_host: str | None = None
     submitter_pid: int | None = None
     submitter_started_s: float | None = None
     slurm_cluster: str | None = None
+    components: tuple[str, ...] = ()
 
     @property
     def submitter_lives(self) -> bool | None:
@@ -130,3 +132,12 @@ class Intent:
 def read_intent(folder: Path) -> Intent | None:
     """Who submits the job of a folder; None without an intent. Raises StorageFailed."""
     return read_record(folder, INTENT_FILE, Intent)
+
+
+def component_names(folder: Path) -> tuple[str, ...]:
+    """Return what the components of the heterogeneous job in a folder are called, else none."""
+    try:
+        intent = read_intent(folder)
+    except StorageFailed:
+        return ()
+    return () if intent is None else intent.components

@@ -30,6 +30,7 @@ from hpckit.script.plan import LaunchPlan, Provenance, Script, request_of_plan
 from hpckit.script.releases import Dialect, dialect_findings, site_dialect
 from hpckit.script.render import render_script
 from hpckit.slurm.values import SlurmVersion
+from hpckit.spec.components import ComponentRequest, component_layers
 from hpckit.spec.job_folder import ADVICE_FILE, EFFECTIVE_SCHEMA, TOPOLOGY_FILE
 from hpckit.spec.merge import (
     EffectiveJob,
@@ -55,7 +56,8 @@ if TYPE_CHECKING:
 class JobSource:
     """What somebody asked for: a job file's text, options over it, and where it stands.
 
-    `stage` is the one of the file's stages that is meant, None for a file without.
+    `stage` is the one of the file's stages that is meant, None for a file without; likewise
+    `component`, where None is all of them.
 
     `file_text` None is a job that has only a command. `options` maps a dotted key to its value
     and the option as typed; `option_words` are the same options as words of a command line.
@@ -74,6 +76,7 @@ class JobSource:
     folder: Path
     slurm_version: SlurmVersion | None = None
     stage: str | None = None
+    component: str | None = None
     advised: AdvisedJob | None = None
     topology: NodeTopology | None = None
 
@@ -128,7 +131,9 @@ def _toml(value: object) -> str:
 class PreparedJob:
     """A job that is decided and rendered; nothing outside has been touched.
 
-    `notes` are what checks found that does not keep it from running.
+    `notes` are what checks found that does not keep it from running. Of a heterogeneous job
+    `components` are its components, each a job of its own, and all else is the first one's but the
+    script.
     """
 
     source: JobSource
@@ -139,6 +144,31 @@ class PreparedJob:
     comm: Communication
     launcher: Launcher
     notes: tuple[Notice, ...] = ()
+    components: tuple[Component, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What the job is called, of a heterogeneous one the whole."""
+        first = self.effective.spec.name
+        return first.removesuffix(f"-{self.components[0].name}") if self.components else first
+
+    @property
+    def alone(self) -> Sequence[PreparedJob]:
+        """The jobs of a heterogeneous job's components, or this one."""
+        return [component.job for component in self.components] or [self]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Component:
+    """A component of a heterogeneous job: what is asked of it beside the others, and its job."""
+
+    request: ComponentRequest
+    job: PreparedJob
+
+    @property
+    def name(self) -> str:
+        """What the component is called."""
+        return self.request.name
 
 
 def prepare(
@@ -165,7 +195,7 @@ def prepare(
         plan = explained(plan, source.advised, effective)
     notes = without_errors(_findings(plan, site, dialect))
     notes += comm_findings(comm.env)
-    script, own = _script(plan, resources, cache, _provenance(source, site, effective.digest))
+    script, own = _script(plan, resources, cache, provenance_of(source, site, effective.digest))
     said = " ".join((source.file_text or "", *source.option_words, *source.command))
     refuse_script(script.text, said)
     return PreparedJob(
@@ -180,7 +210,8 @@ def prepare(
     )
 
 
-def _provenance(source: JobSource, site: SiteSpec, job_digest: str) -> Provenance:
+def provenance_of(source: JobSource, site: SiteSpec, job_digest: str) -> Provenance:
+    """Return what a script of this job says of its making; the runner's digest is not in it."""
     return Provenance(
         version=hpckit.__version__,
         site=site.name,
@@ -227,23 +258,33 @@ def without_errors(findings: Sequence[Notice]) -> tuple[Notice, ...]:
 
 def layers_of(source: JobSource, site: SiteSpec, launchers: Launchers = LAUNCHERS) -> list[Layer]:
     """Everything that says something of the job, the strongest first. Raises ConfigError."""
+    layers = [option_layer(_options(source))]
+    if source.advised is not None:
+        layers.append(report_layer(source.advised.values, source.advised.report_id))
+    if source.file_text is not None:
+        if source.component is None:
+            layers += file_layers(source.file_text, source.file_name, source.stage)
+        else:
+            layers += component_layers(source.file_text, source.file_name, source.component)
+    layers.append(site_layer(site.job, site.name))
+    return read_launchers(layers, launchers)
+
+
+def _options(source: JobSource) -> dict[str, tuple[object, str]]:
+    """What the command line says, of one part of a file for that part. Raises ConfigError."""
     options = dict(source.options)
     if source.command:
         options["command"] = (list(source.command), "-- COMMAND")
         if source.file_text is None and "name" not in options:
             options["name"] = (job_name_of(source.command), "named after the command")
-    if source.stage is not None and "name" in options:
+    part = source.stage or source.component
+    if part is not None and "name" in options:
         name, option = options["name"]
-        options["name"] = (f"{name}-{source.stage}", option)
-    if source.stage is not None and source.file_text is None:
-        raise ConfigError("a command has no stages", key="--stage", hint="name a job file")
-    layers = [option_layer(options)]
-    if source.advised is not None:
-        layers.append(report_layer(source.advised.values, source.advised.report_id))
-    if source.file_text is not None:
-        layers += file_layers(source.file_text, source.file_name, source.stage)
-    layers.append(site_layer(site.job, site.name))
-    return read_launchers(layers, launchers)
+        options["name"] = (f"{name}-{part}", option)
+    if part is not None and source.file_text is None:
+        option = "--stage" if source.stage else "--component"
+        raise ConfigError("a command has no parts", key=option, hint="name a job file")
+    return options
 
 
 def _reproduce(source: JobSource, site: SiteSpec) -> tuple[str, ...]:
@@ -252,6 +293,7 @@ def _reproduce(source: JobSource, site: SiteSpec) -> tuple[str, ...]:
         ("--from-report", ADVICE_FILE if source.advised is not None else None),
         ("--topology", TOPOLOGY_FILE if source.topology is not None else None),
         ("--stage", source.stage),
+        ("--component", source.component),
         ("--site", site.name if source.site_name is not None else None),
         ("--slurm-version", None if version is None else str(version)),
         ("--template", source.template),

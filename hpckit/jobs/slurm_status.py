@@ -9,12 +9,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from hpckit.core.errors import HpckitError, StorageFailed, ToolFailed
 from hpckit.core.files import Clock
 from hpckit.core.files_in_job import read_regular
-from hpckit.jobs.local_record import Intent, LocalResult, LocalRun, read_intent, read_record
+from hpckit.jobs.local_record import (
+    Intent,
+    LocalResult,
+    LocalRun,
+    component_names,
+    read_intent,
+    read_record,
+)
 from hpckit.jobs.process_tree import find_process
 from hpckit.jobs.status import (
     CONFIRM_S,
@@ -30,6 +37,7 @@ from hpckit.jobs.status import (
 )
 from hpckit.slurm.text import array_ranges
 from hpckit.slurm.values import JobEntry, JobId, JobRecord, JobState, JobStatus, is_confirmed
+from hpckit.spec.folder_in_job import COMPONENT_END, COMPONENTS_FOLDER
 from hpckit.spec.job_folder import (
     EFFECTIVE_FILE,
     INTENT_FILE,
@@ -148,7 +156,7 @@ class SlurmStatuses:
         """The records with the exit code that slurmctld remembers, where there are no accounts."""
         shown: list[JobRecord] = []
         try:
-            for job_id in dict.fromkeys(record.job_id for record in records):
+            for job_id in dict.fromkeys(record.leader_id for record in records):
                 shown += self._slurm.show(job_id, cluster)
         except HpckitError:
             return records
@@ -164,6 +172,10 @@ def _status(
     is_array = bool(job.parts) or any(record.task_index is not None for record in records)
     tasks = tasks_asked_for(folder) if is_array else None
     status = status_of_records(job, records, view, tasks)
+    if job.is_component:
+        status = _own_end(status, folder)
+    elif status.components:
+        status = replace(status, components=_component_ends(status.components, folder))
     if status.state.is_final:
         is_whole = all(is_confirmed(part.job_id) for part in status.parts)
         if not is_whole and _may_grow(job, folder, age_s):
@@ -267,6 +279,43 @@ def _with_whole_code(status: JobStatus, folder: Path) -> JobStatus:
     except (OSError, ValueError, IndexError):
         return status
     return replace(status, exit_code=whole) if whole == code + _CODE_MASK else status
+
+
+def _component_ends(components: Sequence[JobRecord], folder: Path) -> tuple[JobRecord, ...]:
+    names = component_names(folder)
+    if len(names) != len(components):
+        return tuple(components)
+    return tuple(
+        _own_end(record, folder / COMPONENTS_FOLDER / name)
+        for name, record in zip(names, components, strict=True)
+    )
+
+
+_SCRIPT_STATES = frozenset(
+    {JobState.RUNNING, JobState.COMPLETING, JobState.COMPLETED, JobState.FAILED}
+)
+"""What Slurm says of the script, and so of each component."""
+Ending = TypeVar("Ending", JobRecord, JobStatus)
+
+
+def _own_end(status: Ending, folder: Path) -> Ending:
+    """How a component of a heterogeneous job is, by what it has left of its end.
+
+    To Slurm each ends when the script does, and as it does; it runs until then.
+    """
+    if status.state not in _SCRIPT_STATES:
+        return status
+    try:
+        newest = max(folder.glob(f"{COMPONENT_END}-*"), key=lambda path: path.stat().st_mtime)
+        code, *asked = read_regular(newest).split()
+        exit_code = int(code)
+    except (OSError, ValueError):
+        return status
+    if asked:
+        reason = "ended with the others"
+        return replace(status, state=JobState.CANCELLED, exit_code=exit_code, reason=reason)
+    state = JobState.FAILED if exit_code else JobState.COMPLETED
+    return replace(status, state=state, exit_code=exit_code)
 
 
 def _has_log(folder: Path) -> bool:

@@ -80,9 +80,9 @@ def own_records(entry: JobEntry, records: Sequence[JobRecord]) -> Sequence[JobRe
         ]
         job_id: JobId | None = part.job_id
         if not is_confirmed(part.job_id):
-            ids = (record.job_id for record in named)
+            ids = (record.leader_id for record in named)
             job_id = min(ids, key=lambda job_id: (len(job_id), job_id), default=None)
-        own += [record for record in named if record.job_id == job_id]
+        own += [record for record in named if job_id in (record.job_id, record.leader_id)]
     return own
 
 
@@ -92,7 +92,9 @@ def _parts(entry: JobEntry) -> tuple[JobPart, ...]:
 
 def _with_ids(entry: JobEntry, records: Sequence[JobRecord]) -> JobEntry:
     """The entry with the ids that Slurm's records give to it and to its parts."""
-    found = {record.array_offset: record.job_id for record in records}
+    if entry.is_component:
+        return entry
+    found = {record.array_offset: record.leader_id for record in records}
     parts = tuple(
         replace(part, job_id=found.get(part.offset, part.job_id)) for part in _parts(entry)
     )
@@ -115,12 +117,18 @@ def merge_records(queue: Sequence[JobRecord], accounts: Sequence[JobRecord]) -> 
     for record in list(merged.values()):
         if record.task_index is None and record.state.is_final and record.array_offset in told:
             del merged[_task(record)]
-    return sorted(merged.values(), key=lambda record: record.task_index or record.array_offset)
+    return sorted(
+        merged.values(),
+        key=lambda record: record.task_index or record.component or record.array_offset,
+    )
 
 
-def _task(record: JobRecord) -> tuple[int | None, int]:
-    """What tells a task from the others; those that Slurm lists together are one of each part."""
-    return record.task_index, record.array_offset
+def _task(record: JobRecord) -> tuple[int | None, int, int | None]:
+    """What tells a task, or a component, from the others.
+
+    Tasks that Slurm lists together are one of each part.
+    """
+    return record.task_index, record.array_offset, record.component
 
 
 def status_of_records(
@@ -138,6 +146,8 @@ def status_of_records(
     view = view or SlurmView()
     entry = _with_ids(entry, records)
     first = records[0]
+    if first.component is not None and not entry.is_component:
+        return _stale(_heterogeneous_status(entry, records), view)
     if len(records) == 1 and first.task_index is None:
         return _stale(_status(entry, first), view)
     status = _array_status(entry, records)
@@ -149,6 +159,22 @@ def status_of_records(
         return _stale(replace(status, reason=which), view)
     never = "never begun" if entry.is_whole else "never begun, or never submitted"
     return _without_tasks(status, which, never, view)
+
+
+def _heterogeneous_status(entry: JobEntry, records: Sequence[JobRecord]) -> JobStatus:
+    """The status of a heterogeneous job: that of its first component, whose node runs the script.
+
+    Where that completed, another may have ended badly.
+    """
+    chosen = _chosen(records)
+    ends = [record.ended_s for record in records if record.ended_s is not None]
+    status = _status(entry, chosen)
+    return replace(
+        status,
+        nodelist=None,
+        ended_s=max(ends, default=None) if status.state.is_final else None,
+        components=tuple(replace(record, exit_code=_exit_code(record)) for record in records),
+    )
 
 
 def status_of_task(entry: JobEntry, status: JobStatus, task: int) -> JobStatus:

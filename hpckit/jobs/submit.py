@@ -28,6 +28,7 @@ from hpckit.core.findings import Level, Notice
 from hpckit.jobs.draft import (
     Caller,
     Draft,
+    DraftPart,
     PackedJobFolders,
     record_start,
     request_of,
@@ -174,9 +175,12 @@ def _look(
     is_array = job.effective.spec.slurm.array is not None
     if tools.probe is None or not (tools.checks or is_array):
         return size, notes
-    view, found = check_live(
-        job, tools.probe, cluster, variables=variables, limits=tools.limits, refuse=tools.checks
-    )
+    view, found = None, tuple[Notice, ...]()
+    for one in job.alone:
+        view, of_one = check_live(
+            one, tools.probe, cluster, variables=variables, limits=tools.limits, refuse=tools.checks
+        )
+        found += of_one
     if view is not None and (view.config.max_array_size or 0) > 1:
         size = view.config.max_array_size
     return size, tuple(dict.fromkeys((*notes, *found)))
@@ -286,7 +290,7 @@ def draft_of(
     cluster = cluster_of(environment.variables) if slurm else None
     max_array_size, notes = _look(job, tools, cluster, environment.variables)
     partition = environment.variables.get("SBATCH_PARTITION")
-    order, remarks = order_plan(job, tools.probe, cluster, partition)
+    whole, components, remarks = _parts_of(job, caller, tools.probe, cluster, partition)
     # After the look, which may take long: from here on a submission is not to be held up.
     created_s = tools.clock.now_s()
     parts = planned_parts(job.effective.spec.slurm, max_array_size, place)
@@ -295,7 +299,7 @@ def draft_of(
         submission=caller.uuid_hex,
         job_id=job_id,
         cluster=cluster,
-        name=job.effective.spec.name,
+        name=job.name,
         site=job.site.name,
         folder=str(root / _folder_name(job, caller, created_s)),
         created_s=created_s,
@@ -313,10 +317,34 @@ def draft_of(
         environment=environment,
         parts=parts,
         place=place,
-        notes=(*notes, *remarks),
-        order=order,
-        secrets=secrets_for(job, caller),
+        whole=whole,
+        components=components,
+        notes=tuple(dict.fromkeys((*notes, *remarks))),
     )
+
+
+def _parts_of(
+    job: PreparedJob,
+    caller: Caller,
+    probe: FabricProbe | None,
+    cluster: str | None,
+    partition: str | None,
+) -> tuple[DraftPart, tuple[DraftPart, ...], tuple[Notice, ...]]:
+    """Return what the job folder says, and the folder of each component; and notes.
+
+    A heterogeneous job has orders and secrets in its components' folders alone.
+    """
+    parts, notes = list[DraftPart](), list[Notice]()
+    for one in job.alone:
+        order, remarks = order_plan(one, probe, cluster, partition)
+        secrets = secrets_for(one, caller)
+        parts.append(DraftPart(name=one.name, job=one, order=order, secrets=secrets))
+        notes += remarks
+    if not job.components:
+        return parts[0], (), tuple(notes)
+    named = zip(job.components, parts, strict=True)
+    components = tuple(replace(part, name=component.name) for component, part in named)
+    return DraftPart(name=job.name, job=job), components, tuple(notes)
 
 
 def secrets_for(job: PreparedJob, caller: Caller) -> Mapping[str, str]:
@@ -327,12 +355,15 @@ def secrets_for(job: PreparedJob, caller: Caller) -> Mapping[str, str]:
 
 def environment_of(job: PreparedJob, caller: Caller, *, by_sbatch: bool) -> SubmissionEnvironment:
     """Return what of the caller's environment a job gets, and what is held back."""
-    request = job.effective.spec.environment
-    stated = [option.name for option in job.plan.directives] if by_sbatch else None
+    jobs = job.alone
+    requests = [one.effective.spec.environment for one in jobs]
+    stated = [option.name for one in jobs for option in one.plan.directives] if by_sbatch else None
     shell = dict(caller.environment)
-    for name in (*request.secrets, *request.secret_files):
-        shell.pop(name, None)  # sbatch would have it, and so may Slurm's records
-    return submission_environment(shell, request.inherit, request.pass_, stated=stated)
+    for request in requests:
+        for name in (*request.secrets, *request.secret_files):
+            shell.pop(name, None)  # sbatch would have it, and so may Slurm's records
+    passed = dict.fromkeys(name for request in requests for name in request.pass_)
+    return submission_environment(shell, requests[0].inherit, tuple(passed), stated=stated)
 
 
 def cluster_of(environment: Mapping[str, str]) -> str | None:
@@ -395,7 +426,7 @@ def _workdir(job: PreparedJob, caller: Caller, folders: FileJobFolders) -> Path:
 def _folder_name(job: PreparedJob, caller: Caller, created_s: float) -> str:
     from datetime import UTC, datetime
 
-    slug = re.sub(r"[^A-Za-z0-9_.-]+", "-", job.effective.spec.name).strip("-.")[:40] or "job"
+    slug = re.sub(r"[^A-Za-z0-9_.-]+", "-", job.name).strip("-.")[:40] or "job"
     day = datetime.fromtimestamp(created_s, tz=UTC).date().isoformat()
     return f"{day}-{slug}-{caller.uuid_hex[:8]}"
 
@@ -426,7 +457,7 @@ def _start(draft: Draft, tools: SubmitTools, progress: Progress) -> Submission:
             environment=draft.environment,
             words=words,
             notes=draft.notes,
-            order=draft.order,
+            order=draft.whole.order,
         )
 
 

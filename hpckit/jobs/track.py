@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from hpckit.core.document import convert
 from hpckit.core.errors import ConfigError, HpckitError, NoSuchJob, StorageFailed
 from hpckit.core.fields import as_json, to_tree
+from hpckit.jobs.local_record import component_names
 from hpckit.jobs.parts import Submitter, recorded_parts, submitted_document
 from hpckit.slurm.values import (
     JobDetail,
@@ -22,7 +23,7 @@ from hpckit.slurm.values import (
     JobState,
     JobStatus,
 )
-from hpckit.spec.folder_in_job import SAMPLER_STEP
+from hpckit.spec.folder_in_job import COMPONENTS_FOLDER, SAMPLER_STEP
 from hpckit.spec.job_folder import (
     INTENT_FILE,
     RESULT_FILE,
@@ -89,7 +90,8 @@ def record_end(entry: JobEntry, status: JobStatus, folders: FileJobFolders) -> N
     folder = Path(entry.folder)
     if not status.state.is_final or status.state is JobState.NOT_SUBMITTED:
         return
-    folders.forget(folder, SECRETS_FILE)  # a job that was killed has left it
+    for place in (folder, *(folder / COMPONENTS_FOLDER / name for name in component_names(folder))):
+        folders.forget(place, SECRETS_FILE)  # a job that was killed has left it
     if not entry.job_id.isdecimal():
         return
     with contextlib.suppress(StorageFailed):
@@ -100,6 +102,7 @@ def record_end(entry: JobEntry, status: JobStatus, folders: FileJobFolders) -> N
         folders.write(folder, RESULT_FILE, as_json({"schema": RESULT_SCHEMA, **to_tree(status)}))
 
 
+_COMPONENT: Final = re.compile(r"([0-9]+)\+([a-z0-9_]{1,31})", re.ASCII)
 _JOB_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
 _UUID: Final = re.compile(r"[0-9a-f]{32}")
 _LATEST_S: Final = 1e11
@@ -144,8 +147,12 @@ def find_job(index: SqliteJobIndex, wanted: str | None) -> JobEntry:
 
     A number is a whole id: 12 is not the beginning of 1234. The id of any part of a split array is
     the array's. Of a local (L…) or unconfirmed (U…) id any beginning will do. `4242;north` is the
-    job of that cluster or site. Raises HpckitError when there is none, or more than one.
+    job of that cluster or site; `4242+1` and `4242+trainer` are a component of it. Raises
+    HpckitError when there is none, or more than one.
     """
+    match = _COMPONENT.fullmatch(wanted or "")
+    if match is not None:
+        return _component_of(find_job(index, match[1]), match[2])
     if wanted is None:
         newest = index.latest(1)
         if not newest:
@@ -166,6 +173,22 @@ def find_job(index: SqliteJobIndex, wanted: str | None) -> JobEntry:
     if len(by_name) > 1:
         raise ambiguous(wanted, by_name)
     return found[0]
+
+
+def _component_of(entry: JobEntry, wanted: str) -> JobEntry:
+    """The line of an index for a component: its own folder, and its own id to Slurm."""
+    names = component_names(Path(entry.folder))
+    numbers = [str(number) for number in range(len(names))]
+    if wanted not in (*names, *numbers):
+        known = ", ".join(names) or "none"
+        raise NoSuchJob(f"job {entry.job_id} has no component {wanted!r}: it has {known}")
+    number = names.index(wanted) if wanted in names else int(wanted)
+    return replace(
+        entry,
+        job_id=JobId(f"{entry.job_id}+{number}"),
+        name=f"{entry.name}-{names[number]}",
+        folder=str(Path(entry.folder) / COMPONENTS_FOLDER / names[number]),
+    )
 
 
 def _named(index: SqliteJobIndex, job_id: str) -> Sequence[JobEntry]:
@@ -265,7 +288,7 @@ def _remember(
     confirmed: list[JobEntry] = []
     for entry, status in zip(entries, statuses, strict=True):
         after = after_status(entry, status)
-        if after == entry:
+        if after == entry or entry.is_component:
             continue
         changed.append(after)
         record_end(after, status, tools.folders)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import ceil
 
 import jinja2
 from jinja2.nodes import Block, Extends, Template
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from hpckit.core.errors import RenderError
+from hpckit.script.components import ComponentPlan
 from hpckit.script.plan import ContainerPlan, LaunchPlan, Option, Provenance, Script
 from hpckit.script.quoting import comment_text, directive_value, sh_line, sh_path, sh_word
 from hpckit.spec.platform import (
@@ -117,6 +119,44 @@ def render_script(
     compiled templates, and changes nothing but the time. Raises RenderError with the template
     and the variable or value at fault.
     """
+    return _script({"plan": plan}, provenance, templates, cache)
+
+
+def render_components(
+    parts: Sequence[ComponentPlan],
+    kill_wait_s: float,
+    provenance: Provenance,
+    templates: Mapping[str, str],
+    cache: jinja2.BytecodeCache | None = None,
+) -> Script:
+    """Return the script of a heterogeneous job, likewise.
+
+    Components that are asked to end have `kill_wait_s` for it.
+    """
+    environments = [part.plan.environment for part in parts]
+    communications = [
+        (part.plan.communication, part.plan.profile, part.plan.left, part.plan.container)
+        for part in parts
+    ]
+    values = {
+        "components": parts,
+        "can_fail": any(
+            env.modules_purge or env.modules or env.venv or env.conda or part.plan.profile
+            for env, part in zip(environments, parts, strict=True)
+        ),
+        "same_environment": all(env == environments[0] for env in environments),
+        "same_communication": all(comm == communications[0] for comm in communications),
+        "kill_wait_s": ceil(kill_wait_s),
+    }
+    return _script(values, provenance, templates, cache)
+
+
+def _script(
+    values: Mapping[str, object],
+    provenance: Provenance,
+    templates: Mapping[str, str],
+    cache: jinja2.BytecodeCache | None,
+) -> Script:
     used: list[str] = []
 
     def source_of(name: str) -> str | None:
@@ -125,7 +165,7 @@ def render_script(
         return templates.get(name)
 
     environment = _environment(jinja2.FunctionLoader(source_of), cache)
-    text = _rendered(environment, plan, provenance, templates).decode().rstrip("\n") + "\n"
+    text = _rendered(environment, values, provenance, templates).decode().rstrip("\n") + "\n"
     _refuse_late_directives(text, provenance.template)
     if provenance.template_digest:
         text = _said_whose(text, provenance.template_digest)
@@ -136,14 +176,15 @@ def render_script(
 
 def _rendered(
     environment: jinja2.Environment,
-    plan: LaunchPlan,
+    values: Mapping[str, object],
     provenance: Provenance,
     templates: Iterable[str],
 ) -> bytes:
     """Return the script as UTF-8: a lone surrogate is the template's mistake like any other."""
     name = provenance.template
     try:
-        return environment.get_template(name).render(plan=plan, provenance=provenance).encode()
+        template = environment.get_template(name)
+        return template.render(values, provenance=provenance).encode()
     except jinja2.TemplateNotFound as error:
         raise RenderError(
             f"there is no such template; found: {', '.join(sorted(templates))}", template=str(error)

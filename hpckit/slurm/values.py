@@ -314,6 +314,17 @@ class JobRecord:
             return self.job_id
         return f"{self.job_id}_{self.task_index - self.array_offset}"
 
+    @property
+    def leader_id(self) -> JobId:
+        """The id of the whole job, of which a heterogeneous one's components have `+N` behind."""
+        return JobId(self.job_id.partition("+")[0])
+
+    @property
+    def component(self) -> int | None:
+        """Which component of a heterogeneous job it is, None of another job."""
+        number = self.job_id.partition("+")[2]
+        return int(number) if number else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPart:
@@ -369,7 +380,7 @@ class JobStatus:
     Times are seconds since the epoch. `reason` is one sentence; `slurm_reason` is Slurm's word
     for why a job waits. `is_lost` is an UNKNOWN that asking again will not clear. `tasks` are the
     tasks of a job array that the scheduler listed, by index; `parts` those of a split one, as far
-    as they are known.
+    as they are known; `components` those of a heterogeneous job, in their order.
     """
 
     job_id: JobId
@@ -387,6 +398,7 @@ class JobStatus:
     raw: str | None = None
     tasks: tuple[JobRecord, ...] = ()
     parts: tuple[JobPart, ...] = ()
+    components: tuple[JobRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -417,6 +429,11 @@ class JobEntry:
     def is_confirmed(self) -> bool:
         """False while it is not known whether the scheduler has the job, and under which id."""
         return is_confirmed(self.job_id)
+
+    @property
+    def is_component(self) -> bool:
+        """Whether it stands for one component of a heterogeneous job, which no index has."""
+        return "+" in self.job_id
 
     @property
     def is_whole(self) -> bool:

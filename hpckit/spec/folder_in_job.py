@@ -52,6 +52,20 @@ def of_start(env: Mapping[str, str], folder: str, name: str) -> str:
     return "/".join(filter(None, (env["HPCKIT_JOB_FOLDER"], folder, array, f"{name}-{count}")))
 
 
+COMPONENTS_FOLDER = "components"
+"""Below a heterogeneous job's folder, one of the same shape for each of its components."""
+
+
+COMPONENT_END: Final = "end"
+"""The beginning of the name of the file that says how a component ended: its code, and `asked`
+where it was asked to."""
+
+
+def component_folder(env: Mapping[str, str], name: str) -> str:
+    """Return the folder of a component of the job."""
+    return f"{env['HPCKIT_JOB_FOLDER']}/{COMPONENTS_FOLDER}/{name}"
+
+
 def lines_prefix(start: tuple[str, str]) -> str:
     """The beginning of the names of the files of lines of a step's attempt, one file a node."""
     step, attempt = start

@@ -23,7 +23,7 @@ from hpckit.core.document import (
 from hpckit.core.errors import ConfigError
 from hpckit.core.fields import file_key, to_tree
 from hpckit.spec.job import JOB_SCHEMA, JobSpec
-from hpckit.spec.options import STAGES_KEY, stage_name_rule
+from hpckit.spec.options import COMPONENT_KEY, STAGES_KEY, stage_name_rule
 from hpckit.spec.site import SITE_SCHEMA, SiteSpec
 
 
@@ -322,6 +322,11 @@ def file_layers(text: str, source: str, stage: str | None) -> Sequence[Layer]:
     Raises ConfigError for bad TOML, keys or schema, and for a stage that is not there.
     """
     tree = parse_toml(text, source)
+    if COMPONENT_KEY in tree:
+        odd = STAGES_KEY in tree or stage is not None
+        reason = "stages have no components" if odd else "is a job of several components"
+        hint = None if odd else "--component names the one that is meant"
+        raise ConfigError(reason, source=source, key=COMPONENT_KEY, hint=hint)
     if STAGES_KEY not in tree:
         if stage is not None:
             raise ConfigError(
@@ -367,11 +372,18 @@ def _names(tree: Tree, source: str) -> list[str]:
     return names
 
 
+def refuse_odd_keys(table: Any, path: str, own: frozenset[str], source: str) -> None:
+    """Raise ConfigError for a key of a stage or component that is neither a job's nor its own."""
+    if isinstance(table, dict):
+        if odd := {"schema", STAGES_KEY, COMPONENT_KEY}.intersection(table):
+            hint = "this key stands at the top of the file alone"
+            raise ConfigError("unknown key", source=source, key=f"{path}.{min(odd)}", hint=hint)
+        table = {name: value for name, value in table.items() if name not in own}
+    refuse_unknown_keys(table, JobSpec, source, f"{path}.")
+
+
 def _name(stage: Any, path: str, before: Sequence[str], source: str) -> str:
-    if isinstance(stage, dict) and (odd := {"schema", STAGES_KEY}.intersection(stage)):
-        hint = "this key stands at the top of the file alone"
-        raise ConfigError("unknown key", source=source, key=f"{path}.{min(odd)}", hint=hint)
-    refuse_unknown_keys(stage, JobSpec, source, f"{path}.")
+    refuse_odd_keys(stage, path, frozenset(), source)
     name = stage.get("name")
     expected = stage_name_rule(name) if isinstance(name, str) else "text"
     if name in before:

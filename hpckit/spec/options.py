@@ -124,6 +124,7 @@ def array_shape(expression: str | None) -> ArrayShape | None:
 
 
 STAGES_KEY = "stages"
+COMPONENT_KEY = "component"
 STAGE_NAME_PATTERN = r"[A-Za-z0-9_.-]+"
 stage_name_rule = matching(STAGE_NAME_PATTERN, "a name of letters, digits, _, . and -")
 

@@ -21,7 +21,7 @@ from tests.cluster.controller import controller
 from tests.cluster.hpckit_on import new_path
 from tests.cluster.made_up_slurm import NodeKind, kinds_conf
 from tests.cluster.traps import alike
-from tests.fakes.sbatch_reader import directives
+from tests.fakes.sbatch_reader import components
 from tests.golden.test_goldens import RUNNER_DIGEST, expected, steps, words
 from tests.sizes import some
 
@@ -119,23 +119,27 @@ def changed(options: list[str], changes: Mapping[str, str | None]) -> Iterator[s
             yield f"{name}={value}" if value else option
 
 
-def step_options(case: Path) -> list[str]:
-    """The options of a golden's srun."""
-    (step,) = steps(expected(case))
-    given = shlex.split(step)[1:]
-    first = next(at for at, word in enumerate(given) if not word.startswith("--"))
-    return given[:first]
+def step_options(case: Path) -> Iterator[list[str]]:
+    """The options of a golden's srun, of a heterogeneous job's of each component."""
+    for step in steps(expected(case)):
+        given = shlex.split(step)[1:]
+        first = next(at for at, word in enumerate(given) if not word.startswith("--"))
+        yield given[:first]
 
 
 def started(cluster: Cluster, case: Path, suite: str, folder: str) -> str:
     """The file in `folder` that a job of a golden's shape ends with its step's exit code."""
     output = f"{folder}/{case.name}.out"
     changes = {**ADAPTED.get(case.name, {}), **WITHOUT_PMIX.get(suite, {})}
-    head = list(changed(directives(expected(case)), changes))
-    one = [ONE_TASK] if any(word.startswith("--array=") for word in head) else []
-    step = list(changed(step_options(case), changes))
-    script = f"#!/bin/bash\nsrun {shlex.join(step)} true\necho exit $?\n"
-    done = cluster.run(["sbatch", *head, *one, f"--output={output}"], input=script)
+    groups = [list(changed(group, changes)) for group in components(expected(case))]
+    groups[0] += [ONE_TASK] if any(word.startswith("--array=") for word in groups[0]) else []
+    groups[0].append(f"--output={output}")
+    words = [word for group in groups for word in (*group, ":")][:-1]
+    steps = (shlex.join(changed(step, changes)) for step in step_options(case))
+    # What Slurm says of the first group's memory is not that of the others: of_group unsets it.
+    lines = [f"env -u SLURM_MEM_PER_CPU srun {step} true || exit" for step in steps]
+    script = "\n".join(["#!/bin/bash", "trap 'echo exit $?' EXIT", *lines, ""])
+    done = cluster.run(["sbatch", *words], input=script)
     assert done.returncode == 0, (case.name, done.stderr)
     return output
 

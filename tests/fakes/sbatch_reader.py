@@ -30,7 +30,7 @@ def components(script: str, *, old: bool = False) -> list[list[str]]:
         first = rest.split(maxsplit=1)[0].lower() if rest.strip(BLANKS) else ""
         if any(word in line.lower() if old else word == first for word in SEPARATORS):
             found.append([])
-        found[-1] += _arguments(rest, old=old)
+        found[-1] += (word for word in _arguments(rest, old=old) if word not in SEPARATORS)
     return found
 
 

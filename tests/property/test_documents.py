@@ -142,7 +142,7 @@ def with_key(base: Tree, path: str, name: str) -> Tree:
 def test_an_added_key_is_refused(path: str, data: st.DataObject) -> None:
     """One key more, in any table of a job file, is refused by its path, with the valid keys."""
     names = JOB_TABLES[path]
-    known = {name for keys in JOB_TABLES.values() for name in keys} | {"stages"}
+    known = {name for keys in JOB_TABLES.values() for name in keys} | {"stages", "component"}
     name = data.draw(st.text(max_size=8).filter(lambda text: text not in known))
     near = data.draw(st.sampled_from(names))
     for added in (name, near + "s", near[1:] + "x"):

@@ -385,6 +385,26 @@ def report_lines(
     return [*head, *lines, *tail]
 
 
+def component_lines(
+    reports: Mapping[str, JobReport],
+    *,
+    width: int = 80,
+    next_commands: Sequence[str] = (),
+    now_s: float | None = None,
+) -> list[str]:
+    """Return the screen of a heterogeneous job: what each component was, had and left unused."""
+    lines: list[str] = []
+    for name, report in reports.items():
+        lines += row(name, headline(report, now_s), width, most=2)
+        used = gpu_parts(report) if is_about_gpus(report) else cpu_parts(report)
+        for parts in (energy_parts(report), used):
+            lines += row("", parts, width, most=2)
+        if report.findings:
+            words = plural(len(report.findings), "finding")
+            lines += row("", [f"{words}, first: {report.findings[0].subject}"], width, most=1)
+    return [*lines, *row("next", dotted(next_commands), width, most=_COMMAND_LINES)]
+
+
 def _rows(report: JobReport) -> list[tuple[str, list[str], int, int]]:
     return [
         ("energy", energy_parts(report), 4, 5),

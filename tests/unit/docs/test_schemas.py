@@ -19,8 +19,9 @@ from jsonschema import Draft202012Validator
 from hpckit.core.document import convert
 from hpckit.core.errors import ConfigError
 from hpckit.script.launchers.registry import refuse_launch
+from hpckit.spec.components import component_layers, component_requests
 from hpckit.spec.job import JobSpec
-from hpckit.spec.merge import parse_site_file
+from hpckit.spec.merge import effective_job, parse_site_file
 from tests.fakes.layers import job_layer
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -106,7 +107,11 @@ def with_unknown_keys(tree: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any
 @pytest.mark.parametrize("path", JOB_FILES, ids=lambda path: path.parent.name)
 def test_shipped_job_files_are_valid(path: Path) -> None:
     """Every shipped job file is valid for the published schema and for the parser."""
-    job_layer(path.read_text(encoding="utf-8"), str(path))
+    text = path.read_text(encoding="utf-8")
+    for component in component_requests(text, str(path)):
+        effective_job(component_layers(text, str(path), component.name))
+    if not component_requests(text, str(path)):
+        job_layer(text, str(path))
     assert list(job_validator().iter_errors(read(path))) == []
 
 

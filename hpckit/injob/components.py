@@ -1,0 +1,268 @@
+"""The components of a heterogeneous job: started in the order of who is ready, ended together.
+
+The batch script has begun a runner for each (`injob run --component`), which waits for a file in
+its component's folder; then it becomes this process, whose children they are.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import time
+
+from hpckit.core.files_in_job import make_folders, write_whole
+from hpckit.core.talk import reason, say
+from hpckit.injob.het_group import hostnames, own_file, said, start_file
+from hpckit.injob.supervise import catch_signals, exit_code_of, forward
+from hpckit.spec.folder_in_job import COMPONENT_END, SAMPLER_STEP, of_start
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LOOK_S = 0.5
+_ANSWER_S = 2.0
+_LEAST_STATUS, _ERROR_STATUS = 200, 400
+_SAY_EACH_S = 60.0
+
+
+class _Component:
+    """One component: what the script says of it, and how far it is."""
+
+    def __init__(self, group: int, name: str, pid: int) -> None:
+        self.group = group
+        self.name = name
+        self.pid = pid
+        self.is_service = False
+        self.after: list[str] = []
+        self.port: int | None = None
+        self.path = ""
+        self.hosts: Sequence[str] = ()
+        self.started_s: float | None = None
+        self.is_ready = False
+        self.code: int | None = None
+        self.was_asked = False
+
+    def take(self, option: str, rest: list[str]) -> None:
+        """Take an option, with its value from `rest`. Raises ValueError, IndexError."""
+        if option == "--service":
+            self.is_service = True
+        elif option == "--after":
+            self.after = rest.pop(0).split(",")
+        elif option == "--ready":
+            port, slash, path = rest.pop(0).partition("/")
+            self.port, self.path = int(port), slash + path
+        else:
+            raise ValueError(option)
+
+    def answers(self) -> bool:
+        """Whether its first node answers at its port, by HTTP where a path is said."""
+        if self.port is None:
+            return True
+        try:
+            host = self.hosts[0]
+            with socket.create_connection((host, self.port), timeout=_ANSWER_S) as connection:
+                if not self.path:
+                    return True
+                question = f"GET {self.path} HTTP/1.0\r\nHost: {host}:{self.port}\r\n\r\n"
+                connection.sendall(question.encode())
+                status = int(connection.makefile("rb").readline(512).split()[1])
+        except (OSError, ValueError, IndexError):
+            return False
+        return _LEAST_STATUS <= status < _ERROR_STATUS
+
+
+def components(words: list[str], env: dict[str, str]) -> int | None:
+    """Start and end the components that `words` name; None where they are no command line.
+
+    `words` are of each component its name, its runner's process, and `--service`, `--after
+    NAME,NAME`, `--ready PORT[/PATH]`. Returns the code of the first that failed.
+    """
+    read = _read(words)
+    if read is None or not env.get("HPCKIT_JOB_FOLDER"):
+        return None
+    kill_wait_s, parts = read
+    wake = catch_signals([signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD])
+    for part in parts:
+        list_of_nodes = env.get(f"SLURM_JOB_NODELIST_HET_GROUP_{part.group}", "")
+        part.hosts = hostnames(list_of_nodes, env)
+    code = _Group(parts, env, wake, kill_wait_s).run()
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    return code
+
+
+def _read(words: list[str]) -> tuple[int, list[_Component]] | None:
+    rest, parts = list(words), list[_Component]()
+    try:
+        if rest.pop(0) != "--kill-wait":
+            return None
+        kill_wait_s = int(rest.pop(0))
+        while rest:
+            part = _Component(len(parts), rest.pop(0), int(rest.pop(0)))
+            parts.append(part)
+            while rest and rest[0].startswith("--"):
+                part.take(rest.pop(0), rest)
+    except (IndexError, ValueError):
+        return None
+    return (kill_wait_s, parts) if parts else None
+
+
+class _Group:
+    """The components of one run of the job."""
+
+    def __init__(
+        self, parts: Sequence[_Component], env: dict[str, str], wake: int, kill_wait_s: int
+    ) -> None:
+        self._parts = parts
+        self._env = env
+        self._wake = wake
+        self._kill_wait_s = kill_wait_s
+        self._end_s: float | None = None
+        self._code = 0
+        self._said_s = time.monotonic()
+
+    def run(self) -> int:
+        """Return the code of the first component that failed, once all have ended."""
+        while any(part.code is None for part in self._parts):
+            if self._end_s is None:
+                self._go_on()
+            elif time.monotonic() >= self._end_s:
+                left = " ".join(part.name for part in self._parts if part.code is None)
+                say(f"{left}: not ended after {self._kill_wait_s} s; Slurm ends it with the job")
+                break
+            for number in self._arrived():
+                if number in (signal.SIGUSR1, signal.SIGUSR2):
+                    self._send(number)
+            self._reap()
+        return self._code
+
+    def _go_on(self) -> None:
+        """Start what can be started, and look whether what was started is ready."""
+        by_name = {part.name: part for part in self._parts}
+        for part in self._parts:
+            if part.started_s is None and all(by_name[name].is_ready for name in part.after):
+                self._start(part)
+            if part.started_s is None or part.is_ready or part.code is not None:
+                continue
+            if part.answers():
+                part.is_ready = True
+                if part.port is not None:
+                    took_s = time.monotonic() - part.started_s
+                    say(f"{part.name}: ready after {took_s:.1f} s")
+        self._say_waiting()
+
+    def _say_waiting(self) -> None:
+        if time.monotonic() - self._said_s < _SAY_EACH_S:
+            return
+        self._said_s = time.monotonic()
+        for part in self._parts:
+            if part.started_s is not None and not part.is_ready and part.code is None:
+                host = part.hosts[0] if part.hosts else "?"
+                say(f"{part.name}: not ready yet: {host}:{part.port}{part.path} does not answer")
+
+    def _start(self, part: _Component) -> None:
+        told = {"HPCKIT_COMPONENT": part.name}
+        for one in self._parts:
+            name = f"HPCKIT_{one.name.upper()}"
+            told[f"{name}_HOSTS"] = ",".join(one.hosts)
+            told[f"{name}_HOST"] = one.hosts[0] if one.hosts else ""
+            if one.port is not None:
+                told[f"{name}_PORT"] = str(one.port)
+        path = start_file(self._env, part.name)
+        make_folders(os.path.dirname(path))
+        write_whole(path, json.dumps(told).encode())
+        part.started_s = time.monotonic()
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            for part in self._parts:
+                if part.pid == pid:
+                    part.code = exit_code_of(status)
+                    self._has_ended(part)
+                    self._keep_end(part)
+
+    def _has_ended(self, part: _Component) -> None:
+        """End the others where a component failed, and the services where nothing else is left."""
+        if self._end_s is not None:
+            return
+        if (
+            not part.code
+            and not part.is_ready
+            and any(part.name in one.after for one in self._parts)
+        ):
+            say(f"{part.name}: ended before it was ready")
+            part.code = 1
+        if part.code:
+            self._code = part.code
+            self._keep_failure(part)
+            self._end(f"{part.name} failed with {part.code}")
+        elif all(one.code is not None for one in self._parts if not one.is_service):
+            self._end("the work is done")
+
+    def _end(self, why: str) -> None:
+        self._end_s = time.monotonic() + self._kill_wait_s
+        left = [part for part in self._parts if part.code is None]
+        if not left:
+            return
+        for part in left:
+            part.was_asked = True
+        names = ", ".join(part.name for part in left)
+        say(f"{why}: {names} {'is' if len(left) == 1 else 'are'} ended")
+        are_asked = self._end_steps([part for part in left if part.started_s is not None])
+        for part in left:
+            if part.started_s is None or not are_asked:
+                forward(part.pid, signal.SIGTERM)
+
+    def _end_steps(self, parts: Sequence[_Component]) -> bool:
+        """Send TERM to the steps of components, but the samplers'; whether Slurm took it.
+
+        srun would make KILL of it (src/srun/signals.c, `_forward_signal`), and `scancel JOB+0` is
+        of the whole job.
+        """
+        ids = [self._env.get(f"SLURM_JOB_ID_HET_GROUP_{part.group}", "") for part in parts]
+        listed = ["squeue", "--steps", "--noheader", "--format=%i %j", f"--jobs={','.join(ids)}"]
+        try:
+            steps = [line.split(maxsplit=1) for line in said(listed, self._env).splitlines()]
+            others = (SAMPLER_STEP, "batch", "extern")
+            named = [step for step, *name in steps if name and name[0].strip() not in others]
+            if named:
+                said(["scancel", "--signal=TERM", *named], self._env)
+        except (OSError, subprocess.SubprocessError) as error:
+            say(f"{error}: the steps are killed")
+            return False
+        return bool(named)
+
+    def _keep_end(self, part: _Component) -> None:
+        """Say how the component ended: to Slurm all of them end as the script does."""
+        words = f"{part.code}{' asked' if part.was_asked else ''}\n"
+        self._keep(own_file(self._env, part.name, COMPONENT_END), words)
+
+    def _keep_failure(self, part: _Component) -> None:
+        """Leave the whole code: Slurm's accounts take 128 from one above that."""
+        self._keep(of_start(self._env, "logs", "failed"), f"{part.code} {part.name}\n")
+
+    def _keep(self, path: str, words: str) -> None:
+        try:
+            write_whole(path, words.encode())
+        except OSError as error:
+            say(f"warning: {path}: {reason(error)}")
+
+    def _send(self, number: int) -> None:
+        for part in self._parts:
+            if part.code is None:
+                forward(part.pid, number)
+
+    def _arrived(self) -> bytes:
+        ready, _, _ = select.select([self._wake], [], [], _LOOK_S)
+        return os.read(self._wake, 512) if ready else b""

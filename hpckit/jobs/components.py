@@ -1,0 +1,116 @@
+"""A job file with components becomes one prepared job: a heterogeneous one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hpckit.account.advice.outcome import OPTION
+from hpckit.core.errors import ConfigError, PlanError
+from hpckit.jobs.prepare import Component, JobSource, PreparedJob, prepare, provenance_of
+from hpckit.jobs.sites import load_site, load_templates
+from hpckit.script.components import component_plans
+from hpckit.script.render import render_components
+from hpckit.spec.components import ComponentRequest, component_requests
+from hpckit.spec.merge import digest_of
+from hpckit.spec.options import COMPONENT_KEY
+from hpckit.spec.site import SiteSpec, SubmitterKind
+
+if TYPE_CHECKING:
+    from jinja2 import BytecodeCache
+
+    from hpckit.core.files import FileResources
+
+_TEMPLATE = "hpckit/components.sbatch.j2"
+_BASE = "base.sbatch.j2"
+
+
+def prepare_job(
+    source: JobSource, resources: FileResources, cache: BytecodeCache | None = None
+) -> PreparedJob:
+    """Return the job that is asked for, of a file with components all of them as one.
+
+    Raises ConfigError, PlanError, RenderError.
+    """
+    if source.file_text is None or source.component is not None:
+        return prepare(source, resources, cache)
+    requests = component_requests(source.file_text, source.file_name)
+    if not requests:
+        return prepare(source, resources, cache)
+    return _together(source, requests, resources, cache)
+
+
+def _together(
+    source: JobSource,
+    requests: Sequence[ComponentRequest],
+    resources: FileResources,
+    cache: BytecodeCache | None,
+) -> PreparedJob:
+    site = load_site(resources, source.site_name)
+    _refuse(source, site, requests)
+    jobs = [
+        prepare(replace(source, component=request.name), resources, cache) for request in requests
+    ]
+    _refuse_differences(jobs)
+    plans = component_plans(
+        [(request, job.plan) for request, job in zip(requests, jobs, strict=True)]
+    )
+    digest = digest_of([job.effective.digest for job in jobs])
+    provenance = replace(
+        provenance_of(source, site, digest),
+        template=_TEMPLATE.partition("/")[2],
+        runner_digest=resources.runner_digest(),
+    )
+    templates = load_templates(resources)
+    script = render_components(
+        plans,
+        site.kill_wait_s,
+        replace(provenance, template=_TEMPLATE),
+        templates.texts,
+        cache,
+    )
+    notes = dict.fromkeys(note for job in jobs for note in job.notes)
+    components = tuple(
+        Component(request=request, job=replace(job, plan=plan.plan))
+        for request, job, plan in zip(requests, jobs, plans, strict=True)
+    )
+    first = components[0].job
+    return replace(first, source=source, script=script, notes=tuple(notes), components=components)
+
+
+def _refuse_differences(jobs: Sequence[PreparedJob]) -> None:
+    specs = [job.effective.spec for job in jobs]
+    for key, said in (
+        ("environment.inherit", [str(spec.environment.inherit) for spec in specs]),
+        ("chdir", [str(spec.chdir) for spec in specs]),
+    ):
+        if len({*said}) > 1:
+            reason = "sbatch has one for all components"
+            raise ConfigError(reason, key=key, hint="say it at the top of the file")
+
+
+def _refuse(source: JobSource, site: SiteSpec, requests: Sequence[ComponentRequest]) -> None:
+    if source.command:
+        reason = "its components have commands of their own"
+        raise ConfigError(reason, key="-- COMMAND", hint="--component names the one that is meant")
+    if source.advised is not None:
+        reason = (
+            f"the report of {source.advised.report_id} is of one job, and this file has components"
+        )
+        names = ", ".join(request.name for request in requests)
+        raise ConfigError(reason, key=OPTION, hint=f"--component is one of: {names}")
+    if site.submitter is SubmitterKind.LOCAL:
+        raise PlanError(
+            f"site {site.name} has no scheduler for heterogeneous jobs",
+            have="one job at a time",
+            need=f"{len(requests)} components beside each other",
+            hint=f"--component {requests[0].name} for one of them, or a site with Slurm",
+        )
+    template = source.template or site.template
+    if template != _BASE:
+        raise ConfigError(
+            f"got {template!r}, and a job with {COMPONENT_KEY}s has a template of hpckit's own",
+            key="template",
+            hint=f"--template {_BASE}",
+        )
