@@ -20,6 +20,7 @@ from hpckit.core.units import format_duration
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from hpckit.jobs.local_record import Served
     from hpckit.jobs.parts import Submitter
     from hpckit.jobs.track import TrackTools
     from hpckit.slurm.pending import PendingExplanation
@@ -117,6 +118,9 @@ def status_document(
         "pending": pending and picked(pending, "meaning", "help", "hopeless"),
         "submitted_s": entry.created_s,
         **picked(status, "expected_start_s", *_SPAN),
+        "serve": picked(served(entry, status), "url", "host", "port", "ready_s")
+        if served(entry, status)
+        else None,
         "tasks": [
             picked(record, "task=task_index", "state", "exit_code", *_SPAN)
             for record in status.tasks
@@ -135,6 +139,13 @@ def status_document(
             "steps": [picked(step, *_STEP, *_SPAN) for step in detail.steps],
         },
     }
+
+
+def served(entry: JobEntry, status: JobStatus) -> Served | None:
+    """Return where the server of a job that runs answers; None while it does not."""
+    from hpckit.jobs.local_record import read_served
+
+    return read_served(Path(entry.folder)) if status.state == "RUNNING" else None
 
 
 def named_components(entry: JobEntry, status: JobStatus) -> list[tuple[str, JobRecord]]:

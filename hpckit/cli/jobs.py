@@ -25,6 +25,7 @@ from hpckit.cli.job_argument import (
     picked,
     required_job_argument,
     say_open,
+    served,
     site_of,
     status_document,
     wait_at_terminal,
@@ -386,6 +387,7 @@ def status_command(job_id: str | None, *, as_json: bool) -> None:
             *_why_it_waits(status, shown, now_s),
             *_tasks(status),
             *_components(entry, status),
+            *_serves(entry, status, now_s),
             *_steps(detail),
             *_where(entry, status, shown),
         ]
@@ -462,6 +464,20 @@ def _components(entry: JobEntry, status: JobStatus) -> Iterator[tuple[str, str]]
             words[1] = record.reason
         words += [f"exit code {record.exit_code}"] if record.state == "FAILED" else []
         yield name, "  ".join([*words, record.nodelist or ""])
+
+
+def _serves(entry: JobEntry, status: JobStatus, now_s: float) -> Iterator[tuple[str, str]]:
+    """Where the job's server answers, and how a laptop gets there."""
+    from hpckit.jobs.local_record import read_intent
+
+    found = served(entry, status)
+    if found is None:
+        return
+    yield "serves", f"{found.url}  ready for {format_duration(now_s - found.ready_s)}"
+    intent = read_intent(Path(entry.folder))
+    if intent is not None and intent.submitter_host and not entry.job_id.startswith("L"):
+        way = f"{found.port}:{found.host}:{found.port} {intent.submitter_host}"
+        yield "tunnel", f"ssh -N -L {way}   (from a laptop, by the login node's own name)"
 
 
 def _steps(detail: JobDetail | None) -> Iterator[tuple[str, str]]:

@@ -10,15 +10,14 @@ import json
 import os
 import select
 import signal
-import socket
-import subprocess
 import time
 
 from hpckit.core.files_in_job import make_folders, write_whole
 from hpckit.core.talk import reason, say
-from hpckit.injob.het_group import hostnames, own_file, said, start_file
+from hpckit.injob.het_group import own_file, start_file
+from hpckit.injob.steps import end_steps, hostnames
 from hpckit.injob.supervise import catch_signals, exit_code_of, forward
-from hpckit.spec.folder_in_job import COMPONENT_END, SAMPLER_STEP, of_start
+from hpckit.spec.folder_in_job import COMPONENT_END, SERVE_FILE, of_start
 
 TYPE_CHECKING = False
 
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _LOOK_S = 0.5
-_ANSWER_S = 2.0
-_LEAST_STATUS, _ERROR_STATUS = 200, 400
-_SAY_EACH_S = 60.0
 
 
 class _Component:
@@ -41,7 +37,6 @@ class _Component:
         self.is_service = False
         self.after: list[str] = []
         self.port: int | None = None
-        self.path = ""
         self.hosts: Sequence[str] = ()
         self.started_s: float | None = None
         self.is_ready = False
@@ -54,34 +49,18 @@ class _Component:
             self.is_service = True
         elif option == "--after":
             self.after = rest.pop(0).split(",")
-        elif option == "--ready":
-            port, slash, path = rest.pop(0).partition("/")
-            self.port, self.path = int(port), slash + path
+        elif option == "--port":
+            self.port = int(rest.pop(0))
         else:
             raise ValueError(option)
-
-    def answers(self) -> bool:
-        """Whether its first node answers at its port, by HTTP where a path is said."""
-        if self.port is None:
-            return True
-        try:
-            host = self.hosts[0]
-            with socket.create_connection((host, self.port), timeout=_ANSWER_S) as connection:
-                if not self.path:
-                    return True
-                question = f"GET {self.path} HTTP/1.0\r\nHost: {host}:{self.port}\r\n\r\n"
-                connection.sendall(question.encode())
-                status = int(connection.makefile("rb").readline(512).split()[1])
-        except (OSError, ValueError, IndexError):
-            return False
-        return _LEAST_STATUS <= status < _ERROR_STATUS
 
 
 def components(words: list[str], env: dict[str, str]) -> int | None:
     """Start and end the components that `words` name; None where they are no command line.
 
     `words` are of each component its name, its runner's process, and `--service`, `--after
-    NAME,NAME`, `--ready PORT[/PATH]`. Returns the code of the first that failed.
+    NAME,NAME`, `--port PORT` of a server, which is ready once it answers. Returns the code of the
+    first that failed.
     """
     read = _read(words)
     if read is None or not env.get("HPCKIT_JOB_FOLDER"):
@@ -124,7 +103,6 @@ class _Group:
         self._kill_wait_s = kill_wait_s
         self._end_s: float | None = None
         self._code = 0
-        self._said_s = time.monotonic()
 
     def run(self) -> int:
         """Return the code of the first component that failed, once all have ended."""
@@ -149,21 +127,9 @@ class _Group:
                 self._start(part)
             if part.started_s is None or part.is_ready or part.code is not None:
                 continue
-            if part.answers():
-                part.is_ready = True
-                if part.port is not None:
-                    took_s = time.monotonic() - part.started_s
-                    say(f"{part.name}: ready after {took_s:.1f} s")
-        self._say_waiting()
-
-    def _say_waiting(self) -> None:
-        if time.monotonic() - self._said_s < _SAY_EACH_S:
-            return
-        self._said_s = time.monotonic()
-        for part in self._parts:
-            if part.started_s is not None and not part.is_ready and part.code is None:
-                host = part.hosts[0] if part.hosts else "?"
-                say(f"{part.name}: not ready yet: {host}:{part.port}{part.path} does not answer")
+            # Its runner leaves the file once its server has answered.
+            file = own_file(self._env, part.name, SERVE_FILE)
+            part.is_ready = part.port is None or os.path.exists(file)
 
     def _start(self, part: _Component) -> None:
         told = {"HPCKIT_COMPONENT": part.name}
@@ -219,29 +185,12 @@ class _Group:
             part.was_asked = True
         names = ", ".join(part.name for part in left)
         say(f"{why}: {names} {'is' if len(left) == 1 else 'are'} ended")
-        are_asked = self._end_steps([part for part in left if part.started_s is not None])
+        begun = [part for part in left if part.started_s is not None]
+        ids = [self._env.get(f"SLURM_JOB_ID_HET_GROUP_{part.group}", "") for part in begun]
+        are_asked = bool(ids) and end_steps(ids, self._env)
         for part in left:
             if part.started_s is None or not are_asked:
                 forward(part.pid, signal.SIGTERM)
-
-    def _end_steps(self, parts: Sequence[_Component]) -> bool:
-        """Send TERM to the steps of components, but the samplers'; whether Slurm took it.
-
-        srun would make KILL of it (src/srun/signals.c, `_forward_signal`), and `scancel JOB+0` is
-        of the whole job.
-        """
-        ids = [self._env.get(f"SLURM_JOB_ID_HET_GROUP_{part.group}", "") for part in parts]
-        listed = ["squeue", "--steps", "--noheader", "--format=%i %j", f"--jobs={','.join(ids)}"]
-        try:
-            steps = [line.split(maxsplit=1) for line in said(listed, self._env).splitlines()]
-            others = (SAMPLER_STEP, "batch", "extern")
-            named = [step for step, *name in steps if name and name[0].strip() not in others]
-            if named:
-                said(["scancel", "--signal=TERM", *named], self._env)
-        except (OSError, subprocess.SubprocessError) as error:
-            say(f"{error}: the steps are killed")
-            return False
-        return bool(named)
 
     def _keep_end(self, part: _Component) -> None:
         """Say how the component ended: to Slurm all of them end as the script does."""

@@ -1,4 +1,4 @@
-"""One group of a heterogeneous job: its nodes and variables, and when its runner may begin."""
+"""One group of a heterogeneous job: its variables, and when its runner may begin."""
 
 from __future__ import annotations
 
@@ -6,39 +6,8 @@ import json
 import os
 import select
 import signal
-import subprocess
 
-from hpckit.core.talk import say
 from hpckit.spec.folder_in_job import component_folder, of_start
-
-TYPE_CHECKING = False
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-_SLURM_S = 60
-
-
-def said(words: Sequence[str], env: dict[str, str]) -> str:
-    """Return what a command of Slurm prints. Raises OSError, SubprocessError."""
-    answer = subprocess.run(
-        words,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        timeout=_SLURM_S,
-        check=True,
-    )
-    return answer.stdout.decode("utf-8", "surrogateescape")
-
-
-def hostnames(nodelist: str, env: dict[str, str]) -> Sequence[str]:
-    """Return the names of the nodes of a list, none where Slurm does not say them."""
-    try:
-        return said(("scontrol", "show", "hostnames", nodelist), env).split()
-    except (OSError, subprocess.SubprocessError) as error:
-        say(f"warning: ranks are in Slurm's own order: scontrol show hostnames: {error}")
-        return ()
 
 
 def own_file(env: dict[str, str], name: str, what: str) -> str:

@@ -13,10 +13,10 @@ usage: hpckit-injob rank --from slurm|env|mpi|NAME,NAME,NAME,NAME,NAME
                          [--tf-config | --ray | --horovod] -- COMMAND [ARGUMENT...]
        hpckit-injob run [--local [--ranks N]] [--order [--keep-numbers]] [--bind] [--strict]
                         [--container NAME,NAME...] [--component NAME]
-                        [--secrets [--keep-secrets]]
+                        [--secrets [--keep-secrets]] [--serve PORT[/PATH] [--idle SECONDS]]
                         [--measure HZ] [--kill-wait SECONDS] -- COMMAND [ARGUMENT...]
        hpckit-injob components --kill-wait SECONDS
-                        {NAME PID [--service] [--after NAME,NAME] [--ready PORT[/PATH]]}...
+                        {NAME PID [--service] [--after NAME,NAME] [--port PORT]}...
        hpckit-injob node -- COMMAND [ARGUMENT...]
        hpckit-injob ray -- COMMAND [ARGUMENT...]
        hpckit-injob port --job-id TEXT [--array-task N]

@@ -14,7 +14,7 @@ import time
 
 from hpckit.core.talk import reason, say
 from hpckit.injob.entry import not_started, without_coerced_locale
-from hpckit.injob.het_group import hostnames
+from hpckit.injob.steps import end_steps, hostnames
 from hpckit.injob.supervise import catch_signals, exit_code_of, forward, spawn_quietly
 from hpckit.spec.folder_in_job import (
     BEGAN_FILE,
@@ -28,6 +28,8 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from hpckit.injob.serve import Server
 
 
 # --- What the runner starts, as words: the step with an order of nodes, and the sampler's step.
@@ -86,10 +88,19 @@ _FLAGS = frozenset(
 )
 
 
+_NUMBERS = {"--ranks": "ranks", "--kill-wait": "kill_wait_s", "--idle": "idle_s"}
+_TEXTS = {
+    "--measure": "hz",
+    "--container": "container",
+    "--component": "component",
+    "--serve": "serve",
+}
+
+
 class RunOptions:
     """The options of `injob run`; None where one is not given. `container` are names.
 
-    `component` is the one of a heterogeneous job.
+    `component` is the one of a heterogeneous job, `serve` the port and path of its server.
     """
 
     def __init__(self) -> None:
@@ -100,6 +111,8 @@ class RunOptions:
         self.ranks: int | None = None
         self.hz: str | None = None
         self.kill_wait_s: int | None = None
+        self.serve: str | None = None
+        self.idle_s: int | None = None
 
 
 def read_options(words: Sequence[str]) -> tuple[RunOptions, list[str]] | None:
@@ -110,12 +123,10 @@ def read_options(words: Sequence[str]) -> tuple[RunOptions, list[str]] | None:
             name = word.removeprefix("--").replace("-", "_")
             if word in _FLAGS:
                 setattr(options, name, True)
-            elif word in {"--ranks", "--kill-wait"}:
-                setattr(options, name.replace("wait", "wait_s"), int(rest.pop(0)))
-            elif word == "--measure":
-                options.hz = rest.pop(0)
-            elif word in {"--container", "--component"}:
-                setattr(options, name, rest.pop(0))
+            elif word in _NUMBERS:
+                setattr(options, _NUMBERS[word], int(rest.pop(0)))
+            elif word in _TEXTS:
+                setattr(options, _TEXTS[word], rest.pop(0))
             else:
                 return None
     except (IndexError, ValueError):
@@ -197,6 +208,8 @@ def sampler_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 _REFUSED_WITHIN_S = 60
+_LOOK_S = 0.5
+_BY_TERM = 128 + int(signal.SIGTERM)
 _REFUSALS = (1, 255)  # srun's own codes: 255 is for an option
 
 
@@ -278,6 +291,8 @@ class _Runner:
         self._folder = env.get("HPCKIT_JOB_FOLDER", "")
         # scancel sends TERM to the step itself; the runner stays to return the program's code.
         self._forwarded = {signal.SIGUSR1, signal.SIGUSR2}
+        self._server: Server | None = None
+        self._was_asked = False
         if options.component:
             self._forwarded |= {signal.SIGTERM}  # it comes from what ends the components
         if options.local:
@@ -293,6 +308,7 @@ class _Runner:
             self._env["MASTER_ADDR"] = nodes[0]
         group = option_of(command, _GROUP)
         self._meet(self._env.get("SLURM_JOB_ID", ""), group or "")
+        self._serve()
         self._tell_outside()
         count = option_of(command, "--nodes") or self._env.get("SLURM_JOB_NUM_NODES")
         self._sample(sampler_step(count, group), None)
@@ -304,6 +320,7 @@ class _Runner:
         """Start the ranks on this machine, or once what starts them itself."""
         self._env["MASTER_ADDR"] = "127.0.0.1"
         self._meet(self._env.get("HPCKIT_JOB_ID") or str(os.getpid()))
+        self._serve()
         self._tell_outside()
         self._sample((), os.getpid())
         ranks = self._options.ranks
@@ -369,6 +386,26 @@ class _Runner:
             port, self._port_name = found
             self._env["MASTER_PORT"] = str(port)
 
+    def _serve(self) -> None:
+        """Watch the server that the command is; ranks find its port in HPCKIT_SERVE_PORT."""
+        options = self._options
+        if options.serve is None or not self._folder:
+            return
+        from hpckit.injob.serve import Server
+
+        server = Server(options.serve, options.idle_s, self._env["MASTER_ADDR"], self._env)
+        self._env["HPCKIT_SERVE_PORT"] = str(server.port)
+        self._server = server
+
+    def _end_server(self, why: str, alive: set[int]) -> None:
+        """Ask the server to end; its own end, or that by TERM, is then a good one."""
+        if self._was_asked:
+            return
+        self._was_asked = True
+        say(f"{why}: the server is asked to end")
+        if self._options.local or not end_steps([self._env.get("SLURM_JOB_ID", "")], self._env):
+            _send(alive, signal.SIGTERM)
+
     def _tell_outside(self) -> None:
         """Let the ranks in a container compare what they find there with what is decided here."""
         names = self._options.container
@@ -410,14 +447,13 @@ class _Runner:
         """
         alive, code, kill_s = set(pids), 0, float("inf")
         while alive:
-            for number in self._arrived(kill_s - time.monotonic()):
-                if number in self._forwarded:
-                    _send(alive, number)
+            self._listen(alive, kill_s - time.monotonic())
             for pid, status in _ended():
                 if pid not in alive:
                     continue
                 alive.remove(pid)
                 ended = exit_code_of(status)
+                ended = 0 if self._was_asked and ended == _BY_TERM else ended
                 if ended and not code and self._options.kill_wait_s is not None:
                     kill_s = time.monotonic() + self._options.kill_wait_s
                     _send(alive, signal.SIGTERM)
@@ -427,7 +463,18 @@ class _Runner:
                 kill_s = float("inf")
         return code
 
+    def _listen(self, alive: set[int], timeout_s: float) -> None:
+        """Forward the signals that come, and look at the server."""
+        for number in self._arrived(timeout_s):
+            if number in self._forwarded:
+                _send(alive, number)
+            elif number == signal.SIGTERM and self._server:
+                self._end_server("TERM", alive)
+        if self._server and not self._was_asked and self._server.look():
+            self._end_server(f"nobody used it for {self._options.idle_s} s", alive)
+
     def _arrived(self, timeout_s: float) -> bytes:
+        timeout_s = min(timeout_s, _LOOK_S) if self._server else timeout_s
         timeout = None if timeout_s == float("inf") else max(0.0, timeout_s)
         ready, _, _ = select.select([self._wake], [], [], timeout)
         return os.read(self._wake, 512) if ready else b""

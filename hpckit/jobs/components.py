@@ -81,6 +81,9 @@ def _together(
 
 def _refuse_differences(jobs: Sequence[PreparedJob]) -> None:
     specs = [job.effective.spec for job in jobs]
+    if any(spec.serve.drain_s is not None for spec in specs):
+        reason = "the components are ended together"
+        raise ConfigError(reason, key="serve.drain_s", hint="leave it out")
     for key, said in (
         ("environment.inherit", [str(spec.environment.inherit) for spec in specs]),
         ("chdir", [str(spec.chdir) for spec in specs]),

@@ -13,6 +13,7 @@ from hpckit.core.errors import StorageFailed
 from hpckit.core.files_in_job import read_regular
 from hpckit.jobs.process_tree import ProcessMark, is_running_since
 from hpckit.slurm.values import JobState
+from hpckit.spec.folder_in_job import SERVE_FILE
 from hpckit.spec.job_folder import INTENT_FILE, LOCAL_RESULT_SCHEMA
 from hpckit.spec.store import FileJobFolders
 
@@ -132,6 +133,25 @@ class Intent:
 def read_intent(folder: Path) -> Intent | None:
     """Who submits the job of a folder; None without an intent. Raises StorageFailed."""
     return read_record(folder, INTENT_FILE, Intent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """Where the server of a job is, and since when it answers: `hpckit.serve/1`."""
+
+    url: str
+    host: str
+    port: int
+    ready_s: float
+
+
+def read_served(folder: Path) -> Served | None:
+    """Return where the job of a folder serves in its latest start; None where it does not yet."""
+    try:
+        newest = max(folder.glob(f"{SERVE_FILE}-*"), key=lambda path: path.stat().st_mtime)
+        return read_record(folder, newest.name, Served)
+    except (OSError, ValueError, StorageFailed):
+        return None
 
 
 def component_names(folder: Path) -> tuple[str, ...]:

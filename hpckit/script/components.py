@@ -56,22 +56,30 @@ def component_plans(
     shown: set[str | None] = set()
     made: list[ComponentPlan] = []
     for group, (request, plan) in enumerate(parts):
-        if plan.array is not None:
-            reason = "Slurm has no arrays of heterogeneous jobs"
-            raise ConfigError(
-                reason, key="slurm.array", hint="submit the components' job by itself"
-            )
+        _refuse_alone(request.name, plan)
         step = (Option(name="het-group", value=str(group)), *plan.srun)
         made.append(
             ComponentPlan(
                 name=request.name,
                 plan=replace(plan, srun=step),
                 directives=tuple(_own(request.name, plan.directives, given, shown)),
-                words=tuple(_words(request)),
+                words=tuple(_words(request, plan)),
                 says=" · ".join(_says(request, plan)),
             )
         )
     return tuple(made)
+
+
+def _refuse_alone(name: str, plan: LaunchPlan) -> None:
+    """Raise ConfigError for what only a job by itself can have."""
+    words, hint = plan.runner, f"hpckit submit --component {name} runs it by itself"
+    for is_said, key, reason in (
+        (plan.array is not None, "slurm.array", "Slurm has no arrays of heterogeneous jobs"),
+        ("--idle" in words, "serve.idle_limit", f"component {name} ends with the others"),
+        (plan.serve and not plan.serve.port, "serve.port", "the others have to know the port"),
+    ):
+        if is_said:
+            raise ConfigError(reason, key=key, hint=hint)
 
 
 def _own(
@@ -113,12 +121,10 @@ def _key(option: Option) -> str:
     return option.name.removeprefix("no-")
 
 
-def _words(request: ComponentRequest) -> list[str]:
+def _words(request: ComponentRequest, plan: LaunchPlan) -> list[str]:
     words = ["--service"] if request.service else []
     words += ["--after", ",".join(request.after)] if request.after else []
-    if request.ready_port is not None:
-        words += ["--ready", f"{request.ready_port}{request.ready_path or ''}"]
-    return words
+    return words if plan.serve is None else [*words, "--port", str(plan.serve.port)]
 
 
 def _says(request: ComponentRequest, plan: LaunchPlan) -> list[str]:
@@ -126,9 +132,9 @@ def _says(request: ComponentRequest, plan: LaunchPlan) -> list[str]:
     says = [size]
     if request.after:
         says.append(f"starts when {', '.join(request.after)} is ready")
-    if request.ready_port is not None:
-        how = f" to HTTP at {request.ready_path}" if request.ready_path else ""
-        says.append(f"ready when port {request.ready_port} answers{how}")
+    if plan.serve is not None:
+        how = f" to HTTP at {plan.serve.health}" if plan.serve.health else ""
+        says.append(f"ready when port {plan.serve.port} answers{how}")
     if request.service:
         says.append("ended when the others have ended")
     return says

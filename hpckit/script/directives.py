@@ -28,6 +28,7 @@ from hpckit.script.plan import (
     LaunchPlan,
     Option,
     PlacePlan,
+    ServePlan,
 )
 from hpckit.script.releases import SEGMENT, Dialect, gpu_request, is_said, takes
 from hpckit.script.segment import derived_segment
@@ -115,8 +116,14 @@ def plan_launch(
         array=array_shape(spec.slurm.array),
         account=account,
         place=place,
+        serve=_serve(spec),
     )
     return replace(plan, runner=tuple(_runner_words(spec, site, plan)))
+
+
+def _serve(spec: JobSpec) -> ServePlan | None:
+    port = spec.serve.port
+    return None if port is None else ServePlan(port=port, health=spec.serve.health)
 
 
 def _runner_words(spec: JobSpec, site: SiteSpec, plan: LaunchPlan) -> Iterator[str]:
@@ -130,6 +137,8 @@ def _runner_words(spec: JobSpec, site: SiteSpec, plan: LaunchPlan) -> Iterator[s
         "--bind": place and place.bind,
         "--strict": place and place.strict,
         "--container": container and container.image and ",".join(container.variables),
+        "--serve": plan.serve and f"{plan.serve.port}{plan.serve.health or ''}",
+        "--idle": spec.serve.idle_limit and ceil(parse_slurm_time_s(spec.serve.idle_limit) or 0),
         "--measure": plan.account and plan.account.hz,
         "--secrets": spec.environment.has_secrets,
         "--keep-secrets": spec.environment.has_secrets and spec.slurm.requeue,
@@ -148,6 +157,7 @@ def _directives(
         *_resource_options(spec.resources, dialect),
         *_task_options(spec, launcher),
         *_slurm_options(spec.slurm),
+        *_drain(spec),
         *_segment(spec, site, dialect),
     ]
     for extra in extra_options(spec.slurm.extra, OWNED_BY_SBATCH, "slurm.extra"):
@@ -231,6 +241,13 @@ def _slurm_options(slurm: SlurmOptions) -> Iterator[Option]:
         yield Option(name="mail-type", value=",".join(slurm.mail_type))
     requeue = "requeue" if slurm.requeue else "no-requeue"
     yield Option(name=requeue, because="stated: the cluster's JobRequeue would decide")
+
+
+def _drain(spec: JobSpec) -> Iterator[Option]:
+    """The signal on which the runner asks a server to end, before Slurm does."""
+    if spec.serve.drain_s is not None:
+        because = "the server is asked to end so many seconds before the time limit"
+        yield Option(name="signal", value=f"B:TERM@{spec.serve.drain_s}", because=because)
 
 
 def _segment(spec: JobSpec, site: SiteSpec, dialect: Dialect) -> Iterator[Option]:

@@ -82,6 +82,14 @@ class ContainerPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServePlan:
+    """The server that a job is: its port, 0 for a free one, and the path that tells its health."""
+
+    port: int
+    health: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
     """Everything that a script template shows, already decided.
 
@@ -93,7 +101,8 @@ class LaunchPlan:
     that lines of `setup` may have set traps, so that the shell outlives the command. `account` is
     None for a job that is not to be measured, `place` where nothing is ordered or bound.
     `communication` are the variables of the communication block, `profile` the provider's file that
-    comes before them, `left` what is not set and why; `container` is None where ranks run in none.
+    comes before them, `left` what is not set and why; `container` is None where ranks run in
+    none, `serve` where they are no server.
     """
 
     name: str
@@ -122,6 +131,7 @@ class LaunchPlan:
     profile: CommProfile | None = None
     left: tuple[CommLeft, ...] = ()
     container: ContainerPlan | None = None
+    serve: ServePlan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

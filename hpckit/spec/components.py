@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from hpckit.core.document import Tree, convert, parse_toml
-from hpckit.core.errors import ConfigError, InvalidValue
-from hpckit.core.fields import between, check_fields, key, listed, matching, optional
+from hpckit.core.errors import ConfigError
+from hpckit.core.fields import Checked, key, listed, matching
 from hpckit.spec.merge import Layer, file_layer, refuse_odd_keys
 from hpckit.spec.options import COMPONENT_KEY
 
@@ -16,13 +16,12 @@ COMPONENT_NAME_PATTERN: Final = r"[a-z][a-z0-9_]{0,30}"
 _NAME: Final = matching(
     COMPONENT_NAME_PATTERN, "a name of lower-case letters, digits and _, such as trainer"
 )
-_LAST_PORT: Final = 65535
 LEAST_COMPONENTS: Final = 2
 MOST_COMPONENTS: Final = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComponentRequest:
+class ComponentRequest(Checked):
     """`[[component]]`: what a component says besides a job's keys."""
 
     name: str = key(
@@ -30,26 +29,14 @@ class ComponentRequest:
         check=_NAME,
     )
     after: tuple[str, ...] = listed(
-        "Components above that must be ready before this one is started.", _NAME
-    )
-    ready_port: int | None = optional(
-        "TCP port of its first node that answers once the component is ready. Not said: it is "
-        "ready as soon as it is started.",
-        between(1, _LAST_PORT),
-    )
-    ready_path: str | None = optional(
-        "Path at `ready_port` that HTTP must answer with a status below 400, such as `/health`.",
-        matching(r"/[!-~]*", "a path such as /health"),
+        "Components above that must be ready before this one is started: one with `serve.port` is "
+        "once it answers, another as soon as it is started.",
+        _NAME,
     )
     service: bool = key(
         "It serves the others: it is ended when all that are no services have ended.",
         default=False,
     )
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        if self.ready_path is not None and self.ready_port is None:
-            raise InvalidValue("ready_path", self.ready_path, "ready_port beside it")
 
 
 _OWN: Final = frozenset(field.name for field in fields(ComponentRequest))

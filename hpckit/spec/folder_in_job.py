@@ -56,6 +56,8 @@ COMPONENTS_FOLDER = "components"
 """Below a heterogeneous job's folder, one of the same shape for each of its components."""
 
 
+SERVE_FILE: Final = "serve"
+"""The beginning of the name of the file that is there once the job's server answers."""
 COMPONENT_END: Final = "end"
 """The beginning of the name of the file that says how a component ended: its code, and `asked`
 where it was asked to."""

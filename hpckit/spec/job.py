@@ -311,6 +311,40 @@ class AccountRequest(Checked):
     )
 
 
+_LAST_PORT: Final = 65535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeRequest(Checked):
+    """`[serve]`: the command is a server, on the first node; it is ready once it answers."""
+
+    port: int | None = optional(
+        "TCP port at which it listens. `0`: a free one, which the ranks find in "
+        "`HPCKIT_SERVE_PORT`. Not said: it is no server.",
+        between(0, _LAST_PORT),
+    )
+    health: str | None = optional(
+        "Path that HTTP answers with a status below 400 once it is ready, such as `/health`. Not "
+        "said: it is ready when it takes connections.",
+        matching(r"/[!-~]*", "a path such as /health"),
+    )
+    idle_limit: str | None = optional(
+        "End the job when nobody has been connected for so long, in Slurm's spelling, such as "
+        "`00:30:00`. Not said: never.",
+        _SLURM_TIME,
+    )
+    drain_s: int | None = optional(
+        "Seconds before the time limit at which it is asked to end (TERM), to finish what it has.",
+        between(1, MAX_COUNT),
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name in ("health", "idle_limit", "drain_s"):
+            if self.port is None and getattr(self, name) is not None:
+                raise InvalidValue(name, getattr(self, name), "port beside it")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceRequest(Checked):
     """`[place]`: which node carries which ranks, and which cores each rank has."""
@@ -378,6 +412,7 @@ class JobSpec:
     tune: TuneRequest = field(default_factory=TuneRequest)
     account: AccountRequest = field(default_factory=AccountRequest)
     place: PlaceRequest = field(default_factory=PlaceRequest)
+    serve: ServeRequest = field(default_factory=ServeRequest)
     parallel: Mapping[MeshAxis, int] = table(
         "The parallel mesh, innermost axis first; the product of all but `expert` is the number "
         "of ranks.",
@@ -390,6 +425,8 @@ class JobSpec:
             raise InvalidValue("command", list(self.command), "a program and its arguments")
         if self.command[0].startswith("-"):
             raise InvalidValue("command", self.command[0], "a program first, not an option")
+        if self.serve.drain_s is not None and self.slurm.signal is not None:
+            raise InvalidValue("serve.drain_s", self.serve.drain_s, "none beside slurm.signal")
         outside = self.environment.venv or self.environment.conda
         if self.container.image and outside:
             name = "venv" if self.environment.venv else "conda"

@@ -27,7 +27,7 @@ BUILD_TIMEOUT_S = 900
 OTHER_GROUPS = {
     "faults": "test_manners test_exactly_once test_life test_chains test_jobs",
     "places": "test_place test_place_bound test_place_scale test_leaves test_blocks test_torchrun"
-    " test_frameworks test_scale",
+    " test_frameworks test_scale test_components",
     "releases": "test_releases test_site_goldens test_goldens_taken test_directives"
     " test_slurm_facts test_topology_files test_version_traps test_traps_environment"
     " test_traps_answers test_admission test_pyslurm test_mpi",

@@ -139,7 +139,7 @@ def test_a_het_job_is_tracked(cluster: Cluster) -> None:
 
 def test_one_that_is_never_ready(cluster: Cluster) -> None:
     """Where what others wait for ends before it answers, the job fails at once and says so."""
-    path = two(cluster, server="sleep 1", worker="echo began", keys="ready_port = 8123")
+    path = two(cluster, server="sleep 1", worker="echo began", keys="serve = { port = 8123 }")
     job = document(hpckit(cluster, "submit", "--wait", "--json", path))
     assert (job["state"], job["exit_code"]) == ("FAILED", 1)
     said = log_of(cluster, job["job_id"])

@@ -124,7 +124,7 @@ def test_nobody_waits_for_what_cannot_become_ready(stage: Stage) -> None:
     """One that others wait for, and that ends before it answers, has failed."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    ended = ran(stage, "true", "echo began", keys=f"ready_port = {port}")
+    ended = ran(stage, "true", "echo began", keys=f"serve = {{ port = {port} }}")
     assert ended.returncode == 1
     assert "server: ended before it was ready" in ended.stderr
     assert "began" not in ended.stdout
@@ -142,7 +142,7 @@ def test_where_slurm_ends_nothing_the_steps_are_killed(stage: Stage) -> None:
     "words",
     [[], ["--kill-wait"], ["--kill-wait", "x"], ["--kill-wait", "1"],
      ["--kill-wait", "1", "a", "b"], ["--kill-wait", "1", "a", "1", "--what"],
-     ["--kill-wait", "1", "a", "1", "--ready"]],
+     ["--kill-wait", "1", "a", "1", "--port"]],
 )  # fmt: skip
 def test_a_wrong_command_line(words: list[str], tmp_path: Path) -> None:
     """It is none."""

@@ -36,7 +36,12 @@ from tests.sizes import some
 REFUSALS = (ConfigError, PlanError, RenderError)
 ENTRY_NAMES = ("HOSTILE", "x-hostile")
 CONTROLS = ("x", "1", "X", "-x", "torchrun", "all", "block", "USR1", "2.27", "hpcx", "pyxis", "/x")
-PLAIN: Tree = {"name": "control", "command": ["show"], "resources": {"gpus_per_node": 1}}
+PLAIN: Tree = {
+    "name": "control",
+    "command": ["show"],
+    "resources": {"gpus_per_node": 1},
+    "serve": {"port": 1},
+}
 TORCHRUN: Tree = {**PLAIN, "launch": {"kind": "torchrun"}}
 BASES = (PLAIN, TORCHRUN)
 APART = ("conda", "args")

@@ -14,7 +14,7 @@ from tests.unit.docs.test_schemas import job_validator
 COMMON = 'schema = "hpckit.job/1"\nname = "rl"\n'
 A = '[[component]]\nname = "a"\ncommand = ["x"]\n'
 B = '[[component]]\nname = "b"\ncommand = ["y"]\n'
-GOOD = COMMON + "[resources]\nnodes = 2\n" + A + "service = true\nready_port = 80\n" + (
+GOOD = COMMON + "[resources]\nnodes = 2\n" + A + "service = true\nserve = { port = 80 }\n" + (
     B + 'after = ["a"]\nresources = { mem = "1G" }\n'
 )  # fmt: skip
 
@@ -23,7 +23,7 @@ def test_a_component_stands_over_the_file() -> None:
     """It is a job of its own, of the file's name and its own."""
     assert component_requests(COMMON + 'command = ["true"]', "job.toml") == ()
     first, second = component_requests(GOOD, "job.toml")
-    assert (first.name, first.service, first.ready_port, second.after) == ("a", True, 80, ("a",))
+    assert (first.name, first.service, second.after) == ("a", True, ("a",))
     spec = effective_job(component_layers(GOOD, "job.toml", "b")).spec
     assert (spec.name, spec.command) == ("rl-b", ("y",))
     assert (spec.resources.nodes, spec.resources.mem) == (2, "1G")
@@ -51,8 +51,6 @@ def test_one_must_be_asked_for() -> None:
         (COMMON + A + A, "component[1].name"),
         (COMMON + A + B + 'after = ["c"]\n', "component[1].after"),
         (COMMON + A + 'after = ["b"]\n' + B, "component[0].after"),
-        (COMMON + A + B + 'ready_path = "/"\n', "component[1].ready_path"),
-        (COMMON + A + B + "ready_port = 0\n", "component[1].ready_port"),
         (COMMON + A + B + "nodes = 1\n", "component[1].nodes"),
         (COMMON + A + B + "schema = 1\n", "component[1].schema"),
         (COMMON + A + '[[component]]\nname = "A b"\n', "component[1].name"),
