@@ -88,3 +88,14 @@ def test_pyxis_where_srun_has_none_of_it(cluster: Cluster) -> None:
     done = hpckit(cluster, "submit", *FOUR, "--set=container.runtime=pyxis", "--", "true")
     assert (done.returncode, done.stdout) == (5, "")
     assert "the plugin Pyxis is not loaded" in done.stderr
+
+
+def test_secrets_reach_the_ranks_inside(cluster: Cluster) -> None:
+    """They alone have the value, in the image too; no file of the job has it after the end."""
+    words = ("--secret=WORD", "--wait", "--", "sh", "-c", 'echo "$APPTAINER_NAME has $WORD"')
+    env = {"WORD": "opensesame"}
+    job = document(hpckit(cluster, "submit", "--json", *FOUR, *words, env=env))
+    said = [log_of(cluster, job["job_id"], rank).splitlines()[-1] for rank in range(4)]
+    assert said == ["base has opensesame"] * 4
+    found = cluster.run(["grep", "-rl", "--exclude-dir=logs", "opensesame", job["folder"]])
+    assert found.stdout == ""
