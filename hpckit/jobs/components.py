@@ -10,7 +10,8 @@ from hpckit.account.advice.outcome import OPTION
 from hpckit.core.errors import ConfigError, PlanError
 from hpckit.jobs.prepare import Component, JobSource, PreparedJob, prepare, provenance_of
 from hpckit.jobs.sites import load_site, load_templates
-from hpckit.script.components import component_plans
+from hpckit.script.components import component_plans, in_one_block
+from hpckit.script.releases import site_dialect
 from hpckit.script.render import render_components
 from hpckit.spec.components import ComponentRequest, component_requests
 from hpckit.spec.merge import digest_of
@@ -53,9 +54,9 @@ def _together(
         prepare(replace(source, component=request.name), resources, cache) for request in requests
     ]
     _refuse_differences(jobs)
-    plans = component_plans(
-        [(request, job.plan) for request, job in zip(requests, jobs, strict=True)]
-    )
+    dialect = site_dialect(site, source.slurm_version)
+    launches = [in_one_block(job.plan, job.effective.spec, site, dialect) for job in jobs]
+    plans = component_plans(list(zip(requests, launches, strict=True)))
     digest = digest_of([job.effective.digest for job in jobs])
     provenance = replace(
         provenance_of(source, site, digest),

@@ -13,7 +13,11 @@ from typing import Final
 from hpckit.core.errors import ConfigError
 from hpckit.core.units import counted
 from hpckit.script.plan import LaunchPlan, Option
+from hpckit.script.releases import SEGMENT, Dialect, takes
+from hpckit.slurm.release import TopologyKind
 from hpckit.spec.components import ComponentRequest
+from hpckit.spec.job import JobSpec
+from hpckit.spec.site import SiteSpec
 
 OF_ONE_GROUP: Final = frozenset(
     (
@@ -68,6 +72,20 @@ def component_plans(
             )
         )
     return tuple(made)
+
+
+def in_one_block(plan: LaunchPlan, spec: JobSpec, site: SiteSpec, dialect: Dialect) -> LaunchPlan:
+    """Return the launch of a component that is asked for in one block, where it fits into one."""
+    nodes, most = spec.resources.nodes, site.platform.domain_nodes
+    is_by_block = site.slurm.topology is TopologyKind.BLOCK and most is not None
+    is_said = any(option.name == "segment" for option in plan.directives)
+    has_it = dialect.version is None or takes(SEGMENT, dialect.version)
+    if is_said or not (is_by_block and has_it and 1 < nodes <= (most or 0)):
+        return plan
+    because = "the component fits into one block, and stays there"
+    option = Option(name="segment", value=str(nodes), because=because)
+    directives = sorted((*plan.directives, option), key=lambda one: one.name)
+    return replace(plan, directives=tuple(directives))
 
 
 def _refuse_alone(name: str, plan: LaunchPlan) -> None:

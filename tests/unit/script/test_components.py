@@ -51,6 +51,19 @@ def test_what_a_group_would_have_of_another_is_refused() -> None:
     assert ("--mem=1G" in first, "--mem=2G" in second) == (True, True)
 
 
+def test_a_component_stays_in_one_block_where_it_fits() -> None:
+    """Where Slurm places jobs by blocks; one that says a segment, or is larger, has its own."""
+    keys = "resources = {{ nodes = {} }}"
+    two, many = components(prepared(keys.format(2), keys.format(36), "gb200-nvl72").script.text)
+    assert "--segment=2" in two
+    assert not [word for word in many if word.startswith("--segment")]
+    said = keys.format(4) + "\nslurm = { segment = 2 }"
+    first, second = components(prepared(keys.format(1), said, "gb200-nvl72").script.text)
+    assert not [word for word in first if word.startswith("--segment")]
+    assert "--segment=2" in second
+    assert "--segment=2" not in components(prepared(keys.format(2), "").script.text)[0]
+
+
 @pytest.mark.parametrize(
     ("keys", "more", "error"),
     [
