@@ -89,7 +89,7 @@ def _of_job(ctx: click.Context, options: JobOptions, *, offline: bool) -> Checke
     from hpckit.cli.submitted import ask_about_array
     from hpckit.core.findings import Level, Notice
     from hpckit.jobs.check import Checked, as_finding, check, without_lines
-    from hpckit.jobs.components import prepare_job
+    from hpckit.jobs.components import in_one_partition, prepare_job
     from hpckit.jobs.submit import (
         about_cluster,
         about_launch,
@@ -114,9 +114,9 @@ def _of_job(ctx: click.Context, options: JobOptions, *, offline: bool) -> Checke
     variables = environment_of(job, caller, by_sbatch=True).variables
     probe = wiring.limits_probe() if is_here else None
     checked = check(job.script.text, variables, probe, is_own=False)
-    for component in job.components[1:]:
+    for one in (*job.alone[1:], *in_one_partition(job)):
         # Of a heterogeneous script the reading above is of the first group.
-        also = check(component.job.script.text, variables, probe, is_own=False)
+        also = check(one.script.text, variables, probe, is_own=False)
         checked = replace(checked, findings=(*checked.findings, *also.findings))
     notices = list(job.notes)
     if checked.config is not None:

@@ -198,7 +198,7 @@ def show_command(job_id: str | None, *, script: bool, runner: bool, as_json: boo
     entry = find_job(wiring.job_index(), job_id)
     folder = Path(entry.folder)
     folders = wiring.job_folders()
-    text = folders.read(folder, "job.sbatch")
+    text = folders.read(folder.parents[1] if entry.is_component else folder, "job.sbatch")
     if script and not as_json:
         click.echo(text, nl=False)
         return
@@ -277,6 +277,7 @@ def _component_commands(run: str, command: str, folder: str) -> Iterator[str]:
     yield f"# {options.component}: SLURM_* are those of its group, SLURM_*_HET_GROUP_{group}"
     yield f"export HPCKIT_JOB_FOLDER={own}"
     yield f'agent=("${{HPCKIT_PYTHON:-python3}}" -I {shlex.quote(folder)}/hpckit-injob.pyz)'
+    yield "# injob components says when it begins and where the others are, and ends its step"
     yield from _step_commands(options, words)
 
 
@@ -308,9 +309,9 @@ def _step_commands(options: RunOptions, words: Sequence[str]) -> Iterator[str]:
         plan = '"$HPCKIT_JOB_FOLDER/order.json"'
         yield f'hosts=$({_AGENT} order {plan} {tasks} "$HPCKIT_PLACE" <<<"$nodes")'
     yield "export MASTER_ADDR=${nodes%%$'\\n'*}"
-    yield f'export MASTER_PORT=$({_AGENT} port --job-id "$SLURM_JOB_ID"' + (
-        ' --array-task "${SLURM_ARRAY_TASK_ID:-}")'
-    )
+    task = option_of(words, "--het-group") or "${SLURM_ARRAY_TASK_ID:-}"
+    yield f'export MASTER_PORT=$({_AGENT} port --job-id "$SLURM_JOB_ID" --array-task "{task}")'
+    yield from _serve_commands(options)
     if options.hz is not None:
         step = sampler_step(option_of(words, "--nodes"), option_of(words, "--het-group"))
         sampler = sampler_command([_AGENT], step, '"$HPCKIT_JOB_FOLDER"', options.hz, None)
@@ -325,6 +326,12 @@ def _step_commands(options: RunOptions, words: Sequence[str]) -> Iterator[str]:
     yield "# without an order (hosts is empty), or where srun refuses it before any rank began:"
     numbered = "" if options.keep_numbers else "HPCKIT_RANK_MAP=$hosts "
     yield f"{numbered}{' '.join(words)}"
+
+
+def _serve_commands(options: RunOptions) -> Iterator[str]:
+    if options.serve is not None:
+        yield f"# it looks at the server ({options.serve}) twice a second until that answers, and"
+        yield "# leaves its address in serve-*; idle, or on TERM, it ends the step by scancel"
 
 
 def _local_commands(options: RunOptions, words: Sequence[str]) -> Iterator[str]:
@@ -350,6 +357,7 @@ def _background(words: Sequence[str]) -> Iterator[str]:
 
 
 _STEPS_SHOWN = 6
+_ENDED_WELL = (None, 0, 128 + 15, 128 + 9)
 
 
 @click.command("status")
@@ -462,6 +470,8 @@ def _components(entry: JobEntry, status: JobStatus) -> Iterator[tuple[str, str]]
         words = [record.job_id, output.state_word(record.state)]
         if record.state.is_final and record.reason:
             words[1] = record.reason
+            if record.exit_code not in _ENDED_WELL:
+                words.append(f"exit code {record.exit_code}")
         words += [f"exit code {record.exit_code}"] if record.state == "FAILED" else []
         yield name, "  ".join([*words, record.nodelist or ""])
 

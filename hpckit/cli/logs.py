@@ -46,7 +46,7 @@ def logs_command(job_id: str | None, *, follow: bool, rank: int | None, as_json:
     entry, task = find_task(tools.index, job_id)
     logs = FileJobLogs()
     _refuse_what_cannot_be(entry, logs, task)
-    rank = 0 if rank is None and entry.is_component else rank
+    rank = _rank_of(entry, rank)
     log = LogName(folder=Path(entry.folder), rank=rank, task=task)
     if as_json:
         output.document(_document(entry, logs, task))
@@ -54,6 +54,19 @@ def logs_command(job_id: str | None, *, follow: bool, rank: int | None, as_json:
         _follow(entry, logs, log, tools)
     else:
         _write(read_log(logs, log, entry.job_id, has_ended=entry.state.is_final))
+
+
+def _rank_of(entry: JobEntry, rank: int | None) -> int | None:
+    """The rank that is meant: a component has no merged log, the whole job no ranks of its own."""
+    from hpckit.jobs.local_record import component_names
+
+    if entry.is_component:
+        return rank or 0
+    names = () if rank is None else component_names(Path(entry.folder))
+    if names:
+        reason = f"job {entry.job_id} has components, each with ranks of its own"
+        raise HpckitError(reason, hint=f"hpckit logs {entry.job_id}+{names[0]} --rank {rank}")
+    return rank
 
 
 def _refuse_what_cannot_be(entry: JobEntry, logs: FileJobLogs, task: int | None) -> None:

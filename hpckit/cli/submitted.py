@@ -15,6 +15,7 @@ from hpckit.cli.job_argument import (
     id_of,
     jobs_go_on,
     log_task,
+    named_components,
     picked,
     say_open,
     wait_at_terminal,
@@ -295,7 +296,10 @@ def _say_ended(job: PreparedJob, submission: Submission, status: JobStatus) -> N
     tail = logs.tail(LogName(folder=submission.folder, task=task), _LOG_LINES_SHOWN)
     if status.state != "COMPLETED" and tail:
         rows.append(("log", "\n".join(map(output.visible, tail))))
-    rows.append(("ended" if status.state.is_final else "state", output.outcome(status)))
+    failed = [name for name, one in named_components(submission.entry, status)
+              if one.state == "FAILED"]  # fmt: skip
+    how = " · ".join([output.outcome(status), *(f"{name} failed" for name in failed)])
+    rows.append(("ended" if status.state.is_final else "state", how))
     has_begun = status.started_s is not None or not status.state.is_final
     if status.state != "COMPLETED" and has_begun:
         rows.append(("next", f"hpckit logs {id_of(status.job_id, task)}"))

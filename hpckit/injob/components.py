@@ -17,7 +17,7 @@ from hpckit.core.talk import reason, say
 from hpckit.injob.het_group import own_file, start_file
 from hpckit.injob.steps import end_steps, hostnames
 from hpckit.injob.supervise import catch_signals, exit_code_of, forward
-from hpckit.spec.folder_in_job import COMPONENT_END, SERVE_FILE, of_start
+from hpckit.spec.folder_in_job import COMPONENT_END, SERVE_FILE, component_folder, of_start
 
 TYPE_CHECKING = False
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _LOOK_S = 0.5
+_FAILED = 1 << 8
+"""The wait status of a process that exits with 1."""
+_KILLED = 128 + int(signal.SIGKILL)
 
 
 class _Component:
@@ -103,6 +106,7 @@ class _Group:
         self._kill_wait_s = kill_wait_s
         self._end_s: float | None = None
         self._code = 0
+        self._forget()
 
     def run(self) -> int:
         """Return the code of the first component that failed, once all have ended."""
@@ -112,12 +116,27 @@ class _Group:
             elif time.monotonic() >= self._end_s:
                 left = " ".join(part.name for part in self._parts if part.code is None)
                 say(f"{left}: not ended after {self._kill_wait_s} s; Slurm ends it with the job")
+                for part in self._parts:
+                    if part.code is None:
+                        part.code = _KILLED
+                        self._keep_end(part)
                 break
             for number in self._arrived():
                 if number in (signal.SIGUSR1, signal.SIGUSR2):
                     self._send(number)
             self._reap()
         return self._code
+
+    def _forget(self) -> None:
+        """Take away how components ended in an earlier start of the job."""
+        for part in self._parts:
+            folder = component_folder(self._env, part.name)
+            try:
+                for name in os.listdir(folder):
+                    if name.startswith(f"{COMPONENT_END}-"):
+                        os.unlink(f"{folder}/{name}")
+            except OSError:
+                continue
 
     def _go_on(self) -> None:
         """Start what can be started, and look whether what was started is ready."""
@@ -145,23 +164,27 @@ class _Group:
         part.started_s = time.monotonic()
 
     def _reap(self) -> None:
-        while True:
+        for part in self._parts:
+            if part.code is not None:
+                continue
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status = os.waitpid(part.pid, os.WNOHANG)
             except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            for part in self._parts:
-                if part.pid == pid:
-                    part.code = exit_code_of(status)
-                    self._has_ended(part)
-                    self._keep_end(part)
+                # The shell saw its end, before it became this process.
+                say(f"{part.name}: a line of its setup failed")
+                pid, status = part.pid, _FAILED
+            if pid:
+                part.code = exit_code_of(status)
+                self._has_ended(part)
+                self._keep_end(part)
 
     def _has_ended(self, part: _Component) -> None:
         """End the others where a component failed, and the services where nothing else is left."""
         if self._end_s is not None:
             return
+        if part.is_service and not part.code:
+            say(f"{part.name}: a service, and ended before the others")
+            part.code = 1
         if (
             not part.code
             and not part.is_ready
@@ -185,11 +208,16 @@ class _Group:
             part.was_asked = True
         names = ", ".join(part.name for part in left)
         say(f"{why}: {names} {'is' if len(left) == 1 else 'are'} ended")
-        begun = [part for part in left if part.started_s is not None]
-        ids = [self._env.get(f"SLURM_JOB_ID_HET_GROUP_{part.group}", "") for part in begun]
-        are_asked = bool(ids) and end_steps(ids, self._env)
+        ids = {
+            self._env.get(f"SLURM_JOB_ID_HET_GROUP_{part.group}", ""): part
+            for part in left
+            if part.started_s is not None
+        }
+        asked = end_steps(list(ids), self._env) if ids else set()
+        told = {ids[job_id].name for job_id in asked if job_id in ids}
+        # The others have no step yet: they wait, or are at a line of their setup.
         for part in left:
-            if part.started_s is None or not are_asked:
+            if part.name not in told:
                 forward(part.pid, signal.SIGTERM)
 
     def _keep_end(self, part: _Component) -> None:

@@ -209,7 +209,7 @@ def sampler_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 _REFUSED_WITHIN_S = 60
 _LOOK_S = 0.5
-_BY_TERM = 128 + int(signal.SIGTERM)
+_BY_SIGNALS = (128 + int(signal.SIGTERM), 128 + int(signal.SIGKILL))
 _REFUSALS = (1, 255)  # srun's own codes: 255 is for an option
 
 
@@ -229,6 +229,8 @@ def run(words: list[str], env: dict[str, str]) -> int | None:
     if options.component is not None:
         told = _component_environment(env, options.component, option_of(command, _GROUP), wake)
         if told is None:
+            if options.secrets and not options.keep_secrets:
+                forget_secrets(component_folder(env, options.component))
             return 0
         env = told
     agent = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv) + 1]
@@ -244,6 +246,13 @@ def run(words: list[str], env: dict[str, str]) -> int | None:
     # Python takes its handlers back as it ends: a late signal would end the job in its own name.
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     return _first_failure(env) or code if code else 0
+
+
+def forget_secrets(folder: str) -> None:
+    """Remove the secrets of a component that is not started."""
+    from hpckit.injob.secrets import Secrets
+
+    Secrets({"HPCKIT_JOB_FOLDER": folder}).forget()
 
 
 def _component_environment(
@@ -293,6 +302,7 @@ class _Runner:
         self._forwarded = {signal.SIGUSR1, signal.SIGUSR2}
         self._server: Server | None = None
         self._was_asked = False
+        self._kill_s = float("inf")
         if options.component:
             self._forwarded |= {signal.SIGTERM}  # it comes from what ends the components
         if options.local:
@@ -445,22 +455,23 @@ class _Runner:
 
         With `--kill-wait` it ends the others: TERM, and KILL after so many seconds.
         """
-        alive, code, kill_s = set(pids), 0, float("inf")
+        alive, code = set(pids), 0
         while alive:
-            self._listen(alive, kill_s - time.monotonic())
+            self._listen(alive, self._kill_s - time.monotonic())
             for pid, status in _ended():
                 if pid not in alive:
                     continue
                 alive.remove(pid)
                 ended = exit_code_of(status)
-                ended = 0 if self._was_asked and ended == _BY_TERM else ended
+                ended = 0 if self._was_asked and ended in _BY_SIGNALS else ended
                 if ended and not code and self._options.kill_wait_s is not None:
-                    kill_s = time.monotonic() + self._options.kill_wait_s
+                    self._kill_s = time.monotonic() + self._options.kill_wait_s
                     _send(alive, signal.SIGTERM)
                 code = code or ended
-            if time.monotonic() >= kill_s:
-                _send(alive, signal.SIGKILL)
-                kill_s = float("inf")
+            if time.monotonic() >= self._kill_s:
+                # srun makes KILL of it.
+                _send(alive, signal.SIGKILL if self._options.local else signal.SIGTERM)
+                self._kill_s = float("inf")
         return code
 
     def _listen(self, alive: set[int], timeout_s: float) -> None:
@@ -472,6 +483,7 @@ class _Runner:
                 self._end_server("TERM", alive)
         if self._server and not self._was_asked and self._server.look():
             self._end_server(f"nobody used it for {self._options.idle_s} s", alive)
+            self._kill_s = time.monotonic() + (self._options.kill_wait_s or 0)
 
     def _arrived(self, timeout_s: float) -> bytes:
         timeout_s = min(timeout_s, _LOOK_S) if self._server else timeout_s

@@ -19,10 +19,15 @@ _LISTENS = "0A"
 _SAY_EACH_S = 60.0
 
 
-def answers(host: str, port: int, path: str) -> bool:
-    """Return whether a server answers, by HTTP with a status below 400 where there is a path."""
+def answers(host: str, port: int, path: str, own: set[int] | None = None) -> bool:
+    """Return whether a server answers, by HTTP with a status below 400 where there is a path.
+
+    The port from which it is asked is added to `own`.
+    """
     try:
         with socket.create_connection((host, port), timeout=_ANSWER_S) as connection:
+            if own is not None:
+                own.add(connection.getsockname()[1])
             if not path:
                 return True
             question = f"GET {path} HTTP/1.0\r\nHost: {host}:{port}\r\n\r\n"
@@ -33,19 +38,21 @@ def answers(host: str, port: int, path: str) -> bool:
     return _LEAST_STATUS <= status < _ERROR_STATUS
 
 
-def is_used(port: int) -> bool:
+def is_used(port: int, own: set[int]) -> bool:
     """Return whether a connection to a port of this host is there, or was a minute ago.
 
-    One that the server closed stays for a minute (TIME_WAIT).
+    One that the server closed stays for a minute (TIME_WAIT). Those from the ports `own` are not
+    counted.
     """
-    ending = f":{port:04X}"
+    ending, ours = f":{port:04X}", tuple(f":{one:04X}" for one in own)
     for table in _TABLES:
         try:
             with open(table, encoding="ascii") as lines:
                 next(lines)
                 for line in lines:
-                    _, local, _, state, *_ = line.split()
-                    if local.endswith(ending) and state != _LISTENS:
+                    _, local, remote, state, *_ = line.split()
+                    is_ours = bool(ours) and remote.endswith(ours)
+                    if local.endswith(ending) and state != _LISTENS and not is_ours:
                         return True
         except (OSError, StopIteration, ValueError):
             continue
@@ -66,12 +73,16 @@ class Server:
         self._env = env
         self._begun_s = self._said_s = time.monotonic()
         self._used_s: float | None = None
+        self._own = set[int]()
         self.claim: socket.socket | None = None
         """What keeps a port that was chosen here from other jobs, until it is closed."""
         self._file = of_start(env, "", SERVE_FILE)
         self._forget()
         if not self.port:
             self._choose()
+        elif answers(host, self.port, ""):
+            say(f"port {self.port} of {host} is in use: the server was not started")
+            raise SystemExit(1)
 
     def _choose(self) -> None:
         from hpckit.injob.port import claim_port
@@ -92,7 +103,7 @@ class Server:
         """Look whether it answers, then whether it is used; true once it has been idle too long."""
         now_s = time.monotonic()
         if self._used_s is None:
-            if answers(self.host, self.port, self.path):
+            if answers(self.host, self.port, self.path, self._own):
                 self._used_s = now_s
                 say(f"{self.url} is ready after {now_s - self._begun_s:.1f} s")
                 self._keep()
@@ -102,7 +113,7 @@ class Server:
             return False
         if self._idle_s is None:
             return False
-        if is_used(self.port):
+        if is_used(self.port, self._own):
             self._used_s = now_s
         return now_s - self._used_s >= self._idle_s
 

@@ -37,8 +37,8 @@ def hostnames(nodelist: str, env: dict[str, str]) -> Sequence[str]:
         return ()
 
 
-def end_steps(job_ids: Sequence[str], env: dict[str, str]) -> bool:
-    """Send TERM to the steps of jobs, but to the samplers'; return whether Slurm took it.
+def end_steps(job_ids: Sequence[str], env: dict[str, str]) -> set[str]:
+    """Send TERM to the steps of jobs, but to the samplers'; return the jobs that had any.
 
     srun would make KILL of it (src/srun/signals.c, `_forward_signal`), and of a heterogeneous job
     `scancel JOB+0` is of the whole.
@@ -52,5 +52,5 @@ def end_steps(job_ids: Sequence[str], env: dict[str, str]) -> bool:
             said(["scancel", "--signal=TERM", *named], env)
     except (OSError, subprocess.SubprocessError) as error:
         say(f"{error}: the steps are killed")
-        return False
-    return bool(named)
+        return set()
+    return {step.partition(".")[0] for step in named}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -80,6 +80,25 @@ def _together(
     return replace(first, source=source, script=script, notes=tuple(notes), components=components)
 
 
+def in_one_partition(job: PreparedJob) -> Iterator[PreparedJob]:
+    """Yield for each partition that several components share a job of all their nodes.
+
+    Components never share a node: what none of them violates, all together may.
+    """
+    nodes: dict[str | None, int] = {}
+    of_partition: dict[str | None, list[PreparedJob]] = {}
+    for component in job.components:
+        spec = component.job.effective.spec
+        partition = spec.slurm.partition
+        nodes[partition] = nodes.get(partition, 0) + spec.resources.nodes
+        of_partition.setdefault(partition, []).append(component.job)
+    for partition, jobs in of_partition.items():
+        if len(jobs) > 1:
+            said = "" if partition is None else f"#SBATCH --partition={partition}\n"
+            text = f"#!/bin/bash\n{said}#SBATCH --nodes={nodes[partition]}\n"
+            yield replace(jobs[0], script=replace(jobs[0].script, text=text), notes=())
+
+
 def _refuse_differences(jobs: Sequence[PreparedJob]) -> None:
     specs = [job.effective.spec for job in jobs]
     if any(spec.serve.drain_s is not None for spec in specs):
@@ -88,9 +107,11 @@ def _refuse_differences(jobs: Sequence[PreparedJob]) -> None:
     for key, said in (
         ("environment.inherit", [str(spec.environment.inherit) for spec in specs]),
         ("chdir", [str(spec.chdir) for spec in specs]),
+        ("slurm.requeue", [str(spec.slurm.requeue) for spec in specs]),
+        ("resources.time_limit", [str(spec.resources.time_limit) for spec in specs]),
     ):
         if len({*said}) > 1:
-            reason = "sbatch has one for all components"
+            reason = "the components start and end together, with one of it"
             raise ConfigError(reason, key=key, hint="say it at the top of the file")
 
 

@@ -117,6 +117,9 @@ def merge_records(queue: Sequence[JobRecord], accounts: Sequence[JobRecord]) -> 
     for record in list(merged.values()):
         if record.task_index is None and record.state.is_final and record.array_offset in told:
             del merged[_task(record)]
+    # sacct has one record of a heterogeneous job that was cancelled before it began.
+    if any(record.component is not None for record in merged.values()):
+        merged = {key: one for key, one in merged.items() if one.component is not None}
     return sorted(
         merged.values(),
         key=lambda record: record.task_index or record.component or record.array_offset,

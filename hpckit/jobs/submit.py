@@ -25,6 +25,7 @@ from hpckit.core.errors import (
 )
 from hpckit.core.files import xdg_folder
 from hpckit.core.findings import Level, Notice
+from hpckit.jobs.components import in_one_partition
 from hpckit.jobs.draft import (
     Caller,
     Draft,
@@ -176,7 +177,7 @@ def _look(
     if tools.probe is None or not (tools.checks or is_array):
         return size, notes
     view, found = None, tuple[Notice, ...]()
-    for one in job.alone:
+    for one in (*job.alone, *in_one_partition(job)):
         view, of_one = check_live(
             one, tools.probe, cluster, variables=variables, limits=tools.limits, refuse=tools.checks
         )

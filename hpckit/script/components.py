@@ -117,7 +117,7 @@ def _own(
             raise ConfigError(
                 f"component {name} would have --{option.name}={option.value} of {whose}: sbatch "
                 "hands it to the components below",
-                hint=f"say it for {name} too, or at the top of the file for all",
+                hint=f"say it for {name} too, or for all at the top, or put {name} above {whose}",
             )
     own = []
     for key, option in said.items():

@@ -128,10 +128,11 @@ def _serve(spec: JobSpec) -> ServePlan | None:
 
 def _runner_words(spec: JobSpec, site: SiteSpec, plan: LaunchPlan) -> Iterator[str]:
     local, place, container = site.submitter is SubmitterKind.LOCAL, plan.place, plan.container
+    ends_others = local and spec.launch.kill_on_bad_exit
     flags = {
         "--local": local,
         "--ranks": plan.local_ranks,
-        "--kill-wait": ceil(site.kill_wait_s) if local and spec.launch.kill_on_bad_exit else None,
+        "--kill-wait": ceil(site.kill_wait_s) if ends_others or spec.serve.idle_limit else None,
         "--order": place and place.order,
         "--keep-numbers": place and place.order and not place.renumber,
         "--bind": place and place.bind,

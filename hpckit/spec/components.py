@@ -12,9 +12,11 @@ from hpckit.core.fields import Checked, key, listed, matching
 from hpckit.spec.merge import Layer, file_layer, refuse_odd_keys
 from hpckit.spec.options import COMPONENT_KEY
 
-COMPONENT_NAME_PATTERN: Final = r"[a-z][a-z0-9_]{0,30}"
+COMPONENT_NAME_PATTERN: Final = r"(?!serve$)[a-z][a-z0-9_]{0,30}"
 _NAME: Final = matching(
-    COMPONENT_NAME_PATTERN, "a name of lower-case letters, digits and _, such as trainer"
+    COMPONENT_NAME_PATTERN,
+    "a name of lower-case letters, digits and _, such as trainer, and not serve, whose "
+    "HPCKIT_SERVE_PORT is of each server",
 )
 LEAST_COMPONENTS: Final = 2
 MOST_COMPONENTS: Final = 32

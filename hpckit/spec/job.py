@@ -312,6 +312,8 @@ class AccountRequest(Checked):
 
 
 _LAST_PORT: Final = 65535
+_LONGEST_SIGNAL_S: Final = 65535
+"""sbatch(1), --signal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,7 +337,7 @@ class ServeRequest(Checked):
     )
     drain_s: int | None = optional(
         "Seconds before the time limit at which it is asked to end (TERM), to finish what it has.",
-        between(1, MAX_COUNT),
+        between(1, _LONGEST_SIGNAL_S),
     )
 
     def __post_init__(self) -> None:
@@ -425,13 +427,22 @@ class JobSpec:
             raise InvalidValue("command", list(self.command), "a program and its arguments")
         if self.command[0].startswith("-"):
             raise InvalidValue("command", self.command[0], "a program first, not an option")
-        if self.serve.drain_s is not None and self.slurm.signal is not None:
-            raise InvalidValue("serve.drain_s", self.serve.drain_s, "none beside slurm.signal")
+        self._check_serve()
         outside = self.environment.venv or self.environment.conda
         if self.container.image and outside:
             name = "venv" if self.environment.venv else "conda"
             expected = "none beside container.image: the command does not see it inside"
             raise InvalidValue(f"environment.{name}", outside, expected)
+
+    def _check_serve(self) -> None:
+        drain_s, limit = self.serve.drain_s, self.resources.time_limit
+        limit_s = None if limit is None else parse_slurm_time_s(limit)
+        if drain_s is not None and self.slurm.signal is not None:
+            raise InvalidValue("serve.drain_s", drain_s, "none beside slurm.signal")
+        if drain_s is not None and limit_s is not None and drain_s >= limit_s:
+            raise InvalidValue("serve.drain_s", drain_s, f"less than the time limit, {limit}")
+        if self.serve.port is not None and self.slurm.array is not None:
+            raise InvalidValue("serve.port", self.serve.port, "none beside slurm.array")
 
     @property
     def ntasks_per_node(self) -> int:

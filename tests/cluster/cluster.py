@@ -18,7 +18,10 @@ from typing import Self, TypeVar
 CHECKOUT = Path(__file__).resolve().parents[2]
 COVERAGE_CONFIG = "/etc/hpckit-cluster/coverage.ini"
 COVERAGE_DATA = "/shared/coverage"
-FRAMEWORKS = "torch==2.13.0 numpy accelerate==1.15.0 jax==0.10.2 tensorflow-cpu==2.21.0 ray==2.60.0"
+FRAMEWORKS = (
+    "torch==2.13.0 numpy accelerate==1.15.0 jax==0.10.2 tensorflow-cpu==2.21.0 ray==2.60.0"
+    " source:deepspeed==0.19.8"
+)
 """What pip installs on Debian 12, whose own PyTorch lacks torchrun's libuv."""
 OWN = "hpckit-test-"
 """What a test run starts is called so, and by the number of its process."""

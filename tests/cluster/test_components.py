@@ -156,3 +156,19 @@ def test_each_has_its_own_secrets(cluster: Cluster) -> None:
     assert said == {"server": "opensesame\n", "worker": "none\n"}
     found = cluster.run(["grep", "-rl", "--exclude-dir=logs", "opensesame", job["folder"]])
     assert found.stdout == ""
+
+
+def test_together_they_fit_or_are_refused(cluster: Cluster) -> None:
+    """Components share no node: what each could have alone, all may not; and nothing is left."""
+    path = two(cluster, server="true", worker="true")
+    done = hpckit(cluster, "submit", "--nodes", "3", path)
+    assert (done.returncode, "6" in done.stderr) == (5, True), done
+    assert hpckit(cluster, "check", "--nodes", "3", path).returncode == 1
+
+
+def test_one_cancelled_before_it_began(cluster: Cluster) -> None:
+    """It is no array of tasks, whatever the accounts keep of it."""
+    job_id = submit(cluster, two(cluster, server="true", worker="true"), *HELD)["job_id"]
+    assert reached(cluster, job_id, "PENDING")["tasks"] == []
+    assert "CANCELLED · cancelled" in hpckit(cluster, "cancel", job_id).stdout
+    assert status_of(cluster, job_id)["tasks"] == []

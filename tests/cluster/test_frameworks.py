@@ -20,12 +20,14 @@ from tests.cluster.hpckit_on import (
 )
 from tests.sizes import size
 
-EXAMPLES = ("accelerate", "jax", "ray", "tensorflow")
+EXAMPLES = ("accelerate", "deepspeed", "jax", "ray", "tensorflow")
 BUSY = pytest.param("ray", marks=pytest.mark.slow)
 """Ray gives a node 30 s to start, which two cores that run other tests beside may not keep."""
 ABORTING = pytest.param("accelerate", marks=pytest.mark.slow)
 """Gloo's threads have aborted its processes as they exited, after their result."""
-KINDS = (ABORTING, "jax", "tensorflow", BUSY)
+SLOW = pytest.param("deepspeed", marks=pytest.mark.slow)
+"""Four processes that load DeepSpeed take a minute of two busy cores."""
+KINDS = (ABORTING, "jax", "tensorflow", SLOW, BUSY)
 STARTS = size(quick=1, whole=20)
 SOON_S = 60
 

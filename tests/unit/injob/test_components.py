@@ -124,10 +124,24 @@ def test_nobody_waits_for_what_cannot_become_ready(stage: Stage) -> None:
     """One that others wait for, and that ends before it answers, has failed."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    ended = ran(stage, "true", "echo began", keys=f"serve = {{ port = {port} }}")
+    ended = ran(stage, "true", "echo began", keys=f"serve = {{ port = {port} }}", service=False)
     assert ended.returncode == 1
     assert "server: ended before it was ready" in ended.stderr
     assert "began" not in ended.stdout
+
+
+def test_a_setup_that_fails_at_once_is_noticed(stage: Stage) -> None:
+    """Though the shell has seen its end before it became what waits for all."""
+    ended = ran(stage, "exit 9", "exit 9", keys='environment = { setup = ["exit 3"] }')
+    assert ended.returncode in {1, 3}
+    assert "began" not in ended.stdout
+
+
+def test_a_service_that_leaves_early_has_failed(stage: Stage) -> None:
+    """The others need it."""
+    ended = ran(stage, "sleep 1", "sleep 30")
+    assert ended.returncode == 1
+    assert "server: a service, and ended before the others" in ended.stderr
 
 
 def test_where_slurm_ends_nothing_the_steps_are_killed(stage: Stage) -> None:

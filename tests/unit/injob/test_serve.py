@@ -49,17 +49,26 @@ def test_it_answers(port: int) -> None:
 
 def test_a_connection_is_seen(port: int) -> None:
     """While it is there, and not before."""
-    assert not is_used(port)
+    assert not is_used(port, set())
     with socket.create_connection(("127.0.0.1", port)):
-        assert is_used(port)
+        assert is_used(port, set())
+
+
+def test_a_port_in_use_is_not_the_jobs(port: int, tmp_path: Path) -> None:
+    """What answers there before the job's own server is somebody else's."""
+    with pytest.raises(SystemExit):
+        Server(f"{port}/health", None, "127.0.0.1", {"HPCKIT_JOB_FOLDER": str(tmp_path)})
 
 
 def test_it_is_ready_then_idle(port: int, tmp_path: Path) -> None:
     """Its address is left for the status, what an earlier start left is gone."""
     (tmp_path / "serve-0").write_text("{}")
     env = {"HPCKIT_JOB_FOLDER": str(tmp_path), "SLURM_RESTART_COUNT": "1"}
-    server = Server(f"{port}/health", 0.3, "127.0.0.1", env)
+    server = Server("0/health", 0.3, "127.0.0.1", env)
     assert list(tmp_path.iterdir()) == []
+    assert server.claim is not None
+    server.claim.close()
+    server.port = port
     assert not server.look()
     told = json.loads((tmp_path / "serve-1").read_text())
     assert (told["url"], told["port"]) == (f"http://127.0.0.1:{port}", port)
@@ -73,8 +82,9 @@ def test_nobody_used_it(tmp_path: Path) -> None:
     env = {"HPCKIT_JOB_FOLDER": str(tmp_path)}
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-        limited = Server(str(port), 0.2, "127.0.0.1", env)
-        for_ever = Server(str(port), None, "127.0.0.1", env)
+        limited = Server("1", 0.2, "127.0.0.1", env)
+        for_ever = Server("1", None, "127.0.0.1", env)
+        limited.port = for_ever.port = port
         assert not limited.look()
         assert not for_ever.look()
         listening.accept()[0].close()

@@ -160,6 +160,8 @@ def test_a_heterogeneous_job_is_its_components() -> None:
     assert (whole.job_id, whole.state, whole.exit_code) == ("4242", JobState.FAILED, 3)
     assert [one.job_id for one in whole.components] == ["4242+0", "4242+1"]
     assert own_records(CONFIRMED, [left, right]) == [left, right]
+    before = replace(named, job_id=JobId("4242"), state=JobState.CANCELLED)
+    assert merge_records([left, right], [before]) == [left, right]
     component = replace(CONFIRMED, job_id=JobId("4242+1"))
     assert own_records(component, [left, right]) == [right]
     assert status_of_records(component, [right]).components == ()

@@ -69,6 +69,11 @@ def test_a_component_stays_in_one_block_where_it_fits() -> None:
     [
         ('slurm = { array = "0-3" }', {}, ConfigError),
         ('chdir = "x"', {}, ConfigError),
+        ("slurm = { requeue = true }", {}, ConfigError),
+        ('resources = { time_limit = "5" }', {}, ConfigError),
+        ("serve = { port = 0 }", {}, ConfigError),
+        ('serve = { port = 8000, idle_limit = "5" }', {}, ConfigError),
+        ("serve = { port = 8000, drain_s = 5 }", {}, ConfigError),
         ('environment = { inherit = "none" }', {}, ConfigError),
         ("", {"command": "true"}, ConfigError),
         ("", {"template": "local.sbatch.j2"}, ConfigError),

@@ -49,6 +49,7 @@ def test_one_must_be_asked_for() -> None:
         (COMMON + "component = 3\n", "component"),
         (COMMON + A + "service = true\n" + B + "service = true\n", "component"),
         (COMMON + A + A, "component[1].name"),
+        (COMMON + A + '[[component]]\nname = "serve"\ncommand = ["x"]\n', "component[1].name"),
         (COMMON + A + B + 'after = ["c"]\n', "component[1].after"),
         (COMMON + A + 'after = ["b"]\n' + B, "component[0].after"),
         (COMMON + A + B + "nodes = 1\n", "component[1].nodes"),
