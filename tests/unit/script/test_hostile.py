@@ -42,10 +42,11 @@ PLAIN: Tree = {
     "resources": {"gpus_per_node": 1},
     "serve": {"port": 1},
 }
-TORCHRUN: Tree = {**PLAIN, "launch": {"kind": "torchrun"}}
+TORCHRUN: Tree = {**PLAIN, "launch": {"kind": "torchrun"}, "serve": {}}
 BASES = (PLAIN, TORCHRUN)
-APART = ("conda", "args")
-"""Keys that cannot stand beside all others in one job (conda beside venv): in the torchrun one."""
+APART = ("conda", "args", "array")
+"""Keys that cannot stand beside all others in one job (conda beside venv, an array beside a server):
+in the torchrun one."""
 AXES = (("parallel",), ("place", "volume"))
 """Tables whose names are the axes of a mesh."""
 BATCHES = 8
