@@ -45,8 +45,8 @@ PLAIN: Tree = {
 TORCHRUN: Tree = {**PLAIN, "launch": {"kind": "torchrun"}, "serve": {}}
 BASES = (PLAIN, TORCHRUN)
 APART = ("conda", "args", "array")
-"""Keys that cannot stand beside all others in one job (conda beside venv, an array beside a server):
-in the torchrun one."""
+"""Keys that cannot stand beside all others in one job (conda beside venv, an array beside a
+server): in the torchrun one."""
 AXES = (("parallel",), ("place", "volume"))
 """Tables whose names are the axes of a mesh."""
 BATCHES = 8
