@@ -182,9 +182,6 @@ class _Group:
         """End the others where a component failed, and the services where nothing else is left."""
         if self._end_s is not None:
             return
-        if part.is_service and not part.code:
-            say(f"{part.name}: a service, and ended before the others")
-            part.code = 1
         if (
             not part.code
             and not part.is_ready
