@@ -28,6 +28,10 @@ ABORTING = pytest.param("accelerate", marks=pytest.mark.slow)
 SLOW = pytest.param("deepspeed", marks=pytest.mark.slow)
 """Four processes that load DeepSpeed take a minute of two busy cores."""
 KINDS = (ABORTING, "jax", "tensorflow", SLOW, BUSY)
+MPI_SUM = (
+    "from mpi4py import MPI; world = MPI.COMM_WORLD;"
+    "print('sum', world.allreduce(world.rank + 1), 'of', world.size)"
+)
 STARTS = size(quick=1, whole=20)
 SOON_S = 60
 
@@ -45,6 +49,8 @@ def programs(cluster: Cluster) -> dict[str, str]:
     for kind in EXAMPLES:
         paths[kind] = f"{new_path()}.py"
         cluster.copy_in(CHECKOUT / "examples" / kind / "train.py", paths[kind])
+    paths["allreduce"] = f"{new_path()}.py"
+    cluster.copy_in(CHECKOUT / "examples/allreduce/allreduce.py", paths["allreduce"])
     return paths
 
 
@@ -78,6 +84,25 @@ def test_a_step_is_the_same_on_all_ranks(
         return
     for rank in range(4):
         said = f"rank {rank} of 4: weights -0.250, equal on all: True"
+        assert said in log_of(cluster, job["job_id"], rank)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", range(STARTS))
+@pytest.mark.parametrize("kind", ["mpi", "plain", "torchrun"])
+def test_four_ranks_agree_on_a_sum(
+    cluster: Cluster, programs: dict[str, str], kind: str, start: int
+) -> None:
+    """By MPI itself, or by torch over gloo at the address and port that each rank was given."""
+    del start
+    four = ["--nodes", "2", "--ntasks-per-node", "2", "--launch", kind]
+    command, said = ["python3", programs["allreduce"]], "sum ok (gloo through torch, "
+    if kind == "mpi":
+        four += ["--set", "launch.mpi=pmix"]
+        command, said = ["/usr/bin/python3", "-c", MPI_SUM], "sum 10 of 4"
+    job = document(hpckit(cluster, "submit", "--json", "--wait", *four, "--", *command))
+    assert (job["state"], job["exit_code"]) == ("COMPLETED", 0), log_of(cluster, job["job_id"])
+    for rank in range(4):
         assert said in log_of(cluster, job["job_id"], rank)
 
 

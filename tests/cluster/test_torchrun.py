@@ -9,7 +9,7 @@ import pytest
 
 from hpckit.script.launchers.torchrun import OWNED
 from hpckit.script.launchers.torchrun import TORCHRUN as OPTIONS
-from tests.cluster.cluster import CHECKOUT, FRAMEWORKS, Cluster
+from tests.cluster.cluster import FRAMEWORKS, Cluster
 from tests.cluster.conftest import ClusterOf
 from tests.cluster.hpckit_on import document, hpckit, log_of, new_path, status, submit
 from tests.cluster.played import (
@@ -26,7 +26,6 @@ from tests.cluster.played import (
 )
 
 PROGRAM = Path(__file__).with_name("torch_sum.py")
-EXAMPLE = CHECKOUT / "examples" / "allreduce" / "allreduce.py"
 TORCHRUN = ("--nodes", "2", "--gpus-per-node", "4", "--launch", "torchrun")
 RANKS = range(8)
 FAILING = 5
@@ -92,18 +91,6 @@ def test_every_option_of_torchrun_is_known(cluster: Cluster) -> None:
     assert {name for name in valued if name not in known} == set()
     ours = {name: value for name, value in valued.items() if name not in OWNED}
     assert ours == {name: OPTIONS.takes_value(name) for name in ours}
-
-
-@pytest.mark.slow
-def test_the_example_over_gloo(cluster: Cluster) -> None:
-    """Where torch is installed, four ranks of examples/allreduce on two nodes agree over gloo."""
-    path = f"{new_path()}.py"
-    cluster.copy_in(EXAMPLE, path)
-    words = ("--nodes", "2", "--ntasks-per-node", "2", "--", "python3", path)
-    job = document(hpckit(cluster, "submit", "--json", "--wait", *words))
-    assert (job["state"], job["exit_code"]) == ("COMPLETED", 0)
-    logs = [log_of(cluster, job["job_id"], rank) for rank in range(4)]
-    assert all("sum ok (gloo through torch, " in log for log in logs), logs
 
 
 def test_every_worker_keeps_a_ledger(cluster: Cluster, program: str) -> None:
