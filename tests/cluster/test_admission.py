@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from tests.cluster.cluster import CHECKOUT, Cluster
 from tests.cluster.conftest import ClusterOf
 from tests.cluster.hpckit_on import LONG_S, new_path
 from tests.cluster.traps import alike
+from tests.sizes import size
 
 SUITES = ("bookworm", "forky", "trixie")
 GRANTED = "pj,pn,pu,pa,grp,wall,minq,jobs0,sub2,mpj,memq"
@@ -138,6 +140,36 @@ RUN = (
 )
 """Jobs that look as if a limit was against them, and that Slurm runs."""
 
+WAYS = {
+    "-p": ("inact", "drainp", "acct", "denyacct", "qosonly", "minn", "maxn", "short", "cpun",
+           "memn", "resv", "pqos", "nested", "nope", "minn,maxn", "short,cpun", "acct,memn"),
+    "-q": (*GRANTED.split(","), "big", "over", "longer", "wider"),
+    "-A": ("proj1", "proj2", "poor", "leaf", "other"),
+    "-N": ("1", "2", "3", "4", "5", "1-2", "2-4", "1-5"),
+    "-n": ("1", "2", "4", "8", "40", "300"),
+    "-c": ("1", "2", "3", "8", "16", "65"),
+    "--gpus-per-node": ("1", "2", "3", "4", "8", "9", "h100:2"),
+    "--mem": ("500", "1000", "2000", "8G", "2T"),
+    "--mem-per-cpu": ("100", "1G", "4G"),
+    "-t": ("3", "6", "10", "20", "60"),
+    "-L": ("matlab:1", "matlab:5", "ansys"),
+    "-a": ("0-1", "0-4"),
+}  # fmt: skip
+"""Options → values, of which a random job has up to four."""
+RANDOM_JOBS = size(quick=1, whole=500)
+
+
+def random_job(draw: random.Random) -> str:
+    """Options that sbatch understands, whatever the cluster then says of them."""
+    names = draw.sample(sorted(WAYS), draw.randint(1, 4))
+    if {"--mem", "--mem-per-cpu"} <= set(names):
+        names.remove("--mem")
+    words = [(name, draw.choice(WAYS[name])) for name in names]
+    told = " ".join(
+        f"{name}{'=' if name.startswith('--') else ' '}{value}" for name, value in words
+    )
+    return told if "-t" in names else f"{told} -t 2"
+
 
 @pytest.fixture(scope="module", params=alike(*SUITES))
 def limited(request: pytest.FixtureRequest, cluster_of: ClusterOf) -> Iterator[Cluster]:
@@ -200,3 +232,18 @@ def test_a_job_that_slurm_runs(limited: Cluster) -> None:
         if bool(errors) is runs or (told["slurm"] == "runs") is not runs:
             wrong.append((told["options"], told["slurm"], told["words"], errors))
     assert wrong == []
+
+
+@pytest.mark.slow
+def test_random_jobs_fare_as_is_said(limited: Cluster) -> None:
+    """At least 99 % do, and none is refused that Slurm runs."""
+    seed = random.SystemRandom().randrange(10**6)
+    draw = random.Random(seed)  # noqa: S311  what it chooses is no secret
+    other = []
+    for told in tried(limited, [random_job(draw) for _ in range(RANDOM_JOBS)]):
+        grave = [one for one in told["found"] if one["severity"] != "note"]
+        if bool(grave) is (told["slurm"] == "runs"):
+            other.append((told["options"], told["slurm"], told["words"], grave))
+    refused = [one for one in other if one[1] == "runs" and one[3][0]["severity"] == "error"]
+    print(f"seed {seed}: {RANDOM_JOBS - len(other)} of {RANDOM_JOBS}", *other, sep="\n")
+    assert (refused, len(other) <= RANDOM_JOBS / 100) == ([], True), (seed, other)
