@@ -92,6 +92,7 @@ def _of_job(ctx: click.Context, options: JobOptions, *, offline: bool) -> Checke
     from hpckit.jobs.components import in_one_partition, prepare_job
     from hpckit.jobs.submit import (
         about_cluster,
+        about_images,
         about_launch,
         cluster_of,
         environment_of,
@@ -118,7 +119,7 @@ def _of_job(ctx: click.Context, options: JobOptions, *, offline: bool) -> Checke
         # Of a heterogeneous script the reading above is of the first group.
         also = check(one.script.text, variables, probe, is_own=False)
         checked = replace(checked, findings=(*checked.findings, *also.findings))
-    notices = list(job.notes)
+    notices = [*job.notes, *about_images(job, caller, wiring.job_folders())]
     if checked.config is not None:
         notices += about_cluster(job, checked.config, cluster_of(variables))
         notices += about_launch(job, checked.config)

@@ -49,7 +49,7 @@ from hpckit.jobs.prepare import PreparedJob, without_errors
 from hpckit.jobs.secrets import secrets_of
 from hpckit.placement.order_plan import OrderPlan
 from hpckit.script.admission import as_notices, find_obstacles
-from hpckit.script.container import container_notices, wants_pyxis
+from hpckit.script.container import container_notices, image_notices, wants_pyxis
 from hpckit.script.environment import SubmissionEnvironment, submission_environment
 from hpckit.script.launchers.registry import LAUNCHERS
 from hpckit.script.plan import request_of_plan
@@ -278,6 +278,13 @@ def about_launch(job: PreparedJob, config: SlurmConfig | None) -> Iterator[Notic
     yield from container_notices(job.plan, config)
 
 
+def about_images(job: PreparedJob, caller: Caller, folders: FileJobFolders) -> Iterator[Notice]:
+    """Yield which images the job's ranks will not find, as far as this host sees."""
+    workdir = _workdir(job, caller, folders)
+    for one in job.alone:
+        yield from image_notices(one.plan, lambda image: folders.is_there(workdir, image))
+
+
 def draft_of(
     job: PreparedJob, caller: Caller, tools: SubmitTools, place: StagePlace | None = None
 ) -> Draft:
@@ -320,7 +327,7 @@ def draft_of(
         place=place,
         whole=whole,
         components=components,
-        notes=tuple(dict.fromkeys((*notes, *remarks))),
+        notes=tuple(dict.fromkeys((*notes, *remarks, *about_images(job, caller, tools.folders)))),
     )
 
 

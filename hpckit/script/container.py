@@ -7,7 +7,8 @@ it; `--container-mounts`, `--container-workdir`); Apptainer User Guide, Environm
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Final
 
@@ -24,6 +25,7 @@ _PREFIXES: Final[Mapping[str, str]] = {
     ContainerRuntime.APPTAINER: "APPTAINERENV_",
     ContainerRuntime.SINGULARITY: "SINGULARITYENV_",
 }
+_FILES: Final = re.compile(r"^[/~.]|\.(sif|sqsh|simg)$")
 _VERBS: Final = frozenset({"exec", "run", "shell", "test"})
 
 
@@ -127,6 +129,24 @@ def container_notices(plan: LaunchPlan, config: SlurmConfig | None) -> Iterator[
         text="srun has no --container-image here: the plugin Pyxis is not loaded",
         remedy='container.runtime = "apptainer", where that is, or ask the admins',
         source="pyxis, README.md; srun --help",
+    )
+
+
+def is_image_file(image: str) -> bool:
+    """Return whether an image is named by a path, and not as a registry's."""
+    return "://" not in image and _FILES.search(image) is not None
+
+
+def image_notices(plan: LaunchPlan, is_there: Callable[[str], bool]) -> Iterator[Notice]:
+    """Yield that the image's file is not seen from where the job is submitted."""
+    image = None if plan.container is None else plan.container.image
+    if image is None or not is_image_file(image) or is_there(image):
+        return
+    yield Notice(
+        level=Level.NOTE,
+        subject="container.image",
+        text=f"there is no {image} here, and without it on the nodes no rank starts",
+        remedy="name its path from /, or build it: apptainer build FILE.sif docker://NAME",
     )
 
 

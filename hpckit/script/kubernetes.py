@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from hpckit.core.errors import PlanError
 from hpckit.core.units import parse_slurm_mem_bytes, parse_slurm_time_s
-from hpckit.script.container import has_amd_gpus
+from hpckit.script.container import has_amd_gpus, is_image_file
 from hpckit.script.plan import LaunchPlan
 from hpckit.script.segment import GroupNodes, group_nodes
 from hpckit.spec.job import JobSpec
@@ -61,7 +61,6 @@ _CARRIED: Final = frozenset(
     )
 )
 _CARRIED_TABLES: Final = ("environment.set.", "tune.env.")
-_FILES: Final = re.compile(r"^[/~.]|\.(sif|sqsh|simg)$")
 _PLAIN: Final = re.compile(r"(--?)?[A-Za-z/$][A-Za-z0-9_./:@$()=-]*", re.ASCII)
 _WORDS: Final = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
 """What YAML 1.1 takes for something else than text, which `kubectl` reads."""
@@ -149,7 +148,7 @@ def _refuse(spec: JobSpec, kind: ManifestKind, cluster: Cluster) -> None:
             hint="--scheduler jobset",
         )
     image = spec.container.image
-    if image is None or _FILES.search(image):
+    if image is None or is_image_file(image):
         raise PlanError(
             "a pod runs an image from a registry",
             have="no container.image" if image is None else f"the file {image}",

@@ -96,6 +96,13 @@ class FileJobFolders:
         except OSError:
             return False
 
+    def is_there(self, folder: Path, name: str) -> bool:
+        """Whether a file or folder has this name, seen from `folder`; True where nobody tells."""
+        try:
+            return (folder / Path(name).expanduser()).exists()
+        except (OSError, RuntimeError):
+            return True
+
     def remove(self, folder: Path) -> None:
         """Remove a folder that this process made."""
         shutil.rmtree(folder, ignore_errors=True)

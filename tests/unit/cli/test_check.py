@@ -149,3 +149,25 @@ def test_a_job_file(tmp_path: Path) -> None:
     assert shown.endswith(
         "next  hpckit submit --nodes 2 --env NCCL_P2P_DISABLE=1 -- python train.py\n"
     )
+
+
+@pytest.mark.parametrize("image", ["here.sif", "docker://x/y", "nvcr.io#nvidia/pytorch:25.01-py3"])
+def test_an_image_that_is_there(tmp_path: Path, image: str) -> None:
+    """A file beside the job, and what a registry has."""
+    (tmp_path / "here.sif").touch()
+    assert about_image(tmp_path, image) == []
+
+
+@pytest.mark.parametrize("image", ["gone.sif", "~/gone.sif", "/gone/rootfs"])
+def test_an_image_that_is_not_there(tmp_path: Path, image: str) -> None:
+    """Named before the job queues, and nothing is refused: the nodes may see more."""
+    ((severity, because),) = about_image(tmp_path, image)
+    assert severity == "note"
+    assert f"there is no {image} here" in because
+
+
+def about_image(folder: Path, image: str) -> list[tuple[str, str]]:
+    """What a check says of a job in this image, submitted from `folder`."""
+    words = ("--set", f"container.image={image}", "--set", f"chdir={folder}", "--", "true")
+    found = document("check", "--json", "--offline", *words)["findings"]
+    return [(one["severity"], one["because"]) for one in found]
