@@ -4,8 +4,8 @@
 """
 
 import argparse
-import gc
 import sys
+import time
 
 import deepspeed
 import torch
@@ -35,9 +35,6 @@ weights = [torch.empty_like(weight) for _ in range(world)]
 torch.distributed.all_gather(weights, weight)
 same = all(bool(other == weight) for other in weights)
 print(f"rank {rank} of {world}: weights {float(weight):.3f}, equal on all: {same}")
-# Gloo's threads give their tensors back here; in a Python that ends they would abort.
-engine.destroy()
-del engine
-gc.collect()
-torch.distributed.destroy_process_group()
+# On CPUs a thread of gloo gives its tensors back now; in a Python that ends it would abort.
+time.sleep(1)
 sys.exit(0 if same else 1)

@@ -138,14 +138,22 @@ def is_image_file(image: str) -> bool:
 
 
 def image_notices(plan: LaunchPlan, is_there: Callable[[str], bool]) -> Iterator[Notice]:
-    """Yield that the image's file is not seen from where the job is submitted."""
+    """Yield that the image's file is not seen from where the job is submitted.
+
+    To Apptainer a name without `://` is a file (User Guide, Interact with images).
+    """
     image = None if plan.container is None else plan.container.image
-    if image is None or not is_image_file(image) or is_there(image):
+    if plan.container is None or image is None:
+        return
+    is_file = "://" not in image
+    if plan.container.runtime is ContainerRuntime.PYXIS:
+        is_file = is_image_file(image)
+    if not is_file or is_there(image):
         return
     yield Notice(
         level=Level.NOTE,
         subject="container.image",
-        text=f"there is no {image} here, and without it on the nodes no rank starts",
+        text=f"this host sees no {image}: if the nodes see none either, no rank starts",
         remedy="name its path from /, or build it: apptainer build FILE.sif docker://NAME",
     )
 

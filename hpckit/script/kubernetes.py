@@ -60,6 +60,11 @@ _CARRIED: Final = frozenset(
         *("tune.plugin", "tune.overlays", "account.enabled"),
     )
 )
+_REFERENCE: Final = re.compile(
+    r"([a-z0-9.-]+(:\d+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*(:\w[\w.-]*)?(@sha256:[0-9a-f]{64})?",
+    re.ASCII,
+)
+"""A registry's name of an image, after distribution's reference.go."""
 _CARRIED_TABLES: Final = ("environment.set.", "tune.env.")
 _PLAIN: Final = re.compile(r"(--?)?[A-Za-z/$][A-Za-z0-9_./:@$()=-]*", re.ASCII)
 _WORDS: Final = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
@@ -148,10 +153,10 @@ def _refuse(spec: JobSpec, kind: ManifestKind, cluster: Cluster) -> None:
             hint="--scheduler jobset",
         )
     image = spec.container.image
-    if image is None or is_image_file(image):
+    if image is None or is_image_file(image) or not _REFERENCE.fullmatch(_image(spec)):
         raise PlanError(
             "a pod runs an image from a registry",
-            have="no container.image" if image is None else f"the file {image}",
+            have="no container.image" if image is None else f"container.image = {image!r}",
             need="a name such as nvcr.io/nvidia/pytorch:25.01-py3",
             hint="--set container.image=NAME",
         )

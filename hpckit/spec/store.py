@@ -97,9 +97,13 @@ class FileJobFolders:
             return False
 
     def is_there(self, folder: Path, name: str) -> bool:
-        """Whether a file or folder has this name, seen from `folder`; True where nobody tells."""
+        """Whether a file or folder has this name, seen from `folder`; True where nobody tells.
+
+        Of `~` only one's own folder is meant, as in a job's script.
+        """
         try:
-            return (folder / Path(name).expanduser()).exists()
+            own = name.startswith("~/")
+            return _is_there(Path.home() / name[2:] if own else folder / name)
         except (OSError, RuntimeError):
             return True
 

@@ -151,23 +151,32 @@ def test_a_job_file(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("image", ["here.sif", "docker://x/y", "nvcr.io#nvidia/pytorch:25.01-py3"])
+@pytest.mark.parametrize("image", ["here.sif", "docker://x/y"])
 def test_an_image_that_is_there(tmp_path: Path, image: str) -> None:
     """A file beside the job, and what a registry has."""
     (tmp_path / "here.sif").touch()
     assert about_image(tmp_path, image) == []
 
 
-@pytest.mark.parametrize("image", ["gone.sif", "~/gone.sif", "/gone/rootfs"])
+@pytest.mark.parametrize(
+    "image", ["gone.sif", "~/gone.sif", "~root/x.sif", "/gone/rootfs", "nvcr.io/nvidia/pytorch:1"]
+)
 def test_an_image_that_is_not_there(tmp_path: Path, image: str) -> None:
     """Named before the job queues, and nothing is refused: the nodes may see more."""
     ((severity, because),) = about_image(tmp_path, image)
     assert severity == "note"
-    assert f"there is no {image} here" in because
+    assert f"this host sees no {image}:" in because
 
 
-def about_image(folder: Path, image: str) -> list[tuple[str, str]]:
+@pytest.mark.parametrize(("image", "found"), [("nvcr.io#nvidia/pytorch:1", 0), ("a.sqsh", 1)])
+def test_an_image_of_pyxis(tmp_path: Path, image: str, found: int) -> None:
+    """A name without `://` is a registry's to Pyxis, unless it looks like a file's."""
+    assert len(about_image(tmp_path, image, "--set", "container.runtime=pyxis")) == found
+
+
+def about_image(folder: Path, image: str, *options: str) -> list[tuple[str, str]]:
     """What a check says of a job in this image, submitted from `folder`."""
-    words = ("--set", f"container.image={image}", "--set", f"chdir={folder}", "--", "true")
+    image_of = ("--set", f"container.image={image}", "--set", f"chdir={folder}")
+    words = ("--site", "docker", *image_of, *options, "--", "true")
     found = document("check", "--json", "--offline", *words)["findings"]
     return [(one["severity"], one["because"]) for one in found]

@@ -250,6 +250,9 @@ def test_the_command_prints_it() -> None:
     ("text", "kind", "said"),
     [
         ('container.image = "a.sif"\n', None, "an image from a registry"),
+        ('container.image = "oras://a/b"\n', None, "an image from a registry"),
+        ('container.image = "docker://"\n', None, "an image from a registry"),
+        ('container.image = "a/B c"\n', None, "an image from a registry"),
         ('launch.kind = "ray"\n', None, "Kubernetes starts no ray"),
         ('launch.kind = "mpi"\n', ManifestKind.JOBSET, "a jobset starts no mpi"),
         ('slurm.array = "0-3"\n', None, "a manifest is one job"),
