@@ -361,6 +361,20 @@ def read_capture(file: str, *, size_hint: str | None = None) -> tuple[bytes, str
         raise StorageFailed(f"{file} cannot be read: {error}") from error
 
 
+def model_file(name: str) -> tuple[str, str] | None:
+    """The text of a model's file and how it is called, None where there is no such file.
+
+    A folder is that of a model: its config.json. Raises StorageFailed.
+    """
+    path = Path(name)
+    if name != "-" and path.is_dir():
+        path /= "config.json"
+    if name != "-" and not path.exists():
+        return None
+    data, called = read_capture("-" if name == "-" else str(path))
+    return data.decode("utf-8", errors="replace"), called
+
+
 def gpu_driver() -> NvmlDriver:
     """NVIDIA's driver."""
     from hpckit.node.capture.nvml import NvmlDriver

@@ -1,0 +1,448 @@
+"""`hpckit plan`: does the model fit on these GPUs, and what they draw."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from hpckit import wiring
+from hpckit.cli import output
+from hpckit.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hpckit.planner.accelerators import Accelerator
+    from hpckit.planner.answer import Answer
+    from hpckit.planner.asked import Asked
+    from hpckit.planner.machine import Machine
+    from hpckit.planner.model import ModelShape
+
+_MOST_GPUS: Final = 1 << 20
+_COMMAND: Final = "hpckit.plan.command"
+_TYPED: Final = "hpckit.plan.typed"
+_DTYPES: Final = ("fp32", "bf16", "fp16", "fp8", "int8", "int4", "nf4")
+
+
+class PlanOptions(SimpleNamespace):
+    """What `hpckit plan` is asked."""
+
+    model: str | None
+    params: float | None
+    dtype: str | None
+    gpu: str | None
+    gpus: int | None
+    node: str | None
+    node_gpus: int | None
+    node_gbits: float | None
+    tokens: float | None
+    mttf_gpu_h: float | None
+    checkpoint_s: float | None
+    restart_s: float | None
+    power_cap_w: float | None
+    explain: bool
+    gpu_power_w: float | None
+    pue: float | None
+    vocab: int | None
+    layers: int | None
+    inference: bool
+    batch: int
+    json: bool
+    words: tuple[str, ...]
+    typed: tuple[str, ...]
+    asked: Asked
+
+
+class _PlanCommand(click.Command):
+    """`hpckit plan`, whose words after `--` are a framework's command; `evaluate` is its own."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:  # fmt: skip
+        """Hand `evaluate` to the command of that name."""
+        if args[:1] == ["evaluate"]:
+            name = f"{info_name} evaluate"
+            return evaluate_command.make_context(name, args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep the words after the first `--` apart."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[_COMMAND] = tuple(args[at + 1 :])
+            args = args[:at]
+        ctx.meta[_TYPED] = tuple(args)
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Say in the usage line that a command may follow."""
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND...]"]
+
+
+def _size(flag: str, help_: str, most: int = _MOST_GPUS) -> Callable[..., Any]:
+    return click.option(flag, type=click.IntRange(1, most), metavar="N", help=help_)
+
+
+class _Number(click.ParamType[float]):
+    """A count as people write it: 175e9, 7000000000 or 175B."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number. Raises click.BadParameter."""
+        text = str(value).strip()
+        factor = {"T": 1e12, "B": 1e9, "G": 1e9, "M": 1e6}.get(text[-1:].upper(), 1.0)
+        try:
+            number = float(text[:-1] if factor > 1 else text) * factor
+        except ValueError:
+            number = 0.0
+        if not 1 <= number <= 1e15:  # noqa: PLR2004
+            self.fail(f"{value!r} is no number of parameters such as 175e9 or 70B", param, ctx)
+        return number
+
+
+@click.command("evaluate")
+@click.argument("table", type=click.Path(allow_dash=True), metavar="TABLE.csv")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+def evaluate_command(*, table: str, as_json: bool) -> None:
+    """Print predictions beside the published figures of TABLE, and their errors.
+
+    Columns: model, or hidden, layers, heads, vocab (and kv_heads, ffn, gated, experts, top_k);
+    gpu, gpus, seq, global_batch, micro_batch, tp, cp, ep, pp, vp, dp, zero, precision, recompute;
+    and one of step_s, tokens_per_s_per_gpu, model_tflops_per_gpu, hw_tflops_per_gpu,
+    peak_mem_gib. Of micro_batch and vp that a row leaves empty the fastest counts.
+    """
+    from hpckit.planner import document, show
+    from hpckit.planner.table import evaluate, read_table
+
+    read = wiring.model_file(table)
+    if read is None:
+        raise ConfigError(f"no such file: {table}")
+    found = evaluate(*read_table(*read))
+    if not found.rows:
+        line_no, why = found.skipped[0] if found.skipped else (1, "no rows")
+        raise ConfigError(f"no row can be evaluated; line {line_no}: {why}", source=table)
+    if as_json:
+        output.document(document.evaluation_tree(found))
+    else:
+        output.say(show.evaluation_lines(found, width=output.screen_width()))
+
+
+@click.command("plan", cls=_PlanCommand)
+@click.argument("model", required=False, metavar="[MODEL]")
+@click.option("--params", type=_Number(), help="Parameters alone, such as 175e9: a rough answer.")
+@click.option("--dtype", type=click.Choice(_DTYPES), help="Of the weights.  [default: bf16]")
+@click.option("--gpu", metavar="NAME", help="Kind of GPU, such as h100 or A100-SXM4-40GB.")
+@_size("--gpus", "GPUs of the run.  [default: as few as fit]")
+@click.option(
+    "--node",
+    type=click.Path(allow_dash=True),
+    metavar="FILE",
+    help="An inspected node (`hpckit inspect --json`): its GPUs and NICs.",
+)
+@_size("--node-gpus", "GPUs of a node.  [default: of the GPU's usual node]", 1024)
+@click.option(
+    "--node-gbits",
+    type=click.FloatRange(0.001, 1e6),
+    metavar="GBITS",
+    help="What a node's NICs carry together.  [default: of the GPU's usual node]",
+)
+@_size("--seq", "Tokens of a sequence.", 1 << 30)
+@_size("--global-batch", "Sequences of a step.", 1 << 30)
+@_size("--micro-batch", "Sequences of a micro-batch.", 1 << 20)
+@_size("--tp", "Tensor parallel degree.")
+@_size("--cp", "Context parallel degree.")
+@_size("--ep", "Expert parallel degree.")
+@_size("--pp", "Pipeline parallel degree.")
+@_size("--vp", "Virtual pipeline stages on each GPU (interleaved schedule).")
+@_size("--dp", "Data parallel degree.  [default: what is left of the GPUs]")
+@click.option(
+    "--zero",
+    type=click.IntRange(0, 3),
+    metavar="STAGE",
+    help="ZeRO stage: 1 is Megatron's distributed optimizer, 3 is FSDP.  [default: 1]",
+)
+@_size("--shard", "Ranks that share sharded states (HSDP).  [default: all of data and context]")
+@click.option(
+    "--recompute",
+    type=click.Choice(["none", "selective", "full"]),
+    help="Activations that the backward pass computes again.  [default: selective]",
+)
+@click.option(
+    "--precision",
+    type=click.Choice(["bf16", "fp16", "fp8"]),
+    help="Of matrix products.  [default: bf16]",
+)
+@click.option(
+    "--optimizer",
+    type=click.Choice(["adam", "adam-bf16", "adam-8bit", "muon", "sgd"]),
+    help="Optimizer, by its states.  [default: adam]",
+)
+@click.option(
+    "--grad-bytes",
+    type=click.Choice(["2", "4"]),
+    help="Bytes of a gradient.  [default: 4, with fp16 2]",
+)
+@_size("--lora", "Train LoRA adapters of this rank alone.", 1 << 16)
+@click.option("--qlora", is_flag=True, help="With --lora: frozen weights in 4 bits.")
+@_size("--layers", "Keep so many layers of the model.")
+@_size("--vocab", "Vocabulary, where a Megatron-LM command leaves it to the tokenizer.", 1 << 24)
+@click.option("--inference", is_flag=True, help="Memory to serve the model: weights and KV cache.")
+@_size("--batch", "With --inference: requests at once.  [default: 1]", 1 << 20)
+@click.option("--tokens", type=_Number(), help="Tokens to train on: time, failures and energy.")
+@click.option(
+    "--mttf-gpu-h",
+    type=click.FloatRange(1, 1e9),
+    metavar="HOURS",
+    help="GPU-hours between failures of a job.  [default: 50700, Llama 3's]",
+)
+@click.option(
+    "--checkpoint-s",
+    type=click.FloatRange(0.001, 1e6),
+    metavar="S",
+    help="Seconds that a checkpoint stops training.  [default: 14 bytes a parameter"
+    " at 2 GB/s a node]",
+)
+@click.option(
+    "--restart-s",
+    type=click.FloatRange(0, 1e6),
+    metavar="S",
+    help="Seconds from a failure to training again.  [default: 600]",
+)
+@click.option(
+    "--power-cap-w",
+    type=click.FloatRange(50, 1e5),
+    metavar="W",
+    help="Power that a GPU may draw.  [default: its rating]",
+)
+@click.option("--explain", is_flag=True, help="All terms, and why the best layout beats others.")
+@click.option(
+    "--gpu-power-w",
+    type=click.FloatRange(1, 1e5),
+    metavar="W",
+    help="Rated power of a GPU.  [default: that of --gpu]",
+)
+@click.option(
+    "--pue",
+    type=click.FloatRange(1, 5),
+    help="Power of the building over that of the machines.  [default: 1.1 to 1.58]",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document, hpckit.fit/1.")
+@click.pass_context  # fmt: skip
+def plan_command(ctx: click.Context, /, *, as_json: bool, **params: Any) -> None:
+    r"""Show whether MODEL fits on the GPUs, how to split it, how long it takes and what it draws.
+
+    MODEL is a config.json, a name such as Llama-3-70B, or a YAML or TOML file of a framework;
+    Megatron-LM's command line goes after --. No GPU, no weights and no network are needed.
+
+    \b
+    hpckit plan Llama-3-70B --gpu h100 --gpus 64 --tp 8
+    hpckit plan --params 175e9 --gpu a100          what a number of parameters tells
+    hpckit plan --gpus 10000 --gpu-power-w 400     what GPUs and their building draw
+    hpckit plan evaluate TABLE.csv                 predictions beside published figures
+    """
+    options = _options(ctx, params, as_json=as_json)
+    if options.params is not None:
+        _rough(options)
+    elif options.model is None and not options.words:
+        _power(options)
+    else:
+        _fit(options)
+
+
+def _options(ctx: click.Context, params: dict[str, Any], *, as_json: bool) -> PlanOptions:
+    from hpckit.planner.asked import Asked
+    from hpckit.planner.layout import Optimizer, Precision, Recompute
+
+    asked = Asked(
+        **{name: params.pop(name) for name in
+           ("seq", "global_batch", "micro_batch", "tp", "cp", "ep", "pp", "vp", "dp", "zero",
+            "shard")},
+        recompute=_word(Recompute, params.pop("recompute")),
+        precision=_word(Precision, params.pop("precision")),
+        optimizer=_word(Optimizer, params.pop("optimizer")),
+        grad_bytes=None if (said := params.pop("grad_bytes")) is None else int(said),
+        lora_rank=params.pop("lora"),
+        quantized=params.pop("qlora") or None,
+    )  # fmt: skip
+    if asked.quantized and asked.lora_rank is None:
+        raise click.UsageError("--qlora goes with --lora RANK")
+    batch = params.pop("batch")
+    options = PlanOptions(
+        **params,
+        asked=asked,
+        json=as_json,
+        words=ctx.meta.get(_COMMAND, ()),
+        typed=ctx.meta.get(_TYPED, ()),
+        batch=batch or 1,
+    )
+    _check_together(options, has_batch=batch is not None)
+    return options
+
+
+def _word(kind: Any, said: str | None) -> Any:
+    return None if said is None else kind(said)
+
+
+def _check_together(options: PlanOptions, *, has_batch: bool) -> None:
+    said = [options.model is not None, options.params is not None, bool(options.words)]
+    if sum(said) > 1:
+        raise click.UsageError("one of MODEL, --params and a command after -- says the model")
+    if has_batch and not options.inference:
+        raise click.UsageError("--batch goes with --inference; of training it is --global-batch")
+    if not any(said) and options.gpus is None:
+        raise click.UsageError(
+            "what is to be planned: MODEL, --params N, or --gpus N with --gpu or --gpu-power-w"
+        )
+
+
+def _accelerator(options: PlanOptions) -> Accelerator | None:
+    from hpckit.planner.accelerators import accelerator_named
+
+    return None if options.gpu is None else accelerator_named(options.gpu)
+
+
+def _rough(options: PlanOptions) -> None:
+    from hpckit.planner import document, show
+
+    accelerator = _accelerator(options)
+    count, dtype = options.params or 0.0, options.dtype or "bf16"
+    if options.json:
+        output.document(document.rough_tree(count, dtype, accelerator))
+    else:
+        output.say(show.rough_lines(count, dtype, accelerator))
+
+
+def _power(options: PlanOptions) -> None:
+    from hpckit.planner import document, show
+    from hpckit.planner.power import facility
+
+    accelerator = _accelerator(options)
+    rated_w = None if accelerator is None else accelerator.tdp_w
+    gpu_w = options.gpu_power_w or rated_w
+    if gpu_w is None:
+        if accelerator is None:
+            raise click.UsageError("--gpu NAME or --gpu-power-w W says what a GPU draws")
+        raise ConfigError(
+            f"the rated power of {accelerator.name} is unknown: its maker publishes none",
+            hint="--gpu-power-w W",
+        )
+    gpus = options.gpus or 1
+    found = facility(gpus, gpu_w, options.pue)
+    if options.json:
+        output.document(document.facility_tree(gpus, gpu_w, found))
+    else:
+        kind = accelerator.name if accelerator else "GPU"
+        output.say(show.facility_lines(gpus, gpu_w, found, kind))
+
+
+def _model(options: PlanOptions) -> tuple[ModelShape, Asked]:
+    """Return the model and what its file or command says of the run; options override it."""
+    from hpckit.planner.arguments import model_of_command, model_of_file
+    from hpckit.planner.asked import Asked
+    from hpckit.planner.catalogue import known_model, model_named
+
+    if options.words:
+        model, asked = model_of_command(options.words, options.vocab)
+    else:
+        name = options.model or ""
+        found = known_model(name)
+        if found is not None:
+            model, asked = found, Asked()
+        else:
+            read = wiring.model_file(name)
+            if read is None:
+                return model_named(name), options.asked
+            model, asked = model_of_file(*read)
+    if options.layers is not None:
+        model = replace(model, layers=options.layers)
+    return model, options.asked.over(asked)
+
+
+def _fit(options: PlanOptions) -> None:
+    from hpckit.planner import document, show
+    from hpckit.planner.answer import Wishes, answer
+    from hpckit.planner.fit import fewest_gpus
+    from hpckit.planner.machine import capped
+
+    model, asked = _model(options)
+    machine = _machine(options)
+    if options.inference:
+        _serve(options, model, machine.accelerator)
+        return
+    if options.power_cap_w is not None:
+        machine = capped(machine, options.power_cap_w)
+    gpus = options.gpus or fewest_gpus(model, asked, machine.accelerator).layout.gpus
+    wishes = Wishes(
+        tokens=options.tokens,
+        mttf_gpu_h=options.mttf_gpu_h,
+        checkpoint_s=options.checkpoint_s,
+        restart_s=options.restart_s,
+        pue=options.pue,
+    )
+    made = answer(model, asked, gpus, machine, wishes)
+    if options.json:
+        output.document(document.answer_tree(made))
+        return
+    command = _again(options, made)
+    output.say(
+        show.answer_lines(
+            made, width=output.screen_width(), command=command, explain=options.explain
+        )
+    )
+
+
+def _machine(options: PlanOptions) -> Machine:
+    """Return the machine that is said: a kind of GPU, or a node that was inspected."""
+    from hpckit.planner.machine import machine_of, machine_of_node
+
+    if options.node is not None:
+        from hpckit.node.capture.snapshot import inspect_capture
+
+        node = inspect_capture(*wiring.read_capture(options.node))[0]
+        return machine_of_node(node, _accelerator(options))
+    accelerator = _accelerator(options)
+    if accelerator is None:
+        raise click.UsageError("--gpu NAME says on what, such as --gpu h100; or --node FILE")
+    return machine_of(accelerator, node_gpus=options.node_gpus, nic_gbits=options.node_gbits)
+
+
+def _again(options: PlanOptions, made: Answer) -> str:
+    """Return the command that comes next: the same with what makes it fit, or written down."""
+    if made.change is None:
+        gpus = () if options.gpus else ("--gpus", str(made.question.layout.gpus))
+        words = [*options.typed, *gpus, "--write", "job.toml"]
+    else:
+        changed = made.change.options.split()
+        kept, rest = [], iter(options.typed)
+        for word in rest:
+            if word in changed:
+                next(rest, None)
+            else:
+                kept.append(word)
+        words = [*kept, *changed]
+    command = f"hpckit plan {shlex.join(words)}"
+    return f"{command} -- {shlex.join(options.words)}" if options.words else command
+
+
+def _serve(options: PlanOptions, model: ModelShape, accelerator: Accelerator) -> None:
+    from hpckit.planner import document, show
+    from hpckit.planner.fit import BYTES_OF, Serving
+
+    asked = options.asked
+    gpus, pipeline = options.gpus or asked.tp or 1, asked.pp or 1
+    serving = Serving(
+        context=asked.seq or 4096,
+        batch=options.batch,
+        weight_bytes=BYTES_OF[options.dtype or "bf16"],
+        tensor=asked.tp or max(1, gpus // pipeline),
+        pipeline=pipeline,
+    )
+    if options.json:
+        output.document(document.serving_tree(model, serving, accelerator))
+    else:
+        output.say(show.serving_lines(model, serving, accelerator, width=output.screen_width()))

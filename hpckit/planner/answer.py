@@ -1,0 +1,183 @@
+"""The whole answer of a plan: memory, the layouts that fit, time with failures, power."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from hpckit.planner.asked import Asked, Question, question, training_of
+from hpckit.planner.calibration import LEAVE_ONE_OUT_FRAC, UNCALIBRATED_FRAC
+from hpckit.planner.failures import (
+    HonestTime,
+    Reliability,
+    checkpoint_s,
+    honest_time,
+)
+from hpckit.planner.fit import Change, Verdict, smallest_change, verdict
+from hpckit.planner.layout import Layout, Training
+from hpckit.planner.machine import Machine
+from hpckit.planner.memory import Memory, memory
+from hpckit.planner.model import ModelShape, parameters, step_flops
+from hpckit.planner.power import Energy, run_energy
+from hpckit.planner.search import Ranked, Ranking, rank
+from hpckit.planner.step_time import Clock, StepTime
+
+MOST_SHOWN: Final = 10
+_LEAST_S: Final = 1e-3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What is asked beside the layout: how many tokens, what fails, what power costs.
+
+    `checkpoint_s` None is estimated from the model's size and `store_bytes_per_s` a node.
+    """
+
+    tokens: float | None = None
+    mttf_gpu_h: float | None = None
+    checkpoint_s: float | None = None
+    restart_s: float | None = None
+    pue: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """How fast a layout is; `uncertainty_frac` is what the frozen calibration leaves open."""
+
+    time: StepTime
+    tokens_per_s: float
+    mfu_frac: float
+    causal_mfu_frac: float
+    uncertainty_frac: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What `hpckit plan` says of a run; parts that nobody can know are None."""
+
+    question: Question
+    machine: Machine
+    memory: Memory
+    verdict: Verdict
+    speed: Speed
+    ranking: Ranking
+    change: Change | None = None
+    tokens: float | None = None
+    honest: HonestTime | None = None
+    reliability: Reliability | None = None
+    energy: Energy | None = None
+
+
+def answer(model: ModelShape, asked: Asked, gpus: int, machine: Machine, wishes: Wishes) -> Answer:
+    """Return the answer for so many GPUs: of the layout that is said, else of the fastest.
+
+    Raises PlanError for a mesh, batch or split that cannot be.
+    """
+    training, assumed = training_of(model, asked, gpus)
+    ranking = rank(model, training, asked, gpus, machine, most=MOST_SHOWN)
+    if asked.has_layout or not ranking.best:
+        found = question(model, asked, gpus)
+    else:
+        layout = ranking.best[0].layout
+        found = Question(model=model, training=training, layout=layout, assumed=assumed)
+    room = memory(model, found.training, found.layout)
+    said = verdict(room.device_bytes, machine.accelerator.memory_bytes)
+    change = None
+    if said is Verdict.NO:
+        change = smallest_change(model, found.training, found.layout, machine.accelerator)
+    speed = speed_of(model, found.training, found.layout, machine)
+    made = Answer(
+        question=found,
+        machine=machine,
+        memory=room,
+        verdict=said,
+        speed=speed,
+        ranking=ranking,
+        change=change,
+    )
+    return _over_time(made, wishes)
+
+
+def speed_of(model: ModelShape, training: Training, layout: Layout, machine: Machine) -> Speed:
+    """Return how fast a layout is."""
+    time = Clock(model, training, machine).time(layout)
+    return speed_from(model, training, layout, machine, time)
+
+
+def speed_from(
+    model: ModelShape, training: Training, layout: Layout, machine: Machine, time: StepTime
+) -> Speed:
+    """Return how fast a layout of a known step time is."""
+    peak = machine.accelerator.peak_flops(fp8=training.precision == "fp8") * layout.gpus
+
+    def mfu(attention_frac: float) -> float:
+        flops = step_flops(
+            model,
+            seq=training.seq,
+            sequences=training.global_batch,
+            attention_frac=attention_frac,
+        )
+        return flops / time.step_s / peak
+
+    return Speed(
+        time=time,
+        tokens_per_s=training.seq * training.global_batch / time.step_s,
+        mfu_frac=mfu(1.0),
+        causal_mfu_frac=mfu(0.5),
+        uncertainty_frac=LEAVE_ONE_OUT_FRAC if machine.is_calibrated else UNCALIBRATED_FRAC,
+    )
+
+
+def _over_time(made: Answer, wishes: Wishes) -> Answer:
+    """Return the answer with what a whole run takes, where it is known how long that is."""
+    layout, machine = made.question.layout, made.machine
+    nodes = max(1, layout.gpus // machine.node_gpus)
+    write_s = wishes.checkpoint_s
+    if write_s is None:
+        write_s = checkpoint_s(parameters(made.question.model), nodes)
+    stated = Reliability(checkpoint_s=write_s)
+    if wishes.mttf_gpu_h is not None:
+        stated = replace(stated, mttf_gpu_h=wishes.mttf_gpu_h)
+    if wishes.restart_s is not None:
+        stated = replace(stated, restart_s=wishes.restart_s)
+    ideal_s = 24 * 3600.0 * 30
+    if wishes.tokens is not None:
+        ideal_s = wishes.tokens / made.speed.tokens_per_s
+    honest = honest_time(ideal_s, layout.gpus, stated)
+    tdp_w = machine.accelerator.tdp_w
+    energy = None
+    if tdp_w is not None:
+        seconds = honest.expected_s if wishes.tokens is not None else 3600.0
+        energy = run_energy(layout.gpus, tdp_w, made.speed.time.busy_frac, seconds, wishes.pue)
+    return replace(made, tokens=wishes.tokens, honest=honest, reliability=stated, energy=energy)
+
+
+def at_other_sizes(
+    model: ModelShape, asked: Asked, gpus: int, machine: Machine, wishes: Wishes
+) -> tuple[Answer, ...]:
+    """Return the answers for half to four times the GPUs, the same batch: time against energy."""
+    free = replace(
+        asked, tp=None, cp=None, ep=None, pp=None, vp=None, dp=None,
+        global_batch=training_of(model, asked, gpus)[0].global_batch,
+    )  # fmt: skip
+    found = []
+    for size in (gpus // 4, gpus // 2, gpus, 2 * gpus, 4 * gpus):
+        if size < 1:
+            continue
+        made = answer(model, free, size, machine, wishes)
+        if made.verdict is not Verdict.NO and made.ranking.best:
+            found.append(made)
+    return tuple(found)
+
+
+def explained(first: Ranked, other: Ranked) -> str:
+    """Return why one layout is faster than another: the terms that differ most."""
+    names = dict.fromkeys([name for name, _ in (*first.time.terms, *other.time.terms)])
+    differences = sorted(
+        ((other.time.of(name) - first.time.of(name), name) for name in names),
+        key=lambda pair: -abs(pair[0]),
+    )
+    words = [
+        f"{name} {seconds:+.3g} s" for seconds, name in differences[:3] if abs(seconds) >= _LEAST_S
+    ]
+    return ", ".join(words) or "the same time; fewer degrees"

@@ -1,0 +1,50 @@
+"""The eight constants of the step time, frozen: `make calibrate` finds them, and prints the rest.
+
+Fitted on two published tables alone, Megatron-LM's weak scaling on A100 (Narayanan et al. 2021,
+arXiv:2104.04473, table 1) and on H100 (its README, 2024), 19 rows. All other published figures
+are predictions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constants:
+    """What is fitted; fractions but for `kernel_s`.
+
+    `matmul_ampere` and `matmul_hopper` are the share of the measured matrix product rate that a
+    model's products reach; `memory` the share of the memory's bandwidth that all else reaches;
+    `kernel_s` what each kernel takes besides; `attention` the share of the published rate of fused
+    attention; `straggler` the spread of ranks that wait for each other; `overlap` the part of
+    forward and backward that hides communication of gradients and weights; `tensor_exposed` the
+    part of tensor communication that overlapped products leave.
+    """
+
+    matmul_ampere: float
+    matmul_hopper: float
+    memory: float
+    kernel_s: float
+    attention: float
+    straggler: float
+    overlap: float
+    tensor_exposed: float
+
+
+FROZEN: Final = Constants(
+    matmul_ampere=0.905,
+    matmul_hopper=0.853,
+    memory=0.755,
+    kernel_s=34e-6,
+    attention=0.5,
+    straggler=0.023,
+    overlap=1.0,
+    tensor_exposed=0.376,
+)
+MEAN_ERROR_FRAC: Final = 0.018
+LEAVE_ONE_OUT_FRAC: Final = 0.05
+"""Mean error of a row of the tables when the constants are fitted on the others."""
+UNCALIBRATED_FRAC: Final = 0.2
+"""Of cards that neither table has: what SimuMax's B200 runs differ by."""
