@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 SUITE ?= cli
-SUITES := $(filter-out size account_% fabric_% peers,$(basename $(notdir $(wildcard tests/bench/*.py))))
+SUITES := $(filter-out size account_% fabric_% plan_% peers,$(basename $(notdir $(wildcard tests/bench/*.py))))
 ARGS ?=
 WORKERS ?= $(shell expr $$(nproc) + 1)
 NODES ?= 4
@@ -105,6 +105,10 @@ docs: $(VENV)/.dev  ## rewrite the generated pages, and build the site into site
 .PHONY: size
 size:  ## count modules, lines, importers and circles
 	@$(or $(wildcard $(BIN)/python),python3) tests/bench/size.py
+
+.PHONY: calibrate
+calibrate: $(VENV)/.dev  ## fit the constants of hpckit plan anew, and say how well they fit
+	$(BIN)/python -m tests.bench.plan_calibrate $(ARGS)
 
 .PHONY: bench
 bench: $(VENV)/.dev  ## measure one suite against its limits: make bench SUITE=cli

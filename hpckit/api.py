@@ -367,6 +367,43 @@ def made_report(
     return MadeReport(report=report, gathered=gathered, store=store)
 
 
+class MeasuredJob(NamedTuple):
+    """What `hpckit plan --from-report` takes of a job: its effective file, log and report."""
+
+    job: Mapping[str, Any]
+    log: Sequence[str]
+    gpus: int
+    gpu_name: str | None
+    power_w: float | None
+    peak_bytes: float | None
+
+
+def measured_job(job: str) -> MeasuredJob:
+    """What a job measured; `job` is an id, or the folder of a job. Raises HpckitError."""
+    import json
+
+    from hpckit.jobs.logs import FileJobLogs
+    from hpckit.spec.job_folder import EFFECTIVE_FILE, LogName
+
+    place = job if Path(job).is_dir() else None
+    report = made_report(None if place else job, place, lambda _done, _all: None).report
+    folder = Path(place or report.job.folder or "")
+    text = wiring.read_capture(str(folder / EFFECTIVE_FILE))[0]
+    log = LogName(folder=folder)
+    logs = FileJobLogs()
+    data = b"".join(logs.read(log, 0)) if logs.size_bytes(log) else b""
+    powers = [gpu.power_mean_w for gpu in report.gpus if gpu.power_mean_w is not None]
+    peaks = [gpu.mem_peak_bytes for gpu in report.gpus if gpu.mem_peak_bytes is not None]
+    return MeasuredJob(
+        job=json.loads(text)["job"],
+        log=data.decode("utf-8", errors="replace").splitlines(),
+        gpus=report.job.gpus,
+        gpu_name=next((gpu.name for gpu in report.gpus if gpu.name), None),
+        power_w=sum(powers) / len(powers) if powers else None,
+        peak_bytes=max(peaks, default=None),
+    )
+
+
 def component_places(job_id: str | None, place: str | None) -> Mapping[str, tuple[str, str]]:
     """Return of a heterogeneous job, or of its folder, what names each component's report.
 

@@ -362,17 +362,32 @@ def read_capture(file: str, *, size_hint: str | None = None) -> tuple[bytes, str
 
 
 def model_file(name: str) -> tuple[str, str] | None:
-    """The text of a model's file and how it is called, None where there is no such file.
+    """The text of a file and how it is called, None where there is none; `-` is standard input.
 
     A folder is that of a model: its config.json. Raises StorageFailed.
     """
-    path = Path(name)
-    if name != "-" and path.is_dir():
-        path /= "config.json"
-    if name != "-" and not path.exists():
-        return None
-    data, called = read_capture("-" if name == "-" else str(path))
-    return data.decode("utf-8", errors="replace"), called
+    from hpckit.core.files import text_of
+
+    if name == "-":
+        data, called = read_capture(name)
+        return data.decode("utf-8", errors="replace"), called
+    text = text_of(Path(name))
+    return None if text is None else (text, name)
+
+
+def write_new(file: str, text: str) -> None:
+    """Write a file that is not there yet. Raises StorageFailed."""
+    if Path(file).exists():
+        raise StorageFailed(f"{file} is there already", hint="remove it, or name another file")
+    write_whole(file, text)
+
+
+def write_whole(file: str, text: str) -> None:
+    """Write a file that a user asked for. Raises StorageFailed."""
+    from hpckit.core.files import whole_file
+
+    with whole_file(Path(file)) as opened:
+        opened.write(text.encode())
 
 
 def gpu_driver() -> NvmlDriver:

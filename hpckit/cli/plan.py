@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +14,7 @@ import click
 
 from hpckit import wiring
 from hpckit.cli import output
+from hpckit.cli.job_argument import complete_site
 from hpckit.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from hpckit.planner.asked import Asked
     from hpckit.planner.machine import Machine
     from hpckit.planner.model import ModelShape
+    from hpckit.spec.site import SiteSpec
 
 _MOST_GPUS: Final = 1 << 20
 _COMMAND: Final = "hpckit.plan.command"
@@ -35,6 +39,8 @@ class PlanOptions(SimpleNamespace):
     dtype: str | None
     gpu: str | None
     gpus: int | None
+    site: str | None
+    from_report: str | None
     node: str | None
     node_gpus: int | None
     node_gbits: float | None
@@ -44,6 +50,9 @@ class PlanOptions(SimpleNamespace):
     restart_s: float | None
     power_cap_w: float | None
     explain: bool
+    write: str | None
+    svg: str | None
+    html: str | None
     gpu_power_w: float | None
     pue: float | None
     vocab: int | None
@@ -220,6 +229,20 @@ def evaluate_command(*, table: str, as_json: bool) -> None:
     help="Power that a GPU may draw.  [default: its rating]",
 )
 @click.option("--explain", is_flag=True, help="All terms, and why the best layout beats others.")
+@click.option("--svg", metavar="FILE", help="Draw memory, step times and energy as a picture.")
+@click.option("--html", metavar="FILE", help="The same as a page, with the answer.")
+@click.option(
+    "--site",
+    envvar="HPCKIT_SITE",
+    shell_complete=complete_site,
+    help="Take GPUs, PUE and the scale of step times from this site's file.",
+)
+@click.option(
+    "--from-report",
+    metavar="JOB_ID",
+    help="Compare the step time, memory and power that a job measured with its prediction.",
+)
+@click.option("--write", metavar="FILE", help="Write the layout as a job file.")
 @click.option(
     "--gpu-power-w",
     type=click.FloatRange(1, 1e5),
@@ -246,7 +269,9 @@ def plan_command(ctx: click.Context, /, *, as_json: bool, **params: Any) -> None
     hpckit plan evaluate TABLE.csv                 predictions beside published figures
     """
     options = _options(ctx, params, as_json=as_json)
-    if options.params is not None:
+    if options.from_report is not None:
+        _compare(options, options.from_report)
+    elif options.params is not None:
         _rough(options)
     elif options.model is None and not options.words:
         _power(options)
@@ -294,6 +319,10 @@ def _check_together(options: PlanOptions, *, has_batch: bool) -> None:
         raise click.UsageError("one of MODEL, --params and a command after -- says the model")
     if has_batch and not options.inference:
         raise click.UsageError("--batch goes with --inference; of training it is --global-batch")
+    if options.from_report is not None:
+        if any(said):
+            raise click.UsageError("--from-report takes the model from the job")
+        return
     if not any(said) and options.gpus is None:
         raise click.UsageError(
             "what is to be planned: MODEL, --params N, or --gpus N with --gpu or --gpu-power-w"
@@ -301,9 +330,20 @@ def _check_together(options: PlanOptions, *, has_batch: bool) -> None:
 
 
 def _accelerator(options: PlanOptions) -> Accelerator | None:
-    from hpckit.planner.accelerators import accelerator_named
+    from hpckit.planner.accelerators import accelerator_named, of_site
 
-    return None if options.gpu is None else accelerator_named(options.gpu)
+    if options.gpu is None:
+        return None
+    site = _site(options)
+    return accelerator_named(options.gpu, () if site is None else of_site(site.accelerators))
+
+
+def _site(options: PlanOptions) -> SiteSpec | None:
+    if options.site is None:
+        return None
+    from hpckit.jobs.sites import load_site
+
+    return load_site(wiring.resources(), options.site)
 
 
 def _rough(options: PlanOptions) -> None:
@@ -342,25 +382,45 @@ def _power(options: PlanOptions) -> None:
 
 def _model(options: PlanOptions) -> tuple[ModelShape, Asked]:
     """Return the model and what its file or command says of the run; options override it."""
-    from hpckit.planner.arguments import model_of_command, model_of_file
+    from hpckit.planner.arguments import model_of_command
     from hpckit.planner.asked import Asked
     from hpckit.planner.catalogue import known_model, model_named
 
     if options.words:
         model, asked = model_of_command(options.words, options.vocab)
+    elif (found := known_model(options.model or "")) is not None:
+        model, asked = found, Asked()
+    elif (read := wiring.model_file(options.model or "")) is not None:
+        model, asked = _of_file(options, *read)
     else:
-        name = options.model or ""
-        found = known_model(name)
-        if found is not None:
-            model, asked = found, Asked()
-        else:
-            read = wiring.model_file(name)
-            if read is None:
-                return model_named(name), options.asked
-            model, asked = model_of_file(*read)
+        model, asked = model_named(options.model or ""), Asked()
     if options.layers is not None:
         model = replace(model, layers=options.layers)
     return model, options.asked.over(asked)
+
+
+def _of_file(options: PlanOptions, text: str, name: str) -> tuple[ModelShape, Asked]:
+    """Return what a file says: a model's, a framework's, or a job file with `[model]`."""
+    from hpckit.planner.arguments import model_of_command, model_of_file
+    from hpckit.planner.catalogue import known_model
+    from hpckit.planner.job_file import is_job_file, read_job
+
+    if not name.endswith(".toml") or not is_job_file(text):
+        return model_of_file(text, name)
+    planned = read_job(text, name)
+    options.gpus = options.gpus or planned.gpus
+    options.gpu = options.gpu or planned.gpu
+    if planned.config is None:
+        model, asked = model_of_command(planned.command, options.vocab)
+        return model, planned.asked.over(asked)
+    found = known_model(planned.config)
+    if found is not None:
+        return found, planned.asked
+    config = Path(name).parent / planned.config
+    read = wiring.model_file(str(config))
+    if read is None:
+        raise ConfigError(f"no such file: {config}", source=name, key="model.config")
+    return model_of_file(*read)[0], planned.asked
 
 
 def _fit(options: PlanOptions) -> None:
@@ -370,7 +430,11 @@ def _fit(options: PlanOptions) -> None:
     from hpckit.planner.machine import capped
 
     model, asked = _model(options)
+    site = _site(options)
     machine = _machine(options)
+    if site is not None:
+        machine = replace(machine, step_scale=site.planner.step_scale or 1.0)
+        options.pue = options.pue or site.energy.pue
     if options.inference:
         _serve(options, model, machine.accelerator)
         return
@@ -388,12 +452,46 @@ def _fit(options: PlanOptions) -> None:
     if options.json:
         output.document(document.answer_tree(made))
         return
-    command = _again(options, made)
-    output.say(
-        show.answer_lines(
-            made, width=output.screen_width(), command=command, explain=options.explain
-        )
+    if options.write is not None:
+        _write(options, made)
+        return
+    lines = show.answer_lines(
+        made, width=output.screen_width(), command=_again(options, made), explain=options.explain
     )
+    if options.svg is not None or options.html is not None:
+        from hpckit.planner.answer import at_other_sizes
+
+        sizes = at_other_sizes(model, asked, gpus, machine, wishes)
+        _draw(options, made, sizes, [line.text for line in lines])
+    output.say(lines)
+
+
+def _compare(options: PlanOptions, job: str) -> None:
+    """Print what a job measured beside what was predicted of it."""
+    from hpckit.api import measured_job
+    from hpckit.planner.answer import Wishes, answer
+    from hpckit.planner.job_file import planned_of
+    from hpckit.planner.measured import Measured, compared_lines, settled, step_times
+
+    found = measured_job(job)
+    planned = planned_of(found.job, f"job {job}")
+    gpus = found.gpus or planned.gpus or 1
+    options.gpu = options.gpu or planned.gpu or found.gpu_name
+    if planned.config is None:
+        from hpckit.planner.arguments import model_of_command
+
+        model, asked = model_of_command(planned.command, options.vocab)
+        asked = planned.asked.over(asked)
+    else:
+        options.model, asked = planned.config, planned.asked
+        model = _model(options)[0]
+    made = answer(model, options.asked.over(asked), gpus, _machine(options), Wishes())
+    training = made.question.training
+    times = step_times(found.log, training.seq * training.global_batch / gpus)
+    measured = Measured(
+        step_s=settled(times), steps=len(times), power_w=found.power_w, peak_bytes=found.peak_bytes
+    )
+    output.say(compared_lines(made, measured))
 
 
 def _machine(options: PlanOptions) -> Machine:
@@ -409,6 +507,47 @@ def _machine(options: PlanOptions) -> Machine:
     if accelerator is None:
         raise click.UsageError("--gpu NAME says on what, such as --gpu h100; or --node FILE")
     return machine_of(accelerator, node_gpus=options.node_gpus, nic_gbits=options.node_gbits)
+
+
+def _draw(
+    options: PlanOptions, made: Answer, sizes: Sequence[Answer], lines: Sequence[str]
+) -> None:
+    """Write the picture, and the page around it."""
+    from hpckit.planner.picture import plan_html, plan_svg
+
+    picture = plan_svg(made, sizes)
+    if options.svg is not None:
+        wiring.write_whole(options.svg, picture)
+    if options.html is not None:
+        wiring.write_whole(options.html, plan_html(made, picture, lines))
+
+
+def _write(options: PlanOptions, made: Answer) -> None:
+    """Write the layout as a job file."""
+    from hpckit.core.errors import PlanError
+    from hpckit.planner.fit import Verdict
+    from hpckit.planner.job_file import framework_words, job_text
+
+    if made.verdict is Verdict.NO:
+        change = made.change.options if made.change else None
+        raise PlanError(
+            "memory of a GPU",
+            have=f"{made.machine.accelerator.memory_bytes / 1e9:.3g} GB",
+            need=f"{made.memory.device_bytes / 1e9:.3g} GB",
+            hint=change,
+        )
+    file = str(options.write)
+    config, command = None if options.words else options.model, options.words
+    if config is not None and wiring.model_file(config) is not None:
+        config = os.path.relpath(config, Path(file).parent)
+    if command:
+        question = made.question
+        command = (*command, *framework_words(question.training, question.layout))
+    text = job_text(made, config=config, command=command, gpu=None)
+    wiring.write_new(file, text)
+    then = f"hpckit submit {file}" + ("" if command else " -- python train.py")
+    output.result(f" wrote {file}: {made.question.layout.words()}")
+    output.result(f" next  hpckit check {file} · {then}")
 
 
 def _again(options: PlanOptions, made: Answer) -> str:

@@ -17,7 +17,7 @@ from typing import IO, Final, Protocol, TypeVar
 
 import hpckit
 from hpckit.core.errors import StorageFailed
-from hpckit.core.files_in_job import open_regular
+from hpckit.core.files_in_job import open_regular, read_regular
 from hpckit.core.trust import must_be_ours
 
 
@@ -242,6 +242,18 @@ class FileResources:
             return path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise StorageFailed(f"{path} cannot be read: {error}") from error
+
+
+def text_of(path: Path) -> str | None:
+    """The text of a file that a job names, None where there is none. Raises StorageFailed."""
+    if path.is_dir():
+        path /= "config.json"
+    try:
+        return read_regular(path).decode("utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise StorageFailed(f"{path} cannot be read: {error}") from error
 
 
 def _files(folder: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:

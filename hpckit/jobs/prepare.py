@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from hpckit.account.advice.outcome import AdvisedJob
     from hpckit.core.files import FileResources
     from hpckit.node.topology import NodeTopology
+    from hpckit.spec.job import JobSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +194,8 @@ def prepare(
         from hpckit.account.advice.outcome import explained
 
         plan = explained(plan, source.advised, effective)
-    notes = without_errors(_findings(plan, site, dialect))
+    about_model = _about_model(effective.spec, site, source.folder)
+    notes = without_errors((*_findings(plan, site, dialect), *about_model))
     notes += comm_findings(comm.env)
     script, own = _script(plan, resources, cache, provenance_of(source, site, effective.digest))
     said = " ".join((source.file_text or "", *source.option_words, *source.command))
@@ -208,6 +210,16 @@ def prepare(
         comm=comm,
         launcher=launchers[effective.spec.launch.kind],
     )
+
+
+def _about_model(spec: JobSpec, site: SiteSpec, folder: Path) -> tuple[Notice, ...]:
+    """Return whether the job's model fits on its GPUs, where it says one."""
+    if spec.model.config is None and "--num-layers" not in " ".join(spec.command):
+        return ()
+    from hpckit.core.files import text_of
+    from hpckit.planner.finding import model_notices
+
+    return tuple(model_notices(spec, site, lambda name: text_of(folder / name)))
 
 
 def provenance_of(source: JobSource, site: SiteSpec, job_digest: str) -> Provenance:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from hpckit.core.errors import ConfigError
+from hpckit.spec.site import AcceleratorSite
 
 _MIB: Final = 1024**2
 
@@ -139,6 +140,28 @@ _DROPPED: Final = frozenset(
 def _words(name: str) -> frozenset[str]:
     words = re.findall(r"[a-z0-9]+", name.lower())
     return frozenset(word for word in words if word not in _DROPPED)
+
+
+def of_site(kinds: Mapping[str, AcceleratorSite]) -> tuple[Accelerator, ...]:
+    """Return the accelerators that a site file describes."""
+    return tuple(
+        Accelerator(
+            name=name,
+            vendor="site",
+            flops=kind.tflops * 1e12,
+            flops_fp8=kind.fp8_tflops and kind.fp8_tflops * 1e12,
+            memory_bytes=kind.memory_mib * _MIB,
+            memory_bytes_per_s=kind.memory_gb_per_s * 1e9,
+            tdp_w=kind.tdp_w,
+            link_bytes_per_s=kind.link_gb_per_s and kind.link_gb_per_s * 1e9,
+            scale_up_gpus=1 if kind.link_gb_per_s is None else kind.node_gpus,
+            link="link" if kind.link_gb_per_s else "PCIe",
+            node_gpus=kind.node_gpus,
+            nic_bytes_per_s=kind.nic_gbits and kind.nic_gbits * 1e9 / 8,
+            matmul_flops=kind.matmul_tflops and kind.matmul_tflops * 1e12,
+        )
+        for name, kind in kinds.items()
+    )
 
 
 def find_accelerator(name: str, more: Iterable[Accelerator] = ()) -> Accelerator | None:

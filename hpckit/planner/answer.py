@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from hpckit.planner.asked import Asked, Question, question, training_of
-from hpckit.planner.calibration import LEAVE_ONE_OUT_FRAC, UNCALIBRATED_FRAC
+from hpckit.planner.calibration import CALIBRATED_FRAC, UNCALIBRATED_FRAC
 from hpckit.planner.failures import (
     HonestTime,
     Reliability,
@@ -124,7 +124,7 @@ def speed_from(
         tokens_per_s=training.seq * training.global_batch / time.step_s,
         mfu_frac=mfu(1.0),
         causal_mfu_frac=mfu(0.5),
-        uncertainty_frac=LEAVE_ONE_OUT_FRAC if machine.is_calibrated else UNCALIBRATED_FRAC,
+        uncertainty_frac=CALIBRATED_FRAC if machine.is_calibrated else UNCALIBRATED_FRAC,
     )
 
 

@@ -109,6 +109,14 @@ class Training:
             return self.grad_bytes
         return 2 if self.precision is Precision.FP16 else 4
 
+    def kept_gradient_bytes(self, layout: Layout) -> int:
+        """Return the bytes of gradients that stay in memory for each parameter.
+
+        DeepSpeed's bf16 optimizer keeps them in both precisions.
+        """
+        is_twice = self.framework_of(layout) is Framework.DEEPSPEED and self.gradient_bytes > 2  # noqa: PLR2004
+        return self.gradient_bytes + (2 if is_twice else 0)
+
     def has_dropout(self, model: ModelShape) -> bool:
         """Return whether masks of dropout are kept."""
         return not model.gated if self.dropout is None else self.dropout

@@ -40,12 +40,14 @@ class Level(StrEnum):
 class Machine:
     """Cards of one kind: `node_gpus` share memory-speed links, each has a share of the network.
 
-    `nic_bytes_per_s` is that share in one direction.
+    `nic_bytes_per_s` is that share in one direction; `step_scale` what steps were found to take
+    here over their prediction.
     """
 
     accelerator: Accelerator
     node_gpus: int
     nic_bytes_per_s: float
+    step_scale: float = 1.0
 
     @property
     def link_bytes_per_s(self) -> float:
@@ -76,8 +78,8 @@ class Machine:
 
     @property
     def is_calibrated(self) -> bool:
-        """Return whether the constants were fitted on this card."""
-        return self.accelerator.name.startswith(("A100-SXM", "H100-SXM"))
+        """Return whether the constants were fitted on cards of this generation."""
+        return self.accelerator.name.startswith(("A100", "H100", "H200", "H800", "GH200"))
 
 
 FP8_GAIN: Final = 0.55

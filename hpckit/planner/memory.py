@@ -202,7 +202,12 @@ def _states(model: ModelShape, training: Training, layout: Layout, share: _Share
     fp8 = 1 if training.precision is Precision.FP8 and zero < Zero.WEIGHTS else 0
     rows = (
         ("weights", master + fp8, zero >= Zero.WEIGHTS, "ZeRO §3; Megatron-LM"),
-        ("gradients", training.gradient_bytes, zero >= Zero.GRADIENTS, "ZeRO §3; Megatron-LM"),
+        (
+            "gradients",
+            training.kept_gradient_bytes(layout),
+            zero >= Zero.GRADIENTS,
+            "ZeRO §3; Megatron-LM",
+        ),
         (
             "optimizer",
             STATE_BYTES[training.optimizer] + (MASTER_BYTES if zero < Zero.WEIGHTS else 0),

@@ -1,7 +1,7 @@
 """All layouts of a run on so many GPUs, those that fit ranked by their predicted step time.
 
 Degrees that are said stay as they are. Tried are tensor degrees within a node that divide the
-heads, context degrees that leave a rank 2,048 tokens, pipeline degrees that divide the layers
+heads, context degrees that leave a rank 4,096 tokens, pipeline degrees that divide the layers
 (embedding and head counting as one each, or not), virtual stages, expert degrees, micro-batches
 of 1 to 8 sequences, ZeRO 1, without pipeline 3, and recomputing nothing or all.
 """
@@ -23,7 +23,7 @@ from hpckit.planner.memory import Memory, memory
 from hpckit.planner.model import ModelShape
 from hpckit.planner.step_time import Clock, StepTime
 
-LEAST_TOKENS: Final = 2048
+LEAST_TOKENS: Final = 4096
 MICRO_BATCHES: Final = (1, 2, 4, 8)
 
 

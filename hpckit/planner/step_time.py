@@ -138,7 +138,10 @@ class Clock:
         terms["data"] = self._once_a_step(layout, framework, (forward, backward))
         sharded = layout.shard_ranks if layout.zero else 1
         terms["optimizer"] = OPTIMIZER_BYTES * local / sharded / self._memory
-        return StepTime(tuple((name, seconds) for name, seconds in terms.items() if seconds))
+        scale = self._machine.step_scale
+        return StepTime(
+            tuple((name, scale * seconds) for name, seconds in terms.items() if seconds)
+        )
 
     def _waiting(self, layout: Layout) -> float:
         """Return the part by which ranks wait for the slowest: the most of n normal spreads."""

@@ -15,6 +15,7 @@ from typing import Final
 from hpckit.core.errors import InvalidValue
 from hpckit.core.fields import (
     MAX_COUNT,
+    Check,
     Checked,
     between,
     both,
@@ -386,6 +387,56 @@ class PlaceRequest(Checked):
     )
 
 
+def _of(words: str) -> Check:
+    return matching(words, f"one of {words.replace('|', ', ')}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest(Checked):
+    """`[model]`: the model that is trained, so that a job it does not fit in is refused.
+
+    With the mesh of `[parallel]`; the names are those of `hpckit plan`.
+    """
+
+    config: str | None = optional(
+        "Its config.json, relative to the job file, or a name such as `Llama-3-70B`. Not said: a "
+        "Megatron-LM command says it itself.",
+        one_line,
+    )
+    gpu: str | None = optional(
+        "Kind of GPU, such as `h100`. Not said: `resources.gpu_type`, else the partition's.",
+        one_line,
+    )
+    seq: int | None = optional("Tokens of a sequence.", between(1, MAX_COUNT))
+    global_batch: int | None = optional("Sequences of a step.", between(1, MAX_COUNT))
+    micro_batch: int | None = optional("Sequences of a micro-batch.", between(1, MAX_COUNT))
+    virtual: int | None = optional("Virtual pipeline stages on each GPU.", between(1, MAX_COUNT))
+    zero: int | None = optional(
+        "Stage of ZeRO: `1` is Megatron's distributed optimizer, `3` FSDP.", between(0, 3)
+    )
+    recompute: str | None = optional(
+        "Activations that are computed again: `none`, `selective` or `full`.",
+        _of("none|selective|full"),
+    )
+    precision: str | None = optional(
+        "Precision of matrix products: `bf16`, `fp16` or `fp8`.", _of("bf16|fp16|fp8")
+    )
+    optimizer: str | None = optional(
+        "Optimizer by its states: `adam`, `adam-bf16`, `adam-8bit`, `muon` or `sgd`.",
+        _of("adam|adam-bf16|adam-8bit|muon|sgd"),
+    )
+    lora_rank: int | None = optional("Rank of LoRA adapters.", between(1, MAX_COUNT))
+    quantized: bool = key("Frozen weights are kept in 4 bits (QLoRA).", default=False)
+    vocab: int | None = optional(
+        "Vocabulary, where a Megatron-LM command leaves it to its tokenizer.",
+        between(1, MAX_COUNT),
+    )
+    offload: bool = key(
+        "States or weights are kept off the GPU: whether the model fits is not looked at.",
+        default=False,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """A whole job: the value that a job file, a site's defaults and options make together."""
@@ -415,6 +466,7 @@ class JobSpec:
     account: AccountRequest = field(default_factory=AccountRequest)
     place: PlaceRequest = field(default_factory=PlaceRequest)
     serve: ServeRequest = field(default_factory=ServeRequest)
+    model: ModelRequest = field(default_factory=ModelRequest)
     parallel: Mapping[MeshAxis, int] = table(
         "The parallel mesh, innermost axis first; the product of all but `expert` is the number "
         "of ranks.",

@@ -119,6 +119,37 @@ class SitePartition(Checked):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AcceleratorSite(Checked):
+    """`[accelerators.NAME]`: a kind of GPU that `hpckit plan` does not know, or knows wrongly."""
+
+    tflops: float = key("Peak of dense matrix products in bf16, TFLOP/s.", check=between(0.1, 1e6))
+    fp8_tflops: float | None = optional("The same in fp8.", between(0.1, 1e6))
+    matmul_tflops: float | None = optional(
+        "What large matrix products reach, measured.", between(0.1, 1e6)
+    )
+    memory_mib: int = key("Memory as the driver reports it.", check=between(1, 1 << 30))
+    memory_gb_per_s: float = key("Bandwidth of the memory, GB/s.", check=between(1, 1e6))
+    tdp_w: float | None = optional("Rated power, in watts.", between(1, 1e5))
+    link_gb_per_s: float | None = optional(
+        "NVLink, xGMI or the like, GB/s of one direction. Not said: PCIe.", between(0.1, 1e5)
+    )
+    node_gpus: int = key("GPUs of a node, which these links join.", check=between(1, 1024))
+    nic_gbits: float | None = optional(
+        "A GPU's share of the network, Gb/s. Not said: 100.", between(0.001, 1e5)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannerSite(Checked):
+    """`[planner]`: what `hpckit plan` was found to be wrong by here."""
+
+    step_scale: float | None = optional(
+        "Measured step time over the predicted one, as `hpckit plan --from-report` says it.",
+        between(0.1, 10),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SiteSpec(Checked):
     """A site: how jobs are started there, where their folders lie, and defaults for jobs."""
 
@@ -169,6 +200,11 @@ class SiteSpec(Checked):
         mapping(matching(OVERLAY_PATTERN, "small letters, digits, dot and dash"), lambda _: None),
     )
     container: ContainerSite = field(default_factory=ContainerSite)
+    planner: PlannerSite = field(default_factory=PlannerSite)
+    accelerators: Mapping[str, AcceleratorSite] = table(
+        "Kinds of GPU for `hpckit plan`, one table each.",
+        mapping(matching(r"[A-Za-z0-9][A-Za-z0-9_. -]*", "a kind of GPU"), lambda _: None),
+    )
     partitions: Mapping[str, SitePartition] = table(
         "Partitions and their nodes, one table each; a job that does not fit one is refused "
         "before Slurm sees it.",

@@ -1,0 +1,193 @@
+"""A job whose model cannot fit on its GPUs: found before it queues.
+
+What the job does not say is taken at its least, so that what is found is sure: one token, all
+activations recomputed, states shared as far as can be, the smallest optimizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from hpckit.core.errors import HpckitError, PlanError
+from hpckit.core.findings import Level, Notice
+from hpckit.planner.accelerators import Accelerator, find_accelerator, of_site
+from hpckit.planner.arguments import is_megatron, read_megatron
+from hpckit.planner.asked import Asked, layout_of
+from hpckit.planner.catalogue import known_model, model_named
+from hpckit.planner.config_json import read_config
+from hpckit.planner.fit import Change, Verdict, smallest_change, verdict
+from hpckit.planner.layout import Optimizer, Precision, Recompute, Training, Zero, check_layout
+from hpckit.planner.memory import memory
+from hpckit.planner.model import ModelShape
+from hpckit.spec.job import JobSpec, MeshAxis, ModelRequest
+from hpckit.spec.site import SiteSpec
+
+Read = Callable[[str], str | None]
+"""The text of a file that a job names, None where there is none."""
+_OFFLOADS: Final = ("--cpu-offloading", "--optimizer-cpu-offload", "--offload-optimizer")
+_KEYS: Final[Mapping[str, str]] = {
+    "--tp": "parallel.tensor",
+    "--cp": "parallel.context",
+    "--ep": "parallel.expert",
+    "--pp": "parallel.pipeline",
+    "--micro-batch": "model.micro_batch",
+    "--zero": "model.zero",
+    "--recompute": "model.recompute",
+    "--optimizer": "model.optimizer",
+}
+"""Option of `hpckit plan` → key of a job file."""
+_FLAGS: Final[Mapping[str, str]] = {
+    "--tp": "--tensor-model-parallel-size",
+    "--cp": "--context-parallel-size",
+    "--ep": "--expert-model-parallel-size",
+    "--pp": "--pipeline-model-parallel-size",
+    "--micro-batch": "--micro-batch-size",
+    "--zero": "--use-distributed-optimizer",
+    "--recompute": "--recompute-granularity",
+    "--optimizer": "--optimizer",
+}
+"""Option of `hpckit plan` → Megatron-LM's."""
+_SOURCE: Final = "docs/reference/plan.md"
+
+
+def model_notices(spec: JobSpec, site: SiteSpec, read: Read) -> Iterator[Notice]:
+    """Yield that the job's model does not fit, or that it could not be read.
+
+    Nothing is found of a job that names no model, of GPUs of an unknown kind, and of states that
+    are kept off the GPU.
+    """
+    try:
+        described = _described(spec, read)
+        if described is None or not spec.resources.gpus_per_node:
+            return
+        model, asked, is_stated = described
+        card = _card(spec, site)
+        if card is None:
+            if spec.model.config is not None:
+                yield _note("whether the model fits is unknown: the kind of GPU is not said",
+                            "--gpu-type, or model.gpu")  # fmt: skip
+            return
+        yield from _judged(spec, model, asked, card, is_stated=is_stated)
+    except PlanError as error:
+        yield _note(error.message, error.hint)
+    except HpckitError as error:
+        yield _note(f"the model was not looked at: {error.message}", error.hint)
+
+
+def _note(text: str, remedy: str | None) -> Notice:
+    return Notice(level=Level.NOTE, subject="model", text=text, remedy=remedy, source=_SOURCE)
+
+
+def _described(spec: JobSpec, read: Read) -> tuple[ModelShape, Asked, bool] | None:
+    """Return the model, what is said of the run, and whether the user stated it as such."""
+    request = spec.model
+    if request.offload:
+        return None
+    if request.config is not None:
+        return _named(request.config, read), _asked(spec, request), True
+    if not is_megatron(spec.command) or set(_OFFLOADS) & set(spec.command):
+        return None
+    model, asked = read_megatron(spec.command, request.vocab)
+    return model, _asked(spec, request).over(asked), False
+
+
+def _named(name: str, read: Read) -> ModelShape:
+    found = known_model(name)
+    if found is not None:
+        return found
+    text = read(name)
+    if text is None:
+        return model_named(name)
+    return read_config(text, name)
+
+
+def _asked(spec: JobSpec, request: ModelRequest) -> Asked:
+    mesh = spec.parallel
+    return Asked(
+        seq=request.seq,
+        global_batch=request.global_batch,
+        micro_batch=request.micro_batch,
+        tp=mesh.get(MeshAxis.TENSOR),
+        cp=mesh.get(MeshAxis.CONTEXT),
+        ep=mesh.get(MeshAxis.EXPERT),
+        pp=mesh.get(MeshAxis.PIPELINE),
+        vp=request.virtual,
+        dp=mesh.get(MeshAxis.DATA),
+        zero=request.zero,
+        recompute=None if request.recompute is None else Recompute(request.recompute),
+        precision=None if request.precision is None else Precision(request.precision),
+        optimizer=None if request.optimizer is None else Optimizer(request.optimizer),
+        lora_rank=request.lora_rank,
+        quantized=request.quantized or None,
+    )
+
+
+def _card(spec: JobSpec, site: SiteSpec) -> Accelerator | None:
+    """Return the job's kind of GPU: said, or that of its partition where the site tells it."""
+    name = spec.model.gpu or spec.resources.gpu_type
+    if name is None:
+        partitions = [
+            one
+            for key, one in site.partitions.items()
+            if key == spec.slurm.partition or (spec.slurm.partition is None and one.default)
+        ]
+        kinds = {one.gpu_type for one in partitions}
+        name = kinds.pop() if len(kinds) == 1 else None
+    return None if name is None else find_accelerator(name, of_site(site.accelerators))
+
+
+def _judged(
+    spec: JobSpec, model: ModelShape, asked: Asked, card: Accelerator, *, is_stated: bool
+) -> Iterator[Notice]:
+    gpus = spec.resources.nodes * (spec.resources.gpus_per_node or 0)
+    layout = layout_of(asked, gpus)
+    least_zero = Zero.WEIGHTS if layout.pipeline == 1 else Zero.OPTIMIZER
+    layout = replace(
+        layout,
+        zero=least_zero if asked.zero is None else asked.zero,
+        recompute=asked.recompute or Recompute.FULL,
+    )
+    each = layout.data * layout.micro_batch
+    training = Training(
+        seq=asked.seq or 2 * layout.context,
+        global_batch=asked.global_batch or each * layout.pipeline,
+        precision=asked.precision or Precision.BF16,
+        optimizer=asked.optimizer or Optimizer.ADAM_8BIT,
+        grad_bytes=None if asked.precision else 2,
+        lora_rank=asked.lora_rank,
+        quantized=bool(asked.quantized),
+    )
+    check_layout(model, training, layout)
+    found = memory(model, training, layout)
+    if verdict(found.device_bytes, card.memory_bytes) is not Verdict.NO:
+        return
+    least = "" if is_stated and asked.seq else " at least"
+    change = smallest_change(model, training, layout, card)
+    yield Notice(
+        level=Level.ERROR,
+        subject="model",
+        text=f"{model.name} needs{least} {found.device_bytes / 1e9:.0f} GB on a GPU"
+        f" ({layout.words()}), and {card.name} has {card.memory_bytes / 1e9:.0f}",
+        remedy=(_in_words(change, spec, is_stated=is_stated) if change else "larger GPUs")
+        + "; model.offload = true if states are kept off the GPU",
+        source=_SOURCE,
+    )
+
+
+def _in_words(change: Change, spec: JobSpec, *, is_stated: bool) -> str:
+    """Return a change as keys of the job file, or as options of the Megatron-LM command."""
+    words = change.options.split()
+    parts = []
+    for name, value in zip(words[::2], words[1::2], strict=True):
+        if name == "--gpus":
+            nodes = -(-int(value) // (spec.resources.gpus_per_node or 1))
+            parts.append(f"resources.nodes = {nodes}")
+        elif name in _FLAGS and not is_stated:
+            parts.append(_FLAGS[name] if name == "--zero" else f"{_FLAGS[name]} {value}")
+        elif name in _KEYS:
+            parts.append(f"{_KEYS[name]} = " + (value if value.isdecimal() else f'"{value}"'))
+    if MeshAxis.DATA in spec.parallel:
+        parts.append(f"parallel.data = {change.layout.data}")
+    return ", ".join(parts)
