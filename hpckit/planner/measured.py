@@ -78,7 +78,7 @@ def compared_lines(made: Answer, measured: Measured) -> list[Line]:
         words_ = "no step time in the log (Megatron-LM, torchtitan, or step_time: SECONDS)"
         lines.append(labelled("note", words_))
     else:
-        scale = measured.step_s / speed.time.step_s
+        scale = measured.step_s / speed.time.step_s * made.machine.step_scale
         lines.append(labelled("note", f"median of {measured.steps} steps"))
         lines.append(
             labelled("next", f"[planner] step_scale = {scale:.3g} in the site file: times as here")
