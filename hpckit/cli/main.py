@@ -26,7 +26,7 @@ COMMANDS = {
     "fabric": "Show the cluster's network, and what is odd about it.",
     "place": "Say which node carries which ranks, and what that is worth.",
     "tune": "Say which communication variables a job needs, and why.",
-    "plan": "Show whether a model fits on GPUs, how to split it, and what it draws.",
+    "plan": "Show whether a model fits on GPUs, how to split it, what it draws.",
     "render": "Print the batch script of a job, for review.",
     "check": "Say what would keep a job, or a script of yours, from running.",
     "submit": "Check, render and start a job.",

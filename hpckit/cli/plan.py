@@ -442,12 +442,9 @@ def _fit(options: PlanOptions) -> None:
         machine = capped(machine, options.power_cap_w)
     gpus = options.gpus or fewest_gpus(model, asked, machine.accelerator).layout.gpus
     wishes = Wishes(
-        tokens=options.tokens,
-        mttf_gpu_h=options.mttf_gpu_h,
-        checkpoint_s=options.checkpoint_s,
-        restart_s=options.restart_s,
-        pue=options.pue,
-    )
+        tokens=options.tokens, mttf_gpu_h=options.mttf_gpu_h, checkpoint_s=options.checkpoint_s,
+        restart_s=options.restart_s, pue=options.pue,
+    )  # fmt: skip
     made = answer(model, asked, gpus, machine, wishes)
     if options.json:
         output.document(document.answer_tree(made))

@@ -246,11 +246,11 @@ class FileResources:
 
 def text_of(path: Path) -> str | None:
     """The text of a file that a job names, None where there is none. Raises StorageFailed."""
-    if path.is_dir():
-        path /= "config.json"
     try:
+        if path.is_dir():
+            path /= "config.json"
         return read_regular(path).decode("utf-8", errors="replace")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
         raise StorageFailed(f"{path} cannot be read: {error}") from error

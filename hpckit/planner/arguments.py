@@ -99,12 +99,6 @@ def read_megatron(words: Sequence[str], vocab: int | None = None) -> tuple[Model
         raise ConfigError("missing", source="the command", key="--vocab-size", hint=hint)
     groups = options.number("--num-query-groups")
     ffn = options.number("--ffn-hidden-size")
-    has_rms = (options.text("--normalization") or "").lower() == "rmsnorm"
-    bias = not options.has("--disable-bias-linear")
-    rotary = options.text("--position-embedding-type") == "rope" or options.has(
-        "--use-rotary-position-embeddings"
-    )
-    positions = 0 if rotary else options.number("--max-position-embeddings")
     model = ModelShape(
         name="Megatron-LM model",
         hidden=hidden,
@@ -118,18 +112,26 @@ def read_megatron(words: Sequence[str], vocab: int | None = None) -> tuple[Model
         tied=not options.has("--untie-embeddings-and-output-weights"),
         experts=_experts(options, ffn or 4 * hidden),
         latent=_latent(options),
-        details=Details(
-            norm_width=1 if has_rms else 2,
-            qkv_bias=bias or options.has("--add-qkv-bias"),
-            out_bias=bias,
-            mlp_bias=bias,
-            query_key_norms=2 * (options.number("--kv-channels") or hidden // heads)
-            if options.has("--qk-layernorm")
-            else 0,
-            positions=positions or 0,
-        ),
+        details=_details(options, options.number("--kv-channels") or hidden // heads),
     )
     return model, _asked(options, model.layers)
+
+
+def _details(options: _Options, head_width: int) -> Details:
+    has_rms = (options.text("--normalization") or "").lower() == "rmsnorm"
+    bias = not options.has("--disable-bias-linear")
+    rotary = options.text("--position-embedding-type") == "rope" or options.has(
+        "--use-rotary-position-embeddings"
+    )
+    positions = 0 if rotary else options.number("--max-position-embeddings")
+    return Details(
+        norm_width=1 if has_rms else 2,
+        qkv_bias=bias or options.has("--add-qkv-bias"),
+        out_bias=bias,
+        mlp_bias=bias,
+        query_key_norms=2 * head_width if options.has("--qk-layernorm") else 0,
+        positions=positions or 0,
+    )
 
 
 def _swiglu_width(hidden: int) -> int:

@@ -188,7 +188,6 @@ def _states(model: ModelShape, training: Training, layout: Layout, share: _Share
         yield from _adapter_states(model, training, layout, share)
         return
     zero, ranks, expert_ranks = layout.zero, layout.shard_ranks, layout.expert_shard_ranks
-    master = MASTER_BYTES if zero >= Zero.WEIGHTS else 2
 
     def bytes_of(each: float, *, is_sharded: bool) -> float:
         if not is_sharded:
@@ -199,28 +198,13 @@ def _states(model: ModelShape, training: Training, layout: Layout, share: _Share
         count = _short(share.dense + share.routed)
         return f"{each:g} B × {count} parameters" + (f" / {ranks} ranks" if is_sharded else "")
 
-    fp8 = 1 if training.precision is Precision.FP8 and zero < Zero.WEIGHTS else 0
-    rows = (
-        ("weights", master + fp8, zero >= Zero.WEIGHTS, "ZeRO §3; Megatron-LM"),
-        (
-            "gradients",
-            training.kept_gradient_bytes(layout),
-            zero >= Zero.GRADIENTS,
-            "ZeRO §3; Megatron-LM",
-        ),
-        (
-            "optimizer",
-            STATE_BYTES[training.optimizer] + (MASTER_BYTES if zero < Zero.WEIGHTS else 0),
-            zero >= 1,
-            "ZeRO §3.1; Megatron-LM",
-        ),
-    )
-    for name, each, is_sharded, source in rows:
+    rows = _state_rows(training, layout)
+    for name, each, is_sharded in rows:
         yield Term(
             name=name,
             bytes_=bytes_of(each, is_sharded=is_sharded),
             formula=formula(each, is_sharded=is_sharded),
-            source=source,
+            source="ZeRO (arXiv:1910.02054) §3; Megatron-LM theoretical_memory_usage.py",
         )
     if zero >= Zero.WEIGHTS and ranks > 1:
         yield Term(
@@ -229,6 +213,25 @@ def _states(model: ModelShape, training: Training, layout: Layout, share: _Share
             formula=f"2 layers × 2 B × {_short(share.layer)} parameters",
             source="torchtitan FSDP2: one in use, one prefetched",
         )
+
+
+def _state_rows(training: Training, layout: Layout) -> tuple[tuple[str, float, bool], ...]:
+    """Return (name, bytes a parameter, whether ranks share it) of what is kept of a parameter.
+
+    FSDP's shards are the fp32 parameters themselves; elsewhere weights are in 16 bits, with a copy
+    in fp32 beside the optimizer's states. Transformer Engine keeps an fp8 copy.
+    """
+    zero, states = layout.zero, STATE_BYTES[training.optimizer]
+    if zero >= Zero.WEIGHTS:
+        weights, gradients, master = MASTER_BYTES, MASTER_BYTES, 0
+    else:
+        weights = 3 if training.precision is Precision.FP8 else 2
+        gradients, master = training.kept_gradient_bytes(layout), MASTER_BYTES
+    return (
+        ("weights", weights, zero >= Zero.WEIGHTS),
+        ("gradients", gradients, zero >= Zero.GRADIENTS),
+        ("optimizer", states + master, zero >= Zero.OPTIMIZER),
+    )
 
 
 def adapter_parameters(model: ModelShape, rank: int) -> int:

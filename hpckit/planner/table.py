@@ -151,29 +151,10 @@ def read_run(row: Mapping[str, str | None], line_no: int, source: str) -> Run:
     machine = machine_of(
         accelerator_named(cells.text("gpu")), nic_gbits=cells.decimal("node_nic_gbits")
     )
-    asked = Asked(
-        tp=cells.number("tp"),
-        cp=cells.number("cp"),
-        ep=cells.number("ep"),
-        pp=cells.number("pp"),
-        vp=cells.number("vp"),
-        dp=cells.number("dp"),
-        zero=cells.number("zero", least=0),
-        micro_batch=cells.number("micro_batch"),
-        recompute=cells.word("recompute", Recompute),
-    )
+    asked = _asked(cells)
     layout = layout_of(replace(asked, sequence_parallel=_is_split(asked)), cells.need("gpus"))
-    training = Training(
-        seq=cells.need("seq"),
-        global_batch=cells.need("global_batch"),
-        precision=cells.word("precision", Precision) or Precision.BF16,
-        optimizer=cells.word("optimizer", Optimizer) or Optimizer.ADAM,
-        grad_bytes=cells.number("grad_bytes"),
-        flash=model.gated or machine.is_hopper_or_later or layout.zero >= Zero.GRADIENTS,
-        dropout=False if layout.zero >= Zero.GRADIENTS else None,
-        framework=cells.word("framework", Framework),
-        fused_accumulation=cells.number("fused_accumulation", least=0) != 0,
-    )
+    is_modern = model.gated or machine.is_hopper_or_later or layout.zero >= Zero.GRADIENTS
+    training = _training(cells, layout, is_modern=is_modern)
     open_degrees: tuple[str, ...] = () if asked.micro_batch else ("micro_batch",)
     if asked.vp is None and layout.pipeline > 1 and "vp" in row:
         open_degrees += ("vp",)
@@ -193,6 +174,38 @@ def read_run(row: Mapping[str, str | None], line_no: int, source: str) -> Run:
         raise ConfigError(f"got {cells.text(target)!r}, expected a number above 0", key=target)
     check_layout(model, training, layout)
     return run
+
+
+def _asked(cells: _Cells) -> Asked:
+    return Asked(
+        tp=cells.number("tp"),
+        cp=cells.number("cp"),
+        ep=cells.number("ep"),
+        pp=cells.number("pp"),
+        vp=cells.number("vp"),
+        dp=cells.number("dp"),
+        zero=cells.number("zero", least=0),
+        micro_batch=cells.number("micro_batch"),
+        recompute=cells.word("recompute", Recompute),
+    )
+
+
+def _training(cells: _Cells, layout: Layout, *, is_modern: bool) -> Training:
+    """Return what a row trains; `is_modern` runs have fused attention, as far as a table tells.
+
+    GPTs on cards before H100 were trained without it, but by FSDP.
+    """
+    return Training(
+        seq=cells.need("seq"),
+        global_batch=cells.need("global_batch"),
+        precision=cells.word("precision", Precision) or Precision.BF16,
+        optimizer=cells.word("optimizer", Optimizer) or Optimizer.ADAM,
+        grad_bytes=cells.number("grad_bytes"),
+        flash=is_modern,
+        dropout=False if layout.zero >= Zero.GRADIENTS else None,
+        framework=cells.word("framework", Framework),
+        fused_accumulation=cells.number("fused_accumulation", least=0) != 0,
+    )
 
 
 def _is_split(asked: Asked) -> bool:

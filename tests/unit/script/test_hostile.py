@@ -35,7 +35,8 @@ from tests.sizes import some
 
 REFUSALS = (ConfigError, PlanError, RenderError)
 ENTRY_NAMES = ("HOSTILE", "x-hostile")
-CONTROLS = ("x", "1", "X", "-x", "torchrun", "all", "block", "USR1", "2.27", "hpcx", "pyxis", "/x")
+CONTROLS = ("x", "1", "X", "-x", "torchrun", "all", "block", "USR1", "2.27", "hpcx", "pyxis", "/x",
+            "full", "bf16", "adam")  # fmt: skip
 PLAIN: Tree = {
     "name": "control",
     "command": ["show"],
