@@ -4,65 +4,35 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from hpckit import wiring
 from hpckit.cli import output
-from hpckit.cli.job_argument import complete_site
+from hpckit.cli.plan_options import PlanOptions, plan_options
 from hpckit.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from hpckit.planner.accelerators import Accelerator
-    from hpckit.planner.answer import Answer
+    from hpckit.planner.answer import Answer, Wishes
     from hpckit.planner.asked import Asked
     from hpckit.planner.machine import Machine
     from hpckit.planner.model import ModelShape
     from hpckit.spec.site import SiteSpec
 
-_MOST_GPUS: Final = 1 << 20
 _COMMAND: Final = "hpckit.plan.command"
 _TYPED: Final = "hpckit.plan.typed"
-_DTYPES: Final = ("fp32", "bf16", "fp16", "fp8", "int8", "int4", "nf4")
-
-
-class PlanOptions(SimpleNamespace):
-    """What `hpckit plan` is asked."""
-
-    model: str | None
-    params: float | None
-    dtype: str | None
-    gpu: str | None
-    gpus: int | None
-    site: str | None
-    from_report: str | None
-    node: str | None
-    node_gpus: int | None
-    node_gbits: float | None
-    tokens: float | None
-    mttf_gpu_h: float | None
-    checkpoint_s: float | None
-    restart_s: float | None
-    power_cap_w: float | None
-    explain: bool
-    write: str | None
-    svg: str | None
-    html: str | None
-    gpu_power_w: float | None
-    pue: float | None
-    vocab: int | None
-    layers: int | None
-    inference: bool
-    batch: int
-    json: bool
-    words: tuple[str, ...]
-    typed: tuple[str, ...]
-    asked: Asked
+_EXAMPLES: Final = """\b
+Examples:
+  hpckit plan Llama-3-70B --gpu h100 --gpus 64 --tp 8
+  hpckit plan --params 175e9 --gpu a100        what a number of parameters tells
+  hpckit plan --gpus 10000 --gpu-power-w 400   what GPUs and their building draw
+  hpckit plan evaluate TABLE.csv               predictions beside published figures
+"""
 
 
 class _PlanCommand(click.Command):
@@ -92,28 +62,6 @@ class _PlanCommand(click.Command):
         return [*super().collect_usage_pieces(ctx), "[-- COMMAND...]"]
 
 
-def _size(flag: str, help_: str, most: int = _MOST_GPUS) -> Callable[..., Any]:
-    return click.option(flag, type=click.IntRange(1, most), metavar="N", help=help_)
-
-
-class _Number(click.ParamType[float]):
-    """A count as people write it: 175e9, 7000000000 or 175B."""
-
-    name = "number"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the number. Raises click.BadParameter."""
-        text = str(value).strip()
-        factor = {"T": 1e12, "B": 1e9, "G": 1e9, "M": 1e6}.get(text[-1:].upper(), 1.0)
-        try:
-            number = float(text[:-1] if factor > 1 else text) * factor
-        except ValueError:
-            number = 0.0
-        if not 1 <= number <= 1e15:  # noqa: PLR2004
-            self.fail(f"{value!r} is no number of parameters such as 175e9 or 70B", param, ctx)
-        return number
-
-
 @click.command("evaluate")
 @click.argument("table", type=click.Path(allow_dash=True), metavar="TABLE.csv")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
@@ -141,132 +89,15 @@ def evaluate_command(*, table: str, as_json: bool) -> None:
         output.say(show.evaluation_lines(found, width=output.screen_width()))
 
 
-@click.command("plan", cls=_PlanCommand)
+@click.command("plan", cls=_PlanCommand, epilog=_EXAMPLES)
 @click.argument("model", required=False, metavar="[MODEL]")
-@click.option("--params", type=_Number(), help="Parameters alone, such as 175e9: a rough answer.")
-@click.option("--dtype", type=click.Choice(_DTYPES), help="Of the weights.  [default: bf16]")
-@click.option("--gpu", metavar="NAME", help="Kind of GPU, such as h100 or A100-SXM4-40GB.")
-@_size("--gpus", "GPUs of the run.  [default: as few as fit]")
-@click.option(
-    "--node",
-    type=click.Path(allow_dash=True),
-    metavar="FILE",
-    help="An inspected node (`hpckit inspect --json`): its GPUs and NICs.",
-)
-@_size("--node-gpus", "GPUs of a node.  [default: of the GPU's usual node]", 1024)
-@click.option(
-    "--node-gbits",
-    type=click.FloatRange(0.001, 1e6),
-    metavar="GBITS",
-    help="What a node's NICs carry together.  [default: of the GPU's usual node]",
-)
-@_size("--seq", "Tokens of a sequence.", 1 << 30)
-@_size("--global-batch", "Sequences of a step.", 1 << 30)
-@_size("--micro-batch", "Sequences of a micro-batch.", 1 << 20)
-@_size("--tp", "Tensor parallel degree.")
-@_size("--cp", "Context parallel degree.")
-@_size("--ep", "Expert parallel degree.")
-@_size("--pp", "Pipeline parallel degree.")
-@_size("--vp", "Virtual pipeline stages on each GPU (interleaved schedule).")
-@_size("--dp", "Data parallel degree.  [default: what is left of the GPUs]")
-@click.option(
-    "--zero",
-    type=click.IntRange(0, 3),
-    metavar="STAGE",
-    help="ZeRO stage: 1 is Megatron's distributed optimizer, 3 is FSDP.  [default: 1]",
-)
-@_size("--shard", "Ranks that share sharded states (HSDP).  [default: all of data and context]")
-@click.option(
-    "--recompute",
-    type=click.Choice(["none", "selective", "full"]),
-    help="Activations that the backward pass computes again.  [default: selective]",
-)
-@click.option(
-    "--precision",
-    type=click.Choice(["bf16", "fp16", "fp8"]),
-    help="Of matrix products.  [default: bf16]",
-)
-@click.option(
-    "--optimizer",
-    type=click.Choice(["adam", "adam-bf16", "adam-8bit", "muon", "sgd"]),
-    help="Optimizer, by its states.  [default: adam]",
-)
-@click.option(
-    "--grad-bytes",
-    type=click.Choice(["2", "4"]),
-    help="Bytes of a gradient.  [default: 4, with fp16 2]",
-)
-@_size("--lora", "Train LoRA adapters of this rank alone.", 1 << 16)
-@click.option("--qlora", is_flag=True, help="With --lora: frozen weights in 4 bits.")
-@_size("--layers", "Keep so many layers of the model.")
-@_size("--vocab", "Vocabulary, where a Megatron-LM command leaves it to the tokenizer.", 1 << 24)
-@click.option("--inference", is_flag=True, help="Memory to serve the model: weights and KV cache.")
-@_size("--batch", "With --inference: requests at once.  [default: 1]", 1 << 20)
-@click.option("--tokens", type=_Number(), help="Tokens to train on: time, failures and energy.")
-@click.option(
-    "--mttf-gpu-h",
-    type=click.FloatRange(1, 1e9),
-    metavar="HOURS",
-    help="GPU-hours between failures of a job.  [default: 50700, Llama 3's]",
-)
-@click.option(
-    "--checkpoint-s",
-    type=click.FloatRange(0.001, 1e6),
-    metavar="S",
-    help="Seconds that a checkpoint stops training.  [default: 14 bytes a parameter"
-    " at 2 GB/s a node]",
-)
-@click.option(
-    "--restart-s",
-    type=click.FloatRange(0, 1e6),
-    metavar="S",
-    help="Seconds from a failure to training again.  [default: 600]",
-)
-@click.option(
-    "--power-cap-w",
-    type=click.FloatRange(50, 1e5),
-    metavar="W",
-    help="Power that a GPU may draw.  [default: its rating]",
-)
-@click.option("--explain", is_flag=True, help="All terms, and why the best layout beats others.")
-@click.option("--svg", metavar="FILE", help="Draw memory, step times and energy as a picture.")
-@click.option("--html", metavar="FILE", help="The same as a page, with the answer.")
-@click.option(
-    "--site",
-    envvar="HPCKIT_SITE",
-    shell_complete=complete_site,
-    help="Take GPUs, PUE and the scale of step times from this site's file.",
-)
-@click.option(
-    "--from-report",
-    metavar="JOB_ID",
-    help="Compare the step time, memory and power that a job measured with its prediction.",
-)
-@click.option("--write", metavar="FILE", help="Write the layout as a job file.")
-@click.option(
-    "--gpu-power-w",
-    type=click.FloatRange(1, 1e5),
-    metavar="W",
-    help="Rated power of a GPU.  [default: that of --gpu]",
-)
-@click.option(
-    "--pue",
-    type=click.FloatRange(1, 5),
-    help="Power of the building over that of the machines.  [default: 1.1 to 1.58]",
-)
-@click.option("--json", "as_json", is_flag=True, help="One JSON document, hpckit.fit/1.")
-@click.pass_context  # fmt: skip
+@plan_options
+@click.pass_context
 def plan_command(ctx: click.Context, /, *, as_json: bool, **params: Any) -> None:
-    r"""Show whether MODEL fits on the GPUs, how to split it, how long it takes and what it draws.
+    """Show whether MODEL fits on the GPUs, how to split it, how long it takes and what it draws.
 
     MODEL is a config.json, a name such as Llama-3-70B, or a YAML or TOML file of a framework;
     Megatron-LM's command line goes after --. No GPU, no weights and no network are needed.
-
-    \b
-    hpckit plan Llama-3-70B --gpu h100 --gpus 64 --tp 8
-    hpckit plan --params 175e9 --gpu a100          what a number of parameters tells
-    hpckit plan --gpus 10000 --gpu-power-w 400     what GPUs and their building draw
-    hpckit plan evaluate TABLE.csv                 predictions beside published figures
     """
     options = _options(ctx, params, as_json=as_json)
     if options.from_report is not None:
@@ -425,7 +256,7 @@ def _of_file(options: PlanOptions, text: str, name: str) -> tuple[ModelShape, As
 
 def _fit(options: PlanOptions) -> None:
     from hpckit.planner import document, show
-    from hpckit.planner.answer import Wishes, answer
+    from hpckit.planner.answer import answer
     from hpckit.planner.fit import fewest_gpus
     from hpckit.planner.machine import capped
 
@@ -440,12 +271,11 @@ def _fit(options: PlanOptions) -> None:
         return
     if options.power_cap_w is not None:
         machine = capped(machine, options.power_cap_w)
-    gpus = options.gpus or fewest_gpus(model, asked, machine.accelerator).layout.gpus
-    wishes = Wishes(
-        tokens=options.tokens, mttf_gpu_h=options.mttf_gpu_h, checkpoint_s=options.checkpoint_s,
-        restart_s=options.restart_s, pue=options.pue,
-    )  # fmt: skip
+    gpus = _gpus(options, machine)
+    gpus = gpus or fewest_gpus(model, asked, machine.accelerator).layout.gpus
+    wishes = _wishes(options)
     made = answer(model, asked, gpus, machine, wishes)
+    made, crossing = _on_fabric(options, made)
     if options.json:
         output.document(document.answer_tree(made))
         return
@@ -453,8 +283,9 @@ def _fit(options: PlanOptions) -> None:
         _write(options, made)
         return
     lines = show.answer_lines(
-        made, width=output.screen_width(), command=_again(options, made), explain=options.explain
-    )
+        made, width=output.screen_width(), command=_again(options, made),
+        explain=options.explain, crossing=crossing,
+    )  # fmt: skip
     if options.svg is not None or options.html is not None:
         from hpckit.planner.answer import at_other_sizes
 
@@ -504,6 +335,44 @@ def _machine(options: PlanOptions) -> Machine:
     if accelerator is None:
         raise click.UsageError("--gpu NAME says on what, such as --gpu h100; or --node FILE")
     return machine_of(accelerator, node_gpus=options.node_gpus, nic_gbits=options.node_gbits)
+
+
+def _wishes(options: PlanOptions) -> Wishes:
+    from hpckit.planner.answer import Wishes
+
+    return Wishes(
+        tokens=options.tokens,
+        mttf_gpu_h=options.mttf_gpu_h,
+        checkpoint_s=options.checkpoint_s,
+        restart_s=options.restart_s,
+        pue=options.pue,
+    )
+
+
+def _gpus(options: PlanOptions, machine: Machine) -> int | None:
+    """Return the GPUs that are said, or those of the nodes that are."""
+    if options.nodelist is None:
+        return options.gpus
+    from hpckit.cli.fabric import nodes_of
+
+    gpus = len(nodes_of(options.nodelist)) * machine.node_gpus
+    if options.gpus not in (None, gpus):
+        raise click.UsageError(f"--nodelist has {gpus} GPUs, --gpus says {options.gpus}")
+    return gpus
+
+
+def _on_fabric(options: PlanOptions, made: Answer) -> tuple[Answer, Sequence[str]]:
+    """Return the answer on the fabric of the nodes that are said, and which groups cross it."""
+    if options.nodelist is None:
+        if options.fabric is not None:
+            raise click.UsageError("--fabric goes with --nodelist")
+        return made, ()
+    from hpckit.cli.fabric import fabric_of, nodes_of
+    from hpckit.planner.on_fabric import ranked_on
+
+    topology = fabric_of(options.fabric, None)
+    found, cost = ranked_on(made, nodes_of(options.nodelist), topology)
+    return found, cost.crossing
 
 
 def _draw(

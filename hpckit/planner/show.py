@@ -93,8 +93,18 @@ def term_lines(terms: Sequence[Term], width: int, *, most: int | None = None) ->
         yield Line(text=head + names if columns(head + names) <= width else head.rstrip())
 
 
-def answer_lines(made: Answer, *, width: int, command: str, explain: bool = False) -> list[Line]:
-    """Return whether a run fits, how fast it is, and what is better."""
+def answer_lines(
+    made: Answer,
+    *,
+    width: int,
+    command: str,
+    explain: bool = False,
+    crossing: Sequence[str] = (),
+) -> list[Line]:
+    """Return whether a run fits, how fast it is, and what is better.
+
+    `crossing` says which groups of ranks leave a switch.
+    """
     question, layout = made.question, made.question.layout
     card, usable = made.machine.accelerator, made.machine.accelerator.memory_bytes
     title = f" {model_words(question.model)} · {layout.gpus} × {card.name}"
@@ -118,6 +128,7 @@ def answer_lines(made: Answer, *, width: int, command: str, explain: bool = Fals
         words = "over nine tenths of the card: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
         lines.append(labelled("note", words))
     lines += _speed_lines(made)
+    lines += [labelled("fabric", words) for words in crossing]
     lines += _ranking_lines(made, explain=explain)
     lines += _run_lines(made)
     return [*lines, *_ends(made, command)]
