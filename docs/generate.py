@@ -47,6 +47,8 @@ from hpckit.node.rules import rules as finding_rules
 from hpckit.node.rules.rules import node_findings
 from hpckit.node.topology import TOPOLOGY_SCHEMA, NodeTopology
 from hpckit.placement.place import PlaceQuestion, place_on
+from hpckit.planner import accelerators
+from hpckit.planner.accelerators import ACCELERATORS
 from hpckit.script.launchers.registry import LAUNCHERS
 from hpckit.script.releases import OPTION_FACTS, PAIR_FACTS
 from hpckit.slurm.pending import explain_pending
@@ -157,6 +159,7 @@ def pages() -> dict[str, str]:
         "pending-reasons.md": reasons_page(),
         "slurm-facts.md": facts_page(),
         "topology.md": topology_page(),
+        "accelerators.md": accelerators_page(),
         "dgx-h100.svg": node_picture(),
         "placed-nodes.svg": placement_picture(),
         "report.md": report_page(),
@@ -657,6 +660,41 @@ def _document_schema(schema: str, title: str, root: type, *more: type) -> dict[s
         "required": [*beside, *top["required"]],
         "$defs": dict(sorted(definitions.items())),
     }
+
+
+def accelerators_page() -> str:
+    """The cards that `hpckit plan` knows."""
+    rows = [
+        (
+            card.name,
+            card.vendor,
+            f"{card.flops / 1e12:g}",
+            _unsaid(card.flops_fp8, 1e12),
+            _unsaid(card.matmul_flops, 1e12),
+            f"{card.memory_bytes / 1024**2:.0f}",
+            f"{card.memory_bytes_per_s / 1e9:g}",
+            _unsaid(card.tdp_w, 1),
+            f"{card.link} {_unsaid(card.link_bytes_per_s, 1e9)} · {card.scale_up_gpus}",
+            _unsaid(card.nic_bytes_per_s, 1e9 / 8),
+            card.note or "",
+        )
+        for card in ACCELERATORS
+    ]
+    header = (
+        "card", "maker", "bf16 TFLOP/s", "fp8", "measured bf16 products", "memory, MiB", "GB/s",
+        "rated W", "links, GB/s a direction · GPUs joined", "network, Gb/s a GPU", "note",
+    )  # fmt: skip
+    return (
+        f"{_NOTE}\n# Accelerators\n\n{inspect.getdoc(accelerators) or ''}\n\n"
+        "Of dense products, never of sparse ones. What is empty is unknown: its maker publishes\n"
+        "none. A cluster describes its own in its [site file](site-file.md)\n"
+        "(`[accelerators.NAME]`).\n\n"
+        f"{_table(header, rows)}"
+    )
+
+
+def _unsaid(value: float | None, unit: float) -> str:
+    return "" if value is None else f"{value / unit:g}"
 
 
 def topology_page() -> str:

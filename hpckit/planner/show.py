@@ -206,7 +206,7 @@ def _run_lines(made: Answer) -> Iterator[Line]:
         if made.tokens is not None:
             yield labelled(
                 "time",
-                f"{made.tokens:.3g} tokens: {_days(honest.ideal_s)}, with failures"
+                f"{count_words(made.tokens)} tokens: {_days(honest.ideal_s)}, with failures"
                 f" {_days(honest.expected_s)} ({100 * honest.ettr_frac:.1f} % of it trains)",
             )
         yield labelled("failures", f"{failing}; a checkpoint every {interval}"
