@@ -71,7 +71,9 @@ def evaluate_command(*, table: str, as_json: bool) -> None:
     Columns: model, or hidden, layers, heads, vocab (and kv_heads, ffn, gated, experts, top_k);
     gpu, gpus, seq, global_batch, micro_batch, tp, cp, ep, pp, vp, dp, zero, precision, recompute;
     and one of step_s, tokens_per_s_per_gpu, model_tflops_per_gpu, hw_tflops_per_gpu,
-    peak_mem_gib. Of micro_batch and vp that a row leaves empty the fastest counts.
+    peak_mem_gib. Of micro_batch and vp that a row leaves empty the fastest counts. Also known are
+    label, optimizer, grad_bytes, framework (megatron, deepspeed, fsdp), node_nic_gbits (of all NICs
+    of a node), fused_accumulation (0, 1), attention (full, causal) and device_mem_gib (nvidia-smi).
     """
     from hpckit.planner import document, show
     from hpckit.planner.table import evaluate, read_table

@@ -189,7 +189,8 @@ def check_layout(model: ModelShape, training: Training, layout: Layout) -> None:
             hint=f"--tp {nearest_divisor(model.kv_heads, layout.tensor)}",
         )
     chunks = layout.pipeline * layout.virtual
-    if chunks > model.layers:
+    # Embedding and head may count as a layer each, and be alone on a virtual stage.
+    if chunks > model.layers and (model.layers + 2) % chunks:
         raise PlanError(
             "layers over pipeline stages",
             have=f"{model.layers} layers",

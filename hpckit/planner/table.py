@@ -46,6 +46,15 @@ TARGETS: Final = (
 """What a row may publish; the first that it has counts."""
 _TIMES: Final = TARGETS[:4]
 _SHAPE: Final = ("hidden", "layers", "heads", "vocab")
+_MEANT: Final = {
+    "amp_bf16": "bf16",
+    "amp_fp8": "fp8",
+    "true": "full",
+    "false": "none",
+    "core_attn": "selective",
+    "selective+sp": "selective",
+}
+"""How tables spell a precision and what is recomputed."""
 Word = TypeVar("Word", bound=StrEnum)
 _TRIED_MICRO_BATCHES: Final = (1, 2, 4, 8, 16)
 
@@ -184,7 +193,9 @@ def _asked(cells: _Cells) -> Asked:
         pp=cells.number("pp"),
         vp=cells.number("vp"),
         dp=cells.number("dp"),
-        zero=cells.number("zero", least=0),
+        zero=Zero.WEIGHTS
+        if cells.text("zero").lower() == "fsdp"
+        else cells.number("zero", least=0),
         micro_batch=cells.number("micro_batch"),
         recompute=cells.word("recompute", Recompute),
     )
@@ -257,6 +268,7 @@ class _Cells:
         text = self.text(name).lower()
         if not text:
             return None
+        text = _MEANT.get(text, text)
         try:
             return kind(text)
         except ValueError:
