@@ -147,19 +147,44 @@ def _word(kind: Any, said: str | None) -> Any:
 
 
 def _check_together(options: PlanOptions, *, has_batch: bool) -> None:
+    """Raise click.UsageError for options that say two things, or would do nothing."""
     said = [options.model is not None, options.params is not None, bool(options.words)]
     if sum(said) > 1:
         raise click.UsageError("one of MODEL, --params and a command after -- says the model")
+    if options.from_report is not None and any(said):
+        raise click.UsageError("--from-report takes the model from the job")
     if has_batch and not options.inference:
         raise click.UsageError("--batch goes with --inference; of training it is --global-batch")
-    if options.from_report is not None:
-        if any(said):
-            raise click.UsageError("--from-report takes the model from the job")
-        return
-    if not any(said) and options.gpus is None:
+    _check_unused(options)
+    if not any(said) and options.gpus is None and options.from_report is None:
         raise click.UsageError(
             "what is to be planned: MODEL, --params N, or --gpus N with --gpu or --gpu-power-w"
         )
+
+
+_OF_A_RUN: Final = ("write", "svg", "html", "tokens", "nodelist", "power_cap_w")
+"""Options of a training run."""
+
+
+def _check_unused(options: PlanOptions) -> None:
+    """Raise click.UsageError for an option that another one makes idle."""
+    rows = (
+        (options.json, "--json", ("write", "svg", "html")),
+        (options.write is not None, "--write", ("svg", "html", "layers")),
+        (options.from_report is not None, "--from-report", ("json", "gpus", *_OF_A_RUN)),
+        (options.inference, "--inference", _OF_A_RUN),
+        (options.params is not None, "--params", ("gpus", "inference", "node", *_OF_A_RUN)),
+        (options.node is not None, "--node", ("node_gpus", "node_gbits")),
+        (options.fabric is not None and options.nodelist is None, "--fabric without --nodelist",
+         ("fabric",)),
+    )  # fmt: skip
+    for is_said, name, others in rows:
+        for other in others:
+            if is_said and getattr(options, other):
+                flag = f"--{other.replace('_', '-')}"
+                raise click.UsageError(f"{name} does nothing with {flag}")
+    if options.write is not None and (options.asked.grad_bytes or options.asked.shard):
+        raise click.UsageError("--write: a job file has no key for --grad-bytes and --shard")
 
 
 def _accelerator(options: PlanOptions) -> Accelerator | None:
@@ -241,6 +266,7 @@ def _of_file(options: PlanOptions, text: str, name: str) -> tuple[ModelShape, As
     if not name.endswith(".toml") or not is_job_file(text):
         return model_of_file(text, name)
     planned = read_job(text, name)
+    options.vocab = options.vocab or planned.vocab
     options.gpus = options.gpus or planned.gpus
     options.gpu = options.gpu or planned.gpu
     if planned.config is None:
@@ -315,7 +341,10 @@ def _compare(options: PlanOptions, job: str) -> None:
     else:
         options.model, asked = planned.config, planned.asked
         model = _model(options)[0]
-    made = answer(model, options.asked.over(asked), gpus, _machine(options), Wishes())
+    site, machine = _site(options), _machine(options)
+    if site is not None:
+        machine = replace(machine, step_scale=site.planner.step_scale or 1.0)
+    made = answer(model, options.asked.over(asked), gpus, machine, Wishes())
     training = made.question.training
     times = step_times(found.log, training.seq * training.global_batch / gpus)
     measured = Measured(
@@ -366,8 +395,6 @@ def _gpus(options: PlanOptions, machine: Machine) -> int | None:
 def _on_fabric(options: PlanOptions, made: Answer) -> tuple[Answer, Sequence[str]]:
     """Return the answer on the fabric of the nodes that are said, and which groups cross it."""
     if options.nodelist is None:
-        if options.fabric is not None:
-            raise click.UsageError("--fabric goes with --nodelist")
         return made, ()
     from hpckit.cli.fabric import fabric_of, nodes_of
     from hpckit.planner.on_fabric import ranked_on
@@ -410,8 +437,8 @@ def _write(options: PlanOptions, made: Answer) -> None:
         config = os.path.relpath(config, Path(file).parent)
     if command:
         question = made.question
-        command = (*command, *framework_words(question.training, question.layout))
-    text = job_text(made, config=config, command=command, gpu=None)
+        command = (*command, *framework_words(question.model, question.training, question.layout))
+    text = job_text(made, config=config, command=command)
     wiring.write_new(file, text)
     then = f"hpckit submit {file}" + ("" if command else " -- python train.py")
     output.result(f" wrote {file}: {made.question.layout.words()}")
@@ -441,12 +468,17 @@ def _serve(options: PlanOptions, model: ModelShape, accelerator: Accelerator) ->
     from hpckit.planner.fit import BYTES_OF, Serving
 
     asked = options.asked
-    gpus, pipeline = options.gpus or asked.tp or 1, asked.pp or 1
+    pipeline = asked.pp or 1
+    tensor = asked.tp or max(1, (options.gpus or 1) // pipeline)
+    if options.gpus not in (None, tensor * pipeline):
+        raise click.UsageError(
+            f"--gpus {options.gpus} is not --tp {tensor} × --pp {pipeline}: one copy is looked at"
+        )
     serving = Serving(
         context=asked.seq or 4096,
         batch=options.batch,
         weight_bytes=BYTES_OF[options.dtype or "bf16"],
-        tensor=asked.tp or max(1, gpus // pipeline),
+        tensor=tensor,
         pipeline=pipeline,
     )
     if options.json:

@@ -25,8 +25,8 @@ class Accelerator:
     """One kind of GPU; rates in FLOP/s and bytes/s of one direction, power in W.
 
     `scale_up_gpus` are those that its own links join at full rate, `node_gpus` those of its usual
-    node; `nic_bytes_per_s` is the share of the network that such a node has for each, and
-    `node_w` the node's rated power. None is unknown.
+    node; `nic_bytes_per_s` is the share of the network that such a node has for each. None is
+    unknown.
     """
 
     name: str
@@ -41,7 +41,6 @@ class Accelerator:
     link: str
     node_gpus: int = 8
     nic_bytes_per_s: float | None = None
-    node_w: float | None = None
     matmul_flops: float | None = None
     note: str | None = None
 
@@ -53,7 +52,7 @@ class Accelerator:
 def _row(  # noqa: PLR0913, PLR0917  a line of a table
     name: str, vendor: str, tflops: float, fp8: float | None, mib: int, gb_s: float,
     tdp: float | None, link_gb_s: float | None, joined: int, link: str, *, node: int = 8,
-    nic_gbits: float | None = None, node_kw: float | None = None, matmul: float | None = None,
+    nic_gbits: float | None = None, matmul: float | None = None,
     note: str | None = None,
 ) -> Accelerator:  # fmt: skip
     return Accelerator(
@@ -69,7 +68,6 @@ def _row(  # noqa: PLR0913, PLR0917  a line of a table
         link=link,
         node_gpus=node,
         nic_bytes_per_s=None if nic_gbits is None else nic_gbits * 1e9 / 8,
-        node_w=None if node_kw is None else node_kw * 1e3,
         matmul_flops=None if matmul is None else matmul * 1e12,
         note=note,
     )
@@ -78,32 +76,32 @@ def _row(  # noqa: PLR0913, PLR0917  a line of a table
 # Of a family that which most clusters have comes first: a bare name means it.
 ACCELERATORS: Final[tuple[Accelerator, ...]] = (
     _row("V100-SXM2-32GB", "NVIDIA", 125, None, 32510, 900, 300, 150, 8, "NVLink2",
-         nic_gbits=50, node_kw=3.5, note="fp16 only: no bf16"),
+         nic_gbits=50, note="fp16 only: no bf16"),
     _row("V100-SXM2-16GB", "NVIDIA", 125, None, 16160, 900, 300, 150, 8, "NVLink2",
-         nic_gbits=50, node_kw=3.5, note="fp16 only: no bf16"),
+         nic_gbits=50, note="fp16 only: no bf16"),
     _row("V100-PCIe-32GB", "NVIDIA", 112, None, 32510, 900, 250, None, 1, "PCIe 3",
          note="fp16 only: no bf16"),
     _row("A100-SXM4-80GB", "NVIDIA", 312, None, 81920, 2039, 400, 300, 8, "NVLink3",
-         nic_gbits=200, node_kw=6.5, matmul=271),
+         nic_gbits=200, matmul=271),
     _row("A100-SXM4-40GB", "NVIDIA", 312, None, 40960, 1555, 400, 300, 8, "NVLink3",
-         nic_gbits=200, node_kw=6.5, matmul=271),
+         nic_gbits=200, matmul=271),
     _row("A100-PCIe-80GB", "NVIDIA", 312, None, 81920, 1935, 300, 300, 2, "NVLink bridge",
          matmul=253),
     _row("A100-PCIe-40GB", "NVIDIA", 312, None, 40960, 1555, 250, 300, 2, "NVLink bridge",
          matmul=253),
     _row("H100-SXM5-80GB", "NVIDIA", 989, 1979, 81559, 3350, 700, 450, 8, "NVLink4",
-         nic_gbits=400, node_kw=10.2, matmul=794.5),
+         nic_gbits=400, matmul=794.5),
     _row("H100-PCIe-80GB", "NVIDIA", 756, 1513, 81559, 2000, 350, 300, 2, "NVLink bridge"),
     _row("H100-NVL-94GB", "NVIDIA", 835, 1671, 95830, 3900, 400, 300, 2, "NVLink bridge"),
     _row("H800-SXM5-80GB", "NVIDIA", 989, 1979, 81559, 3350, 700, 200, 8, "NVLink4",
-         nic_gbits=400, node_kw=10.2, matmul=794.5, note="an H100 with 400 GB/s of NVLink"),
+         nic_gbits=400, matmul=794.5, note="an H100 with 400 GB/s of NVLink"),
     _row("H200-SXM-141GB", "NVIDIA", 989, 1979, 143771, 4800, 700, 450, 8, "NVLink4",
-         nic_gbits=400, node_kw=10.2, matmul=794.5),
+         nic_gbits=400, matmul=794.5),
     _row("H200-NVL-141GB", "NVIDIA", 835, 1671, 143771, 4800, 600, 450, 4, "NVLink bridge"),
     _row("GH200-96GB", "NVIDIA", 989, 1979, 97871, 4000, 700, 450, 4, "NVLink4", node=4,
          nic_gbits=200, matmul=794.5, note="the driver's name has the CPU's memory in it"),
     _row("B200-SXM-180GB", "NVIDIA", 2250, 4500, 183359, 8000, 1000, 900, 8, "NVLink5",
-         nic_gbits=400, node_kw=14.3, matmul=1745),
+         nic_gbits=400, matmul=1745),
     _row("GB200", "NVIDIA", 2500, 5000, 189471, 8000, 1200, 900, 72, "NVLink5", node=4,
          nic_gbits=400, matmul=1822),
     _row("B300-SXM", "NVIDIA", 2250, 4500, 275040, 8000, 1100, 900, 8, "NVLink5",
@@ -111,8 +109,8 @@ ACCELERATORS: Final[tuple[Accelerator, ...]] = (
     _row("GB300", "NVIDIA", 2500, 5000, 284208, 8000, 1400, 900, 72, "NVLink5", node=4,
          nic_gbits=800),
     _row("L40S", "NVIDIA", 362, 733, 46068, 864, 350, None, 1, "PCIe 4"),
-    _row("MI250X", "AMD", 383, None, 2 * 65520, 3277, 560, 400, 8, "xGMI3", node=4,
-         nic_gbits=200, note="two GCDs of half of everything, each a GPU to Slurm"),
+    _row("MI250X", "AMD", 191.5, None, 65520, 1638, 280, 200, 8, "xGMI3", nic_gbits=100,
+         note="a GCD, half of a module and a GPU to Slurm"),
     _row("MI300X", "AMD", 1307, 2614, 196592, 5300, 750, 448, 8, "xGMI4", nic_gbits=400,
          matmul=668),
     _row("MI325X", "AMD", 1307, 2614, 262128, 6000, 1000, 448, 8, "xGMI4", nic_gbits=400,

@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from hpckit.planner.asked import Asked, Question, question, training_of
-from hpckit.planner.calibration import CALIBRATED_FRAC, UNCALIBRATED_FRAC
+from hpckit.planner.calibration import HELD_OUT_FRAC, UNVALIDATED_FRAC
 from hpckit.planner.failures import (
-    HonestTime,
     Reliability,
+    TimeWithFailures,
     checkpoint_s,
-    honest_time,
+    time_with_failures,
 )
 from hpckit.planner.fit import Change, Verdict, smallest_change, verdict
-from hpckit.planner.layout import Layout, Training
+from hpckit.planner.layout import Layout, Precision, Training
 from hpckit.planner.machine import Machine
 from hpckit.planner.memory import Memory, memory
 from hpckit.planner.model import ModelShape, parameters, step_flops
@@ -23,14 +23,16 @@ from hpckit.planner.search import Ranked, Ranking, rank
 from hpckit.planner.step_time import Clock, StepTime
 
 MOST_SHOWN: Final = 10
+LONGEST_SEQ: Final = 8192
+"""The longest sequences of which there are enough rows; longer ones come out too slow."""
 _LEAST_S: Final = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """What is asked beside the layout: how many tokens, what fails, what power costs.
+    """What is asked beside the layout: how many tokens, what fails, the building's PUE.
 
-    `checkpoint_s` None is estimated from the model's size and `store_bytes_per_s` a node.
+    `checkpoint_s` None is estimated from the model's size and the number of nodes.
     """
 
     tokens: float | None = None
@@ -63,7 +65,7 @@ class Answer:
     ranking: Ranking
     change: Change | None = None
     tokens: float | None = None
-    honest: HonestTime | None = None
+    honest: TimeWithFailures | None = None
     reliability: Reliability | None = None
     energy: Energy | None = None
 
@@ -108,7 +110,10 @@ def speed_from(
     model: ModelShape, training: Training, layout: Layout, machine: Machine, time: StepTime
 ) -> Speed:
     """Return how fast a layout of a known step time is."""
-    peak = machine.accelerator.peak_flops(fp8=training.precision == "fp8") * layout.gpus
+    card = machine.accelerator
+    if machine.peak_flops is not None:  # a power cap changes no peak
+        card = replace(card, flops=machine.peak_flops, flops_fp8=None)
+    peak = card.peak_flops(fp8=training.precision == "fp8") * layout.gpus
 
     def mfu(attention_frac: float) -> float:
         flops = step_flops(
@@ -124,8 +129,25 @@ def speed_from(
         tokens_per_s=training.seq * training.global_batch / time.step_s,
         mfu_frac=mfu(1.0),
         causal_mfu_frac=mfu(0.5),
-        uncertainty_frac=CALIBRATED_FRAC if machine.is_calibrated else UNCALIBRATED_FRAC,
+        uncertainty_frac=UNVALIDATED_FRAC
+        if unvalidated(model, training, layout, machine)
+        else HELD_OUT_FRAC,
     )
+
+
+def unvalidated(
+    model: ModelShape, training: Training, layout: Layout, machine: Machine
+) -> tuple[str, ...]:
+    """Return what of a run no published table at hand has, so that its time is less sure."""
+    found = {
+        machine.accelerator.name: not machine.is_calibrated,
+        "experts": model.experts is not None,
+        "context parallelism": layout.context > 1,
+        "LoRA": training.lora_rank is not None,
+        "fp8": training.precision is Precision.FP8,
+        f"{training.seq} tokens": training.seq > LONGEST_SEQ,
+    }
+    return tuple(name for name, is_so in found.items() if is_so)
 
 
 def _over_time(made: Answer, wishes: Wishes) -> Answer:
@@ -143,7 +165,7 @@ def _over_time(made: Answer, wishes: Wishes) -> Answer:
     ideal_s = 24 * 3600.0 * 30
     if wishes.tokens is not None:
         ideal_s = wishes.tokens / made.speed.tokens_per_s
-    honest = honest_time(ideal_s, layout.gpus, stated)
+    honest = time_with_failures(ideal_s, layout.gpus, stated)
     tdp_w = machine.accelerator.tdp_w
     energy = None
     if tdp_w is not None:

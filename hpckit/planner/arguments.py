@@ -35,7 +35,8 @@ _VALUES: Final = frozenset(
      "--max-position-embeddings", "--position-embedding-type", "--normalization",
      "--recompute-granularity", "--optimizer", "--fp8-format", "--q-lora-rank", "--kv-lora-rank",
      "--qk-head-dim", "--qk-pos-emb-head-dim", "--v-head-dim", "--moe-layer-freq",
-     "--num-layers-per-virtual-pipeline-stage")
+     "--num-layers-per-virtual-pipeline-stage", "--expert-tensor-parallel-size",
+     "--exp-avg-dtype", "--main-grads-dtype", "--data-parallel-sharding-strategy")
 )  # fmt: skip
 
 
@@ -173,11 +174,18 @@ def _latent(options: _Options) -> LatentAttention | None:
     )
 
 
+_DEGREES: Final = ("tp", "cp", "ep", "pp", "vp", "micro_batch")
+
+
 def _asked(options: _Options, layers: int) -> Asked:
+    """Return the run; what the command leaves out has Megatron-LM's own default."""
     numbers: dict[str, Any] = {key: options.number(name) for name, key in _INTS.items()}
     stages, of_stage = numbers["pp"], options.number("--num-layers-per-virtual-pipeline-stage")
     if stages and of_stage:
         numbers["vp"] = max(1, layers // (stages * of_stage))
+    numbers |= {key: numbers[key] or 1 for key in _DEGREES}
+    etp = options.number("--expert-tensor-parallel-size")
+    numbers["etp"] = etp or (numbers["tp"] if options.has("--num-experts") else None)
     precision = Precision.FP16 if options.has("--fp16") else None
     precision = Precision.BF16 if options.has("--bf16") else precision
     precision = Precision.FP8 if options.has("--fp8-format") else precision
@@ -186,14 +194,29 @@ def _asked(options: _Options, layers: int) -> Asked:
     if granularity == "selective" or options.has("--recompute-activations"):
         recompute = Recompute.SELECTIVE
     recompute = Recompute.FULL if granularity == "full" else recompute
+    is_bf16 = "bf16" in (options.text("--exp-avg-dtype") or "")
+    optimizer = Optimizer.ADAM_BF16 if is_bf16 else Optimizer.ADAM
+    is_short = options.has("--grad-reduce-in-bf16") or options.text("--main-grads-dtype") == "bf16"
     said = Asked(
-        zero=1 if options.has("--use-distributed-optimizer") else 0,
+        zero=_megatron_zero(options),
+        grad_bytes=2 if is_short else None,
         recompute=recompute,
         precision=precision,
-        optimizer=Optimizer.SGD if options.text("--optimizer") == "sgd" else None,
+        optimizer=Optimizer.SGD if options.text("--optimizer") == "sgd" else optimizer,
         sequence_parallel=options.has("--sequence-parallel"),
     )
     return replace(said, **numbers)
+
+
+def _megatron_zero(options: _Options) -> int:
+    """Return what ranks share: FSDP's weights, the distributed optimizer's states, or nothing."""
+    strategies = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
+    if options.has("--use-torch-fsdp2"):
+        return 3
+    if options.has("--use-megatron-fsdp") or options.has("--use-custom-fsdp"):
+        said = options.text("--data-parallel-sharding-strategy") or "optim_grads_params"
+        return strategies.get(said, 3)
+    return 1 if options.has("--use-distributed-optimizer") else 0
 
 
 def model_of_command(words: Sequence[str], vocab: int | None) -> tuple[ModelShape, Asked]:

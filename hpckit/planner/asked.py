@@ -30,6 +30,7 @@ class Asked:
     tp: int | None = None
     cp: int | None = None
     ep: int | None = None
+    etp: int | None = None
     pp: int | None = None
     vp: int | None = None
     dp: int | None = None
@@ -78,8 +79,22 @@ def question(model: ModelShape, asked: Asked, gpus: int) -> Question:
     """
     layout = layout_of(asked, gpus)
     training, assumed = training_of(model, asked, gpus)
+    if asked.has_layout:
+        assumed += _unsaid(asked)
     check_layout(model, training, layout)
     return Question(model=model, training=training, layout=layout, assumed=assumed)
+
+
+def _unsaid(asked: Asked) -> tuple[str, ...]:
+    """Return the options of a layout that nobody said, with their defaults."""
+    rows = (
+        ("--tp 1", asked.tp),
+        ("--pp 1", asked.pp),
+        ("--micro-batch 1", asked.micro_batch),
+        ("--zero 1", asked.zero),
+        ("--recompute selective", asked.recompute),
+    )
+    return tuple(option for option, said in rows if said is None)
 
 
 def layout_of(asked: Asked, gpus: int) -> Layout:
@@ -88,6 +103,7 @@ def layout_of(asked: Asked, gpus: int) -> Layout:
         tensor=asked.tp or 1,
         context=asked.cp or 1,
         expert=asked.ep or 1,
+        expert_tensor=asked.etp,
         pipeline=asked.pp or 1,
         virtual=asked.vp or 1,
         micro_batch=asked.micro_batch or 1,

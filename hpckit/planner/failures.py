@@ -15,11 +15,11 @@ from typing import Final
 MTTF_GPU_H: Final = 50_700.0
 """Mean GPU-hours between interruptions of a job (Llama 3, §3.3.4)."""
 RESTART_S: Final = 600.0
-"""To notice, requeue, start and load: ten minutes (Meta, MegaScale report 5 to 15)."""
+"""To notice, requeue, start and load; chosen by us (MegaScale: under 15 minutes)."""
 CHECKPOINT_BYTES_PER_PARAMETER: Final = 14.0
 """Weights in 16 bits and the optimizer's fp32 states: BLOOM's 2.3 TB are 13."""
 STORE_BYTES_PER_S: Final = 2e9
-"""What a node writes to the parallel file system, where nobody says it."""
+"""What a node writes to the parallel file system; chosen by us, `--checkpoint-s` says better."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Reliability:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HonestTime:
+class TimeWithFailures:
     """A run's time with failures; `ettr_frac` is the part of it that trains."""
 
     ideal_s: float
@@ -50,10 +50,9 @@ class HonestTime:
         return self.ideal_s / self.expected_s
 
 
-def checkpoint_s(parameters: float, nodes: int, store_bytes_per_s: float | None = None) -> float:
+def checkpoint_s(parameters: float, nodes: int) -> float:
     """Return how long a checkpoint takes when each node writes its share."""
-    rate = store_bytes_per_s or STORE_BYTES_PER_S
-    return CHECKPOINT_BYTES_PER_PARAMETER * parameters / (rate * nodes)
+    return CHECKPOINT_BYTES_PER_PARAMETER * parameters / (STORE_BYTES_PER_S * nodes)
 
 
 def checkpoint_interval_s(checkpoint_s: float, mtbf_s: float) -> float:
@@ -61,7 +60,7 @@ def checkpoint_interval_s(checkpoint_s: float, mtbf_s: float) -> float:
     return math.sqrt(2 * checkpoint_s * mtbf_s)
 
 
-def honest_time(ideal_s: float, gpus: int, reliability: Reliability) -> HonestTime:
+def time_with_failures(ideal_s: float, gpus: int, reliability: Reliability) -> TimeWithFailures:
     """Return how long a run takes on so many GPUs when they fail as stated.
 
     A share c/τ goes to checkpoints; each failure costs half an interval and the restart. A run
@@ -74,7 +73,7 @@ def honest_time(ideal_s: float, gpus: int, reliability: Reliability) -> HonestTi
     lost_frac = (interval_s / 2 + reliability.restart_s) / mtbf_s
     # Failures go on while lost work is done again; beyond this a run does not end.
     expected_s = working_s / (1 - lost_frac) if lost_frac < 1 else math.inf
-    return HonestTime(
+    return TimeWithFailures(
         ideal_s=ideal_s,
         interval_s=interval_s,
         mtbf_s=mtbf_s,

@@ -1,7 +1,9 @@
 """A job whose model cannot fit on its GPUs: found before it queues.
 
-What the job does not say is taken at its least, so that what is found is sure: one token, all
-activations recomputed, states shared as far as can be, the smallest optimizer.
+What the job does not say is taken at its least: one token, all activations recomputed, states
+shared as far as can be. It is an error where the states are said (`zero` and `optimizer`, or a
+Megatron-LM command) or the weights alone do not fit; else a note, for there are optimizers that
+keep no states.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from hpckit.core.errors import HpckitError, PlanError
+from hpckit.core.fields import to_tree
 from hpckit.core.findings import Level, Notice
 from hpckit.planner.accelerators import Accelerator, find_accelerator, of_site
 from hpckit.planner.arguments import is_megatron, read_megatron
@@ -18,10 +21,19 @@ from hpckit.planner.asked import Asked, layout_of
 from hpckit.planner.catalogue import known_model, model_named
 from hpckit.planner.config_json import read_config
 from hpckit.planner.fit import Change, Verdict, smallest_change, verdict
-from hpckit.planner.layout import Optimizer, Precision, Recompute, Training, Zero, check_layout
-from hpckit.planner.memory import memory
-from hpckit.planner.model import ModelShape
-from hpckit.spec.job import JobSpec, MeshAxis, ModelRequest
+from hpckit.planner.job_file import planned_of
+from hpckit.planner.layout import (
+    Layout,
+    Optimizer,
+    Precision,
+    Recompute,
+    Training,
+    Zero,
+    check_layout,
+)
+from hpckit.planner.memory import QUANTIZED_BYTES, memory
+from hpckit.planner.model import ModelShape, parameters
+from hpckit.spec.job import JobSpec, MeshAxis
 from hpckit.spec.site import SiteSpec
 
 Read = Callable[[str], str | None]
@@ -62,14 +74,14 @@ def model_notices(spec: JobSpec, site: SiteSpec, read: Read) -> Iterator[Notice]
         described = _described(spec, read)
         if described is None or not spec.resources.gpus_per_node:
             return
-        model, asked, is_stated = described
+        model, asked, is_command = described
         card = _card(spec, site)
         if card is None:
             if spec.model.config is not None:
                 yield _note("whether the model fits is unknown: the kind of GPU is not said",
                             "--gpu-type, or model.gpu")  # fmt: skip
             return
-        yield from _judged(spec, model, asked, card, is_stated=is_stated)
+        yield from _judged(spec, model, asked, card, is_command=is_command)
     except PlanError as error:
         yield _note(error.message, error.hint)
     except HpckitError as error:
@@ -81,16 +93,18 @@ def _note(text: str, remedy: str | None) -> Notice:
 
 
 def _described(spec: JobSpec, read: Read) -> tuple[ModelShape, Asked, bool] | None:
-    """Return the model, what is said of the run, and whether the user stated it as such."""
+    """Return the model, what is said of the run, and whether a command says it."""
     request = spec.model
     if request.offload:
         return None
+    parts = {name: getattr(spec, name) for name in ("model", "parallel", "resources", "command")}
+    planned = planned_of(to_tree(parts), "the job")
     if request.config is not None:
-        return _named(request.config, read), _asked(spec, request), True
+        return _named(request.config, read), planned.asked, False
     if not is_megatron(spec.command) or set(_OFFLOADS) & set(spec.command):
         return None
     model, asked = read_megatron(spec.command, request.vocab)
-    return model, _asked(spec, request).over(asked), False
+    return model, planned.asked.over(asked), True
 
 
 def _named(name: str, read: Read) -> ModelShape:
@@ -101,27 +115,6 @@ def _named(name: str, read: Read) -> ModelShape:
     if text is None:
         return model_named(name)
     return read_config(text, name)
-
-
-def _asked(spec: JobSpec, request: ModelRequest) -> Asked:
-    mesh = spec.parallel
-    return Asked(
-        seq=request.seq,
-        global_batch=request.global_batch,
-        micro_batch=request.micro_batch,
-        tp=mesh.get(MeshAxis.TENSOR),
-        cp=mesh.get(MeshAxis.CONTEXT),
-        ep=mesh.get(MeshAxis.EXPERT),
-        pp=mesh.get(MeshAxis.PIPELINE),
-        vp=request.virtual,
-        dp=mesh.get(MeshAxis.DATA),
-        zero=request.zero,
-        recompute=None if request.recompute is None else Recompute(request.recompute),
-        precision=None if request.precision is None else Precision(request.precision),
-        optimizer=None if request.optimizer is None else Optimizer(request.optimizer),
-        lora_rank=request.lora_rank,
-        quantized=request.quantized or None,
-    )
 
 
 def _card(spec: JobSpec, site: SiteSpec) -> Accelerator | None:
@@ -139,9 +132,31 @@ def _card(spec: JobSpec, site: SiteSpec) -> Accelerator | None:
 
 
 def _judged(
-    spec: JobSpec, model: ModelShape, asked: Asked, card: Accelerator, *, is_stated: bool
+    spec: JobSpec, model: ModelShape, asked: Asked, card: Accelerator, *, is_command: bool
 ) -> Iterator[Notice]:
     gpus = spec.resources.nodes * (spec.resources.gpus_per_node or 0)
+    training, layout = _at_least(asked, gpus)
+    check_layout(model, training, layout)
+    found, usable = memory(model, training, layout), card.memory_bytes
+    if verdict(found.device_bytes, usable) is not Verdict.NO:
+        return
+    are_states_said = asked.zero is not None and asked.optimizer is not None
+    is_sure = are_states_said or _weights_alone(model, asked, layout) > usable
+    change = smallest_change(model, training, layout, card)
+    doubt = "" if is_sure else "; with an optimizer that keeps less it may fit"
+    yield Notice(
+        level=Level.ERROR if is_sure else Level.NOTE,
+        subject="model",
+        text=f"{model.name} needs at least {found.device_bytes / 1e9:.0f} GB on a GPU"
+        f" ({layout.words()}), and {card.name} has {usable / 1e9:.0f}{doubt}",
+        remedy=(_in_words(change, spec, is_stated=not is_command) if change else "larger GPUs")
+        + "; model.offload = true if states are kept off the GPU",
+        source=_SOURCE,
+    )
+
+
+def _at_least(asked: Asked, gpus: int) -> tuple[Training, Layout]:
+    """Return the run and its layout, what is not said being what takes least."""
     layout = layout_of(asked, gpus)
     least_zero = Zero.WEIGHTS if layout.pipeline == 1 else Zero.OPTIMIZER
     layout = replace(
@@ -150,29 +165,25 @@ def _judged(
         recompute=asked.recompute or Recompute.FULL,
     )
     each = layout.data * layout.micro_batch
-    training = Training(
+    return Training(
         seq=asked.seq or 2 * layout.context,
         global_batch=asked.global_batch or each * layout.pipeline,
         precision=asked.precision or Precision.BF16,
         optimizer=asked.optimizer or Optimizer.ADAM_8BIT,
-        grad_bytes=None if asked.precision else 2,
+        grad_bytes=asked.grad_bytes or (None if asked.precision else 2),
         lora_rank=asked.lora_rank,
         quantized=bool(asked.quantized),
-    )
-    check_layout(model, training, layout)
-    found = memory(model, training, layout)
-    if verdict(found.device_bytes, card.memory_bytes) is not Verdict.NO:
-        return
-    least = "" if is_stated and asked.seq else " at least"
-    change = smallest_change(model, training, layout, card)
-    yield Notice(
-        level=Level.ERROR,
-        subject="model",
-        text=f"{model.name} needs{least} {found.device_bytes / 1e9:.0f} GB on a GPU"
-        f" ({layout.words()}), and {card.name} has {card.memory_bytes / 1e9:.0f}",
-        remedy=(_in_words(change, spec, is_stated=is_stated) if change else "larger GPUs")
-        + "; model.offload = true if states are kept off the GPU",
-        source=_SOURCE,
+    ), layout
+
+
+def _weights_alone(model: ModelShape, asked: Asked, layout: Layout) -> float:
+    """Return the bytes of a GPU's weights in 16 bits, or in 4 with QLoRA, shared by all ranks."""
+    each = QUANTIZED_BYTES if asked.quantized else 2
+    is_shared = asked.zero is None or asked.zero == Zero.WEIGHTS
+    return (
+        each
+        * parameters(model)
+        / (layout.gpus if is_shared else layout.tensor * layout.pipeline * layout.expert)
     )
 
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from hpckit.core.errors import PlanError
 from hpckit.planner.accelerators import Accelerator
 from hpckit.planner.asked import Asked, Question, question
-from hpckit.planner.layout import Layout, Optimizer, Recompute, Training, Zero, check_layout
+from hpckit.planner.layout import Layout, Optimizer, Recompute, Training, Zero, can_be
 from hpckit.planner.memory import CONTEXT_BYTES, QUANTIZED_BYTES, Memory, Term, memory
 from hpckit.planner.model import ModelShape, parameters
 
@@ -119,20 +119,12 @@ def _changes(
         if not queue:
             return
         cost, _, here, trained = heapq.heappop(queue)
-        if _can_be(model, trained, here):
+        if can_be(model, trained, here):
             yield cost, here, trained
         for more, there, then in _steps(model, trained, here, may_grow=may_grow):
             if (there, then) not in seen:
                 seen.add((there, then))
                 heapq.heappush(queue, (cost + more, next(order), there, then))
-
-
-def _can_be(model: ModelShape, training: Training, layout: Layout) -> bool:
-    try:
-        check_layout(model, training, layout)
-    except PlanError:
-        return False
-    return True
 
 
 def _steps(
@@ -207,26 +199,25 @@ class Serving:
     context: int
     batch: int
     weight_bytes: float = 2
-    cache_bytes: float = 2
     tensor: int = 1
     pipeline: int = 1
 
 
-def cache_bytes_per_token(model: ModelShape, each: float = 2) -> float:
-    """Return the bytes of keys and values that all layers keep of one token.
+def cache_bytes_per_token(model: ModelShape) -> float:
+    """Return the bytes of keys and values, in 16 bits, that all layers keep of one token.
 
     Latent attention keeps the compressed vector and the rotary key alone (DeepSeek-V2, §2.1.3).
     """
     if model.latent is not None:
-        return model.layers * (model.latent.kv_rank + model.latent.rotary_width) * each
-    return 2 * model.layers * model.kv_heads * model.head_width * each
+        return model.layers * (model.latent.kv_rank + model.latent.rotary_width) * 2
+    return 2 * model.layers * model.kv_heads * model.head_width * 2
 
 
 def serving_terms(model: ModelShape, serving: Serving) -> tuple[Term, ...]:
     """Return the memory of one GPU that serves: weights, cache, and what a process takes."""
     split = serving.tensor * serving.pipeline
     count_ = parameters(model)
-    per_token = cache_bytes_per_token(model, serving.cache_bytes)
+    per_token = cache_bytes_per_token(model)
     # Keys and values are whole on each rank where there are fewer heads than ranks.
     cache_split = serving.pipeline * (1 if model.latent else min(serving.tensor, model.kv_heads))
     tokens = serving.batch * serving.context

@@ -6,7 +6,6 @@ Reads a job file's `[model]` back as well, so that `hpckit plan job.toml` judges
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,8 +15,9 @@ from hpckit.core.units import format_duration
 from hpckit.planner.answer import Answer
 from hpckit.planner.asked import Asked
 from hpckit.planner.layout import Layout, Optimizer, Precision, Recompute, Training, Zero
-from hpckit.planner.model import ModelShape, parameters
+from hpckit.planner.model import ModelShape, parameters, routed_parameters
 from hpckit.spec.job import JOB_SCHEMA, MeshAxis
+from hpckit.spec.merge import file_layers
 
 _NEVER_S: Final = 14 * 86400.0
 """From this interval on nobody needs to be told to write checkpoints."""
@@ -33,7 +33,9 @@ def volumes(model: ModelShape, training: Training, layout: Layout) -> Mapping[Me
     layers = model.layers / layout.pipeline
     tokens = training.seq / layout.context * layout.micro_batch
     block = 2.0 * tokens * model.hidden
-    local = parameters(model) / layout.tensor / layout.pipeline
+    routed = routed_parameters(model)
+    local = (parameters(model) - routed) / layout.tensor + routed / layout.expert_split
+    local /= layout.pipeline
     blocks = 6 if layout.recompute is Recompute.FULL else 4
     grads = training.gradient_bytes * local
     data: float = grads if layout.zero == Zero.NOTHING else (grads + 2 * local) / 2
@@ -41,14 +43,14 @@ def volumes(model: ModelShape, training: Training, layout: Layout) -> Mapping[Me
         passes = 3 if layout.zero == Zero.WEIGHTS else 2  # gathered once or twice, scattered once
         data = number * passes * 2 * local / 2
     moe = model.experts
-    routed = 0.0
+    copies = 0.0
     if moe is not None:
-        routed = 4 * number * model.sparse_layers / layout.pipeline * moe.top_k * block
+        copies = 4 * number * model.sparse_layers / layout.pipeline * moe.top_k * block
     kv = 4.0 * tokens * model.kv_heads * model.head_width / layout.tensor
     found = {
         MeshAxis.TENSOR: number * layers * blocks * block,
         MeshAxis.CONTEXT: number * layers * 1.5 * layout.context * kv,
-        MeshAxis.EXPERT: routed / layout.tensor,
+        MeshAxis.EXPERT: copies / layout.tensor,
         MeshAxis.DATA: data,
         MeshAxis.PIPELINE: number * layout.virtual * block / layout.tensor,
     }
@@ -68,8 +70,13 @@ def mesh_of(layout: Layout) -> Mapping[MeshAxis, int]:
     return {axis: size for axis, size in degrees.items() if size > 1}
 
 
-def framework_words(training: Training, layout: Layout) -> Sequence[str]:
-    """Return the layout in Megatron-LM's options."""
+def framework_words(model: ModelShape, training: Training, layout: Layout) -> Sequence[str]:
+    """Return the layout in Megatron-LM's options, none where it cannot run the layout.
+
+    Its FSDP goes with neither experts that are spread nor pipelines.
+    """
+    if layout.zero == Zero.WEIGHTS and (layout.expert > 1 or layout.pipeline > 1):
+        return ()
     degrees = (
         ("--tensor-model-parallel-size", layout.tensor),
         ("--context-parallel-size", layout.context),
@@ -84,9 +91,13 @@ def framework_words(training: Training, layout: Layout) -> Sequence[str]:
     if layout.zero == Zero.OPTIMIZER:
         words += ["--use-distributed-optimizer", "--overlap-grad-reduce", "--overlap-param-gather"]
     if layout.zero == Zero.WEIGHTS:
-        words += ["--use-torch-fsdp2"]
+        words += ["--use-torch-fsdp2", "--no-gradient-accumulation-fusion"]
+        words += ["--ckpt-format", "torch_dist", "--untie-embeddings-and-output-weights"]
     if layout.tensor > 1 and layout.sequence_parallel:
-        words += ["--sequence-parallel"]
+        words += ["--sequence-parallel", "--tp-comm-overlap"]
+    if model.layers % (layout.pipeline * layout.virtual):
+        words += ["--account-for-embedding-in-pipeline-split"]
+        words += ["--account-for-loss-in-pipeline-split"]
     if layout.recompute is Recompute.FULL:
         words += ["--recompute-granularity", "full", "--recompute-method", "uniform"]
         words += ["--recompute-num-layers", "1"]
@@ -96,7 +107,7 @@ def framework_words(training: Training, layout: Layout) -> Sequence[str]:
     return words
 
 
-def job_text(made: Answer, *, config: str | None, command: Sequence[str], gpu: str | None) -> str:
+def job_text(made: Answer, *, config: str | None, command: Sequence[str]) -> str:
     """Return a job file of the answer's layout.
 
     `config` is how the model is called, None where a command says it. Raises PlanError for GPUs
@@ -121,7 +132,6 @@ def job_text(made: Answer, *, config: str | None, command: Sequence[str], gpu: s
         "[resources]",
         f"nodes = {layout.gpus // per_node}",
         f"gpus_per_node = {per_node}",
-        *([] if gpu is None else [f"gpu_type = {_toml(gpu)}"]),
         "",
         "[launch]",
         'kind = "torchrun"',
@@ -131,8 +141,8 @@ def job_text(made: Answer, *, config: str | None, command: Sequence[str], gpu: s
         *_model_lines(made, config),
     ]
     if config is not None:
-        words = " ".join(framework_words(training, layout))
-        lines += ["", "# The same as Megatron-LM's options:", f"# {words}"]
+        words = " ".join(framework_words(made.question.model, training, layout))
+        lines += ["", "# The same as Megatron-LM's options:", f"# {words}"] if words else []
     return "\n".join(lines) + "\n"
 
 
@@ -161,7 +171,7 @@ def _mesh_lines(made: Answer) -> Iterator[str]:
     for axis, size in sizes.items():
         yield f"{axis} = {size}"
     sent = volumes(made.question.model, made.question.training, layout)
-    yield from ("", "[place.volume]           # bytes of a rank and step")
+    yield from ("", "[place.volume]           # bytes per rank and step")
     for axis, volume in sent.items():
         yield f"{axis} = {volume:.3g}"
 
@@ -199,6 +209,7 @@ class Planned:
     asked: Asked
     gpus: int | None
     gpu: str | None
+    vocab: int | None
 
 
 def is_job_file(text: str) -> bool:
@@ -207,11 +218,8 @@ def is_job_file(text: str) -> bool:
 
 
 def read_job(text: str, source: str) -> Planned:
-    """Return what a job file says of its model. Raises ConfigError."""
-    try:
-        return planned_of(tomllib.loads(text), source)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"no TOML: {error}", source=source) from None
+    """Return what a job file says of its model. Raises ConfigError, for keys that there are not."""
+    return planned_of(file_layers(text, source, None)[0].tree, source)
 
 
 def planned_of(tree: Mapping[str, Any], source: str) -> Planned:
@@ -241,9 +249,10 @@ def planned_of(tree: Mapping[str, Any], source: str) -> Planned:
             vp=model.get("virtual"),
             zero=model.get("zero"),
             lora_rank=model.get("lora_rank"),
-            quantized=model.get("quantized"),
+            quantized=model.get("quantized") or None,
             **said,
         ),
         gpus=None if per_node is None else per_node * resources.get("nodes", 1),
         gpu=model.get("gpu") or resources.get("gpu_type"),
+        vocab=model.get("vocab"),
     )

@@ -128,11 +128,14 @@ class Layout:
 
     `zero` is the stage of ZeRO (1 is Megatron's distributed optimizer, 3 FSDP); `shard` is how
     many ranks share what it divides, None for all of data and context (HSDP: fewer).
+    `expert_tensor` is the tensor degree of experts; None is 1 where they are spread over ranks,
+    else that of the rest.
     """
 
     tensor: int = 1
     context: int = 1
     expert: int = 1
+    expert_tensor: int | None = None
     pipeline: int = 1
     virtual: int = 1
     data: int = 1
@@ -148,6 +151,13 @@ class Layout:
         return self.tensor * self.context * self.pipeline * self.data
 
     @property
+    def expert_split(self) -> int:
+        """Return over how many ranks the experts of a stage are divided."""
+        if self.expert_tensor is not None:
+            return self.expert * self.expert_tensor
+        return self.tensor if self.expert == 1 else self.expert
+
+    @property
     def shard_ranks(self) -> int:
         """Return how many ranks share the states that ZeRO divides."""
         return self.shard or self.data * self.context
@@ -155,7 +165,7 @@ class Layout:
     @property
     def expert_shard_ranks(self) -> int:
         """Return how many ranks hold the same experts, and share their states."""
-        return max(1, self.tensor * self.context * self.data // self.expert)
+        return max(1, self.tensor * self.context * self.data // self.expert_split)
 
     def micro_batches(self, training: Training) -> int:
         """Return how many micro-batches a step has on each data rank."""
@@ -213,13 +223,15 @@ def check_layout(model: ModelShape, training: Training, layout: Layout) -> None:
         )
     _check_experts(model, layout)
     _check_batch(training, layout)
-    if layout.zero >= Zero.GRADIENTS and layout.pipeline > 1:
-        raise PlanError(
-            f"ZeRO {layout.zero} with pipeline stages",
-            have=f"pipeline degree {layout.pipeline}",
-            need="1: gradients and weights of a stage are kept over its micro-batches",
-            hint="--zero 1, or --pp 1",
-        )
+
+
+def can_be(model: ModelShape, training: Training, layout: Layout) -> bool:
+    """Return whether a layout breaks no constraint."""
+    try:
+        check_layout(model, training, layout)
+    except PlanError:
+        return False
+    return True
 
 
 def _check_experts(model: ModelShape, layout: Layout) -> None:
@@ -234,10 +246,19 @@ def _check_experts(model: ModelShape, layout: Layout) -> None:
         )
     _divides("experts over the expert degree", model.experts.count, layout.expert, "--ep")
     ranks = layout.tensor * layout.context * layout.data
-    _divides("ranks of a pipeline stage over the expert degree", ranks, layout.expert, "--ep")
+    _divides(
+        "ranks of a pipeline stage over its experts' ranks", ranks, layout.expert_split, "--ep"
+    )
 
 
 def _check_batch(training: Training, layout: Layout) -> None:
+    if layout.shard is not None and (layout.data * layout.context) % layout.shard:
+        raise PlanError(
+            "data and context ranks over the ranks that share states",
+            have=f"{layout.data * layout.context} over {layout.shard}",
+            need="a divisor",
+            hint=f"--shard {nearest_divisor(layout.data * layout.context, layout.shard)}",
+        )
     each = layout.data * layout.micro_batch
     if training.global_batch % each:
         near = max(each, round(training.global_batch / each) * each)

@@ -20,7 +20,7 @@ XGMI_FRAC: Final = 0.70
 """313 GB/s of 448 on eight MI300X (stas00/ml-engineering, network chapter)."""
 OTHER_LINK_FRAC: Final = 0.7
 NIC_FRAC: Final = 0.8
-"""Of a NIC's rate, with many rings through the fabric; 192 GB/s of 200 on one idle pair of DGX."""
+"""Of a NIC's rate; chosen by us. Two idle nodes reach 0.96 (GTC24 s62129)."""
 PCIE_BYTES_PER_S: Final = 24e9
 """Bus bandwidth of an all-reduce over PCIe 4 (GTC24 s62129)."""
 DEFAULT_NIC_BYTES_PER_S: Final = 12.5e9
@@ -38,16 +38,18 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Cards of one kind: `node_gpus` share memory-speed links, each has a share of the network.
+    """Cards of one kind: a node has `node_gpus`, links join `link_gpus` (72 of an NVL72).
 
-    `nic_bytes_per_s` is that share in one direction; `step_scale` what steps were found to take
-    here over their prediction.
+    `nic_bytes_per_s` is a card's share of the network in one direction; `step_scale` what steps
+    take here over their prediction; `peak_flops` the card's where its power is capped.
     """
 
     accelerator: Accelerator
     node_gpus: int
+    link_gpus: int
     nic_bytes_per_s: float
     step_scale: float = 1.0
+    peak_flops: float | None = None
 
     @property
     def link_bytes_per_s(self) -> float:
@@ -64,15 +66,15 @@ class Machine:
         return self.nic_bytes_per_s * NIC_FRAC
 
     @property
-    def is_hopper_or_later(self) -> bool:
-        """Return whether the card came with or after H100, and with software of its time."""
+    def is_recent(self) -> bool:
+        """Return whether the card has fp8: H100, MI300X and later, with software of their time."""
         return self.accelerator.flops_fp8 is not None
 
     def matmul_flops(self, constants: Constants, *, fp8: bool) -> float:
         """Return the rate of large matrix products in a training step."""
         card = self.accelerator
         measured = card.matmul_flops or OTHER_MATMUL_FRAC * card.flops
-        frac = constants.matmul_hopper if self.is_hopper_or_later else constants.matmul_ampere
+        frac = constants.matmul_hopper if self.is_recent else constants.matmul_ampere
         scale = card.peak_flops(fp8=True) / card.flops if fp8 else 1.0
         return measured * frac * (1 + FP8_GAIN * (scale - 1))
 
@@ -90,13 +92,19 @@ def machine_of(
     accelerator: Accelerator, *, node_gpus: int | None = None, nic_gbits: float | None = None
 ) -> Machine:
     """Return the usual machine of a card; `nic_gbits` is what a node's NICs carry together."""
-    gpus = node_gpus or max(accelerator.node_gpus, min(accelerator.scale_up_gpus, 72))
-    if accelerator.scale_up_gpus == 1:
-        gpus = node_gpus or accelerator.node_gpus
+    gpus = node_gpus or accelerator.node_gpus
+    # PCIe joins the cards of a node as well, only slower.
+    joined = gpus if accelerator.scale_up_gpus == 1 else accelerator.scale_up_gpus
+    is_rack = accelerator.scale_up_gpus > accelerator.node_gpus
     nic = accelerator.nic_bytes_per_s or DEFAULT_NIC_BYTES_PER_S
     if nic_gbits is not None:
         nic = nic_gbits * 1e9 / 8 / gpus
-    return Machine(accelerator=accelerator, node_gpus=gpus, nic_bytes_per_s=nic)
+    return Machine(
+        accelerator=accelerator,
+        node_gpus=gpus,
+        link_gpus=joined if is_rack else gpus,
+        nic_bytes_per_s=nic,
+    )
 
 
 def machine_of_node(node: NodeTopology, accelerator: Accelerator | None = None) -> Machine:
@@ -117,15 +125,20 @@ def machine_of_node(node: NodeTopology, accelerator: Accelerator | None = None) 
 
 
 def capped(machine: Machine, gpu_w: float) -> Machine:
-    """Return the machine with cards that may draw less: rates fall with the cube root of power."""
+    """Return the machine with cards that may draw less: rates fall with the cube root of power.
+
+    Dynamic power goes with frequency and the square of voltage, which falls with it; chosen by us.
+    """
     card = machine.accelerator
     if card.tdp_w is None or gpu_w >= card.tdp_w:
         return machine
     slower = (gpu_w / card.tdp_w) ** (1 / 3)
     return replace(
         machine,
+        peak_flops=card.flops,
         accelerator=replace(
             card,
+            tdp_w=gpu_w,
             flops=card.flops * slower,
             flops_fp8=card.flops_fp8 and card.flops_fp8 * slower,
             matmul_flops=card.matmul_flops and card.matmul_flops * slower,

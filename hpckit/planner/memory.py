@@ -162,8 +162,8 @@ def _share(
             layer = layer_parameters(model, sparse=sparse)
             of_layer = layer.split / tensor + layer.whole
             dense += count * of_layer
-            routed += count * layer.routed / layout.expert
-            largest = max(largest, of_layer + layer.routed / layout.expert)
+            routed += count * layer.routed / layout.expert_split
+            largest = max(largest, of_layer + layer.routed / layout.expert_split)
     scale = padded_vocab(model, tensor) / model.vocab
     ends = []
     if has_embedding:

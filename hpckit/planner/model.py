@@ -220,6 +220,12 @@ def parameters(model: ModelShape) -> int:
     return layers + embedding_parameters(model).total + head_parameters(model).total
 
 
+def routed_parameters(model: ModelShape) -> int:
+    """Return the parameters of the experts that are chosen from, of all layers."""
+    sparse = model.sparse_layers
+    return sparse * layer_parameters(model, sparse=True).routed if sparse else 0
+
+
 def active_parameters(model: ModelShape) -> int:
     """Return the parameters that one token passes: all but the experts not chosen for it."""
     moe = model.experts

@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final
 
-from hpckit.core.errors import PlanError
 from hpckit.planner.asked import Asked
 from hpckit.planner.calibration import FROZEN, Constants
 from hpckit.planner.fit import Verdict, verdict
-from hpckit.planner.layout import Layout, Recompute, Training, Zero, check_layout
+from hpckit.planner.layout import Layout, Recompute, Training, Zero, can_be
 from hpckit.planner.machine import Machine
 from hpckit.planner.memory import Memory, memory
 from hpckit.planner.model import ModelShape
@@ -52,16 +51,8 @@ def layouts(
     """Yield every layout that can be."""
     for base in _meshes(model, training, asked, gpus, machine):
         for layout in _details(model, training, asked, base):
-            if _can_be(model, training, layout):
+            if can_be(model, training, layout):
                 yield layout
-
-
-def _can_be(model: ModelShape, training: Training, layout: Layout) -> bool:
-    try:
-        check_layout(model, training, layout)
-    except PlanError:
-        return False
-    return True
 
 
 def _meshes(
@@ -83,7 +74,7 @@ def _said_or(said: int | None, tried: Sequence[int]) -> Sequence[int]:
 
 
 def _tensor_degrees(model: ModelShape, machine: Machine, gpus: int) -> list[int]:
-    most = min(machine.node_gpus, machine.accelerator.scale_up_gpus, gpus)
+    most = min(machine.link_gpus, gpus)
     return [n for n in range(1, most + 1) if model.heads % n == 0 and gpus % n == 0]
 
 
@@ -122,6 +113,7 @@ def _details(model: ModelShape, training: Training, asked: Asked, base: Layout) 
                 micro_batch=micro_batch,
                 virtual=virtual,
                 expert=expert,
+                expert_tensor=asked.etp,
                 zero=zero,
                 shard=asked.shard,
                 recompute=recompute,

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from hpckit.core.text import Line, Style, columns
+from hpckit.core.text import Line, Style, columns, wrapped_lines
 from hpckit.core.units import counted, format_duration, short_bytes, short_time
 from hpckit.planner.accelerators import ACCELERATORS, Accelerator
-from hpckit.planner.answer import Answer, explained
+from hpckit.planner.answer import Answer, explained, unvalidated
 from hpckit.planner.fit import (
     BYTES_OF,
     TRAINING_BYTES,
@@ -93,6 +93,14 @@ def term_lines(terms: Sequence[Term], width: int, *, most: int | None = None) ->
         yield Line(text=head + names if columns(head + names) <= width else head.rstrip())
 
 
+def explained_terms(terms: Sequence[Term], width: int) -> Iterator[Line]:
+    """Yield each term with its whole formula and its source."""
+    for term in sorted(terms, key=lambda term: -term.bytes_):
+        head = f"   {gigabytes(term.bytes_):>8}  {term.name}: "
+        words = f"{term.formula} [{term.source}]"
+        yield from wrapped_lines(words, width, first=head, further=" " * 13)
+
+
 def answer_lines(
     made: Answer,
     *,
@@ -120,10 +128,10 @@ def answer_lines(
         ),
     ]
     terms = [*made.memory.terms, *made.memory.outside]
-    lines += term_lines(terms, width, most=None if explain else _TERMS)
+    lines += explained_terms(terms, width) if explain else term_lines(terms, width, most=_TERMS)
     if said is Verdict.NO:
         lines.append(_change_line(made.change))
-        return [*lines, *_ends(made, command)]
+        return fitted_lines([*lines, *_ends(made, command)], width)
     if said is Verdict.TIGHT:
         words = "over nine tenths of the card: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
         lines.append(labelled("note", words))
@@ -131,15 +139,34 @@ def answer_lines(
     lines += [labelled("fabric", words) for words in crossing]
     lines += _ranking_lines(made, explain=explain)
     lines += _run_lines(made)
-    return [*lines, *_ends(made, command)]
+    return fitted_lines([*lines, *_ends(made, command)], width)
 
 
-_TERMS: Final = 5
+def fitted_lines(lines: Iterable[Line], width: int) -> list[Line]:
+    """Return lines of which those that are too long go on under their text.
+
+    The last, a command, is left whole: it is there to be copied.
+    """
+    *rows, last = lines
+    found = []
+    for line in rows:
+        if columns(line.text) <= width:
+            found.append(line)
+            continue
+        head, text = line.text[: _LABEL + 2], line.text[_LABEL + 2 :]
+        is_labelled = head[1:2] != " "
+        first, further = (head, " " * (_LABEL + 2)) if is_labelled else ("", "     ")
+        words = text if is_labelled else line.text
+        found += wrapped_lines(words, width, first=first, further=further, style=line.style)
+    return [*found, last]
+
+
+_TERMS: Final = 4
 _SHOWN: Final = 3
 _LEVELS: Final = {
     "tensor": lambda layout: layout.tensor,
     "context": lambda layout: layout.tensor * layout.context,
-    "expert": lambda layout: layout.tensor * layout.expert,
+    "expert": lambda layout: layout.expert_split,
     "data": lambda layout: layout.gpus,
     "shards": lambda layout: layout.gpus,
     "pipeline sends": lambda layout: layout.gpus,
@@ -152,7 +179,7 @@ def level_of(term: str, layout: Layout, machine: Machine) -> str:
     if term not in _LEVELS:
         return ""
     link = machine.accelerator.link if machine.accelerator.link_bytes_per_s else "PCIe"
-    return f" ({link})" if _LEVELS[term](layout) <= machine.node_gpus else " (network)"
+    return f" ({link})" if _LEVELS[term](layout) <= machine.link_gpus else " (network)"
 
 
 def _speed_lines(made: Answer) -> Iterator[Line]:
@@ -212,9 +239,10 @@ def _run_lines(made: Answer) -> Iterator[Line]:
         yield labelled("failures", f"{failing}; a checkpoint every {interval}"
                        f" ({format_duration(made.reliability.checkpoint_s)} each)")  # fmt: skip
     if energy is not None:
+        pue = energy.facility_w / energy.it_w
         words = (
-            f"{watts(energy.it_w)} of nodes ({energy.gpu_share_w:.0f} W a GPU),"
-            f" {watts(energy.facility_w)} with the building"
+            f"{watts(energy.it_w)} of nodes ({energy.gpu_share_w:.0f} W per GPU),"
+            f" {watts(energy.facility_w)} with the building (PUE {pue:.3g})"
         )
         if made.tokens is not None:
             words += f" · {energy.facility_kwh / 1e3:.4g} MWh"
@@ -231,8 +259,10 @@ def _days(seconds: float) -> str:
 
 def _ends(made: Answer, command: str) -> Iterator[Line]:
     yield from _note_lines(made.question.model.notes)
-    if not made.machine.is_calibrated:
-        yield labelled("note", f"times of {made.machine.accelerator.name} are not calibrated")
+    question = made.question
+    unsure = unvalidated(question.model, question.training, question.layout, made.machine)
+    if unsure:
+        yield labelled("note", f"no published run to check the time against: {', '.join(unsure)}")
     if made.question.assumed:
         yield labelled("assumed", " ".join(made.question.assumed), Style.FAINT)
     yield labelled("next", command)
@@ -279,7 +309,7 @@ def serving_lines(
     else:
         need = gpus_that_hold(terms[0].bytes_ * split, accelerator)
         lines.append(labelled("change", f"--gpus {need} --tp {min(need, model.heads)}"))
-    return [*lines, *_note_lines(model.notes)]
+    return fitted_lines([*lines, *_note_lines(model.notes)], width)
 
 
 def rough_lines(count: float, dtype: str, accelerator: Accelerator | None) -> list[Line]:

@@ -15,8 +15,8 @@ from typing import Final
 from hpckit.planner.calibration import FROZEN, Constants
 from hpckit.planner.layout import Framework, Layout, Precision, Recompute, Training, Zero
 from hpckit.planner.machine import Machine
-from hpckit.planner.memory import padded_vocab
-from hpckit.planner.model import ModelShape, layer_parameters, parameters
+from hpckit.planner.memory import adapter_parameters, padded_vocab
+from hpckit.planner.model import ModelShape, layer_parameters, parameters, routed_parameters
 
 FLASH_FRAC: Final = (0.55, 0.35)
 """Of the peak that fused attention reaches, before and from Hopper on.
@@ -25,12 +25,6 @@ FlashAttention-2 (arXiv:2307.08691, figures 4 to 7): forward and backward, causa
 """
 ATTENTION_BACKWARD: Final = 2.5
 """Work of fused attention's backward pass over its forward one (the same, §3.1)."""
-UNALIGNED: Final = 16
-"""How much slower attention's products are for a head whose width is no multiple of 8.
-
-They run on plain fp32 units, not on tensor cores: 19.5 of an A100's 312 TFLOP/s (NVIDIA, Matrix
-Multiplication Background, tensor core requirements).
-"""
 OPTIMIZER_BYTES: Final = 50
 """Read and written a parameter: unscale, norm and clip 20, Adam 28, the copy in 16 bits 2."""
 ACCUMULATE_BYTES: Final = 10
@@ -97,11 +91,10 @@ class Clock:
 
     @cached_property
     def _parameters(self) -> tuple[float, float]:
-        """Return the parameters that all ranks of a stage share, and those of experts."""
-        sparse = self._model.sparse_layers
-        routed = 0
-        if sparse:
-            routed = sparse * layer_parameters(self._model, sparse=True).routed
+        """Return the parameters that are trained: those that tensor ranks share, and experts'."""
+        if self._training.lora_rank is not None:
+            return float(adapter_parameters(self._model, self._training.lora_rank)), 0.0
+        routed = routed_parameters(self._model)
         return float(parameters(self._model) - routed), float(routed)
 
     def time(self, layout: Layout) -> StepTime:
@@ -134,7 +127,7 @@ class Clock:
             "pipeline sends": number * sends,
             "bubble": (layout.pipeline - 1) / layout.virtual * stage,
         }
-        terms["waiting"] = self._waiting(layout) * sum(terms.values())
+        terms["stragglers"] = self._waiting(layout) * sum(terms.values())
         terms["data"] = self._once_a_step(layout, framework, (forward, backward))
         sharded = layout.shard_ranks if layout.zero else 1
         terms["optimizer"] = OPTIMIZER_BYTES * local / sharded / self._memory
@@ -209,15 +202,13 @@ class Clock:
             weights += each * (moe.top_k * moe.ffn + moe.shared_ffn)
             kernels = 6
         forward = 2 * tokens * weights / tensor / self._matmul + kernels * self._constants.kernel_s
-        return forward, 2 * forward
+        # Frozen matrices have no gradient of their own: the backward pass is half as long.
+        return forward, forward if self._training.lora_rank is not None else 2 * forward
 
     def _score_products(self, layout: Layout) -> float:
         model = self._model
         width = (model.query_width + model.value_width) / layout.tensor
-        rate = self._matmul
-        if model.head_width % 8:
-            rate = self._machine.accelerator.flops / UNALIGNED
-        return 2 * self._tokens(layout) * self._training.seq * width / rate
+        return 2 * self._tokens(layout) * self._training.seq * width / self._matmul
 
     def _scores(self, layout: Layout, *, passes: float) -> float:
         """Return the time to move the scores of attention, `passes` bytes each."""
@@ -236,7 +227,7 @@ class Clock:
             )
         width = (model.query_width + model.value_width) / layout.tensor
         work = self._tokens(layout) * self._training.seq * width  # half of it is masked
-        frac = FLASH_FRAC[self._machine.is_hopper_or_later] * self._constants.attention
+        frac = FLASH_FRAC[self._machine.is_recent] * self._constants.attention
         once = work / (self._machine.accelerator.flops * frac)
         return once + kernel, ATTENTION_BACKWARD * once + kernel
 
@@ -274,7 +265,7 @@ class Clock:
         if layout.tensor == 1:
             return 0.0
         size = 2 * self._tokens(layout) * self._model.hidden
-        ring = self._ring(layout.tensor, self._machine.node_gpus, size)
+        ring = self._ring(layout.tensor, self._machine.link_gpus, size)
         return 2 * ring + COLLECTIVE_S
 
     def _context(self, layout: Layout, attention: float) -> float:
@@ -286,14 +277,14 @@ class Clock:
         if model.latent is not None:
             width = model.heads * model.latent.query_width
         hop = 4 * self._tokens(layout) * width / layout.tensor
-        spans = layout.tensor * layout.context <= self._machine.node_gpus
+        spans = layout.tensor * layout.context <= self._machine.link_gpus
         rate = self._machine.link_bytes_per_s if spans else self._machine.network_bytes_per_s
         transfer = 3 * (layout.context - 1) * hop / rate
         return max(0.0, transfer - (1 + ATTENTION_BACKWARD) * attention)
 
     def _expert_level(self, layout: Layout) -> bool:
         """Return whether the ranks that share experts are within a node."""
-        return layout.expert * layout.tensor <= self._machine.node_gpus
+        return layout.expert_split <= self._machine.link_gpus
 
     def _expert(self, layout: Layout) -> float:
         """Return the time of four all-to-alls: dispatch and combine, forward and backward."""
@@ -304,7 +295,7 @@ class Clock:
         size *= (layout.expert - 1) / layout.expert
         if self._expert_level(layout):
             return 4 * (size / self._machine.link_bytes_per_s + COLLECTIVE_S)
-        inside = max(1, self._machine.node_gpus // layout.tensor)
+        inside = max(1, self._machine.link_gpus * layout.expert // layout.expert_split)
         away = size * (layout.expert - inside) / max(1, layout.expert - 1)
         return 4 * (away / self._machine.network_bytes_per_s + COLLECTIVE_S)
 
@@ -322,15 +313,15 @@ class Clock:
 
     def _local_parameters(self, layout: Layout) -> float:
         dense, routed = self._parameters
-        return (dense / layout.tensor + routed / layout.expert) / layout.pipeline
+        return (dense / layout.tensor + routed / layout.expert_split) / layout.pipeline
 
     def _ranks_per_node(self, layout: Layout) -> int:
-        return max(1, self._machine.node_gpus // layout.tensor)
+        return max(1, self._machine.link_gpus // layout.tensor)
 
     def _data(self, layout: Layout, framework: Framework, passes: tuple[float, float]) -> float:
         """Return what the exchange of gradients and weights takes once a step, beyond overlap."""
         ranks = layout.data * layout.context
-        if ranks == 1 or self._training.lora_rank is not None:
+        if ranks == 1:
             return 0.0
         forward, backward = passes
         local = self._local_parameters(layout)
@@ -347,7 +338,9 @@ class Clock:
 
     def _gathered(self, layout: Layout, layer: _Layer, layers: float) -> float:
         """Return what gathering sharded weights takes beyond the computing that hides it."""
-        local = self._local_parameters(layout) / layers
+        routed = routed_parameters(self._model)
+        dense = parameters(self._model) - routed
+        local = (dense / layout.tensor + routed / layout.expert_split) / layout.pipeline / layers
         ranks, per_node = layout.shard_ranks, self._ranks_per_node(layout)
         once = self._ring(ranks, per_node, 2 * local)
         backward = layer.backward + layer.recompute

@@ -162,7 +162,7 @@ def read_run(row: Mapping[str, str | None], line_no: int, source: str) -> Run:
     )
     asked = _asked(cells)
     layout = layout_of(replace(asked, sequence_parallel=_is_split(asked)), cells.need("gpus"))
-    is_modern = model.gated or machine.is_hopper_or_later or layout.zero >= Zero.GRADIENTS
+    is_modern = model.gated or machine.is_recent or layout.zero >= Zero.GRADIENTS
     training = _training(cells, layout, is_modern=is_modern)
     open_degrees: tuple[str, ...] = () if asked.micro_batch else ("micro_batch",)
     if asked.vp is None and layout.pipeline > 1 and "vp" in row:

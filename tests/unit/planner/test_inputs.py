@@ -84,8 +84,9 @@ def test_a_megatron_command_says_model_and_run() -> None:
     model, asked = model_of_command(MEGATRON.split(), 50257)
     assert parameters(model) == parameters(model_named("GPT-3-175B"))
     assert asked == Asked(
-        seq=2048, global_batch=1536, micro_batch=1, tp=8, pp=16, vp=2, zero=1,
-        recompute=Recompute.FULL, precision=Precision.FP16, sequence_parallel=True,
+        seq=2048, global_batch=1536, micro_batch=1, tp=8, cp=1, ep=1, pp=16, vp=2, zero=1,
+        recompute=Recompute.FULL, precision=Precision.FP16, optimizer=Optimizer.ADAM,
+        sequence_parallel=True,
     )  # fmt: skip
     with pytest.raises(ConfigError, match="says no shape of a model"):
         model_of_command(["python", "train.py"], None)
@@ -215,7 +216,7 @@ def planned(asked: Asked) -> tuple[str, Layout]:
         machine_of(accelerator_named("h100")),
         Wishes(),
     )
-    return job_text(made, config=name, command=["train"], gpu=None), made.question.layout
+    return job_text(made, config=name, command=["train"]), made.question.layout
 
 
 @pytest.mark.parametrize("asked", [Asked(), Asked(tp=8, pp=2), Asked(tp=4, pp=4, vp=5)])
@@ -256,7 +257,7 @@ def test_gpus_that_fill_no_nodes_are_refused() -> None:
         machine_of(accelerator_named("h100")), Wishes(),
     )  # fmt: skip
     with pytest.raises(PlanError, match="multiple of the 8 of a node"):
-        job_text(made, config="x", command=[], gpu=None)
+        job_text(made, config="x", command=[])
 
 
 JOB = """\
@@ -287,7 +288,12 @@ def notices(text: str, site: SiteSpec = SITE, files: dict[str, str] | None = Non
 def test_a_model_that_cannot_fit_is_an_error_with_what_would() -> None:
     """At its least: one token, all recomputed, all shared."""
     (found,) = notices(JOB)
+    assert found.startswith(f"{Level.NOTE}: Llama-3-405B needs at least")
+    assert "with an optimizer that keeps less it may fit" in found
+    (found,) = notices(f'{JOB}zero = 3\noptimizer = "adam"\n')
     assert found.startswith(f"{Level.ERROR}: Llama-3-405B needs at least")
+    (alone,) = notices(JOB.replace("nodes = 2", "nodes = 1").replace("data = 2", "data = 1"))
+    assert alone.startswith(f"{Level.ERROR}: ")
     assert "and H100-SXM5-80GB has 86" in found
     assert "resources.nodes = " in found
     assert "parallel.data = " in found
