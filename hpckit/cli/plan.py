@@ -76,12 +76,12 @@ def evaluate_command(*, table: str, as_json: bool) -> None:
     of a node), fused_accumulation (0, 1), attention (full, causal) and device_mem_gib (nvidia-smi).
     """
     from hpckit.planner import document, show
-    from hpckit.planner.table import evaluate, read_table
+    from hpckit.planner.table import evaluate, ignored_columns, read_table
 
     read = wiring.model_file(table)
     if read is None:
         raise ConfigError(f"no such file: {table}")
-    found = evaluate(*read_table(*read))
+    found = replace(evaluate(*read_table(*read)), ignored=ignored_columns(read[0]))
     if not found.rows:
         line_no, why = found.skipped[0] if found.skipped else (1, "no rows")
         raise ConfigError(f"no row can be evaluated; line {line_no}: {why}", source=table)
@@ -175,6 +175,9 @@ def _check_unused(options: PlanOptions) -> None:
         (options.inference, "--inference", _OF_A_RUN),
         (options.params is not None, "--params", ("gpus", "inference", "node", *_OF_A_RUN)),
         (options.node is not None, "--node", ("node_gpus", "node_gbits")),
+        (options.model is None and not options.words, "no MODEL", _OF_A_RUN),
+        (not options.inference and options.params is None, "training (--precision says it)",
+         ("dtype",)),
         (options.fabric is not None and options.nodelist is None, "--fabric without --nodelist",
          ("fabric",)),
     )  # fmt: skip
@@ -212,7 +215,7 @@ def _rough(options: PlanOptions) -> None:
     if options.json:
         output.document(document.rough_tree(count, dtype, accelerator))
     else:
-        output.say(show.rough_lines(count, dtype, accelerator))
+        output.say(show.rough_lines(count, dtype, accelerator, output.screen_width()))
 
 
 def _power(options: PlanOptions) -> None:
@@ -235,7 +238,7 @@ def _power(options: PlanOptions) -> None:
         output.document(document.facility_tree(gpus, gpu_w, found))
     else:
         kind = accelerator.name if accelerator else "GPU"
-        output.say(show.facility_lines(gpus, gpu_w, found, kind))
+        output.say(show.facility_lines(gpus, gpu_w, found, kind, output.screen_width()))
 
 
 def _model(options: PlanOptions) -> tuple[ModelShape, Asked]:
@@ -272,6 +275,7 @@ def _of_file(options: PlanOptions, text: str, name: str) -> tuple[ModelShape, As
     if planned.config is None:
         model, asked = model_of_command(planned.command, options.vocab)
         return model, planned.asked.over(asked)
+    options.model = planned.config
     found = known_model(planned.config)
     if found is not None:
         return found, planned.asked
@@ -279,6 +283,7 @@ def _of_file(options: PlanOptions, text: str, name: str) -> tuple[ModelShape, As
     read = wiring.model_file(str(config))
     if read is None:
         raise ConfigError(f"no such file: {config}", source=name, key="model.config")
+    options.model = str(config)
     return model_of_file(*read)[0], planned.asked
 
 
@@ -365,6 +370,8 @@ def _machine(options: PlanOptions) -> Machine:
     accelerator = _accelerator(options)
     if accelerator is None:
         raise click.UsageError("--gpu NAME says on what, such as --gpu h100; or --node FILE")
+    if options.gpu_power_w is not None:
+        accelerator = replace(accelerator, tdp_w=options.gpu_power_w)
     return machine_of(accelerator, node_gpus=options.node_gpus, nic_gbits=options.node_gbits)
 
 
@@ -433,16 +440,18 @@ def _write(options: PlanOptions, made: Answer) -> None:
         )
     file = str(options.write)
     config, command = None if options.words else options.model, options.words
+    if config == "-":
+        raise click.UsageError("--write names the model's file in the job: give a file, not -")
     if config is not None and wiring.model_file(config) is not None:
         config = os.path.relpath(config, Path(file).parent)
     if command:
         question = made.question
         command = (*command, *framework_words(question.model, question.training, question.layout))
-    text = job_text(made, config=config, command=command)
+    text = job_text(made, config=config, command=command, node_gbits=options.node_gbits)
     wiring.write_new(file, text)
-    then = f"hpckit submit {file}" + ("" if command else " -- python train.py")
+    program = "" if command else " -- python train.py"
     output.result(f" wrote {file}: {made.question.layout.words()}")
-    output.result(f" next  hpckit check {file} · {then}")
+    output.result(f" next  hpckit check {file}{program} · hpckit submit {file}{program}")
 
 
 def _again(options: PlanOptions, made: Answer) -> str:
@@ -452,11 +461,14 @@ def _again(options: PlanOptions, made: Answer) -> str:
         words = [*options.typed, *gpus, "--write", "job.toml"]
     else:
         changed = made.change.options.split()
+        if options.gpus is None and "--gpus" not in changed:
+            changed += ["--gpus", str(made.change.layout.gpus)]
+        names = {*changed[::2], "--dp"}
         kept, rest = [], iter(options.typed)
         for word in rest:
-            if word in changed:
+            if word in names:
                 next(rest, None)
-            else:
+            elif word.partition("=")[0] not in names:
                 kept.append(word)
         words = [*kept, *changed]
     command = f"hpckit plan {shlex.join(words)}"
@@ -470,6 +482,8 @@ def _serve(options: PlanOptions, model: ModelShape, accelerator: Accelerator) ->
     asked = options.asked
     pipeline = asked.pp or 1
     tensor = asked.tp or max(1, (options.gpus or 1) // pipeline)
+    if model.heads % tensor:
+        raise click.UsageError(f"--tp {tensor} does not divide the {model.heads} attention heads")
     if options.gpus not in (None, tensor * pipeline):
         raise click.UsageError(
             f"--gpus {options.gpus} is not --tp {tensor} × --pp {pipeline}: one copy is looked at"

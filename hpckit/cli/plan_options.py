@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from hpckit.cli.fabric import BoundedFloat
 from hpckit.cli.job_argument import complete_site
 
 if TYPE_CHECKING:
@@ -58,12 +59,17 @@ def _size(flag: str, help_: str, most: int = _MOST_GPUS) -> Callable[..., Any]:
     return click.option(flag, type=click.IntRange(1, most), metavar="N", help=help_)
 
 
-class _Number(click.ParamType[float]):
+class _Number(BoundedFloat):
     """A count as people write it: 175e9, 7000000000 or 175B."""
 
     name = "number"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def __init__(self) -> None:
+        super().__init__(1, _MOST_PARAMETERS)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
         """Return the number. Raises click.BadParameter."""
         text = str(value).strip()
         factor = {"T": 1e12, "B": 1e9, "G": 1e9, "M": 1e6}.get(text[-1:].upper(), 1.0)
@@ -103,7 +109,7 @@ _OPTIONS: Final = (
     _size("--node-gpus", "GPUs of a node.  [default: of the GPU's usual node]", 1024),
     click.option(
         "--node-gbits",
-        type=click.FloatRange(0.001, 1e6),
+        type=BoundedFloat(0.001, 1e6),
         metavar="GBITS",
         help="What a node's NICs carry together.  [default: of the GPU's usual node]",
     ),
@@ -145,7 +151,7 @@ _OPTIONS: Final = (
     ),
     _size("--lora", "Train LoRA adapters of this rank alone.", 1 << 16),
     click.option("--qlora", is_flag=True, help="With --lora: frozen weights in 4 bits."),
-    _size("--layers", "Keep so many layers of the model."),
+    _size("--layers", "Keep so many layers of the model.", 10_000),
     _size(
         "--vocab", "Vocabulary, where a Megatron-LM command leaves it to the tokenizer.", 1 << 24
     ),
@@ -156,26 +162,26 @@ _OPTIONS: Final = (
     click.option("--tokens", type=_Number(), help="Tokens to train on: time, failures and energy."),
     click.option(
         "--mttf-gpu-h",
-        type=click.FloatRange(1, 1e9),
+        type=BoundedFloat(1, 1e9),
         metavar="HOURS",
         help="GPU-hours between failures of a job.  [default: 50700, Llama 3's]",
     ),
     click.option(
         "--checkpoint-s",
-        type=click.FloatRange(0.001, 1e6),
+        type=BoundedFloat(0.001, 1e6),
         metavar="S",
         help="Seconds that a checkpoint stops training.  [default: 14 bytes a parameter"
         " at 2 GB/s a node]",
     ),
     click.option(
         "--restart-s",
-        type=click.FloatRange(0, 1e6),
+        type=BoundedFloat(0, 1e6),
         metavar="S",
         help="Seconds from a failure to training again.  [default: 600]",
     ),
     click.option(
         "--power-cap-w",
-        type=click.FloatRange(50, 1e5),
+        type=BoundedFloat(50, 1e5),
         metavar="W",
         help="Power that a GPU may draw.  [default: its rating]",
     ),
@@ -198,13 +204,13 @@ _OPTIONS: Final = (
     click.option("--write", metavar="FILE", help="Write the layout as a job file."),
     click.option(
         "--gpu-power-w",
-        type=click.FloatRange(1, 1e5),
+        type=BoundedFloat(1, 1e5),
         metavar="W",
         help="Rated power of a GPU.  [default: that of --gpu]",
     ),
     click.option(
         "--pue",
-        type=click.FloatRange(1, 5),
+        type=BoundedFloat(1, 5),
         help="Power of the building over that of the machines.  [default: 1.1 to 1.58]",
     ),
     click.option("--json", "as_json", is_flag=True, help="One JSON document, hpckit.fit/1."),

@@ -135,6 +135,9 @@ _DROPPED: Final = frozenset(
 """Words of a driver's product name that tell no two cards apart."""
 
 
+_SLICE: Final = re.compile(r"\bmig\b|[0-9]g\.[0-9]+gb")
+
+
 def _words(name: str) -> frozenset[str]:
     words = re.findall(r"[a-z0-9]+", name.lower())
     return frozenset(word for word in words if word not in _DROPPED)
@@ -173,6 +176,8 @@ def find_accelerator(name: str, more: Iterable[Accelerator] = ()) -> Accelerator
     for row in table:
         if row.name.lower() == wanted:
             return row
+    if _SLICE.search(wanted):  # a part of a card has a part of its memory
+        return None
     words = _words(name)
     meant = [row for row in table if _family(row) in words and _agree(words, _words(row.name))]
     return max(meant, key=lambda row: len(_words(row.name) & words), default=None)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Final
 
-from hpckit.planner.asked import Asked, Question, question, training_of
+from hpckit.planner.asked import Asked, Question, layout_of, question, training_of
 from hpckit.planner.calibration import HELD_OUT_FRAC, UNVALIDATED_FRAC
 from hpckit.planner.failures import (
     Reliability,
@@ -16,7 +17,7 @@ from hpckit.planner.failures import (
 from hpckit.planner.fit import Change, Verdict, smallest_change, verdict
 from hpckit.planner.layout import Layout, Precision, Training
 from hpckit.planner.machine import Machine
-from hpckit.planner.memory import Memory, memory
+from hpckit.planner.memory import Memory, adapter_parameters, memory
 from hpckit.planner.model import ModelShape, parameters, step_flops
 from hpckit.planner.power import Energy, run_energy
 from hpckit.planner.search import Ranked, Ranking, rank
@@ -86,7 +87,10 @@ def answer(model: ModelShape, asked: Asked, gpus: int, machine: Machine, wishes:
     said = verdict(room.device_bytes, machine.accelerator.memory_bytes)
     change = None
     if said is Verdict.NO:
-        change = smallest_change(model, found.training, found.layout, machine.accelerator)
+        plain = layout_of(replace(asked, tp=asked.tp or 1), gpus)
+        change = smallest_change(
+            model, found.training, found.layout, machine.accelerator, said=plain
+        )
     speed = speed_of(model, found.training, found.layout, machine)
     made = Answer(
         question=found,
@@ -122,6 +126,8 @@ def speed_from(
             sequences=training.global_batch,
             attention_frac=attention_frac,
         )
+        if training.lora_rank is not None:  # frozen weights have no gradient
+            flops *= 2 / 3
         return flops / time.step_s / peak
 
     return Speed(
@@ -156,7 +162,10 @@ def _over_time(made: Answer, wishes: Wishes) -> Answer:
     nodes = max(1, layout.gpus // machine.node_gpus)
     write_s = wishes.checkpoint_s
     if write_s is None:
-        write_s = checkpoint_s(parameters(made.question.model), nodes)
+        rank_ = made.question.training.lora_rank
+        model = made.question.model
+        size = parameters(model) if rank_ is None else adapter_parameters(model, rank_)
+        write_s = checkpoint_s(size, nodes)
     stated = Reliability(checkpoint_s=write_s)
     if wishes.mttf_gpu_h is not None:
         stated = replace(stated, mttf_gpu_h=wishes.mttf_gpu_h)
@@ -168,7 +177,7 @@ def _over_time(made: Answer, wishes: Wishes) -> Answer:
     honest = time_with_failures(ideal_s, layout.gpus, stated)
     tdp_w = machine.accelerator.tdp_w
     energy = None
-    if tdp_w is not None:
+    if tdp_w is not None and math.isfinite(honest.expected_s):
         seconds = honest.expected_s if wishes.tokens is not None else 3600.0
         energy = run_energy(layout.gpus, tdp_w, made.speed.time.busy_frac, seconds, wishes.pue)
     return replace(made, tokens=wishes.tokens, honest=honest, reliability=stated, energy=energy)

@@ -36,7 +36,7 @@ _VALUES: Final = frozenset(
      "--recompute-granularity", "--optimizer", "--fp8-format", "--q-lora-rank", "--kv-lora-rank",
      "--qk-head-dim", "--qk-pos-emb-head-dim", "--v-head-dim", "--moe-layer-freq",
      "--num-layers-per-virtual-pipeline-stage", "--expert-tensor-parallel-size",
-     "--exp-avg-dtype", "--main-grads-dtype", "--data-parallel-sharding-strategy")
+     "--exp-avg-dtype", "--zero-stage", "--main-grads-dtype", "--data-parallel-sharding-strategy")
 )  # fmt: skip
 
 
@@ -150,7 +150,13 @@ def _experts(options: _Options, ffn: int) -> Experts | None:
         ffn=options.number("--moe-ffn-hidden-size") or ffn,
         shared_ffn=options.number("--moe-shared-expert-intermediate-size") or 0,
         dense_layers=_dense_layers(options.text("--moe-layer-freq") or "1"),
+        every=_every(options.text("--moe-layer-freq") or "1"),
     )
+
+
+def _every(pattern: str) -> int:
+    """Return of how many layers one has experts, where the pattern is a number."""
+    return int(pattern) if pattern.isdecimal() and int(pattern) else 1
 
 
 def _dense_layers(pattern: str) -> int:
@@ -210,6 +216,9 @@ def _asked(options: _Options, layers: int) -> Asked:
 
 def _megatron_zero(options: _Options) -> int:
     """Return what ranks share: FSDP's weights, the distributed optimizer's states, or nothing."""
+    stage = options.text("--zero-stage")  # Megatron-DeepSpeed
+    if options.has("--deepspeed") and stage in ("1", "2", "3"):
+        return int(stage)
     strategies = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
     if options.has("--use-torch-fsdp2"):
         return 3
@@ -256,6 +265,8 @@ _KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "vp": ("virtual_pipeline_model_parallel_size",),
     "lora_rank": ("lora_r", "lora_rank"),
 }
+_DEEPEST: Final = 6
+_MOST_KEYS: Final = 10_000
 _MODELS: Final = ("base_model", "model_name_or_path", "hf_model_id", "tokenizer_path")
 
 
@@ -292,11 +303,12 @@ def _tree(text: str, source: str) -> Mapping[str, Any]:
     return tree
 
 
-def _flatten(tree: Mapping[str, Any], flat: dict[str, Any]) -> None:
+def _flatten(tree: Mapping[str, Any], flat: dict[str, Any], depth: int = 0) -> None:
     for key, value in tree.items():
         if isinstance(value, dict):
-            _flatten(value, flat)
-        else:
+            if depth < _DEEPEST:
+                _flatten(value, flat, depth + 1)
+        elif len(flat) < _MOST_KEYS:
             flat.setdefault(str(key), value)
 
 

@@ -6,6 +6,7 @@ Sources: huggingface.co/<publisher>/<model>/config.json; GPT-3: arXiv:2005.14165
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -89,7 +90,8 @@ CONFIGS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 def _folded(name: str) -> str:
     """Return a name as people vary it: `meta-llama/Llama-3.1-70B` and `llama3-70b` are the same."""
-    name = name.lower().rpartition("/")[2].replace("llama-3.1", "llama-3")
+    name = name.lower().rpartition("/")[2].replace("llama-3.1", "llama-3").removeprefix("meta-")
+    name = re.sub(r"-(instruct|chat|base|hf|it|v0\.[0-9])(?=-|$)", "", name)
     return "".join(char for char in name if char.isalnum())
 
 

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hpckit.core.errors import ConfigError
+from hpckit.core.text import visible
 from hpckit.planner.model import Details, Experts, LatentAttention, ModelShape
 
 _MOST: Final = 10**9
-"""Of any number in a config.json; more is a slip."""
+_MOST_LAYERS: Final = 10_000
+"""Of layers and experts, and of any other number; more is a slip."""
 
 KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "hidden": ("hidden_size", "n_embd", "d_model"),
@@ -173,7 +175,7 @@ def read_config(text: str, source: str) -> ModelShape:
     and a model that is no decoder of attention and MLPs.
     """
     try:
-        tree = json.loads(text)
+        tree = json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"not JSON: {error}", source=source) from None
     return shape_of(tree, source)
@@ -247,7 +249,7 @@ class _Reader:
 
     def _name(self) -> str:
         name = self._tree.get("_name_or_path")
-        return name if isinstance(name, str) and name else self._kind
+        return visible(name if isinstance(name, str) and name else self._kind, 60)
 
     def _number(self, what: str, *, least: int = 1) -> int | None:
         """Return what is under one of the keys for `what`, None where there is none."""
@@ -260,8 +262,9 @@ class _Reader:
                     raise self._wrong(key, "several values", "the same in every layer")
                 value = value[0]
             is_whole = isinstance(value, int) and not isinstance(value, bool)
-            if not is_whole or not least <= value <= _MOST:
-                raise self._wrong(key, value, f"a whole number from {least} to {_MOST}")
+            most = _MOST_LAYERS if what in ("layers", "experts") else _MOST
+            if not is_whole or not least <= value <= most:
+                raise self._wrong(key, value, f"a whole number from {least} to {most}")
             return int(value)
         return None
 
@@ -297,16 +300,18 @@ class _Reader:
                 return self._number("kv_heads") or heads
             return 1 if self._tree.get("multi_query", True) else heads
         nested = self._tree.get("attn_config")
-        if isinstance(nested, dict) and isinstance(nested.get("kv_n_heads"), int):
-            return int(nested["kv_n_heads"])
+        own = nested.get("kv_n_heads") if isinstance(nested, dict) else None
+        if isinstance(own, int) and own > 0:
+            return own
         return self._number("kv_heads") or heads
 
     def _ffn(self, hidden: int) -> int:
         own = self._number("intermediate_size_mlp") or self._number("ffn")
         if own is not None:
             return own
-        if self._tree.get("expansion_ratio"):
-            return hidden * int(self._tree["expansion_ratio"])
+        ratio = self._number("expansion_ratio")
+        if ratio is not None:
+            return hidden * ratio
         if self._family.ffn_times is not None:
             return hidden * self._family.ffn_times
         moe = self._number("moe_intermediate_size")

@@ -270,5 +270,6 @@ def evaluation_tree(found: Evaluation) -> dict[str, Any]:
             }
             for row in found.rows
         ],
+        "ignored": list(found.ignored),
         "skipped": [{"line": line_no, "why": why} for line_no, why in found.skipped],
     }

@@ -1,13 +1,13 @@
 """A job whose model cannot fit on its GPUs: found before it queues.
 
 What the job does not say is taken at its least: one token, all activations recomputed, states
-shared as far as can be. It is an error where the states are said (`zero` and `optimizer`, or a
-Megatron-LM command) or the weights alone do not fit; else a note, for there are optimizers that
-keep no states.
+shared as far as can be. It is an error where weights and the said optimizer's states do not fit in
+16 bits, or where a Megatron-LM command says all of it; else a note.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
@@ -38,7 +38,24 @@ from hpckit.spec.site import SiteSpec
 
 Read = Callable[[str], str | None]
 """The text of a file that a job names, None where there is none."""
-_OFFLOADS: Final = ("--cpu-offloading", "--optimizer-cpu-offload", "--offload-optimizer")
+_NOT_JUDGED: Final = re.compile(
+    r"-.*(offload|cpu-optimizer|peft|lora).*|.*(text_generation|infer).*"
+)
+"""Words of a Megatron-LM command that keeps states elsewhere, or trains none."""
+_SURE: Final = 1.1
+"""Over the card's memory: of one name there are cards that differ by less."""
+_LEAST_STATES: Final = {
+    None: 0,
+    Optimizer.SGD: 2,
+    Optimizer.MUON: 4,
+    Optimizer.ADAM_8BIT: 4,
+    Optimizer.ADAM_BF16: 6,
+    Optimizer.ADAM: 6,
+}
+"""Bytes of gradient and states a parameter that each optimizer needs at least, all in 16 bits.
+
+Unsaid is one that updates weights while gradients are made, and keeps neither.
+"""
 _KEYS: Final[Mapping[str, str]] = {
     "--tp": "parallel.tensor",
     "--cp": "parallel.context",
@@ -95,15 +112,17 @@ def _note(text: str, remedy: str | None) -> Notice:
 def _described(spec: JobSpec, read: Read) -> tuple[ModelShape, Asked, bool] | None:
     """Return the model, what is said of the run, and whether a command says it."""
     request = spec.model
-    if request.offload:
+    if request.offload or spec.serve.port is not None:
         return None
     parts = {name: getattr(spec, name) for name in ("model", "parallel", "resources", "command")}
     planned = planned_of(to_tree(parts), "the job")
     if request.config is not None:
         return _named(request.config, read), planned.asked, False
-    if not is_megatron(spec.command) or set(_OFFLOADS) & set(spec.command):
+    if not is_megatron(spec.command) or any(map(_NOT_JUDGED.fullmatch, spec.command)):
         return None
     model, asked = read_megatron(spec.command, request.vocab)
+    if "--recompute-modules" in spec.command:  # which of them is not looked at
+        asked = replace(asked, recompute=Recompute.FULL)
     return model, planned.asked.over(asked), True
 
 
@@ -140,10 +159,10 @@ def _judged(
     found, usable = memory(model, training, layout), card.memory_bytes
     if verdict(found.device_bytes, usable) is not Verdict.NO:
         return
-    are_states_said = asked.zero is not None and asked.optimizer is not None
-    is_sure = are_states_said or _weights_alone(model, asked, layout) > usable
+    is_sure = not _is_guessed(model) and _surely(model, asked, layout) > _SURE * usable
+    is_sure = is_sure or (is_command and found.device_bytes > _SURE * usable)
     change = smallest_change(model, training, layout, card)
-    doubt = "" if is_sure else "; with an optimizer that keeps less it may fit"
+    doubt = "" if is_sure else "; with weights and states in 16 bits it may fit"
     yield Notice(
         level=Level.ERROR if is_sure else Level.NOTE,
         subject="model",
@@ -158,10 +177,9 @@ def _judged(
 def _at_least(asked: Asked, gpus: int) -> tuple[Training, Layout]:
     """Return the run and its layout, what is not said being what takes least."""
     layout = layout_of(asked, gpus)
-    least_zero = Zero.WEIGHTS if layout.pipeline == 1 else Zero.OPTIMIZER
     layout = replace(
         layout,
-        zero=least_zero if asked.zero is None else asked.zero,
+        zero=Zero.WEIGHTS if asked.zero is None else asked.zero,
         recompute=asked.recompute or Recompute.FULL,
     )
     each = layout.data * layout.micro_batch
@@ -176,27 +194,35 @@ def _at_least(asked: Asked, gpus: int) -> tuple[Training, Layout]:
     ), layout
 
 
-def _weights_alone(model: ModelShape, asked: Asked, layout: Layout) -> float:
-    """Return the bytes of a GPU's weights in 16 bits, or in 4 with QLoRA, shared by all ranks."""
-    each = QUANTIZED_BYTES if asked.quantized else 2
-    is_shared = asked.zero is None or asked.zero == Zero.WEIGHTS
-    return (
-        each
-        * parameters(model)
-        / (layout.gpus if is_shared else layout.tensor * layout.pipeline * layout.expert)
+def _is_guessed(model: ModelShape) -> bool:
+    """Return whether the model's family is unknown, and its shape read as another's."""
+    return any("is unknown" in note for note in model.notes)
+
+
+def _surely(model: ModelShape, asked: Asked, layout: Layout) -> float:
+    """Return the bytes that a GPU surely needs: weights in 16 bits, or 4, and the least states."""
+    each = QUANTIZED_BYTES if asked.quantized else 2.0
+    states = 0 if asked.lora_rank is not None else _LEAST_STATES[asked.optimizer]
+    everywhere = layout.gpus
+    apart = layout.tensor * layout.pipeline * layout.expert
+    zero = Zero.WEIGHTS if asked.zero is None else asked.zero
+    return parameters(model) * (
+        each / (everywhere if zero == Zero.WEIGHTS else apart)
+        + states / (everywhere if zero >= Zero.OPTIMIZER else apart)
     )
 
 
 def _in_words(change: Change, spec: JobSpec, *, is_stated: bool) -> str:
     """Return a change as keys of the job file, or as options of the Megatron-LM command."""
     words = change.options.split()
-    parts = []
+    parts: list[str] = []
     for name, value in zip(words[::2], words[1::2], strict=True):
         if name == "--gpus":
             nodes = -(-int(value) // (spec.resources.gpus_per_node or 1))
             parts.append(f"resources.nodes = {nodes}")
         elif name in _FLAGS and not is_stated:
-            parts.append(_FLAGS[name] if name == "--zero" else f"{_FLAGS[name]} {value}")
+            fsdp = "--use-torch-fsdp2" if value == "3" else _FLAGS[name]
+            parts.append(fsdp if name == "--zero" else f"{_FLAGS[name]} {value}")
         elif name in _KEYS:
             parts.append(f"{_KEYS[name]} = " + (value if value.isdecimal() else f'"{value}"'))
     if MeshAxis.DATA in spec.parallel:

@@ -57,10 +57,12 @@ def smallest_change(
     accelerator: Accelerator,
     *,
     may_grow: bool = True,
+    said: Layout | None = None,
 ) -> Change | None:
     """Return the least change of a run that fits, None where none does.
 
     Changes that cost no speed come first, more GPUs last; without `may_grow` their number stays.
+    `said` is the layout that the options give beside those of the change, None for this one.
     """
     most_tensor = max(layout.tensor, accelerator.scale_up_gpus)
     for _, tried_layout, tried_training in _changes(model, training, layout, may_grow=may_grow):
@@ -68,7 +70,7 @@ def smallest_change(
             continue
         found = memory(model, tried_training, tried_layout)
         if verdict(found.device_bytes, accelerator.memory_bytes) is Verdict.FITS:
-            words = _difference((training, layout), (tried_training, tried_layout))
+            words = _difference((training, said or layout), (tried_training, tried_layout))
             return Change(words, tried_layout, tried_training, found)
     return None
 

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from hpckit.core.errors import ConfigError, PlanError
+from hpckit.core.fields import to_tree
+from hpckit.core.text import visible
 from hpckit.core.units import format_duration
 from hpckit.planner.answer import Answer
 from hpckit.planner.asked import Asked
 from hpckit.planner.layout import Layout, Optimizer, Precision, Recompute, Training, Zero
 from hpckit.planner.model import ModelShape, parameters, routed_parameters
 from hpckit.spec.job import JOB_SCHEMA, MeshAxis
-from hpckit.spec.merge import file_layers
+from hpckit.spec.merge import effective_job, file_layers
 
 _NEVER_S: Final = 14 * 86400.0
 """From this interval on nobody needs to be told to write checkpoints."""
@@ -107,7 +109,9 @@ def framework_words(model: ModelShape, training: Training, layout: Layout) -> Se
     return words
 
 
-def job_text(made: Answer, *, config: str | None, command: Sequence[str]) -> str:
+def job_text(
+    made: Answer, *, config: str | None, command: Sequence[str], node_gbits: float | None = None
+) -> str:
     """Return a job file of the answer's layout.
 
     `config` is how the model is called, None where a command says it. Raises PlanError for GPUs
@@ -122,7 +126,7 @@ def job_text(made: Answer, *, config: str | None, command: Sequence[str]) -> str
             need=f"a multiple of the {per_node} of a node",
             hint="--node-gpus N says how many a node has",
         )
-    name = made.question.model.name.rpartition("/")[2].lower()
+    name = visible(made.question.model.name.rpartition("/")[2]).lower()
     lines = [
         *_comments(made),
         f'schema = "{JOB_SCHEMA}"',
@@ -136,6 +140,7 @@ def job_text(made: Answer, *, config: str | None, command: Sequence[str]) -> str
         "[launch]",
         'kind = "torchrun"',
         *_mesh_lines(made),
+        *([] if node_gbits is None else ["", "[place]", f"node_gbits = {node_gbits:g}"]),
         "",
         "[model]",
         *_model_lines(made, config),
@@ -219,7 +224,11 @@ def is_job_file(text: str) -> bool:
 
 def read_job(text: str, source: str) -> Planned:
     """Return what a job file says of its model. Raises ConfigError, for keys that there are not."""
-    return planned_of(file_layers(text, source, None)[0].tree, source)
+    layer = file_layers(text, source, None)[0]
+    # A command may come from the command line; here it does not matter.
+    tree = {"name": "plan", "command": ["true"], **layer.tree}
+    spec = effective_job([replace(layer, tree=tree)], lambda *_: None).spec
+    return planned_of(to_tree(spec), source)
 
 
 def planned_of(tree: Mapping[str, Any], source: str) -> Planned:

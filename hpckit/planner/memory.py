@@ -273,6 +273,8 @@ def _activations(
     layers: tuple[int, int],
 ) -> Iterator[Term]:
     """Yield what the forward pass keeps for the backward pass, of all micro-batches in flight."""
+    if not sum(layers):  # embedding or head alone
+        return
     in_flight = micro_batches_in_flight(layout, training, index)
     kinds = [
         (count, layer_activation_bytes(model, training, layout, sparse=sparse))

@@ -259,6 +259,9 @@ def _days(seconds: float) -> str:
 
 def _ends(made: Answer, command: str) -> Iterator[Line]:
     yield from _note_lines(made.question.model.notes)
+    if made.machine.accelerator.note is not None:
+        card = made.machine.accelerator
+        yield labelled("note", f"{card.name}: {card.note}")
     question = made.question
     unsure = unvalidated(question.model, question.training, question.layout, made.machine)
     if unsure:
@@ -312,7 +315,9 @@ def serving_lines(
     return fitted_lines([*lines, *_note_lines(model.notes)], width)
 
 
-def rough_lines(count: float, dtype: str, accelerator: Accelerator | None) -> list[Line]:
+def rough_lines(
+    count: float, dtype: str, accelerator: Accelerator | None, width: int
+) -> list[Line]:
     """Return what a number of parameters alone tells: weights, what holds and trains them."""
     each = BYTES_OF[dtype]
     size = count * each
@@ -350,7 +355,7 @@ def rough_lines(count: float, dtype: str, accelerator: Accelerator | None) -> li
     ]
     gpu = accelerator.name if accelerator else "GPU"
     lines.append(labelled("next", f"hpckit plan CONFIG.json --gpu '{gpu}'   (exact, by its shape)"))
-    return lines
+    return fitted_lines(lines, width)
 
 
 def watts(value: float) -> str:
@@ -370,27 +375,36 @@ def _range(power: Range) -> str:
     return f"{least}–{most}"
 
 
-def facility_lines(gpus: int, gpu_w: float, found: Facility, kind: str) -> list[Line]:
+def facility_lines(gpus: int, gpu_w: float, found: Facility, kind: str, width: int) -> list[Line]:
     """Return what a number of GPUs, their machines and the building draw, and the heat."""
     it = found.it_w
     air = air_m3_per_s(it.middle, _AIR_RISE_K)
     water = water_l_per_min(it.middle, _WATER_RISE_K)
     heat = found.heat_btu_per_h
-    return [
+    lines = [
         Line(text=f" {gpus} × {kind} · {gpu_w:g} W each", style=Style.TITLE),
         labelled("GPUs", f"{watts(found.gpus_w)} = {gpus} × {gpu_w:g} W, all busy"),
         labelled(
             "machines",
             f"{_range(it)}   (× 1.20–1.29: nodes of MLPerf's power runs over their GPUs' rating)",
         ),
-        labelled("building", f"{_range(found.facility_w)}   (PUE 1.1 of large operators to 1.58 of"
-                 " the world's average; --pue)"),
-        labelled("heat", f"{_range(it)} to remove = {heat.least / 1e6:.3g}–{heat.most / 1e6:.3g}"
-                 " million BTU/h"),
-        labelled("cooling", f"{air:.3g} m³/s of air at +{_AIR_RISE_K:g} K, or {water:.3g} L/min of"
-                 f" water at +{_WATER_RISE_K:g} K"),
+        labelled(
+            "building",
+            f"{_range(found.facility_w)}   (PUE 1.1 of large operators to 1.58 of"
+            " the world's average; --pue)",
+        ),
+        labelled(
+            "heat",
+            f"{_range(it)} to remove = {heat.least / 1e6:.3g}–{heat.most / 1e6:.3g} million BTU/h",
+        ),
+        labelled(
+            "cooling",
+            f"{air:.3g} m³/s of air at +{_AIR_RISE_K:g} K, or {water:.3g} L/min of"
+            f" water at +{_WATER_RISE_K:g} K",
+        ),
         labelled("a year", f"{it.least * 8.76e-6:.3g}–{it.most * 8.76e-6:.3g} GWh of the machines"),
-    ]  # fmt: skip
+    ]
+    return fitted_lines(lines, width)  # fmt: skip
 
 
 _WORST: Final = 12
@@ -418,6 +432,8 @@ def evaluation_lines(found: Evaluation, *, width: int) -> list[Line]:
             f" {run.label} · {row.layout.words()}"
         )
         lines.append(Line(text=text if columns(text) <= width else text[: width - 1] + "…"))
+    if found.ignored:
+        lines.append(labelled("ignored", f"columns {', '.join(found.ignored)[: width - 20]}"))
     for line_no, why in found.skipped[:3]:
         lines.append(labelled("skipped", f"line {line_no}: {why}", Style.WARNING))
     if len(found.skipped) > 3:  # noqa: PLR2004

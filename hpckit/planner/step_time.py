@@ -324,13 +324,16 @@ class Clock:
         if ranks == 1:
             return 0.0
         forward, backward = passes
-        local = self._local_parameters(layout)
-        grads = local * self._training.gradient_bytes
-        weights = 2 * local if layout.zero else grads
+        dense, routed = self._parameters
+        counts = (
+            dense / layout.tensor / layout.pipeline,
+            routed / layout.expert_split / layout.pipeline,
+        )
+        grads = float(self._training.gradient_bytes)
+        gather = self._exchange(layout, counts, 2 if layout.zero else grads)
         if framework is Framework.DEEPSPEED and layout.zero:
             grads *= 2  # an all-reduce, where Megatron-LM scatters
-        per_node = self._ranks_per_node(layout)
-        scatter, gather = self._ring(ranks, per_node, grads), self._ring(ranks, per_node, weights)
+        scatter = self._exchange(layout, counts, grads)
         if self._training.overlaps(layout):
             scatter = max(0.0, scatter - self._constants.overlap * backward)
             gather = max(0.0, gather - self._constants.overlap * forward)
@@ -338,14 +341,34 @@ class Clock:
 
     def _gathered(self, layout: Layout, layer: _Layer, layers: float) -> float:
         """Return what gathering sharded weights takes beyond the computing that hides it."""
+        once = self._exchange(layout, self._held(layout), 2) / layers
+        backward = layer.backward + layer.recompute
+        again = 2 * once if layout.zero >= Zero.WEIGHTS else once
+        return layers * (max(0.0, once - layer.forward) + max(0.0, again - backward))
+
+    def _held(self, layout: Layout) -> tuple[float, float]:
+        """Return the parameters that a rank computes with: all but experts, and experts."""
         routed = routed_parameters(self._model)
         dense = parameters(self._model) - routed
-        local = (dense / layout.tensor + routed / layout.expert_split) / layout.pipeline / layers
-        ranks, per_node = layout.shard_ranks, self._ranks_per_node(layout)
-        once = self._ring(ranks, per_node, 2 * local)
-        backward = layer.backward + layer.recompute
-        again = 2 * once if layout.zero >= 3 else once  # noqa: PLR2004
-        return layers * (max(0.0, once - layer.forward) + max(0.0, again - backward))
+        return (
+            dense / layout.tensor / layout.pipeline,
+            routed / layout.expert_split / layout.pipeline,
+        )
+
+    def _exchange(self, layout: Layout, counts: tuple[float, float], each: float) -> float:
+        """Return the time to gather or scatter parameters of `each` bytes among their ranks.
+
+        Experts are shared by the ranks that have the same ones, which lie on more nodes.
+        """
+        dense, routed = counts
+        ranks = (
+            layout.shard_ranks if layout.zero >= Zero.GRADIENTS else layout.data * layout.context
+        )
+        time = self._ring(ranks, self._ranks_per_node(layout), dense * each)
+        if routed:
+            per_node = max(1, self._machine.link_gpus // layout.expert_split)
+            time += self._ring(layout.expert_shard_ranks, per_node, routed * each)
+        return time
 
     def _replicas(self, layout: Layout) -> float:
         """Return the all-reduce between replicas of a sharded group (HSDP)."""

@@ -45,6 +45,14 @@ TARGETS: Final = (
 )
 """What a row may publish; the first that it has counts."""
 _TIMES: Final = TARGETS[:4]
+COLUMNS: Final = frozenset(
+    ("label", "model", "hidden", "layers", "heads", "kv_heads", "ffn", "vocab", "gated", "experts",
+     "top_k", "gpu", "gpus", "seq", "global_batch", "micro_batch", "tp", "cp", "ep", "pp", "vp",
+     "dp", "zero", "precision", "recompute", "optimizer", "grad_bytes", "framework",
+     "fused_accumulation", "node_nic_gbits", "attention", *TARGETS)
+)  # fmt: skip
+_MOST: Final = 1e9
+_MOST_LAYERS: Final = 10_000
 _SHAPE: Final = ("hidden", "layers", "heads", "vocab")
 _MEANT: Final = {
     "amp_bf16": "bf16",
@@ -100,10 +108,11 @@ class Evaluated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """A table's rows; `skipped` are (line, why)."""
+    """A table's rows; `skipped` are (line, why), `ignored` columns that are not known."""
 
     rows: tuple[Evaluated, ...]
     skipped: tuple[tuple[int, str], ...]
+    ignored: tuple[str, ...] = ()
 
     @property
     def mean_abs_error_frac(self) -> float:
@@ -126,27 +135,41 @@ def _mean(values: Iterable[float]) -> float:
     return sum(found) / len(found) if found else 0.0
 
 
+def ignored_columns(text: str) -> tuple[str, ...]:
+    """Return the columns of a table that nothing is done with, such as a source, or a slip."""
+    names = text.removeprefix("\ufeff").lstrip().partition("\n")[0].split(",")
+    return tuple(name.strip() for name in names if name.strip().lower() not in COLUMNS)
+
+
 def read_table(text: str, source: str) -> tuple[list[Run], list[tuple[int, str]]]:
     """Return the runs of a CSV table, and the rows that are none, each with why.
 
     Raises ConfigError for a table without the columns that are needed.
     """
-    rows = csv.DictReader(io.StringIO(text))
-    columns = set(rows.fieldnames or ())
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").lstrip("\n")
+    try:
+        listed = list(csv.reader(io.StringIO(text)))
+    except csv.Error as error:
+        raise ConfigError(f"no CSV: {error}", source=source) from None
+    names = [name.strip().lower() for name in listed[0]] if listed else []
+    columns = set(names)
     has_shape = "model" in columns or columns.issuperset(_SHAPE)
     if not has_shape or not columns.intersection(TARGETS) or "gpu" not in columns:
         raise ConfigError(
-            f"has the columns {', '.join(rows.fieldnames or ()) or 'none'}",
+            f"has the columns {', '.join(names)[:200] or 'none'}",
             source=source,
             hint=f"model, or {', '.join(_SHAPE)}; gpu, gpus, seq, global_batch; and one of"
             f" {', '.join(TARGETS)}",
         )
     runs, skipped = [], []
-    for row in rows:
+    for line_no, cells in enumerate(listed[1:], start=2):
+        row = dict(zip(names, cells, strict=False))
+        if not any(cells):
+            continue
         try:
-            runs.append(read_run(row, rows.line_num, source))
+            runs.append(read_run(row, line_no, source))
         except HpckitError as error:
-            skipped.append((rows.line_num, error.message))
+            skipped.append((line_no, error.message))
     return runs, skipped
 
 
@@ -158,7 +181,7 @@ def read_run(row: Mapping[str, str | None], line_no: int, source: str) -> Run:
         raise ConfigError(f"none of {', '.join(TARGETS)}", source=source)
     model = _model(cells)
     machine = machine_of(
-        accelerator_named(cells.text("gpu")), nic_gbits=cells.decimal("node_nic_gbits")
+        accelerator_named(cells.text("gpu")), nic_gbits=cells.number("node_nic_gbits")
     )
     asked = _asked(cells)
     layout = layout_of(replace(asked, sequence_parallel=_is_split(asked)), cells.need("gpus"))
@@ -195,7 +218,7 @@ def _asked(cells: _Cells) -> Asked:
         dp=cells.number("dp"),
         zero=Zero.WEIGHTS
         if cells.text("zero").lower() == "fsdp"
-        else cells.number("zero", least=0),
+        else cells.number("zero", least=0, most=3),
         micro_batch=cells.number("micro_batch"),
         recompute=cells.word("recompute", Recompute),
     )
@@ -242,17 +265,19 @@ class _Cells:
             value = float(text)
         except ValueError:
             value = math.nan
-        if not math.isfinite(value):
-            raise ConfigError(f"got {text!r}, expected a number", source=self._source, key=name)
+        if not abs(value) <= _MOST:  # not-a-number too
+            raise ConfigError(
+                f"got {text[:40]!r}, expected a number", source=self._source, key=name
+            )
         return value
 
-    def number(self, name: str, *, least: int = 1) -> int | None:
+    def number(self, name: str, *, least: int = 1, most: float = _MOST) -> int | None:
         value = self.decimal(name)
         if value is None:
             return None
-        if value != int(value) or value < least:
+        if value != int(value) or not least <= value <= most:
             raise ConfigError(
-                f"got {self.text(name)!r}, expected a whole number from {least} on",
+                f"got {self.text(name)!r}, expected a whole number from {least} to {most:g}",
                 source=self._source,
                 key=name,
             )
@@ -278,13 +303,15 @@ class _Cells:
 
 
 def _model(cells: _Cells) -> ModelShape:
-    name, layers = cells.text("model"), cells.number("layers")
+    name, layers = cells.text("model"), cells.number("layers", most=_MOST_LAYERS)
     if not cells.text("hidden"):
         model = model_named(name)
         return replace(model, layers=layers or model.layers)
     hidden, heads = cells.need("hidden"), cells.need("heads")
+    if heads > hidden:
+        raise ConfigError(f"got {heads}, expected at most hidden {hidden}", key="heads")
     gated = cells.number("gated", least=0) == 1
-    count = cells.number("experts", least=0)
+    count = cells.number("experts", least=0, most=_MOST_LAYERS)
     ffn = cells.number("ffn") or 4 * hidden
     details = Details()
     if not gated:

@@ -197,6 +197,10 @@ def test_pictures_are_written(tmp_path: Path) -> None:
         (("Llama-3-8B", "--gpu", "h100", "--gpus", "12", "--tp", "3"), 5, "--tp 2"),
         (("Llama-3-8B", "--gpu", "h100", "--qlora"), 2, "--lora RANK"),
         (("evaluate", "nosuch.csv"), 3, "no such file"),
+        (("Llama-3-8B", "--gpu", "h100", "--json", "--write", "x"), 2, "does nothing with --write"),
+        (("--params", "7B", "--gpus", "8"), 2, "does nothing with --gpus"),
+        (("Llama-3-8B", "--gpu", "h100", "--inference", "--gpus", "8", "--tp", "2"), 2, "one copy"),
+        (("Llama-3-8B", "--gpu", "h100", "--pue", "nan"), 2, "nan is no number"),
     ],
 )
 def test_what_cannot_be_is_said_at_once(

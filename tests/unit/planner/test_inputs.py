@@ -19,6 +19,7 @@ from hpckit.planner.job_file import job_text, mesh_of, read_job, volumes
 from hpckit.planner.layout import Layout, Optimizer, Precision, Recompute, Training
 from hpckit.planner.machine import machine_of
 from hpckit.planner.measured import settled, step_times
+from hpckit.planner.memory import memory
 from hpckit.planner.model import parameters
 from hpckit.planner.picture import plan_html, plan_svg
 from hpckit.planner.table import TARGETS, evaluate, read_table
@@ -53,9 +54,13 @@ def test_a_card_is_found_by_any_of_its_names(said: str, meant: str) -> None:
     assert accelerator_named(said).name == meant
 
 
-@pytest.mark.parametrize("said", ["gpu", "80GB", "v4", "rtx4090", "A30", ""])
+@pytest.mark.parametrize(
+    "said",
+    ["gpu", "80GB", "v4", "rtx4090", "A30", "", "NVIDIA A100 80GB PCIe MIG 1g.10gb",
+     "nvidia_h100_80gb_hbm3_1g.10gb"],
+)  # fmt: skip
 def test_a_name_that_means_no_card_is_none(said: str) -> None:
-    """Nothing is guessed from a size or a part of a name; the nearest names are in the error."""
+    """Nothing is guessed from a size, a part of a name, or a slice of a card."""
     assert find_accelerator(said) is None
     with pytest.raises(ConfigError, match="site file"):
         accelerator_named(said)
@@ -289,7 +294,7 @@ def test_a_model_that_cannot_fit_is_an_error_with_what_would() -> None:
     """At its least: one token, all recomputed, all shared."""
     (found,) = notices(JOB)
     assert found.startswith(f"{Level.NOTE}: Llama-3-405B needs at least")
-    assert "with an optimizer that keeps less it may fit" in found
+    assert "with weights and states in 16 bits it may fit" in found
     (found,) = notices(f'{JOB}zero = 3\noptimizer = "adam"\n')
     assert found.startswith(f"{Level.ERROR}: Llama-3-405B needs at least")
     (alone,) = notices(JOB.replace("nodes = 2", "nodes = 1").replace("data = 2", "data = 1"))
@@ -354,7 +359,82 @@ def test_a_megatron_command_is_judged_without_a_model_table() -> None:
     (found,) = notices(text)
     assert "GB on a GPU" in found
     assert "--pipeline-model-parallel-size" in found or "resources.nodes" in found
-    assert notices(text.replace('"--no-x"', '"--optimizer-cpu-offload"')) == []
+    for left_alone in ("--optimizer-cpu-offload", "--peft", "tools/run_text_generation_server.py"):
+        assert notices(text.replace('"--no-x"', f'"{left_alone}"')) == []
+
+
+LLAMA_70B = (
+    "--num-layers 80 --hidden-size 8192 --num-attention-heads 64 --num-query-groups 8"
+    " --ffn-hidden-size 28672 --swiglu --disable-bias-linear --normalization RMSNorm"
+    " --seq-length 4096 --micro-batch-size 1 --global-batch-size 64 --bf16 --vocab-size 128256"
+    " --untie-embeddings-and-output-weights --position-embedding-type rope"
+    " --recompute-granularity full"
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "zero"),
+    [
+        ("--use-torch-fsdp2", 3),
+        ("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params", 3),
+        ("--use-megatron-fsdp --data-parallel-sharding-strategy optim", 1),
+        ("--deepspeed --zero-stage 2", 2),
+        ("--use-distributed-optimizer", 1),
+        ("", 0),
+    ],
+)
+def test_every_way_to_share_states_is_read(words: str, zero: int) -> None:
+    """Megatron-LM's and Megatron-DeepSpeed's; what shares weights fits where nothing else does."""
+    command = f"{LLAMA_70B} {words}".split()
+    assert model_of_command(command, None)[1].zero == zero
+    listed = ", ".join(f'"{one}"' for one in ["python", *command])
+    text = JOB.partition("[parallel]")[0].replace('"python", "train.py"', listed)
+    found = notices(text.replace("nodes = 2", "nodes = 8"))
+    assert bool(found) == (zero < 3)
+
+
+def test_experts_are_divided_by_tensor_ranks_or_by_experts() -> None:
+    """Alone they are split as other matrices are; spread over ranks each rank has whole ones."""
+    mixtral, training = model_named("Mixtral-8x7B"), Training(seq=4096, global_batch=16)
+
+    def weights(tensor: int, data: int, expert: int = 1) -> float:
+        found = memory(mixtral, training, Layout(tensor=tensor, data=data, expert=expert))
+        return next(term.bytes_ for term in found.terms if term.name == "weights")
+
+    alone = weights(tensor=8, data=2)
+    assert alone == pytest.approx(2 * parameters(mixtral) / 8, rel=0.01)
+    assert weights(tensor=8, data=2, expert=8) == pytest.approx(alone, rel=0.01)
+    assert weights(tensor=2, data=8, expert=8) > alone
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("\ufeff" + TABLE, None),
+        (TABLE.replace("\n", "\r"), None),
+        ("\n\n" + TABLE.replace("hidden,layers", " Hidden , layers"), None),
+        (TABLE.replace("2048", "1e300"), "expected a number"),
+        (TABLE.replace(",48,", ",1000000,"), "expected a whole number from 1 to 10000"),
+        (TABLE.replace(",64,51200", ",70000,51200"), "at most hidden 6144"),
+    ],
+)
+def test_tables_from_spreadsheets_are_read_and_vast_numbers_are_not(
+    text: str, said: str | None
+) -> None:
+    """A byte order mark, other line ends, blank lines, blanks in the header; one clear reason."""
+    runs, skipped = read_table(text, "t.csv")
+    assert len(runs) == (said is None)
+    assert said is None or said in skipped[0][1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    ['seq = "4k"', "seq = 0", "seqq = 4096", "zero = 7", "micro_batch = -1", 'recompute = "some"'],
+)
+def test_a_job_file_is_checked_before_it_is_planned(change: str) -> None:
+    """By the rules of its keys."""
+    with pytest.raises(ConfigError, match=r"job\.toml: model\."):
+        read_job(f"{JOB}{change}\n", "job.toml")
 
 
 def test_step_times_are_read_from_logs() -> None:

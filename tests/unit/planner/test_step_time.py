@@ -15,6 +15,7 @@ from hpckit.core.errors import PlanError
 from hpckit.planner.accelerators import ACCELERATORS, accelerator_named
 from hpckit.planner.answer import Wishes, answer, at_other_sizes
 from hpckit.planner.asked import Asked, question, training_of
+from hpckit.planner.calibration import HELD_OUT_FRAC, UNVALIDATED_FRAC
 from hpckit.planner.catalogue import model_named
 from hpckit.planner.failures import (
     Reliability,
@@ -253,6 +254,7 @@ def test_power_follows_what_computes() -> None:
     assert found.it_kwh == pytest.approx(7.224)
     assert found.facility_kwh == pytest.approx(1.5 * found.it_kwh)
     slower = capped(H100, 350)
+    assert slower.accelerator.tdp_w == 350
     assert 0.7 < slower.accelerator.flops / H100.accelerator.flops < 0.9
     assert capped(H100, 900) == H100
 
@@ -275,3 +277,36 @@ def test_an_unpublished_rating_stays_unknown() -> None:
     model, asked = model_named("Llama-3-8B"), Asked(seq=4096, global_batch=64)
     machine = machine_of(accelerator_named("Trainium2"))
     assert answer(model, asked, 64, machine, Wishes()).energy is None
+
+
+def test_adapters_train_faster_than_all_weights() -> None:
+    """Frozen matrices have no gradient: about two thirds of the time, and no large optimizer."""
+    model, asked = model_named("Llama-3-8B"), Asked(seq=4096, global_batch=64, dp=8, zero=1)
+    full = answer(model, asked, 8, H100, Wishes()).speed.time
+    lora = answer(model, replace(asked, lora_rank=16), 8, H100, Wishes())
+    assert 0.6 < lora.speed.time.of("compute") / full.of("compute") < 0.8
+    assert lora.speed.time.of("optimizer") < 0.05 * full.of("optimizer")
+    assert lora.reliability is not None
+    assert lora.reliability.checkpoint_s < 1
+
+
+def test_a_rack_of_72_is_eighteen_nodes_to_slurm() -> None:
+    """GB200's links join 72 GPUs, its nodes have four; a GCD of MI250X is a GPU of its own."""
+    rack = machine_of(accelerator_named("gb200"))
+    assert (rack.node_gpus, rack.link_gpus) == (4, 72)
+    gcd = machine_of(accelerator_named("mi250x"))
+    assert (gcd.node_gpus, gcd.accelerator.memory_bytes) == (8, 65520 * 1024**2)
+
+
+def test_what_no_table_has_is_less_sure() -> None:
+    """Experts, long sequences and other cards have the wider margin."""
+    known = answer(model_named("Llama-3-8B"), Asked(seq=4096, global_batch=64), 8, H100, Wishes())
+    assert known.speed.uncertainty_frac == HELD_OUT_FRAC
+    for name, seq, gpu in (
+        ("Mixtral-8x7B", 4096, "h200"),
+        ("Llama-3-8B", 32768, "h100"),
+        ("Llama-3-8B", 4096, "b200"),
+    ):
+        machine = machine_of(accelerator_named(gpu))
+        made = answer(model_named(name), Asked(seq=seq, global_batch=64), 64, machine, Wishes())
+        assert made.speed.uncertainty_frac == UNVALIDATED_FRAC
