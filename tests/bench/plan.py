@@ -1,11 +1,13 @@
 """How true `hpckit plan` is: its predictions beside published figures, each beside a baseline.
 
 The constants of the step time were fitted on two of the tables (marked), one term of the memory
-was chosen on SimuMax's rows; all other figures are predictions. Exits 1 where a figure is over its limit: peak memory of SimuMax's B200 runs 5 % each
-and 2 % on average, step time of Korthikanti et al. 3.5 %, of BigScience 8 %, of MosaicML 10 %, each
-better than its baseline; the layout that is ranked first in BigScience's groups 5 % slower than the
-best measured; energy of MLPerf's power runs 10 %; every layout of a 405B model on 16,384 GPUs in
-2 s, of a 1T mixture of experts on 100,000 in 10 s.
+was chosen on SimuMax's rows; all other figures are predictions.
+
+Exits 1 where a figure is over its limit: peak memory of SimuMax's B200 runs 5 % each and 2 % on
+average; step time of Korthikanti et al. 3.5 %, of BigScience 8 %, of MosaicML 10 %, each better
+than its baseline; the layout that is ranked first in BigScience's groups 5 % slower than the best
+measured; energy of MLPerf's power runs 10 %; every layout of a 405B model on 16,384 GPUs in 2 s, of
+a 1T mixture of experts on 100,000 in 10 s.
 """
 
 from __future__ import annotations
