@@ -137,6 +137,7 @@ def _options(ctx: click.Context, params: dict[str, Any], *, as_json: bool) -> Pl
         words=ctx.meta.get(_COMMAND, ()),
         typed=ctx.meta.get(_TYPED, ()),
         batch=batch or 1,
+        currency="",
     )
     _check_together(options, has_batch=batch is not None)
     return options
@@ -294,11 +295,7 @@ def _fit(options: PlanOptions) -> None:
     from hpckit.planner.machine import capped
 
     model, asked = _model(options)
-    site = _site(options)
     machine = _machine(options)
-    if site is not None:
-        machine = replace(machine, step_scale=site.planner.step_scale or 1.0)
-        options.pue = options.pue or site.energy.pue
     if options.inference:
         _serve(options, model, machine.accelerator)
         return
@@ -346,10 +343,7 @@ def _compare(options: PlanOptions, job: str) -> None:
     else:
         options.model, asked = planned.config, planned.asked
         model = _model(options)[0]
-    site, machine = _site(options), _machine(options)
-    if site is not None:
-        machine = replace(machine, step_scale=site.planner.step_scale or 1.0)
-    made = answer(model, options.asked.over(asked), gpus, machine, Wishes())
+    made = answer(model, options.asked.over(asked), gpus, _machine(options), Wishes())
     training = made.question.training
     times = step_times(found.log, training.seq * training.global_batch / gpus)
     measured = Measured(
@@ -359,6 +353,19 @@ def _compare(options: PlanOptions, job: str) -> None:
 
 
 def _machine(options: PlanOptions) -> Machine:
+    """Return the machine that is said, with what its site's file says of it and of energy."""
+    machine, site = _said_machine(options), _site(options)
+    if site is None:
+        return machine
+    energy = site.energy
+    options.pue = options.pue or energy.pue
+    options.price_per_kwh = options.price_per_kwh or energy.price_per_kwh
+    options.co2_g_per_kwh = options.co2_g_per_kwh or energy.co2_g_per_kwh
+    options.currency = energy.currency or ""
+    return replace(machine, step_scale=site.planner.step_scale or 1.0)
+
+
+def _said_machine(options: PlanOptions) -> Machine:
     """Return the machine that is said: a kind of GPU, or a node that was inspected."""
     from hpckit.planner.machine import machine_of, machine_of_node
 
@@ -384,6 +391,9 @@ def _wishes(options: PlanOptions) -> Wishes:
         checkpoint_s=options.checkpoint_s,
         restart_s=options.restart_s,
         pue=options.pue,
+        price_per_kwh=options.price_per_kwh,
+        currency=options.currency,
+        co2_g_per_kwh=options.co2_g_per_kwh,
     )
 
 

@@ -45,6 +45,9 @@ class PlanOptions(SimpleNamespace):
     html: str | None
     gpu_power_w: float | None
     pue: float | None
+    price_per_kwh: float | None
+    co2_g_per_kwh: float | None
+    currency: str
     vocab: int | None
     layers: int | None
     inference: bool
@@ -207,6 +210,18 @@ _OPTIONS: Final = (
         type=BoundedFloat(1, 1e5),
         metavar="W",
         help="Rated power of a GPU.  [default: that of --gpu]",
+    ),
+    click.option(
+        "--price-per-kwh",
+        type=BoundedFloat(0, 1e6),
+        metavar="PRICE",
+        help="With --tokens: price of a kWh.  [default: the site's]",
+    ),
+    click.option(
+        "--co2-g-per-kwh",
+        type=BoundedFloat(0, 1e5),
+        metavar="GRAMS",
+        help="With --tokens: CO2 of a kWh.  [default: the site's]",
     ),
     click.option(
         "--pue",

@@ -31,7 +31,7 @@ _LEAST_S: Final = 1e-3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """What is asked beside the layout: how many tokens, what fails, the building's PUE.
+    """What is asked beside the layout: how many tokens, what fails, what energy costs.
 
     `checkpoint_s` None is estimated from the model's size and the number of nodes.
     """
@@ -41,6 +41,9 @@ class Wishes:
     checkpoint_s: float | None = None
     restart_s: float | None = None
     pue: float | None = None
+    price_per_kwh: float | None = None
+    currency: str = ""
+    co2_g_per_kwh: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +55,15 @@ class Speed:
     mfu_frac: float
     causal_mfu_frac: float
     uncertainty_frac: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bill:
+    """What a run's energy costs, and the CO2 that it stands for; None is unknown."""
+
+    cost: float | None
+    currency: str
+    co2_kg: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +81,7 @@ class Answer:
     honest: TimeWithFailures | None = None
     reliability: Reliability | None = None
     energy: Energy | None = None
+    bill: Bill | None = None
 
 
 def answer(model: ModelShape, asked: Asked, gpus: int, machine: Machine, wishes: Wishes) -> Answer:
@@ -180,7 +193,27 @@ def _over_time(made: Answer, wishes: Wishes) -> Answer:
     if tdp_w is not None and math.isfinite(honest.expected_s):
         seconds = honest.expected_s if wishes.tokens is not None else 3600.0
         energy = run_energy(layout.gpus, tdp_w, made.speed.time.busy_frac, seconds, wishes.pue)
-    return replace(made, tokens=wishes.tokens, honest=honest, reliability=stated, energy=energy)
+    bill = None
+    if energy is not None and wishes.tokens is not None:
+        bill = bill_of(energy, wishes)
+    return replace(
+        made,
+        tokens=wishes.tokens,
+        honest=honest,
+        reliability=stated,
+        energy=energy,
+        bill=bill,
+    )
+
+
+def bill_of(energy: Energy, wishes: Wishes) -> Bill:
+    """Return what the building's energy costs and emits, as far as factors are known."""
+    price, grams = wishes.price_per_kwh, wishes.co2_g_per_kwh
+    return Bill(
+        cost=None if price is None else energy.facility_kwh * price,
+        currency=wishes.currency,
+        co2_kg=None if grams is None else energy.facility_kwh * grams / 1e3,
+    )
 
 
 def at_other_sizes(

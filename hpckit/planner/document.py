@@ -183,6 +183,9 @@ def _run_tree(made: Answer) -> dict[str, Any]:
             "rack_w": energy.rack_w,
             "it_kwh": energy.it_kwh if made.tokens is not None else None,
             "facility_kwh": energy.facility_kwh if made.tokens is not None else None,
+            "cost": None if made.bill is None else made.bill.cost,
+            "currency": None if made.bill is None else made.bill.currency or None,
+            "co2_kg": None if made.bill is None else made.bill.co2_kg,
         },
     }
 

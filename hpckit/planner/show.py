@@ -9,7 +9,7 @@ from typing import Final
 from hpckit.core.text import Line, Style, columns, wrapped_lines
 from hpckit.core.units import counted, format_duration, short_bytes, short_time
 from hpckit.planner.accelerators import ACCELERATORS, Accelerator
-from hpckit.planner.answer import Answer, explained, unvalidated
+from hpckit.planner.answer import Answer, Bill, explained, unvalidated
 from hpckit.planner.fit import (
     BYTES_OF,
     TRAINING_BYTES,
@@ -246,9 +246,16 @@ def _run_lines(made: Answer) -> Iterator[Line]:
         )
         if made.tokens is not None:
             words += f" · {energy.facility_kwh / 1e3:.4g} MWh"
-        yield labelled("power", words)
+        yield labelled("power", words + _bill_words(made.bill))
     else:
         yield labelled("power", f"unknown: no rated power of {made.machine.accelerator.name}")
+
+
+def _bill_words(bill: Bill | None) -> str:
+    if bill is None:
+        return ""
+    cost = "" if bill.cost is None else f" · {bill.cost:,.0f} {bill.currency}".rstrip()
+    return cost + ("" if bill.co2_kg is None else f" · {bill.co2_kg / 1e3:.3g} t CO2")
 
 
 def _days(seconds: float) -> str:

@@ -135,6 +135,34 @@ def test_tokens_give_time_failures_and_energy() -> None:
     assert capped["failures"]["mttf_gpu_h"] == 50_700
 
 
+def test_a_sites_factors_give_cost_and_carbon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its price and its grams of the building's energy, its scale of step times, its own GPUs."""
+    sites = tmp_path / "site_configs"
+    sites.mkdir()
+    (sites / "here.toml").write_text(
+        'schema = "hpckit.site/1"\nname = "here"\n'
+        '[energy]\npue = 1.2\nprice_per_kwh = 0.25\ncurrency = "EUR"\nco2_g_per_kwh = 400\n'
+        "[planner]\nstep_scale = 2\n"
+        "[accelerators.mine]\ntflops = 500\nmemory_mib = 81920\nmemory_gb_per_s = 2000\n"
+        "tdp_w = 500\nlink_gb_per_s = 300\nnode_gpus = 4\n"
+    )
+    monkeypatch.setenv("HPCKIT_PATH", str(tmp_path))
+    words = ("Llama-3-8B", "--gpus", "8", "--tokens", "1e10")
+    here = planned(*words, "--gpu", "mine", "--site", "here")
+    power = here["power"]
+    assert power["facility_kwh"] == pytest.approx(1.2 * power["it_kwh"])
+    assert power["cost"] == pytest.approx(0.25 * power["facility_kwh"])
+    assert power["co2_kg"] == pytest.approx(0.4 * power["facility_kwh"])
+    assert (here["accelerator"]["name"], here["node_gpus"]) == ("mine", 4)
+    known, slower = (
+        planned(*words, "--gpu", "h100", *more)["time"]["step_s"]
+        for more in ((), ("--site", "here"))
+    )
+    assert slower == pytest.approx(2 * known)
+
+
 def test_serving_is_weights_and_cache() -> None:
     """How many tokens have room is said; without room, how many GPUs would have it."""
     text = call("plan", "Llama-3-70B", "--gpu", "h100", "--inference", "--tp", "4").stdout
