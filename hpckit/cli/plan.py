@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -187,6 +187,8 @@ def _check_unused(options: PlanOptions) -> None:
             if is_said and getattr(options, other):
                 flag = f"--{other.replace('_', '-')}"
                 raise click.UsageError(f"{name} does nothing with {flag}")
+    if options.params is not None and options.asked != type(options.asked)():
+        raise click.UsageError("--params answers roughly: it takes no layout and no adapters")
     if options.write is not None and (options.asked.grad_bytes or options.asked.shard):
         raise click.UsageError("--write: a job file has no key for --grad-bytes and --shard")
 
@@ -205,7 +207,7 @@ def _site(options: PlanOptions) -> SiteSpec | None:
         return None
     from hpckit.jobs.sites import load_site
 
-    return load_site(wiring.resources(), options.site)
+    return load_site(wiring.resources(options.site_dirs), options.site)
 
 
 def _rough(options: PlanOptions) -> None:
@@ -301,6 +303,7 @@ def _fit(options: PlanOptions) -> None:
         return
     if options.power_cap_w is not None:
         machine = capped(machine, options.power_cap_w)
+    asked = _precise(asked, machine)
     gpus = _gpus(options, machine)
     gpus = gpus or fewest_gpus(model, asked, machine.accelerator).layout.gpus
     wishes = _wishes(options)
@@ -322,6 +325,8 @@ def _fit(options: PlanOptions) -> None:
         sizes = at_other_sizes(model, asked, gpus, machine, wishes)
         _draw(options, made, sizes, [line.text for line in lines])
     output.say(lines)
+    for file in filter(None, (options.svg, options.html)):
+        output.talk(f" wrote {file}")
 
 
 def _compare(options: PlanOptions, job: str) -> None:
@@ -380,6 +385,21 @@ def _said_machine(options: PlanOptions) -> Machine:
     if options.gpu_power_w is not None:
         accelerator = replace(accelerator, tdp_w=options.gpu_power_w)
     return machine_of(accelerator, node_gpus=options.node_gpus, nic_gbits=options.node_gbits)
+
+
+def _precise(asked: Asked, machine: Machine) -> Asked:
+    """Return what is asked in a precision that the card has. Raises PlanError."""
+    from hpckit.core.errors import PlanError
+    from hpckit.planner.layout import Precision
+
+    card = machine.accelerator
+    if card.has_bf16:
+        return asked
+    if asked.precision is Precision.BF16:
+        raise PlanError(
+            f"{card.name} multiplies no bf16", have="fp16", need="bf16", hint="--precision fp16"
+        )
+    return replace(asked, precision=asked.precision or Precision.FP16)
 
 
 def _wishes(options: PlanOptions) -> Wishes:
@@ -467,22 +487,29 @@ def _write(options: PlanOptions, made: Answer) -> None:
 def _again(options: PlanOptions, made: Answer) -> str:
     """Return the command that comes next: the same with what makes it fit, or written down."""
     if made.change is None:
+        if str(options.model).endswith(".toml"):
+            return f"hpckit check {shlex.quote(str(options.model))}"
         gpus = () if options.gpus else ("--gpus", str(made.question.layout.gpus))
-        words = [*options.typed, *gpus, "--write", "job.toml"]
+        changed = [*gpus, "--write", "job.toml"]
     else:
         changed = made.change.options.split()
         if options.gpus is None and "--gpus" not in changed:
             changed += ["--gpus", str(made.change.layout.gpus)]
-        names = {*changed[::2], "--dp"}
-        kept, rest = [], iter(options.typed)
-        for word in rest:
-            if word in names:
-                next(rest, None)
-            elif word.partition("=")[0] not in names:
-                kept.append(word)
-        words = [*kept, *changed]
+    idle = {"--dp"} if made.change is not None else set()
+    typed = [word for word in options.typed if word != "--explain"]
+    words = [*_without(typed, {*changed[::2], *idle, "--svg", "--html"}), *changed]
     command = f"hpckit plan {shlex.join(words)}"
     return f"{command} -- {shlex.join(options.words)}" if options.words else command
+
+
+def _without(words: Sequence[str], names: Collection[str]) -> Iterator[str]:
+    """Yield words of a command line without these options and their values."""
+    rest = iter(words)
+    for word in rest:
+        if word in names:
+            next(rest, None)
+        elif word.partition("=")[0] not in names:
+            yield word
 
 
 def _serve(options: PlanOptions, model: ModelShape, accelerator: Accelerator) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +29,7 @@ class PlanOptions(SimpleNamespace):
     gpu: str | None
     gpus: int | None
     site: str | None
+    site_dirs: tuple[Path, ...]
     from_report: str | None
     node: str | None
     nodelist: str | None
@@ -116,8 +118,8 @@ _OPTIONS: Final = (
         metavar="GBITS",
         help="What a node's NICs carry together.  [default: of the GPU's usual node]",
     ),
-    _size("--seq", "Tokens of a sequence.", 1 << 30),
-    _size("--global-batch", "Sequences of a step.", 1 << 30),
+    _size("--seq", "Tokens of a sequence.  [default: 4096]", 1 << 30),
+    _size("--global-batch", "Sequences of a step.  [default: 4 per GPU]", 1 << 30),
     _size("--micro-batch", "Sequences of a micro-batch.", 1 << 20),
     _size("--tp", "Tensor parallel degree."),
     _size("--cp", "Context parallel degree."),
@@ -129,13 +131,15 @@ _OPTIONS: Final = (
         "--zero",
         type=click.IntRange(0, 3),
         metavar="STAGE",
-        help="ZeRO stage: 1 is Megatron's distributed optimizer, 3 is FSDP.  [default: 1]",
+        help="ZeRO stage: 1 is Megatron's distributed optimizer, 3 is FSDP.  [default: 1 where a"
+        " degree is given, else the fastest]",
     ),
     _size("--shard", "Ranks that share sharded states (HSDP).  [default: all of data and context]"),
     click.option(
         "--recompute",
         type=click.Choice(["none", "selective", "full"]),
-        help="Activations that the backward pass computes again.  [default: selective]",
+        help="Activations that the backward pass computes again; with fused attention selective is"
+        " none.  [default: selective where a degree is given, else the fastest]",
     ),
     click.option(
         "--precision",
@@ -193,6 +197,14 @@ _OPTIONS: Final = (
     ),
     click.option("--svg", metavar="FILE", help="Draw memory, step times and energy as a picture."),
     click.option("--html", metavar="FILE", help="The same as a page, with the answer."),
+    click.option(
+        "--site-dir",
+        "site_dirs",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Folder of site files, searched first.",
+    ),
     click.option(
         "--site",
         envvar="HPCKIT_SITE",

@@ -42,6 +42,7 @@ class Accelerator:
     node_gpus: int = 8
     nic_bytes_per_s: float | None = None
     matmul_flops: float | None = None
+    has_bf16: bool = True
     note: str | None = None
 
     def peak_flops(self, *, fp8: bool) -> float:
@@ -53,7 +54,7 @@ def _row(  # noqa: PLR0913, PLR0917  a line of a table
     name: str, vendor: str, tflops: float, fp8: float | None, mib: int, gb_s: float,
     tdp: float | None, link_gb_s: float | None, joined: int, link: str, *, node: int = 8,
     nic_gbits: float | None = None, matmul: float | None = None,
-    note: str | None = None,
+    has_bf16: bool = True, note: str | None = None,
 ) -> Accelerator:  # fmt: skip
     return Accelerator(
         name=name,
@@ -69,6 +70,7 @@ def _row(  # noqa: PLR0913, PLR0917  a line of a table
         node_gpus=node,
         nic_bytes_per_s=None if nic_gbits is None else nic_gbits * 1e9 / 8,
         matmul_flops=None if matmul is None else matmul * 1e12,
+        has_bf16=has_bf16,
         note=note,
     )
 
@@ -76,11 +78,11 @@ def _row(  # noqa: PLR0913, PLR0917  a line of a table
 # Of a family that which most clusters have comes first: a bare name means it.
 ACCELERATORS: Final[tuple[Accelerator, ...]] = (
     _row("V100-SXM2-32GB", "NVIDIA", 125, None, 32510, 900, 300, 150, 8, "NVLink2",
-         nic_gbits=50, note="fp16 only: no bf16"),
+         nic_gbits=50, has_bf16=False),
     _row("V100-SXM2-16GB", "NVIDIA", 125, None, 16160, 900, 300, 150, 8, "NVLink2",
-         nic_gbits=50, note="fp16 only: no bf16"),
+         nic_gbits=50, has_bf16=False),
     _row("V100-PCIe-32GB", "NVIDIA", 112, None, 32510, 900, 250, None, 1, "PCIe 3",
-         note="fp16 only: no bf16"),
+         has_bf16=False),
     _row("A100-SXM4-80GB", "NVIDIA", 312, None, 81920, 2039, 400, 300, 8, "NVLink3",
          nic_gbits=200, matmul=271),
     _row("A100-SXM4-40GB", "NVIDIA", 312, None, 40960, 1555, 400, 300, 8, "NVLink3",
@@ -174,13 +176,17 @@ def find_accelerator(name: str, more: Iterable[Accelerator] = ()) -> Accelerator
     table = (*more, *ACCELERATORS)
     wanted = name.strip().lower()
     for row in table:
-        if row.name.lower() == wanted:
+        if _letters(row.name) == _letters(wanted):
             return row
     if _SLICE.search(wanted):  # a part of a card has a part of its memory
         return None
     words = _words(name)
     meant = [row for row in table if _family(row) in words and _agree(words, _words(row.name))]
     return max(meant, key=lambda row: len(_words(row.name) & words), default=None)
+
+
+def _letters(name: str) -> str:
+    return "".join(char for char in name.lower() if char.isalnum())
 
 
 def _family(row: Accelerator) -> str:
@@ -199,8 +205,9 @@ def accelerator_named(name: str, more: Iterable[Accelerator] = ()) -> Accelerato
     if found is not None:
         return found
     names = [row.name for row in (*more, *ACCELERATORS)]
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.3) or names
+    near = difflib.get_close_matches(name.upper(), names, n=3, cutoff=0.5)
+    known = f"nearest names: {', '.join(near)}; " if near else ""
     raise ConfigError(
         f"unknown accelerator {name!r}",
-        hint=f"one of {', '.join(near)}; a cluster's own is described in its site file",
+        hint=f"{known}describe yours under [accelerators.NAME] of a site file, and give --site",
     )

@@ -48,13 +48,17 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """How fast a layout is; `uncertainty_frac` is what the frozen calibration leaves open."""
+    """How fast a layout is; `uncertainty_frac` is what the frozen calibration leaves open.
+
+    `hidden_s` is how long sharded weights move behind computing, which a slower network would not.
+    """
 
     time: StepTime
     tokens_per_s: float
     mfu_frac: float
     causal_mfu_frac: float
     uncertainty_frac: float
+    hidden_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +95,10 @@ def answer(model: ModelShape, asked: Asked, gpus: int, machine: Machine, wishes:
     """
     training, assumed = training_of(model, asked, gpus)
     ranking = rank(model, training, asked, gpus, machine, most=MOST_SHOWN)
-    if asked.has_layout or not ranking.best:
+    layout = ranking.best[0].layout if ranking.best else ranking.closest
+    if asked.has_layout or layout is None:
         found = question(model, asked, gpus)
     else:
-        layout = ranking.best[0].layout
         found = Question(model=model, training=training, layout=layout, assumed=assumed)
     room = memory(model, found.training, found.layout)
     said = verdict(room.device_bytes, machine.accelerator.memory_bytes)
@@ -119,8 +123,9 @@ def answer(model: ModelShape, asked: Asked, gpus: int, machine: Machine, wishes:
 
 def speed_of(model: ModelShape, training: Training, layout: Layout, machine: Machine) -> Speed:
     """Return how fast a layout is."""
-    time = Clock(model, training, machine).time(layout)
-    return speed_from(model, training, layout, machine, time)
+    clock = Clock(model, training, machine)
+    speed = speed_from(model, training, layout, machine, clock.time(layout))
+    return replace(speed, hidden_s=clock.hidden_s(layout))
 
 
 def speed_from(

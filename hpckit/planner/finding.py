@@ -17,7 +17,7 @@ from hpckit.core.fields import to_tree
 from hpckit.core.findings import Level, Notice
 from hpckit.planner.accelerators import Accelerator, find_accelerator, of_site
 from hpckit.planner.arguments import is_megatron, read_megatron
-from hpckit.planner.asked import Asked, layout_of
+from hpckit.planner.asked import Asked, layout_of, training_of
 from hpckit.planner.catalogue import known_model, model_named
 from hpckit.planner.config_json import read_config
 from hpckit.planner.fit import Change, Verdict, smallest_change, verdict
@@ -161,7 +161,7 @@ def _judged(
         return
     is_sure = not _is_guessed(model) and _surely(model, asked, layout) > _SURE * usable
     is_sure = is_sure or (is_command and found.device_bytes > _SURE * usable)
-    change = smallest_change(model, training, layout, card)
+    change = _usual_change(model, asked, gpus, card)
     doubt = "" if is_sure else "; with weights and states in 16 bits it may fit"
     yield Notice(
         level=Level.ERROR if is_sure else Level.NOTE,
@@ -172,6 +172,11 @@ def _judged(
         + "; model.offload = true if states are kept off the GPU",
         source=_SOURCE,
     )
+
+
+def _usual_change(model: ModelShape, asked: Asked, gpus: int, card: Accelerator) -> Change | None:
+    """Return what makes the run fit as `hpckit plan` judges it, the rest being as usual."""
+    return smallest_change(model, training_of(model, asked, gpus)[0], layout_of(asked, gpus), card)
 
 
 def _at_least(asked: Asked, gpus: int) -> tuple[Training, Layout]:

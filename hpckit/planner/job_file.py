@@ -75,9 +75,10 @@ def mesh_of(layout: Layout) -> Mapping[MeshAxis, int]:
 def framework_words(model: ModelShape, training: Training, layout: Layout) -> Sequence[str]:
     """Return the layout in Megatron-LM's options, none where it cannot run the layout.
 
-    Its FSDP goes with neither experts that are spread nor pipelines.
+    Its FSDP goes with neither experts that are spread nor pipelines, and it has no adapters.
     """
-    if layout.zero == Zero.WEIGHTS and (layout.expert > 1 or layout.pipeline > 1):
+    is_spread = layout.expert > 1 or layout.pipeline > 1
+    if training.lora_rank is not None or (layout.zero == Zero.WEIGHTS and is_spread):
         return ()
     degrees = (
         ("--tensor-model-parallel-size", layout.tensor),

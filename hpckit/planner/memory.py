@@ -196,7 +196,9 @@ def _states(model: ModelShape, training: Training, layout: Layout, share: _Share
 
     def formula(each: float, *, is_sharded: bool) -> str:
         count = _short(share.dense + share.routed)
-        return f"{each:g} B × {count} parameters" + (f" / {ranks} ranks" if is_sharded else "")
+        return f"{each:g} B × {count} parameters" + (
+            f" / {ranks} ranks" if is_sharded and ranks > 1 else ""
+        )
 
     rows = _state_rows(training, layout)
     for name, each, is_sharded in rows:

@@ -9,6 +9,7 @@ from typing import Final
 from hpckit.core.svg import PALETTE, Drawing, Layer, Look, Rect, Stroke, Word, path
 from hpckit.core.units import short_bytes, short_time
 from hpckit.planner.answer import Answer
+from hpckit.planner.fit import Verdict
 from hpckit.planner.memory import Stage, stage_memory
 
 _WIDTH: Final = 900.0
@@ -31,6 +32,8 @@ def plan_svg(made: Answer, sizes: Sequence[Answer] = ()) -> str:
     drawing, question = Drawing(), made.question
     model, card = question.model, made.machine.accelerator
     title = f"{model.name} on {question.layout.gpus} × {card.name}: {question.layout.words()}"
+    if made.verdict is Verdict.NO:
+        title = f"{title} {made.verdict}"
     drawing.label(_MARGIN, 32, Word(text=title, size=15, is_bold=True))
     outside = ("driver, communicators", made.memory.outside_bytes)
     stages: Bars = [

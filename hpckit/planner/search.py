@@ -38,11 +38,15 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
-    """What a search found: how many layouts are valid, how many fit, the best ones first."""
+    """What a search found: how many layouts are valid, how many fit, the best ones first.
+
+    Where none fits, `closest` is that which needs least memory.
+    """
 
     valid: int
     fitting: int
     best: tuple[Ranked, ...]
+    closest: Layout | None = None
 
 
 def layouts(
@@ -139,7 +143,7 @@ def rank(
     most: int = 10,
     constants: Constants = FROZEN,
 ) -> Ranking:
-    """Return the layouts that fit, fastest first; where none does, those that need least memory."""
+    """Return the layouts that fit, fastest first."""
     clock = Clock(model, training, machine, constants)
     usable = machine.accelerator.memory_bytes
     found, valid = [], 0
@@ -152,7 +156,13 @@ def rank(
     fitting = fitting or [row for row in found if row[0] is Verdict.TIGHT]
     timed = [
         Ranked(layout=layout, time=clock.time(layout), memory=room, verdict=said)
-        for said, room, layout in fitting or sorted(found, key=lambda row: row[1].device_bytes)[:1]
+        for said, room, layout in fitting
     ]
     timed.sort(key=lambda row: row.time.step_s)
-    return Ranking(valid=valid, fitting=len(fitting), best=tuple(timed[:most]))
+    closest = min(found, key=lambda row: row[1].device_bytes, default=None)
+    return Ranking(
+        valid=valid,
+        fitting=len(fitting),
+        best=tuple(timed[:most]),
+        closest=None if timed or closest is None else closest[2],
+    )

@@ -26,7 +26,7 @@ from hpckit.planner.machine import Machine
 from hpckit.planner.memory import Term
 from hpckit.planner.model import ModelShape, active_parameters, parameters
 from hpckit.planner.power import Facility, Range, air_m3_per_s, water_l_per_min
-from hpckit.planner.table import Evaluation
+from hpckit.planner.table import UNITS, Evaluation
 
 _LABEL: Final = 9
 _BAR: Final = 24
@@ -85,12 +85,16 @@ def term_lines(terms: Sequence[Term], width: int, *, most: int | None = None) ->
     for term in shown:
         drawn = bar(term.bytes_, rows[0].bytes_, _SHORT_BAR)
         head = f"   {term.name:<{longest}}  {gigabytes(term.bytes_):>8}  {drawn:<{_SHORT_BAR}}  "
-        fits = columns(head) + columns(term.formula) <= width
-        yield Line(text=(head + (term.formula if fits else "")).rstrip())
+        yield Line(text=(head + cut(term.formula, width - columns(head))).rstrip())
     if rest:
         size, names = sum(term.bytes_ for term in rest), ", ".join(term.name for term in rest)
         head = f"   {'the rest':<{longest}}  {gigabytes(size):>8}  "
-        yield Line(text=head + names if columns(head + names) <= width else head.rstrip())
+        yield Line(text=head + cut(names, width - columns(head)))
+
+
+def cut(text: str, room: int) -> str:
+    """Return a text that ends in an ellipsis where it has no room."""
+    return text if columns(text) <= room else text[: max(0, room - 1)].rstrip() + "…"
 
 
 def explained_terms(terms: Sequence[Term], width: int) -> Iterator[Line]:
@@ -136,6 +140,7 @@ def answer_lines(
         words = "over nine tenths of the card: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
         lines.append(labelled("note", words))
     lines += _speed_lines(made)
+    lines += _hidden_lines(made)
     lines += [labelled("fabric", words) for words in crossing]
     lines += _ranking_lines(made, explain=explain)
     lines += _run_lines(made)
@@ -154,8 +159,8 @@ def fitted_lines(lines: Iterable[Line], width: int) -> list[Line]:
             found.append(line)
             continue
         head, text = line.text[: _LABEL + 2], line.text[_LABEL + 2 :]
-        is_labelled = head[1:2] != " "
-        first, further = (head, " " * (_LABEL + 2)) if is_labelled else ("", "     ")
+        is_labelled = head[1:2] != " " or not head.strip()
+        first, further = (head, " " * (_LABEL + 2)) if is_labelled else ("   ", "     ")
         words = text if is_labelled else line.text
         found += wrapped_lines(words, width, first=first, further=further, style=line.style)
     return [*found, last]
@@ -163,6 +168,10 @@ def fitted_lines(lines: Iterable[Line], width: int) -> list[Line]:
 
 _TERMS: Final = 4
 _SHOWN: Final = 3
+_LONG_S: Final = 2 * 86400
+_MANY_DAYS: Final = 100
+_KNIFE_EDGE: Final = 0.5
+"""Of a step: from here on hidden communication decides the time on a slower network."""
 _LEVELS: Final = {
     "tensor": lambda layout: layout.tensor,
     "context": lambda layout: layout.tensor * layout.context,
@@ -202,12 +211,19 @@ def _speed_lines(made: Answer) -> Iterator[Line]:
         )
 
 
+def _hidden_lines(made: Answer) -> Iterator[Line]:
+    hidden, time = made.speed.hidden_s, made.speed.time
+    if hidden > _KNIFE_EDGE * time.step_s:
+        words = f"{short_time(hidden)} more of sharded weights moves behind computing; a slower"
+        yield labelled("note", f"{words} network would show it")
+
+
 def _ranking_lines(made: Answer, *, explain: bool) -> Iterator[Line]:
     ranking, own = made.ranking, made.question.layout
     others = [row for row in ranking.best if row.layout != own]
     counts = f"{ranking.valid} layouts, {ranking.fitting} of them fit"
     if not others:
-        yield labelled("layouts", counts)
+        yield labelled("layouts", counts if ranking.valid > 1 else "the only one there is")
         return
     best, step_s = others[0], made.speed.time.step_s
     faster = step_s / best.time.step_s - 1
@@ -234,7 +250,7 @@ def _run_lines(made: Answer) -> Iterator[Line]:
             yield labelled(
                 "time",
                 f"{count_words(made.tokens)} tokens: {_days(honest.ideal_s)}, with failures"
-                f" {_days(honest.expected_s)} ({100 * honest.ettr_frac:.1f} % of it trains)",
+                f" {_days(honest.expected_s)} ({100 * honest.ettr_frac:.1f} % of that is training)",
             )
         yield labelled("failures", f"{failing}; a checkpoint every {interval}"
                        f" ({format_duration(made.reliability.checkpoint_s)} each)")  # fmt: skip
@@ -254,14 +270,17 @@ def _run_lines(made: Answer) -> Iterator[Line]:
 def _bill_words(bill: Bill | None) -> str:
     if bill is None:
         return ""
-    cost = "" if bill.cost is None else f" · {bill.cost:,.0f} {bill.currency}".rstrip()
+    cost = "" if bill.cost is None else f" · costs {bill.cost:,.0f} {bill.currency}".rstrip()
     return cost + ("" if bill.co2_kg is None else f" · {bill.co2_kg / 1e3:.3g} t CO2")
 
 
 def _days(seconds: float) -> str:
     if seconds == math.inf:
         return "never"
-    return f"{seconds / 86400:.3g} days" if seconds >= 2 * 86400 else format_duration(seconds)
+    if seconds < _LONG_S:
+        return format_duration(seconds)
+    days = seconds / 86400
+    return f"{days:,.0f} days" if days >= _MANY_DAYS else f"{days:.3g} days"
 
 
 def _ends(made: Answer, command: str) -> Iterator[Line]:
@@ -406,7 +425,7 @@ def facility_lines(gpus: int, gpu_w: float, found: Facility, kind: str, width: i
         ),
         labelled(
             "cooling",
-            f"{air:.3g} m³/s of air at +{_AIR_RISE_K:g} K, or {water:.3g} L/min of"
+            f"{air:,.0f} m³/s of air at +{_AIR_RISE_K:g} K, or {water:,.0f} L/min of"
             f" water at +{_WATER_RISE_K:g} K",
         ),
         labelled("a year", f"{it.least * 8.76e-6:.3g}–{it.most * 8.76e-6:.3g} GWh of the machines"),
@@ -423,22 +442,21 @@ def evaluation_lines(found: Evaluation, *, width: int) -> list[Line]:
     lines = [
         Line(text=f" {counted(len(found.rows), 'row')} predicted", style=Style.TITLE),
         labelled("error", f"{mean:.2f} % on average, {worst:.1f} % at most"),
-        labelled(
-            "baseline",
-            f"{100 * found.naive_mean_abs_error_frac:.2f} % on average: one efficiency fitted to"
-            " this table",
-        ),
     ]
+    if len(found.rows) > 1:
+        naive = 100 * found.naive_mean_abs_error_frac
+        words = f"{naive:.2f} % on average: one efficiency fitted to this table"
+        lines.append(labelled("baseline", words))
     rows = sorted(found.rows, key=lambda row: -abs(row.error_frac))
     if len(rows) > _WORST:
         lines.append(Line(text=f"   the worst {_WORST} of {len(rows)}:", style=Style.FAINT))
     for row in rows[:_WORST]:
         run = row.run
         text = (
-            f"   {100 * row.error_frac:+6.1f} %  {row.predicted:10.4g} of {run.published:<10.4g}"
-            f" {run.label} · {row.layout.words()}"
+            f"   {100 * row.error_frac:+6.1f} %  predicted {row.predicted:,.4g}, published"
+            f" {run.published:,.4g} {UNITS[run.target]} · {run.label} · {row.layout.words()}"
         )
-        lines.append(Line(text=text if columns(text) <= width else text[: width - 1] + "…"))
+        lines.append(Line(text=cut(text, width)))
     if found.ignored:
         lines.append(labelled("ignored", f"columns {', '.join(found.ignored)[: width - 20]}"))
     for line_no, why in found.skipped[:3]:

@@ -346,6 +346,15 @@ class Clock:
         again = 2 * once if layout.zero >= Zero.WEIGHTS else once
         return layers * (max(0.0, once - layer.forward) + max(0.0, again - backward))
 
+    def hidden_s(self, layout: Layout) -> float:
+        """Return how long sharded weights move behind computing in a step (ZeRO 2 and 3)."""
+        if layout.zero < Zero.GRADIENTS:
+            return 0.0
+        times = 3 if layout.zero >= Zero.WEIGHTS else 2
+        number = layout.micro_batches(self._training)
+        moved = number * times * self._exchange(layout, self._held(layout), 2)
+        return max(0.0, moved - self.time(layout).of("shards") / self._machine.step_scale)
+
     def _held(self, layout: Layout) -> tuple[float, float]:
         """Return the parameters that a rank computes with: all but experts, and experts."""
         routed = routed_parameters(self._model)

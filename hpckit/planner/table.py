@@ -45,6 +45,14 @@ TARGETS: Final = (
 )
 """What a row may publish; the first that it has counts."""
 _TIMES: Final = TARGETS[:4]
+UNITS: Final = {
+    "step_s": "s",
+    "tokens_per_s_per_gpu": "tokens/s per GPU",
+    "model_tflops_per_gpu": "TFLOP/s per GPU",
+    "hw_tflops_per_gpu": "TFLOP/s per GPU",
+    "peak_mem_gib": "GiB",
+    "device_mem_gib": "GiB",
+}
 COLUMNS: Final = frozenset(
     ("label", "model", "hidden", "layers", "heads", "kv_heads", "ffn", "vocab", "gated", "experts",
      "top_k", "gpu", "gpus", "seq", "global_batch", "micro_batch", "tp", "cp", "ep", "pp", "vp",

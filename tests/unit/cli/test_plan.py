@@ -229,6 +229,8 @@ def test_pictures_are_written(tmp_path: Path) -> None:
         (("--params", "7B", "--gpus", "8"), 2, "does nothing with --gpus"),
         (("Llama-3-8B", "--gpu", "h100", "--inference", "--gpus", "8", "--tp", "2"), 2, "one copy"),
         (("Llama-3-8B", "--gpu", "h100", "--pue", "nan"), 2, "nan is no number"),
+        (("Llama-3-8B", "--gpu", "v100", "--precision", "bf16"), 5, "--precision fp16"),
+        (("--params", "7B", "--lora", "8"), 2, "takes no layout"),
     ],
 )
 def test_what_cannot_be_is_said_at_once(
