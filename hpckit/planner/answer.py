@@ -106,7 +106,12 @@ def answer(model: ModelShape, asked: Asked, gpus: int, machine: Machine, wishes:
     if said is Verdict.NO:
         plain = layout_of(replace(asked, tp=asked.tp or 1), gpus)
         change = smallest_change(
-            model, found.training, found.layout, machine.accelerator, said=plain
+            model,
+            found.training,
+            found.layout,
+            machine.accelerator,
+            said=plain,
+            batch_grows=asked.global_batch is None,
         )
     speed = speed_of(model, found.training, found.layout, machine)
     made = Answer(

@@ -58,19 +58,26 @@ def smallest_change(
     *,
     may_grow: bool = True,
     said: Layout | None = None,
+    batch_grows: bool = False,
 ) -> Change | None:
     """Return the least change of a run that fits, None where none does.
 
     Changes that cost no speed come first, more GPUs last; without `may_grow` their number stays.
-    `said` is the layout that the options give beside those of the change, None for this one.
+    `said` is the layout that the options give beside those of the change, None for this one. A
+    batch that nobody said grows with the GPUs.
     """
     most_tensor = max(layout.tensor, accelerator.scale_up_gpus)
-    for _, tried_layout, tried_training in _changes(model, training, layout, may_grow=may_grow):
+    growth = Growth(may_grow=may_grow, batch_grows=batch_grows)
+    for _, tried_layout, tried_training in _changes(model, training, layout, growth):
         if tried_layout.tensor > most_tensor:
             continue
         found = memory(model, tried_training, tried_layout)
         if verdict(found.device_bytes, accelerator.memory_bytes) is Verdict.FITS:
-            words = _difference((training, said or layout), (tried_training, tried_layout))
+            before = tried_training if batch_grows else training
+            words = _difference(
+                (replace(before, optimizer=training.optimizer), said or layout),
+                (tried_training, tried_layout),
+            )
             return Change(words, tried_layout, tried_training, found)
     return None
 
@@ -110,8 +117,15 @@ def fewest_gpus(model: ModelShape, asked: Asked, accelerator: Accelerator) -> Qu
     )
 
 
+class Growth(NamedTuple):
+    """Whether more GPUs may be taken, and whether the batch grows with them."""
+
+    may_grow: bool
+    batch_grows: bool
+
+
 def _changes(
-    model: ModelShape, training: Training, layout: Layout, *, may_grow: bool
+    model: ModelShape, training: Training, layout: Layout, growth: Growth
 ) -> Iterator[tuple[float, Layout, Training]]:
     """Yield what can be, the nearest first: each step is a doubling or a notch (Dijkstra)."""
     order = count()
@@ -123,14 +137,14 @@ def _changes(
         cost, _, here, trained = heapq.heappop(queue)
         if can_be(model, trained, here):
             yield cost, here, trained
-        for more, there, then in _steps(model, trained, here, may_grow=may_grow):
+        for more, there, then in _steps(model, trained, here, growth):
             if (there, then) not in seen:
                 seen.add((there, then))
                 heapq.heappush(queue, (cost + more, next(order), there, then))
 
 
 def _steps(
-    model: ModelShape, training: Training, layout: Layout, *, may_grow: bool
+    model: ModelShape, training: Training, layout: Layout, growth: Growth
 ) -> Iterator[tuple[float, Layout, Training]]:
     """Yield what is one step from a run, each with its cost: what it takes from speed, roughly."""
     if layout.micro_batch > 1:
@@ -142,9 +156,9 @@ def _steps(
             yield cost, there, training
     if model.experts and layout.expert < model.experts.count:
         yield 1.2, replace(layout, expert=2 * layout.expert), training
-    if may_grow and layout.gpus * 2 <= _MOST_GPUS:
+    if growth.may_grow and layout.gpus * 2 <= _MOST_GPUS:
         grown, batch = replace(layout, data=2 * layout.data), training.global_batch
-        is_even = batch % (grown.data * grown.micro_batch) == 0
+        is_even = batch % (grown.data * grown.micro_batch) == 0 and not growth.batch_grows
         cost, batch = (4.0, batch) if is_even else (5.0, 2 * batch)
         yield cost, grown, replace(training, global_batch=batch)
     if training.optimizer is Optimizer.ADAM and training.lora_rank is None:
