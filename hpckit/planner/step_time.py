@@ -23,6 +23,16 @@ FLASH_FRAC: Final = (0.55, 0.35)
 
 FlashAttention-2 (arXiv:2307.08691, figures 4 to 7): forward and backward, causal, 2k to 16k.
 """
+TENSOR_CORE_ALIGNMENT: Final = 8
+"""Elements of 16 bits: matrices whose rows are no multiple of 16 bytes miss the tensor cores.
+
+NVIDIA, Matrix Multiplication Background User's Guide, "Requirements to use tensor cores".
+"""
+VECTOR_FRAC: Final = 1 / 16
+"""Of the peak that is left without tensor cores: fp32 of A100 (19.5 of 312), of H100 (67 of 989).
+
+That unfused attention falls so far was seen in BigScience's runs with heads of 108, 150 and 180.
+"""
 ATTENTION_BACKWARD: Final = 2.5
 """Work of fused attention's backward pass over its forward one (the same, §3.1)."""
 OPTIMIZER_BYTES: Final = 50
@@ -206,9 +216,12 @@ class Clock:
         return forward, forward if self._training.lora_rank is not None else 2 * forward
 
     def _score_products(self, layout: Layout) -> float:
-        model = self._model
+        """Return the time of the two products of unfused attention, forward."""
+        model, rate = self._model, self._matmul
+        if model.head_width % TENSOR_CORE_ALIGNMENT:
+            rate = self._machine.accelerator.flops * VECTOR_FRAC
         width = (model.query_width + model.value_width) / layout.tensor
-        return 2 * self._tokens(layout) * self._training.seq * width / self._matmul
+        return 2 * self._tokens(layout) * self._training.seq * width / rate
 
     def _scores(self, layout: Layout, *, passes: float) -> float:
         """Return the time to move the scores of attention, `passes` bytes each."""

@@ -83,8 +83,9 @@ def bigscience(
 ) -> dict[str, object] | None:
     """tr11-176B chronicles: Megatron-DeepSpeed on Jean Zay, four 100 Gb/s links a node.
 
-    Heads are 64 where a row leaves them out; the vocabulary is BLOOM's. Layers that a row leaves
-    out follow from its parameters (12 · layers · hidden²); such rows are left out unless wanted.
+    Heads that a row leaves out are 64, of hidden 14,400 96 as the rows that print them say; the
+    vocabulary is BLOOM's. Layers that a row leaves out follow from its parameters
+    (12 · layers · hidden²); such rows are left out unless wanted.
     """
     published = row["step_s"] if target == "step_s" else row["peak_mem_gb_smi"]
     if not published or not (row["tp"] and row["pp"] and row["dp"] and row["micro_batch"]):
@@ -97,7 +98,7 @@ def bigscience(
         **_kept(row, "hidden gpus global_batch micro_batch tp pp dp"),
         "label": row["section"],
         "layers": layers,
-        "heads": row["heads"] or (64 if hidden % 64 == 0 else 96),
+        "heads": row["heads"] or (96 if hidden == 14400 else 64),
         "vocab": 250880,
         "gpu": "A100-SXM4-80GB",
         "seq": 2048,

@@ -310,3 +310,18 @@ def test_what_no_table_has_is_less_sure() -> None:
         machine = machine_of(accelerator_named(gpu))
         made = answer(model_named(name), Asked(seq=seq, global_batch=64), 64, machine, Wishes())
         assert made.speed.uncertainty_frac == UNVALIDATED_FRAC
+
+
+@pytest.mark.parametrize(("flash", "least"), [(False, 1.15), (True, 0.9)])
+def test_heads_of_no_multiple_of_eight_are_slow_without_fused_attention(
+    flash: bool, least: float
+) -> None:
+    """BigScience saw a quarter more at a width of 108; fused attention pads its heads."""
+    layout = Layout(tensor=8, pipeline=6, data=8, micro_batch=2, recompute=Recompute.FULL)
+    training = Training(seq=2048, global_batch=2048, flash=flash)
+    even = replace(model_named("BLOOM-176B"), heads=128, kv_heads=128, head_width=112)
+    odd = replace(even, head_width=108)
+    machine = machine_of(accelerator_named("A100-SXM4-80GB"))
+    ratio = step_time(odd, training, layout, machine).step_s
+    ratio /= step_time(even, training, layout, machine).step_s
+    assert least < ratio < least + 0.2
