@@ -38,9 +38,9 @@ help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## */  make \1|/' | column -t -s '|'
 
 .PHONY: demo
-demo: $(VENV)/.runtime  ## run a four-rank job on this machine, then show the script it ran
-	$(BIN)/hpckit submit --local examples/allreduce/job.toml --wait
-	$(BIN)/hpckit show --script
+demo: $(VENV)/.runtime  ## show what hpckit does: a job of four ranks here, a node, a placement, a report
+	rm -rf build/demo
+	$(BIN)/hpckit demo build/demo
 
 .PHONY: test
 test: $(VENV)/.dev  ## run every test; ARGS="-m 'not cluster'" leaves out those that need a Slurm
@@ -64,7 +64,7 @@ frameworks: $(VENV)/.dev  ## run every framework on the test cluster, twenty sta
 .PHONY: lowest
 lowest: $(VENV)/.dev  ## run tests with the oldest dependencies that are taken (Python 3.11 or 3.12)
 	$(BIN)/python -m venv --clear .venv-lowest
-	sed -nE '/^(dependencies|report|parquet) =/,/\]/s/.*"([^">]*)>=([0-9.]*).*/\1==\2/p' pyproject.toml >.venv-lowest/pins
+	sed -nE '/^(dependencies|parquet) =/,/\]/s/.*"([^">]*)>=([0-9.]*).*/\1==\2/p' pyproject.toml >.venv-lowest/pins
 	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check --constraint .venv-lowest/pins \
 	    --editable '.[dev]'
 	.venv-lowest/bin/python -m pytest -n $(WORKERS) --maxprocesses=8 -q $(addprefix tests/,unit/cli unit/core \
@@ -95,12 +95,20 @@ check: $(VENV)/.dev  ## lint, format, types, layers and documentation: run it be
 	for script in $(SCRIPTS); do bash -n $$script; done
 	$(BIN)/shellcheck $(SCRIPTS)
 	$(BIN)/python docs/generate.py --check
-	$(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 .PHONY: docs
 docs: $(VENV)/.dev  ## rewrite the generated pages, and build the site into site/
 	$(BIN)/python docs/generate.py
-	$(BIN)/python -m mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+.PHONY: man
+man: $(VENV)/.dev  ## write the man pages of all commands to build/man/man1
+	$(BIN)/python docs/man.py
+
+.PHONY: release
+release: man  ## build and check what a release consists of, in dist/; publishes nothing
+	$(BIN)/python docs/release.py
 
 .PHONY: size
 size:  ## count modules, lines, importers and circles
@@ -118,6 +126,7 @@ bench: $(VENV)/.dev  ## measure one suite against its limits: make bench SUITE=c
 ifneq ($(VENV_STATE),ok)
 .PHONY: $(VENV)/.runtime
 endif
+AXE := axe-core@4.14.1
 
 $(VENV)/.runtime: pyproject.toml
 ifeq ($(VENV_STATE),clear)
@@ -134,4 +143,6 @@ endif
 
 $(VENV)/.dev: $(VENV)/.runtime
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@npm install --prefix $(VENV) --no-save --silent --no-audit --no-fund --ignore-scripts --fetch-retries=1 $(AXE) || \
+	    echo "npm did not bring $(AXE): the report's page is not tested for accessibility"
 	@touch $@

@@ -76,13 +76,13 @@ _STAGES = """
 
 {doc}
 A file with stages has no `command` at the top. Each stage takes the keys of the whole file except
-`schema` and `stages`, in its own tables; they stand over those at the top of the file, which all
+`schema` and `stages`, in its own tables; they override those at the top of the file, which all
 stages share, and under the options of the command line, which are for all stages.
 [Arrays and chains](../howto/arrays-and-chains.md) shows one.
 
 {table}"""
 COMPONENTS_DOC = (
-    "One heterogeneous job instead: its components run beside each other, each on nodes of its own."
+    "One heterogeneous job instead: its components run beside each other, each on its own nodes."
 )
 _COMPONENTS = """
 ## `[[component]]`
@@ -106,7 +106,7 @@ find their copy of it by a first line such as:
 #:schema ./{schema_file}
 ```
 
-A default of – means "not said": the script then says nothing about it either.
+A default of – means that the key is unset: the script then has no line for it.
 """
 _SITE_JOB = """
 ## `[job]`: defaults for jobs
@@ -511,7 +511,7 @@ _TOPOLOGY_HEAD = """\
 `{schema}`: what `hpckit inspect --json` prints, and what `hpckit inspect FILE` reads back. Every
 key is always there; `null` is "not known", and `unknown` says why where the source can tell. The
 same as JSON Schema: [{schema_file}]({schema_file}). Three keys stand beside those of the first
-table: `schema`, `hpckit` (the version that wrote it) and `findings`: [what is odd](findings.md).
+table: `schema`, `hpckit` (the version that wrote it) and `findings`: [what is wrong](findings.md).
 
 """
 
@@ -813,7 +813,7 @@ def _command_parts(
     rows = [
         (_option_words(one), _option_meaning(one))
         for one in command.params
-        if isinstance(one, click.Option)
+        if isinstance(one, click.Option) and not one.hidden
     ]
     if rows:
         yield f"\n{_table(('option', 'meaning'), rows)}"
@@ -825,9 +825,15 @@ def _command_parts(
 
 
 def _unwrapped(text: str) -> str:
-    """Help as paragraphs, each on one line."""
-    paragraphs = [" ".join(part.split()) for part in text.strip().split("\n\n")]
-    return "\n\n".join(paragraphs)
+    """Help as paragraphs, each on one line; what click keeps as it is is a block."""
+    return "\n\n".join(map(_paragraph, inspect.cleandoc(text).split("\n\n")))
+
+
+def _paragraph(text: str) -> str:
+    if not text.startswith("\b\n"):
+        return " ".join(text.split())
+    kept = inspect.cleandoc(text.removeprefix("\b\n"))
+    return f"```\n{kept}\n```"
 
 
 def _option_words(option: click.Option) -> str:
@@ -844,7 +850,8 @@ def _option_meaning(option: click.Option) -> str:
     if option.multiple:
         notes.append("May be given several times.")
     if option.show_default:
-        notes.append(f"Default: `{option.default}`.")
+        default = option.default if option.show_default is True else option.show_default
+        notes.append(f"Default: `{default}`.")
     if option.envvar is not None:
         notes.append(f"Also from `${option.envvar}`.")
     return " ".join([option.help or "", *notes])

@@ -28,7 +28,6 @@ from hpckit.core.errors import ConfigError, HpckitError, NoSuchJob
 
 if TYPE_CHECKING:
     from hpckit.account.gather import Gathered, SampleStore
-    from hpckit.account.page.html import PlotLibrary
     from hpckit.account.report import JobFacts
     from hpckit.account.store import FoundAccounts
     from hpckit.account.values import JobReport, SlurmEnergy
@@ -51,7 +50,7 @@ __all__ = ["Job", "Shown", "attach", "inspect", "job", "jobs", "load", "place", 
 
 T = TypeVar("T")
 _WIDTH = 100
-_MOVED = "where it was removed or moved: hpckit report --from FOLDER reads a copy of it"
+_MOVED = "if it was moved or removed: hpckit report --from FOLDER reads a copy"
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,7 @@ class Job:
         return submit_job(self._prepared, checks=checks)
 
     def __repr__(self) -> str:
-        return f"<hpckit job {self.name!r} at site {self._prepared.site.name}, not submitted>"
+        return f"<hpckit job {self.name!r} for site {self._prepared.site.name}, not submitted>"
 
 
 def job(
@@ -158,20 +157,23 @@ def job(
     """Return a job of a command.
 
     `settings` are the keys of a job file: a table is a mapping, such as `resources={"nodes": 2}`.
-    `folder` is what relative paths are in, the current one unless said. Raises ConfigError,
-    PlanError, JobRefused.
+    `folder` is what relative paths are in, the current one unless said. Without `site` it is that
+    of `hpckit render`: HPCKIT_SITE, the user's default, or the one that names this cluster; the
+    other defaults of config.toml count too. Raises ConfigError, PlanError, JobRefused.
     """
     from hpckit.jobs.prepare import source_of
 
     place = wiring.workdir() if folder is None else Path(folder)
-    words = _words(command)
-    return _prepared(source_of(words, settings, site=site, folder=place, template=template))
+    words, (site, defaults) = _words(command), wiring.site_and_defaults(site)
+    return _prepared(
+        source_of(words, settings, site=site, folder=place, template=template, defaults=defaults)
+    )
 
 
 def _words(command: Sequence[str | Path]) -> tuple[str, ...]:
     if isinstance(command, str):
         raise ConfigError(
-            f"got the text {command!r}, expected its words",
+            f"got the string {command!r}, expected a list of words",
             key="command",
             hint=f"shlex.split({command!r})",
         )
@@ -188,7 +190,7 @@ def load(
 ) -> Job:
     """Return the job of a job file; `command` and `settings` stand over what is in it.
 
-    Raises ConfigError, PlanError, JobRefused.
+    Without `site` it is the one that `job` takes. Raises ConfigError, PlanError, JobRefused.
     """
     from hpckit.jobs.prepare import source_of
 
@@ -197,9 +199,10 @@ def load(
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot be read: {error}", source=str(file)) from error
+    site, defaults = wiring.site_and_defaults(site)
     source = source_of(
         _words(command), settings, site=site, template=template, folder=file.resolve().parent,
-        file=(text, str(file)),
+        file=(text, str(file)), defaults=defaults,
     )  # fmt: skip
     return _prepared(source)
 
@@ -246,7 +249,9 @@ def inspect(file: Path | str | None = None, *, machine: int = 1) -> Shown[NodeTo
     else:
         machines = inspect_capture(*wiring.read_capture(str(file)))
         if not 1 <= machine <= len(machines):
-            raise ConfigError(f"got {machine}, of {len(machines)} in {file}", key="machine")
+            raise ConfigError(
+                f"got {machine}, expected 1 to {len(machines)} (machines in {file})", key="machine"
+            )
         node = machines[machine - 1]
     findings = node_findings(node)
     lines = node_lines(node, findings, width=_WIDTH, command=None)
@@ -341,20 +346,37 @@ def made_report(
 
     `progress` hears how many nodes of how many are read; Slurm is asked inside `asking`.
     """
+    asked = _of_job(job_id, asking) if place is None else of_place(Path(place))
+    return report_on(asked, progress, site_name, curves=curves, is_named=place is not None)
+
+
+def report_on(
+    asked: Asked,
+    progress: Callable[[int, int], None],
+    site_name: str | None,
+    *,
+    curves: bool,
+    is_named: bool,
+) -> MadeReport:
+    """Return the report on a job of which this is known. Raises HpckitError."""
     from msgspec import structs
 
     from hpckit.account.gather import gather
     from hpckit.account.report import ReportTools, report_of
     from hpckit.account.report_facts import not_in_an_archive
+    from hpckit.jobs.local_record import placement_words
 
-    asked = _of_job(job_id, asking) if place is None else _of_place(Path(place))
     facts, store = asked.facts, asked.store
-    accounts = _accounts(asked, is_named=place is not None)
+    accounts = _accounts(asked, is_named=is_named)
     tools = ReportTools(
         store=store, fold_all=wiring.fold_all, progress=progress, slurm_energy=asked.slurm_energy
     )
     site, unread = _site(site_name, facts.folder)
-    facts = structs.replace(facts, missing=(*facts.missing, *unread))
+    facts = structs.replace(
+        facts,
+        missing=(*facts.missing, *unread),
+        placement=facts.folder and placement_words(Path(facts.folder), facts.array_task),
+    )
     gathered = gather(store, accounts)
     report = report_of(gathered, tools, facts, site, curves=curves)
     if facts.folder is not None and not facts.is_running:
@@ -424,7 +446,7 @@ def component_places(job_id: str | None, place: str | None) -> Mapping[str, tupl
     return {name: (f"{entry.job_id}+{name}", "") for name in names}
 
 
-class _Asked(NamedTuple):
+class Asked(NamedTuple):
     """What is known of the job, where its accounts and it lie, and what reads the accounts.
 
     `is_archive` where a Parquet file has the accounts.
@@ -437,7 +459,7 @@ class _Asked(NamedTuple):
     is_archive: bool = False
 
 
-def _accounts(asked: _Asked, *, is_named: bool) -> FoundAccounts:
+def _accounts(asked: Asked, *, is_named: bool) -> FoundAccounts:
     """Return what was kept of the job. Raises HpckitError; of a place that is named the cause."""
     from hpckit.account.report_facts import no_accounts
 
@@ -454,7 +476,8 @@ def _accounts(asked: _Asked, *, is_named: bool) -> FoundAccounts:
     return accounts
 
 
-def _of_place(path: Path) -> _Asked:
+def of_place(path: Path) -> Asked:
+    """Return what is known of what lies in a folder or file. Raises StorageFailed."""
     from hpckit.account.report_facts import facts_of_folder, folder_of_job
     from hpckit.account.store import FileSampleStore
 
@@ -467,15 +490,12 @@ def _of_place(path: Path) -> _Asked:
     folders = wiring.job_folders()
     folder = folder_of_job(path, folders) if is_folder else path.parent
     facts = facts_of_folder(folder, folders)
-    return _Asked(facts=facts, folder=path, store=store, is_archive=not is_folder)
+    return Asked(facts=facts, folder=path, store=store, is_archive=not is_folder)
 
 
 def _of_job(
     job_id: str | None, asking: Callable[[TrackTools], AbstractContextManager[TrackTools]]
-) -> _Asked:
-    from hpckit.account.report_facts import facts_of_job
-    from hpckit.account.store import FileSampleStore
-    from hpckit.jobs.status import status_of_task
+) -> Asked:
     from hpckit.jobs.track import find_task, job_status
 
     tools = wiring.track_tools()
@@ -484,16 +504,24 @@ def _of_job(
     except NoSuchJob as error:
         if job_id is None or not os.path.isdir(job_id):  # noqa: PTH112  no error of long names
             raise
-        folder = f"of that folder: hpckit report --from {shlex.quote(job_id)}"
+        folder = f"to read that folder: hpckit report --from {shlex.quote(job_id)}"
         raise NoSuchJob(error.message, also=folder) from None
     with asking(tools) as asked:
-        status = job_status(entry, asked)
+        return of_entry(entry, job_status(entry, asked), task)
+
+
+def of_entry(entry: JobEntry, status: JobStatus, task: int | None) -> Asked:
+    """Return what is known of a job, or of one task of it. Raises HpckitError."""
+    from hpckit.account.report_facts import facts_of_job
+    from hpckit.account.store import FileSampleStore
+    from hpckit.jobs.status import status_of_task
+
     if task is not None:
         status = status_of_task(entry, status, task)
     # A job of this machine has no number, and tasks of an array share nodes.
     asks_slurm = task is None and not entry.parts and entry.job_id.isdecimal()
-    return _Asked(
-        facts=facts_of_job(entry, status, task, tools.folders),
+    return Asked(
+        facts=facts_of_job(entry, status, task, wiring.job_folders()),
         folder=Path(entry.folder),
         store=FileSampleStore(),
         slurm_energy=partial(wiring.slurm_energies().of, entry.job_id, entry.cluster)
@@ -519,7 +547,7 @@ def _site(name: str | None, job_folder: str | None) -> tuple[EnergySite, tuple[s
     return energy_site(Path(job_folder), wiring.job_folders())
 
 
-def page_of(made: MadeReport, plots: PlotLibrary) -> str:
+def page_of(made: MadeReport) -> str:
     """Return the report's page of HTML, complete in itself. Raises StorageFailed, RenderError."""
     from msgspec import structs
 
@@ -528,12 +556,20 @@ def page_of(made: MadeReport, plots: PlotLibrary) -> str:
     from hpckit.account.page.html import PageParts, node_pictures, report_html
     from hpckit.jobs.sites import load_templates
 
+    job = made.report.job
+    commands: tuple[str, ...] = ()
+    if job.job_id and job.folder:
+        from hpckit.account.advice.advice import submissions
+
+        task = "" if job.array_task is None else f"_{job.array_task}"
+        folder, advice = Path(job.folder), made.report.advice
+        commands = submissions(folder, wiring.job_folders(), f"{job.job_id}{task}", advice)
     topologies, unread = node_topologies(made.store, made.gathered.found)
     missing = tuple(dict.fromkeys((*made.report.missing, *unread)))
     parts = PageParts(
         texts=load_templates(wiring.resources()).texts,
-        pictures=node_pictures(topologies),
-        plots=plots,
+        pictures=node_pictures(made.report, topologies),
+        commands=commands,
         hpckit=hpckit.__version__,
     )
     report = structs.replace(made.report, missing=missing)
@@ -548,7 +584,6 @@ def report(
     `place` is a job folder, a folder that `hpckit sample` wrote, or a Parquet file of a report.
     Raises HpckitError where there are no accounts.
     """
-    from hpckit.account.page.html import PlotLibrary
     from hpckit.account.page.screen import report_lines
 
     # numpy's BLAS gets small products alone: its threads would wait spinning.
@@ -557,6 +592,5 @@ def report(
     made = made_report(
         wanted, None if place is None else str(place), lambda _done, _of: None, curves=True
     )
-    plots = PlotLibrary(name="bokeh", because="hpckit report --html has those with zoom")
     lines = report_lines(made.report, width=_WIDTH, next_commands=(), now_s=time.time())
-    return Shown(made.report, "\n".join(lines), lambda: page_of(made, plots))
+    return Shown(made.report, "\n".join(lines), lambda: page_of(made))

@@ -189,7 +189,7 @@ class HpckitJob(core.Job[R]):
         if outcome != "error":
             return None
         where = f"rank {self.task_id} of job {self.job_id}"
-        return utils.FailedJobError(f"{where} failed, its log is {self.paths.stdout}:\n{trace}")
+        return utils.FailedJobError(f"{where} failed; log: {self.paths.stdout}\n{trace}")
 
     def _has_failed(self) -> bool:
         """Return whether a rank has ended with a code: of those that it ended nothing comes."""
@@ -211,12 +211,12 @@ class HpckitJob(core.Job[R]):
         state = " · ".join(filter(None, (str(status.state), status.reason)))
         said, rank = [f"job {self.job_id} has no result: {state}"], 0
         if failing is not None:
-            said.append(f"the first to fail was rank {failing[1]}, with exit code {failing[0]}")
+            said.append(f"rank {failing[1]} failed first, with exit code {failing[0]}")
             rank = int(failing[1]) if failing[1].isdigit() else 0
         log = FunctionPaths(self.folder, self.job_id, rank, self._index).stdout
         with contextlib.suppress(OSError):
             last = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES:]
-            said += [f"the end of {log}:", *last]
+            said += [f"last lines of {log}:", *last]
         kind = utils.UncompletedJobError if failing is None else utils.FailedJobError
         return kind("\n".join(said))
 
@@ -295,7 +295,8 @@ class HpckitExecutor(core.Executor):
     `folder` is where the job folders are made, in place of the site's job_root: nodes must see it.
     `python` is the command that runs Python there, as a shell splits it; this Python unless said.
     Parameters are submitit's own, those keys of a job file's [resources] and [slurm] that it has
-    no word for, `site`, `template`, and `settings`, a mapping of any other keys.
+    no word for, `site` (by default as for `hpckit submit`), `template`, and `settings`, a mapping
+    of any other keys.
     """
 
     job_class = HpckitJob
@@ -331,7 +332,7 @@ class HpckitExecutor(core.Executor):
         unknown = sorted(set(kwargs) - self._valid_parameters())
         if unknown:
             known = ", ".join(sorted(self._valid_parameters()))
-            raise ValueError(f"no such parameter: {', '.join(unknown)}; there are {known}")
+            raise ValueError(f"no such parameter: {', '.join(unknown)}; valid: {known}")
         super()._internal_update_parameters(**kwargs)
 
     def _internal_process_submissions(
@@ -365,8 +366,8 @@ class HpckitExecutor(core.Executor):
         size_gib = sum(len(one) for payload in payloads for one in payload.values()) / 1024**3
         if size_gib > self.max_pickle_size_gb:
             raise RuntimeError(
-                f"functions and arguments are {size_gib:.2f} GiB as pickles, over "
-                f"{self.max_pickle_size_gb} GiB: pass the names of files, or raise "
+                f"the pickled functions and arguments have {size_gib:.2f} GiB, more than "
+                f"{self.max_pickle_size_gb} GiB: pass file names instead, or raise "
                 "max_pickle_size_gb"
             )
 
@@ -376,12 +377,16 @@ class HpckitExecutor(core.Executor):
         from hpckit.spec.site import SubmitterKind
 
         given = dict(self.parameters)
-        site, template = given.pop("site", None), given.pop("template", None)
+        site, defaults = wiring.site_and_defaults(given.pop("site", None))
+        template = given.pop("template", None)
         resources = wiring.resources()
         is_slurm = load_site(resources, site).submitter is SubmitterKind.SLURM
         settings = _settings_of(delayed.function, given, count if is_slurm else 1)
         command = (*self._python, "-u", "-m", "submitit.core._submit", str(self.folder))
-        source = source_of(command, settings, site=site, folder=wiring.workdir(), template=template)
+        source = source_of(
+            command, settings, site=site, folder=wiring.workdir(), template=template,
+            defaults=defaults,
+        )  # fmt: skip
         job = prepare(source, resources, wiring.template_cache())
         root = str(self.folder).replace("$", "$$")
         return replace(job, site=replace(job.site, job_root=root))
@@ -460,12 +465,13 @@ def job_of(entry: JobEntry, index: int | None = None) -> HpckitJob[Any]:
     plan = wiring.job_folders().read_json(folder, PLAN_FILE, "ntasks", "kind")
     tasks = tasks_asked_for(folder) or ()
     if index is not None and index not in tasks:
-        hint = f"it has {format_indices(tasks)}" if tasks else "it is no job array"
+        hint = f"its tasks: {format_indices(tasks)}" if tasks else "it is not a job array"
         raise HpckitError(f"job {entry.job_id} has no task {index}", hint=hint)
     if index is None and tasks and (folder / pickle_name(tasks[0])).exists():
         raise HpckitError(
-            f"job {entry.job_id} is an array of functions, each with a result of its own",
-            hint=f"attach one, as {entry.job_id}_{tasks[0]}; it has {format_indices(tasks)}",
+            f"job {entry.job_id} is an array of functions, each with a separate result",
+            hint=f"attach one task, such as {entry.job_id}_{tasks[0]}; its tasks: "
+            f"{format_indices(tasks)}",
         )
     part = part_of(entry, index or 0)
     task = "" if index is None else f"_{index - part.offset}"

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from hpckit.slurm.ask import SlurmCli
     from hpckit.slurm.release import TopologyKind
     from hpckit.slurm.values import ClusterView, JobEntry, PartitionRules
+    from hpckit.spec.merge import Layer
     from hpckit.spec.site import SubmitterKind
     from hpckit.spec.store import FileJobFolders
 
@@ -59,7 +60,7 @@ def workdir() -> Path:
     try:
         return Path.cwd()
     except OSError as error:
-        raise StorageFailed(f"the current folder cannot be found: {error.strerror}") from error
+        raise StorageFailed(f"the current folder no longer exists: {error.strerror}") from error
 
 
 def resources(site_dirs: Sequence[Path] = (), template_dirs: Sequence[Path] = ()) -> FileResources:
@@ -69,6 +70,63 @@ def resources(site_dirs: Sequence[Path] = (), template_dirs: Sequence[Path] = ()
     return FileResources(
         search_path(os.environ, home()), site_dirs=site_dirs, template_dirs=template_dirs
     )
+
+
+def user_defaults() -> tuple[str | None, Layer | None]:
+    """The user's default site, and the layer of the other defaults in `config.toml`.
+
+    Raises ConfigError; Untrusted for a file that somebody else could change.
+    """
+    from hpckit.core.files import text_of
+
+    path = user_config()
+    text = text_of(path)
+    if text is None:
+        return None, None
+    from hpckit.core.trust import must_be_ours
+    from hpckit.spec.merge import parse_user_file
+
+    must_be_ours(path)
+    # Inside a job SBATCH_* are those of that job: they do not reach sbatch.
+    environment = {} if "SLURM_JOB_ID" in os.environ else os.environ
+    return parse_user_file(text, str(path), environment)
+
+
+def user_config() -> Path:
+    """The file of the user's own defaults, there or not."""
+    from hpckit.core.files import xdg_folder
+
+    return xdg_folder(os.environ, "XDG_CONFIG_HOME", home()) / "hpckit" / "config.toml"
+
+
+def user_site() -> str | None:
+    """The user's default of --site."""
+    return user_defaults()[0]
+
+
+def cluster_site(site_dirs: Sequence[Path] = ()) -> tuple[str, str] | None:
+    """The site whose file names the cluster that is here, and that cluster; None without one."""
+    from hpckit.slurm.ask import cluster_name
+
+    cluster = cluster_name(os.environ)
+    if cluster is None:
+        return None
+    from hpckit.jobs.sites import site_of_cluster
+
+    name = site_of_cluster(resources(site_dirs), cluster)
+    return None if name is None else (name, cluster)
+
+
+def site_and_defaults(site: str | None) -> tuple[str | None, Layer | None]:
+    """The site of a program's job, by the rule of --site, and the user's other defaults.
+
+    Unless it is named: HPCKIT_SITE, the user's own, the one that names this cluster. Raises as
+    `user_defaults`.
+    """
+    own, defaults = user_defaults()
+    site = site or os.environ.get("HPCKIT_SITE") or own
+    here = None if site else cluster_site()
+    return here[0] if here else site, defaults
 
 
 def template_cache() -> TemplateCache:
@@ -90,7 +148,7 @@ def _private(folder: Path) -> Path:
 
     before = narrow(folder)
     if before is not None:
-        _talk(f" {folder} was open to others (mode {before}), and is closed now (0700)")
+        _talk(f" {folder} was accessible to other users (mode {before}); changed to 0700")
     return folder
 
 
@@ -225,7 +283,7 @@ def _slurm() -> SlurmCli:
     from hpckit.slurm.pyslurm_ask import SETTING, SlurmLibrary
 
     if api != "pyslurm":
-        raise ConfigError(f"it is pyslurm or not set, not {api!r}", key=SETTING)
+        raise ConfigError(f"got {api!r}, expected pyslurm or unset", key=SETTING)
     return SlurmLibrary(command_runner(), clock(), _pyslurm)
 
 
@@ -239,7 +297,7 @@ def _pyslurm() -> Any:
         return import_pyslurm()
 
     why = "not installed" if found.release is None else f"{found.release}, {found.refused}"
-    _talk(f" {SETTING}: pyslurm cannot be used ({why}); Slurm's commands are asked")
+    _talk(f" {SETTING}: pyslurm cannot be used ({why}); using Slurm's commands")
     return None
 
 
@@ -249,7 +307,7 @@ def command_runner() -> Runner:
 
     def say(program: str) -> None:
 
-        _talk(f" waiting for {program}, which has not answered for 2 s")
+        _talk(f" waiting for {program} (no answer for 2 s)")
 
     runner = ListeningRunner(slow=say)
     path = os.environ.get("HPCKIT_COMMAND_LOG")
@@ -331,9 +389,9 @@ def caller() -> Caller:
 
 
 _CAPTURE_HINTS = {
-    errno.EISDIR: "name a file; hpckit inspect takes a folder with a node's sys/ and proc/ as"
-    " --sysroot",
-    errno.EINVAL: "what a pipe holds is read as standard input: name - in its place",
+    errno.EISDIR: "give a file; for a folder with a node's sys/ and proc/, use "
+    "hpckit inspect --sysroot",
+    errno.EINVAL: "to read a pipe, use standard input: -",
 }
 
 
@@ -349,7 +407,7 @@ def read_capture(file: str, *, size_hint: str | None = None) -> tuple[bytes, str
             raise StorageFailed("standard input is closed")
         data = sys.stdin.buffer.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
-            too_large = f"standard input is over {MOST_BYTES // 1024**2} MiB"
+            too_large = f"standard input is larger than {MOST_BYTES // 1024**2} MiB"
             raise StorageFailed(too_large, hint=size_hint)
         return data, "standard input"
     try:
@@ -375,10 +433,40 @@ def model_file(name: str) -> tuple[str, str] | None:
     return None if text is None else (text, name)
 
 
+def copy_examples(folder: str) -> None:
+    """Copy hpckit's examples. Raises StorageFailed, ConfigError for a folder that holds files."""
+    import shutil
+
+    from hpckit.core.errors import ConfigError
+    from hpckit.core.files import packaged_examples
+
+    try:
+        if Path(folder).is_dir() and any(Path(folder).iterdir()):
+            hint = "name a folder that is new: hpckit demo DIR"
+            raise ConfigError("is not empty", source=folder, hint=hint)
+        shutil.copytree(packaged_examples(), folder, dirs_exist_ok=True)
+    except OSError as error:
+        raise StorageFailed(f"cannot copy the examples to {folder}: {error}") from error
+
+
+def schema_text(name: str) -> str:
+    """Return the JSON Schema of this name, such as `job`."""
+    from hpckit.core.files import packaged_schema
+
+    return packaged_schema(name).read_text(encoding="utf-8")
+
+
+def is_on_path(program: str) -> bool:
+    """Return whether a program is found by PATH."""
+    import shutil
+
+    return shutil.which(program) is not None
+
+
 def write_new(file: str, text: str) -> None:
     """Write a file that is not there yet. Raises StorageFailed."""
     if Path(file).exists():
-        raise StorageFailed(f"{file} is there already", hint="remove it, or name another file")
+        raise StorageFailed(f"{file} already exists", hint="--force, or another file: -o FILE")
     write_whole(file, text)
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from xml.etree.ElementTree import Element
+
+from hpckit.core.svg import DARK
 
 SVG = "{http://www.w3.org/2000/svg}"
 BOXES = {"cpu", "switch", "gpu", "nic", "accelerator", "bar", "synthetic", "sample"}
@@ -62,3 +65,46 @@ def extent(text: Element) -> tuple[float, float]:
     x = float(text.get("x", "nan"))
     start = x - width / 2 if text.get("text-anchor") == "middle" else x
     return start, start + width
+
+
+LEAST_CONTRAST = 4.5
+"""WCAG 2.2, 1.4.3: of text to what is behind it."""
+
+
+def faint_texts(root: Element) -> list[str]:
+    """The texts whose contrast to their box is too low, on light ground or on dark.
+
+    Text outside of boxes stands on the page, or on a panel.
+    """
+    boxed: dict[Element, list[str]] = {}
+    for group in root.iter(f"{SVG}g"):
+        fills = [part.get("fill", "") for part in group if part.tag != f"{SVG}text"]
+        for text in group.iter(f"{SVG}text"):
+            boxed[text] = [fill for fill in fills if fill.startswith("#")]
+    found = []
+    for text in root.iter(f"{SVG}text"):
+        grounds = boxed.get(text, ["#ffffff", "#f6f8fa"])
+        for ground, is_dark in product(grounds, (False, True)):
+            ink = text.get("fill", "")
+            pair = (ink, ground) if not is_dark else (_dark(ink, text), DARK.get(ground, ground))
+            if contrast(*pair) < LEAST_CONTRAST:
+                found.append(f"{text.text}: {pair}")
+    return found
+
+
+def _dark(ink: str, text: Element) -> str:
+    return ink if "kept" in text.get("class", "") else DARK.get(ink, ink)
+
+
+def contrast(a: str, b: str) -> float:
+    """The contrast of two colours by WCAG 2.2, from 1 to 21."""
+    lighter, darker = sorted((_luminance(a), _luminance(b)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

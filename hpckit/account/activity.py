@@ -67,9 +67,9 @@ A100 SXM 55 of 400 W, T4 10 to 17 of 70 W, each some more with a context."""
 _NONE8: Final = 0xFF
 _NONE16: Final = 0xFFFF
 _NONE32: Final = 0xFFFF_FFFF
-_NO_LIMIT: Final = "without GPM and without a power limit a spin cannot be told from work"
+_NO_LIMIT: Final = "without GPM and a power limit, spinning looks like work"
 _NEVER_STILL: Final = (
-    "without GPM a spin is told by the power at rest, and the GPU was never seen at rest"
+    "without GPM, detecting spinning needs the idle power, and the GPU was never idle"
 )
 
 States = NDArray[np.uint8]

@@ -66,7 +66,7 @@ class GpuEnergy(Struct, frozen=True, kw_only=True):
     def energy(self) -> Energy:
         """From the first mark to the last."""
         if len(self.marks_ns) < _ENDS:
-            return Energy(value_j=None, scope=self.scope, because="no time is asked for")
+            return Energy(value_j=None, scope=self.scope, because="empty time range")
         return self.energy_between(int(self.marks_ns[0]), int(self.marks_ns[-1]))
 
     @property
@@ -90,9 +90,9 @@ class GpuEnergy(Struct, frozen=True, kw_only=True):
         time_s = (b_ns - a_ns) / 1e9
         covered = min(1.0, max(0.0, step["covered_s"]) / time_s) if time_s > 0 else 1.0
         if covered <= 0 and step["energy_j"] <= 0:
-            why = "the counter was not seen to move, and there is no sample"
+            why = "the energy counter did not change, and there are no samples"
             if self.counts["rows"]:
-                why = "no reading of the counter and none of the power lies in this time"
+                why = "no reading of counter or power in this time"
             return Energy(value_j=None, scope=self.scope, because=why)
         half_j = self._half_width(step, first, last)
         return Energy(
@@ -139,18 +139,18 @@ class GpuEnergy(Struct, frozen=True, kw_only=True):
     def _because(self, step: dict[str, float], time_s: float, covered: float) -> str:
         parts = [_made_of(step)]
         if covered <= _LEAST_COVERED:
-            parts.append(f"{100 * covered:.0f} % of the time is measured")
+            parts.append(f"{100 * covered:.0f} % of the time measured")
         if _is_disputed(step, self._power_w()):
             parts.append(
                 f"counter and power disagree: {step['counter_j']:.0f} J against"
                 f" {step['checked_j']:.0f} J"
             )
         if step["energy_j"] > self.most_w * (time_s + 0.1):
-            parts.append("above the power limit × 1.2: not to be believed")
+            parts.append("above 1.2 × the power limit: implausible")
         if self.is_split:
-            parts.append("of the whole GPU, which MIG splits: the job's share of it is not known")
+            parts.append("whole GPU (all MIG instances): the job's share is unknown")
         if self.scope == "module":
-            parts.append("of the module: CPU and memory are in it")
+            parts.append("whole module: CPU and memory included")
         parts += _told(self.counts)
         return "; ".join(parts)
 
@@ -164,20 +164,20 @@ def _source(step: dict[str, float]) -> EnergySource:
 
 def _made_of(step: dict[str, float]) -> str:
     source = _source(step)
-    gain = f"the board's gain is unknown to ± {100 * GAIN_SIGMA_FRAC:.0f} % (standard deviation)"
+    gain = f"board gain uncertain by ± {100 * GAIN_SIGMA_FRAC:.0f} % (standard deviation)"
     if source is EnergySource.COUNTER:
-        return f"difference of the driver's counter, {gain}"
-    unseen = "" if step["unseen_j"] <= 0 else "; ± holds what the sensor does not see"
+        return f"the driver's energy counter, {gain}"
+    unseen = "" if step["unseen_j"] <= 0 else "; ± includes what the sensor does not see"
     if source is EnergySource.INTEGRATED:
-        return f"integral of the power, {gain}{unseen}"
+        return f"integrated power, {gain}{unseen}"
     share = 100 * step["integrated_j"] / step["energy_j"] if step["energy_j"] else 0.0
-    return f"the counter, and for {share:.0f} % the integral of the power, {gain}{unseen}"
+    return f"energy counter, and integrated power for {share:.0f} %, {gain}{unseen}"
 
 
 _FAULTS: Final = {
-    "resets": ("reset of the counter", "resets of the counter"),
-    "frozen": ("time in which the counter stood still", "times the counter stood still"),
-    "impossible": ("impossible step of the counter", "impossible steps of the counter"),
+    "resets": ("counter reset", "counter resets"),
+    "frozen": ("stall of the counter", "stalls of the counter"),
+    "impossible": ("impossible counter step", "impossible counter steps"),
     "gaps": ("gap in the samples", "gaps in the samples"),
 }
 """What may be wrong with rows; a step above the power limit × 1.2 is impossible."""
@@ -238,7 +238,7 @@ def sum_of_parts(parts: Sequence[Part], *, because: str = "") -> Energy:
         )
     words = [because] if because else _notes(known)
     if len(known) < len(parts):
-        words.append(f"{len(parts) - len(known)} of {len(parts)} are not measured")
+        words.append(f"{len(parts) - len(known)} of {len(parts)} not measured")
     sources = {one.source for one in known}
     return Energy(
         value_j=math.fsum(one.value_j or 0.0 for one in known),
@@ -313,16 +313,16 @@ def from_slurm(consumed_j: float, plugin: str, *, is_exclusive: bool | None) -> 
     scope = _SLURM_SCOPES.get(name)
     because = ""
     if scope is None:
-        because = f"it is not known what Slurm's {plugin} counts"
+        because = f"unknown what Slurm's {plugin} counts"
     elif is_exclusive is False:
-        because = "Slurm's figure is of whole nodes, and the job shared them"
+        because = "Slurm measures whole nodes, but the job shared them"
     if because:
         return Energy.unknown_of_node(EnergyReason(text=because))
     what = "CPUs and their memory" if scope == "cpu" else "whole nodes"
-    shared = "" if is_exclusive else "; other jobs may have run on them, and are counted too"
+    shared = "" if is_exclusive else "; includes other jobs there, if any"
     return Energy(
         value_j=consumed_j, source=EnergySource.SLURM, coverage_frac=1.0, scope=scope or "node",
-        because=f"Slurm's ConsumedEnergy by {name}: {what}; its ± is not known{shared}",
+        because=f"Slurm's ConsumedEnergy ({name}): {what}; ± unknown{shared}",
     )  # fmt: skip
 
 
@@ -330,9 +330,9 @@ def from_slurm(consumed_j: float, plugin: str, *, is_exclusive: bool | None) -> 
 # drawn while no rank holds it is the idle remainder. So ranks and remainder add up to the GPUs.
 
 _CUT: Final = {
-    "sample": "the node's last evidence",
-    "processes": "nothing ran on its GPUs any more",
-    "next-life": "its rank was started anew",
+    "sample": "the node's last record",
+    "processes": "its GPUs went idle",
+    "next-life": "it was restarted",
 }
 
 
@@ -438,7 +438,7 @@ def _share(gpu: GpuEnergy, held: Sequence[_Span]) -> Energy:
     """A rank's part of one GPU's energy: its ± are of one board, and add up."""
     known = [span for span in held if span.whole.value_j is not None]
     if not held:
-        return Energy(value_j=None, scope=gpu.scope, because="of the rank its start alone is known")
+        return Energy(value_j=None, scope=gpu.scope, because="the rank recorded only its start")
     if not known:
         return held[0].whole
     time_s = math.fsum(span.time_s for span in held)
@@ -446,7 +446,7 @@ def _share(gpu: GpuEnergy, held: Sequence[_Span]) -> Energy:
     sources = {span.whole.source for span in known}
     longest = max(known, key=lambda span: span.time_s)
     most = max(span.holders for span in held)
-    shared = f"an even share among up to {most} ranks on the GPU; " if most > 1 else ""
+    shared = f"even share among up to {most} ranks on the GPU; " if most > 1 else ""
     return Energy(
         value_j=math.fsum(span.joules / span.holders for span in held),
         plus_minus_j=whole_sum(
@@ -466,13 +466,13 @@ def _of_rank(
     claim: RankClaim, shares: Sequence[Energy], joules: Sequence[float], known: set[str]
 ) -> Energy:
     if not claim.gpus:
-        return Energy(value_j=None, because="it claims no GPU")
+        return Energy(value_j=None, because="the rank has no GPU")
     unknown = [uuid for uuid in claim.gpus if uuid not in known]
-    missing = [Energy(value_j=None, because=f"nothing is known of {uuid}") for uuid in unknown]
+    missing = [Energy(value_j=None, because=f"no data on {uuid}") for uuid in unknown]
     total = sum_of_boards([*shares, *missing])
     if total.value_j is None:
         return total
     words = [total.because] if total.because else []
     if claim.ended_by in _CUT:
-        words.append(f"it was killed: until {_CUT[claim.ended_by]}")
+        words.append(f"killed: counted until {_CUT[claim.ended_by]}")
     return replace(total, value_j=math.fsum(joules), because="; ".join(words))

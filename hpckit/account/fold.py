@@ -211,12 +211,11 @@ def fold_node(request: FoldRequest) -> NodeFold:
     for span in evidence.spans:
         missing += _fold_file(folds, span)
     if not evidence.spans:
-        missing.append("no samples: only what its ranks wrote when they began and ended")
+        missing.append("no samples, only the start and end records of its ranks")
     left_out = folds.onward.left_out
     if left_out:
         missing.append(
-            f"{left_out:,} samples go back in time and are left out: they repeat others, or were "
-            "put into the file late"
+            f"{left_out:,} samples out of order and left out: repeats of others, or written late"
         )
     gpus = folds.results()
     unknown = Energy.unknown_of_node(EnergyReason(kind=EnergyLack.SAMPLES))
@@ -251,10 +250,10 @@ def _fold_file(folds: _Folds, span: SampleSpan) -> Iterator[str]:
             lost |= dict.fromkeys(_lost_gpus(chunk))
     except (StorageFailed, ParseError) as error:
         line = error.message.split("\n", 1)[0]
-        yield f"{span.path.name} could be read in part only: {line}"
+        yield f"{span.path.name} is only partly readable: {line}"
     yield from first_of([*lost], _MOST_TOLD, "more GPUs were lost")
     if condition.lost_blocks:
-        yield f"blocks of samples that are lost: {condition.lost_blocks}"
+        yield f"lost sample blocks: {condition.lost_blocks}"
     elif condition.lost_bytes and not condition.is_cut_short:
         yield f"{condition.lost_bytes:,} bytes of its samples are damaged"
 
@@ -264,10 +263,10 @@ def _lost_gpus(chunk: SampleChunk) -> Iterator[str]:
         if event.get("event") != "gpu-lost":
             continue
         if "gpu" in event:
-            yield f"GPU {event['gpu']} was lost to the driver while the job ran"
+            yield f"the driver lost GPU {event['gpu']} during the job"
         else:
             which = event.get("index", event.get("uuid"))
-            yield f"GPU {which}, as the driver calls it, was not sampled: {event.get('why')}"
+            yield f"GPU {which} (driver's name) was not sampled: {event.get('why')}"
 
 
 def _readings(
@@ -393,7 +392,7 @@ def _energy(fold: NodeFold, gpu: Energy | None, cpu_s: float | None, site: Energ
     elif absent:
         reasons = (*reasons, EnergyReason(kind=EnergyLack.SITE_KEYS, keys=absent))
     elif gpu is not None and gpu.value_j is None:
-        reasons = (EnergyReason(text=f"that of its GPUs: {gpu.because}"),)
+        reasons = (EnergyReason(text=f"GPUs unknown: {gpu.because}"),)
     else:
         return _modelled(fold, gpu, cpu_s, site)
     return Energy.unknown_of_node(*reasons)
@@ -410,17 +409,17 @@ def metered_energy(meter: Energy, gpu: Energy | None) -> Energy | None:
     if meter.scope in ("node", "module") or gpu is None:
         return replace(meter, scope="node")
     if gpu.value_j is None:
-        text = f"its CPUs took {meter.value_j:.0f} J, and of its GPUs nothing is known"
+        text = f"its CPUs took {meter.value_j:.0f} J, but its GPUs' energy is unknown"
         return Energy.unknown_of_node(EnergyReason(text=text))
     if gpu.scope == "module":
-        words = "the GPUs' modules, which have the CPUs in them"
+        words = "the GPUs' modules, CPUs included"
         return replace(gpu, scope="node", because=words)
-    words = f"{meter.because}, and the {_gpus(gpu)}; without NICs, disks, fans and losses"
+    words = f"{meter.because} + {_gpus(gpu)}; without NICs, disks, fans and losses"
     return replace(sum_of_boards([meter, gpu], because=words), scope="node")
 
 
 def _gpus(gpu: Energy | None) -> str:
-    return "GPUs" if gpu is None or gpu.scope != SPLIT_GPU else "GPUs, those that MIG splits whole"
+    return "GPUs" if gpu is None or gpu.scope != SPLIT_GPU else "GPUs (all MIG instances)"
 
 
 def _modelled(fold: NodeFold, gpu: Energy | None, cpu_s: float | None, site: EnergySite) -> Energy:
@@ -436,7 +435,7 @@ def _modelled(fold: NodeFold, gpu: Energy | None, cpu_s: float | None, site: Ene
         source=EnergySource.MODELLED,
         coverage_frac=1.0 if gpu is None else gpu.coverage_frac,
         scope="node",
-        because=words if cpu_s is not None else f"{words}; the CPU seconds are not known",
+        because=words if cpu_s is not None else f"{words}; CPU seconds unknown",
     )
 
 
@@ -480,12 +479,12 @@ def twice_named(gpus: Sequence[GpuAccount]) -> list[str]:
 
 
 def _claim_sentence(uuids: Sequence[str], restart: int, names: Sequence[str]) -> str:
-    where = f"named by {len(names)} nodes ({', '.join(names[:_MOST_NAMED])})"
-    where += f" of restart {restart}" if restart else ""
-    own = "is one GPU, or its UUID is not its own"
+    where = f"reported by {len(names)} nodes ({', '.join(names[:_MOST_NAMED])})"
+    where += f" in restart {restart}" if restart else ""
+    own = "one GPU seen twice, or a UUID that is not unique"
     if len(uuids) == 1:
-        return f"GPU {uuids[0]} is {where} and counts on each: it {own}"
-    return f"{len(uuids)} GPUs ({uuids[0]}, …) are {where} and count on each: each {own}"
+        return f"GPU {uuids[0]} is {where} and counted on each: {own}"
+    return f"{len(uuids)} GPUs ({uuids[0]}, …) are {where} and counted on each: {own}"
 
 
 def gpus_refused(folds: Sequence[NodeFold], asked: int | None) -> dict[str, str]:

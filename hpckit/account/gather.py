@@ -159,7 +159,7 @@ class _Gathering(Struct):
             self.seen[identity] = path
             return True
         here, there = (f"{one.parent.name}/{one.name}" for one in (path, self.seen[identity]))
-        self.repeated[f"{here} repeats what {there} has: it counts once"] = None
+        self.repeated[f"{here} is a copy of {there}: counted once"] = None
         return False
 
 
@@ -174,7 +174,7 @@ def gather(store: SampleStore, found: FoundAccounts) -> Gathered:
         for place in sorted({*gathering.lives, *gathering.spans})
     )
     told = first_of(gathering.refused, _MOST_TOLD, "more files could not be read")
-    told += first_of([*gathering.repeated], _MOST_TOLD, "more files repeat what others have")
+    told += first_of([*gathering.repeated], _MOST_TOLD, "more files are copies")
     return Gathered(
         found=found,
         evidence=evidence,
@@ -192,13 +192,13 @@ def _take_ledgers(store: SampleStore, files: AccountFiles, gathering: _Gathering
             gathering.refused.append(refused.message)
             continue
         if error is not None:
-            what = "could be read in part only" if lives else "is no ledger"
+            what = "is only partly readable" if lives else "is not a ledger"
             gathering.refused.append(f"{path.name} {what}: {_first_line(error)}")
         elif not text:
-            gathering.empty.append(f"{path.name} is empty, expected the start of a rank")
+            gathering.empty.append(f"{path.name} is empty, expected the start record of a rank")
         elif not lives:
-            begin = f"has no whole start of a rank: it begins {text[:16]!r}"
-            zeros = f"is no ledger: it is {len(text):,} bytes of 0"
+            begin = f"has no complete start record: it begins with {text[:16]!r}"
+            zeros = f"is not a ledger: {len(text):,} zero bytes"
             gathering.refused.append(f"{path.name} {begin if text.strip(chr(0)) else zeros}")
         for life in lives:
             _take_life(gathering, files.restart or 0, life, path)
@@ -207,7 +207,7 @@ def _take_ledgers(store: SampleStore, files: AccountFiles, gathering: _Gathering
 def _take_life(gathering: _Gathering, restart: int, life: RankLedger, path: Path) -> None:
     moments = _moments(life)
     if moments[-1].monotonic_ns < moments[0].monotonic_ns:
-        gathering.refused.append(f"{path.name} has times that cannot be")
+        gathering.refused.append(f"{path.name} has impossible times")
         return
     if gathering.is_new(life.start.identity, path):
         gathering.lives[restart, life.start.node].append(life)
@@ -227,7 +227,7 @@ def _take_samples(store: SampleStore, files: AccountFiles, gathering: _Gathering
             gathering.refused.append(error.message)
             continue
         except ParseError as error:
-            gathering.refused.append(f"{path.name} is no sample file: {_first_line(error)}")
+            gathering.refused.append(f"{path.name} is not a sample file: {_first_line(error)}")
             continue
         if span is None:
             gathering.refused.append(f"{path.name} has no samples")
@@ -440,7 +440,7 @@ def node_topologies(
         except StorageFailed as error:
             refused.append(error.message)
         except ParseError as error:
-            refused.append(f"{path.name} is no topology of a node: {_first_line(error)}")
+            refused.append(f"{path.name} is not a node topology: {_first_line(error)}")
         else:
             if node is not None:
                 topologies[node] = topology

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 # A node is held for as long as its incarnation: from Slurm's start to Slurm's end where these are
 # of it (those of the last are known), and from the first to the last evidence of any of its nodes.
 
-_NOBODY_WROTE: Final = "neither ranks nor a sampler wrote"
+_NOBODY_WROTE: Final = "no rank or sampler wrote"
 GRACE_S: Final = 5.0
 """At each end of a node's evidence so much is not counted as held: Slurm starts the script, this
 the sampler and the ranks; Slurm's times are whole seconds, and its clock is another's."""
@@ -154,8 +154,8 @@ def _gpu_longer(gpu: GpuAccount, unseen_s: float) -> GpuAccount:
 def _covered(energy: Energy, seen_frac: float) -> Energy:
     if energy.value_j is None:
         return energy
-    seen = f"{100 * seen_frac:.0f} % of the time that it was held lies between the first and the"
-    words = [part for part in (energy.because, f"{seen} last evidence") if part]
+    seen = f"records cover {100 * seen_frac:.0f} % of the time it was held"
+    words = [part for part in (energy.because, seen) if part]
     covered = energy.coverage_frac * seen_frac
     return replace(energy, coverage_frac=covered, because="; ".join(words))
 
@@ -192,7 +192,7 @@ def _absent(
     absent = [name for name in facts.nodes if name not in here]
     # Where nodes call themselves otherwise than Slurm does, only their number tells.
     absent = absent[: max(0, len(facts.nodes) - len(here))] if holding.shows_lost else []
-    because = "neither ranks nor a sampler wrote there"
+    because = f"{_NOBODY_WROTE} there"
     for name in absent:
         yield NodeAccount(
             node=name,
@@ -200,7 +200,7 @@ def _absent(
             started_s=None,
             ended_s=None,
             gpu_energy=Energy(value_j=None, because=because),
-            energy=Energy.unknown_of_node(EnergyReason(text=f"that of {name}: {because}")),
+            energy=Energy.unknown_of_node(EnergyReason(text=f"{name}: {because}")),
             unseen_gpus=facts.gpus_per_node or 0,
             missing=(because,),
         )
@@ -216,12 +216,11 @@ def unseen_words(nodes: Sequence[NodeAccount], facts: JobFacts) -> Iterator[tupl
 
 
 def _of_time(unseen_s: float, held_s: float) -> str:
-    times = f"{format_duration(unseen_s)} of the {format_duration(held_s)} that it was held"
-    return f"nothing is known of {times}"
+    return f"no data for {format_duration(unseen_s)} of the {format_duration(held_s)} it was held"
 
 
 def _of_gpus(unseen: int, asked: int | None) -> str:
-    return f"nothing is known of {unseen} of the {asked} GPUs that the job asked for there"
+    return f"no data on {unseen} of the {asked} GPUs requested there"
 
 
 def unseen_share(nodes: Sequence[NodeAccount], held: Mapping[int, Holding]) -> Share:
@@ -235,7 +234,7 @@ def energy_of(
 ) -> Energy:
     """The energy of GPUs, and of those that no account names: they count as not measured."""
     parts = [Part(one.energy, one.uuid, one.held_s) for one in gpus]
-    none = Energy(value_j=None, because="no rank and no sampler names it")
+    none = Energy(value_j=None, because="no rank or sampler reported it")
     unseen = (
         Part(none, f"{node.node} {place}", held[node.restart].held_s)
         for node in nodes
@@ -248,7 +247,7 @@ def incarnations(
     gpus: Sequence[GpuAccount], nodes: Sequence[NodeAccount], held: Mapping[int, Holding]
 ) -> Iterator[Incarnation]:
     """The runs of the job, in order, each with all of its time; all but the last began again."""
-    lost = "the job was requeued; what a checkpoint kept of it is not known"
+    lost = "the job was requeued; how much a checkpoint saved is unknown"
     for restart, holding in sorted(held.items()):
         its_gpus = [gpu for gpu in gpus if gpu.restart == restart]
         its_nodes = [node for node in nodes if node.restart == restart]
@@ -290,6 +289,7 @@ class JobFacts(Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...] = ()
     gpus_per_node: int | None = None
     is_running: bool = False
+    placement: str | None = None
     missing: tuple[str, ...] = ()
 
 
@@ -351,9 +351,9 @@ def report_of(
 
 def _nothing_to_report(missing: Sequence[str]) -> HpckitError:
     return HpckitError(
-        "; ".join(missing) or "there are no accounts of this job",
-        hint="whole ledgers of ranks or files of samples are expected in account/ of the job "
-        "folder: hpckit report --from FOLDER reads a copy of it",
+        "; ".join(missing) or "this job has no accounts",
+        hint="account/ of the job folder must hold complete rank ledgers or sample files; "
+        "hpckit report --from FOLDER reads a copy of it",
     )
 
 
@@ -441,9 +441,9 @@ def _folded(
 
 def _no_gpu(job: ReportedJob) -> Energy:
     why = (
-        "resources.gpus_per_node asks for none"
+        "resources.gpus_per_node requests none"
         if job.gpus_asked == 0
-        else "no rank and no sampler names one"
+        else "no rank or sampler reported one"
     )
     return Energy(value_j=None, because=job.gpus_because or why)
 
@@ -495,6 +495,7 @@ def _job(
         gpus_asked=facts.gpus_asked,
         gpus_because=refusal_words(gpus_refused(folds, facts.gpus_asked)),
         time_limit_s=facts.time_limit_s,
+        placement=facts.placement,
         synthetic=any(one.synthetic for one in metas),
     )
 
@@ -511,11 +512,11 @@ def _missing(
     accounts: Sequence[NodeAccount],
 ) -> Iterator[str]:
     if (after_s := later_run_s(held, facts)) is not None:
-        began, yet = format_duration(after_s), "yet" if facts.is_running else "there"
-        yield f"of the job's run that began {began} after this: {_NOBODY_WROTE} {yet}"
+        began, yet = format_duration(after_s), " yet" if facts.is_running else ""
+        yield f"no data{yet} on the job's run that began {began} after this: {_NOBODY_WROTE}"
     absent = [node.node for node in accounts if node.started_s is None]
     if absent:
-        yield f"of {named_nodes(absent)} there is nothing: {_NOBODY_WROTE} there"
+        yield f"no data from {named_nodes(absent)}: {_NOBODY_WROTE} there"
     yield from (sentence for fold in folds for sentence in _cut_short(fold))
     if not absent and not facts.is_running:
         yield from _without_ledger(folds)
@@ -544,27 +545,27 @@ def _without_ledger(folds: Sequence[NodeFold]) -> Iterator[str]:
         absent = set(range(size)) - {start.rank for start in starts}
         if absent:
             which = f"{_ranks(absent)} of {size}{f' in restart {restart}' if restart else ''}"
-            used = "what it used" if len(absent) == 1 else "what they used"
-            yield f"{which} left no ledger that can be read: {used} is in no rank's account"
+            whose = "its" if len(absent) == 1 else "their"
+            yield f"{which} left no readable ledger: {whose} usage counts for no rank"
 
 
 def _cut_short(fold: NodeFold) -> Iterator[str]:
     evidence = fold.evidence
     ended = {one.rank for one in fold.claims if one.ended_by in ("processes", "next-life")}
     if ended:
-        what = "exit codes, CPU time and memory of what was killed are not known"
-        yield f"{_ranks(ended)} on {evidence.node} wrote no end, being killed: {what}"
+        what = "exit code, CPU time and memory unknown"
+        yield f"{_ranks(ended)} on {evidence.node} recorded no exit (killed): {what}"
     cut = {one.rank for one in fold.claims if one.ended_by == "sample"}
     if not cut:
         return
     which = f"{_ranks(cut)} on {evidence.node}"
     if not evidence.spans:
-        yield f"{which} wrote no end, and no sampler was there: what came after the start"
+        yield f"{which} recorded no exit, and no sampler ran there: no data after the start"
         return
     after_s = max(one.last_ns for one in evidence.spans) / 1e9 - evidence.begin_ns / 1e9
     yield (
-        f"{which} wrote no end, being killed or on a node that was lost: "
-        f"what came after the last sample, {format_duration(after_s)} from the start there"
+        f"{which} recorded no exit (killed, or node lost): "
+        f"no data after the last sample, {format_duration(after_s)} from the start there"
     )
 
 

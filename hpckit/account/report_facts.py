@@ -120,12 +120,12 @@ def not_in_an_archive(report: JobReport, *, has_site: bool) -> tuple[str, ...]:
     """
     if report.job.job_id is None and not report.ranks:
         return ()
-    facts = "the job's name, state, exit code, limits and what it asked for"
-    none = "a Parquet file has none of them; --from JOB_FOLDER has"
+    facts = "the job's name, state, exit code, limits and request"
+    none = "not in a Parquet file; use --from JOB_FOLDER"
     if has_site:
         return (f"{facts}: {none}",)
-    factors = "the energy factors of its site (CPUs' power, PUE, price)"
-    return (f"{facts}, and {factors}: {none} all, --site NAME the factors",)
+    factors = "its site's energy factors (CPU power, PUE, price)"
+    return (f"{facts}, and {factors}: {none}, or --site NAME for the factors",)
 
 
 def no_accounts(
@@ -136,22 +136,22 @@ def no_accounts(
     if found.array_tasks:
         first = f"{facts.job_id or 'ID'}_{found.array_tasks[0]}"
         tasks = format_indices(found.array_tasks)
-        none = f"is a job array, of which each task has a report of its own: {tasks}"
+        none = f"is a job array, each task has its own report: {tasks}"
         if facts.array_task is not None:
-            none = f"has no accounts of task {facts.array_task}; tasks that have some: {tasks}"
+            none = f"has no accounts of task {facts.array_task}, only of: {tasks}"
         return HpckitError(
             f"{what} {none}",
             hint=f"hpckit report {first}, or --from the folder of one task below account/",
         )
     if found.missing:
         return HpckitError(
-            f"{what} has no account that can be read: "
-            f"{'; '.join((*found.missing, *facts.missing))}",
-            hint="files and folders of the job below account/ are expected, readable for you: "
+            f"{what} has no readable accounts: {'; '.join((*found.missing, *facts.missing))}",
+            hint="the files below account/ of the job folder must be readable for you: "
             f"ls -lR {shlex.quote(str(folder))}",
         )
     why = "; ".join((_why(facts, folders), *facts.missing))
-    return HpckitError(f"{what} has no accounts: {why}", hint=_hint(facts, folders))
+    none = "was not measured" if facts.job_id else "has no accounts"
+    return HpckitError(f"{what} {none}: {why}", hint=_hint(facts, folders))
 
 
 def _switched_off(facts: JobFacts, folders: FileJobFolders) -> str | None:
@@ -164,7 +164,7 @@ def _switched_off(facts: JobFacts, folders: FileJobFolders) -> str | None:
 
 def _why(facts: JobFacts, folders: FileJobFolders) -> str:
     if facts.state == "NOT_SUBMITTED":
-        return "it never became a job"
+        return "it was never submitted"
     if _is_waiting(facts):
         again = "has not run yet" if facts.state == "PENDING" else "waits to run again"
         return f"it {again} ({facts.state})"
@@ -174,10 +174,10 @@ def _why(facts: JobFacts, folders: FileJobFolders) -> str:
     if off is not None:
         return f"it was submitted with {off} = false"
     if facts.is_running:
-        return "no rank has begun yet"
-    ended = "its script does not start them, or ended before they began"
-    where = f" in {facts.folder}" if facts.folder else ""
-    return f"no rank and no sampler wrote any{where}: {ended}"
+        return "no rank has started yet"
+    if facts.job_id is None:
+        return "no rank or sampler wrote any"
+    return "its script ended before the ranks and the sampler started, or does not start them"
 
 
 def _is_waiting(facts: JobFacts) -> bool:
@@ -188,7 +188,7 @@ def _is_waiting(facts: JobFacts) -> bool:
 
 def _hint(facts: JobFacts, folders: FileJobFolders) -> str | None:
     if facts.job_id is None:
-        return "a job folder, its account/, or what `hpckit sample --out` wrote is expected"
+        return "expected a job folder, its account/, or the output of `hpckit sample --out`"
     if (
         facts.is_running
         or _is_waiting(facts)
@@ -196,8 +196,10 @@ def _hint(facts: JobFacts, folders: FileJobFolders) -> str | None:
     ):
         return f"hpckit status {facts.job_id}"
     if _switched_off(facts, folders) is not None:
-        return f"hpckit show {facts.job_id} says by what; without that the next run is measured"
-    return f"hpckit show {facts.job_id} --script shows what was run"
+        return f"hpckit show {facts.job_id} shows where it is set; unset it to measure the next run"
+    if facts.state != "COMPLETED":
+        return f"hpckit logs {facts.job_id}"
+    return f"hpckit show {facts.job_id} --script shows what ran"
 
 
 def _result(documents: JobDocuments) -> Mapping[str, Any]:
@@ -217,7 +219,7 @@ def _resources(documents: JobDocuments) -> Mapping[str, Any] | None:
         return None
     resources = _of_job(effective, "resources")
     if resources is None and not documents.is_of_other_version(EFFECTIVE_FILE, EFFECTIVE_SCHEMA):
-        documents.refuse(EFFECTIVE_FILE, "it has no job.resources, what the job asked for")
+        documents.refuse(EFFECTIVE_FILE, "it has no job.resources (the job's request)")
     return resources
 
 

@@ -41,7 +41,7 @@ NEEDED_MEMORY_FRAC: Final = 0.9
 SPIN_FRAC: Final = 0.3
 """Communication of large trainings takes up to a fifth to a quarter of a step."""
 HEAT_FRAC: Final = 0.05
-"""GPUs touch their temperature limit for moments; 5 % of the time is worth an operator's look."""
+"""GPUs touch their temperature limit for moments; 5 % of the time is worth an admin's look."""
 BRAKE_FRAC: Final = 0.01
 """The power brake is asserted by the node's power supply when something is wrong with it."""
 CAP_ABOVE_FRAC: Final = 0.2
@@ -57,13 +57,15 @@ DISAGREE_S: Final = 60.0
 UNKNOWN_FRAC: Final = 0.1
 UNKNOWN_S: Final = 10.0
 """A sampler starts and ends within some seconds of its job."""
-MEND: Final = (
-    "mend the cause (CPUs: the job file; else your operator); --exclude the node till then"
+FIX: Final = (
+    "fix the cause (CPUs: in the job file; else tell your admins); meanwhile --exclude the node"
 )
 """What to do about one that something explains."""
-NOTHING_RAN: Final = "nothing, where nothing was to run there; else see why it did not start"
+NOTHING_RAN: Final = "ignore if nothing should run there; else find out why it did not start"
 """What to do about a GPU without a process on a machine that was sampled by hand."""
-BALANCE: Final = "balance the work, if its rank has more to do than others"
+BETWEEN: Final = "look at the data loader, checkpoints and evaluation of its ranks"
+"""What to do about GPUs that idle between their work."""
+BALANCE: Final = "balance the work, if its rank has more to do than its peers"
 """What to do about a straggler that nothing measured explains: no node is to blame then."""
 
 
@@ -120,7 +122,7 @@ def by_node(gpus: Iterable[GpuAccount]) -> list[list[GpuAccount]]:
 def gpu_never_used(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `gpu-never-used`."""
     for gpus in by_node(gpu for gpu in job.judged if is_never_used(gpu)):
-        words, held = "no process computed on {} in the {} that {}", seconds(_longest_held(gpus))
+        words, held = "no process used {} during the {} {}", seconds(_longest_held(gpus))
         yield Evidence(
             of_gpus(gpus),
             said(words, _it(gpus), held, _had(job, gpus)),
@@ -134,9 +136,9 @@ def gpu_idle(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `gpu-idle`."""
     for gpus in by_node(gpu for gpu in job.judged if is_idle(gpu)):
         is_hidden = any("processes" in gpu.refused for gpu in gpus)
-        who = "it was held" if is_hidden else "processes had it open"
+        who = "" if is_hidden else ", although processes had it open"
         words, held = (
-            "no kernel ran on {} in the {} that {}, while {}",
+            "no kernel ran on {} during the {} {}{}",
             seconds(_longest_held(gpus)),
         )
         wasted = math.fsum(gpu.waste.idle_gpu_s + gpu.waste.no_process_gpu_s for gpu in gpus)
@@ -148,9 +150,9 @@ def late_idle(job: MeasuredJob) -> Iterator[Evidence]:
     for gpus in by_node(gpu for gpu in job.judged if _late_s(gpu) and not is_unused(gpu)):
         late = [_late_s(gpu) for gpu in gpus]
         least, most, held = seconds(min(late)), seconds(max(late)), seconds(_longest_held(gpus))
-        words = said("nothing ran in the last {} to {} of {}", least, most, held)
+        words = said("idle for the last {} to {} of {}", least, most, held)
         if str(least) == str(most):
-            words = said("nothing ran in the last {} of {}", most, held)
+            words = said("idle for the last {} of {}", most, held)
         yield Evidence(of_gpus(gpus), words, math.fsum(late))
 
 
@@ -159,16 +161,19 @@ def idle_stretch(job: MeasuredJob) -> Iterator[Evidence]:
     for gpus in by_node(gpu for gpu in job.judged if _has_stretch(gpu) and not is_unused(gpu)):
         early_s = [length_s for gpu in gpus for length_s in _early_s(gpu)]
         wasted = math.fsum(early_s)
-        frac = wasted / math.fsum(gpu.held_s for gpu in gpus)
-        words = "nothing ran for {} of the time before the end, up to {} on end"
-        yield Evidence(of_gpus(gpus), said(words, share(frac), seconds(max(early_s))), wasted)
+        frac = share(wasted / math.fsum(gpu.held_s for gpu in gpus))
+        before = math.fsum(_before_s(job, gpu) for gpu in gpus) >= wasted / 2
+        where = "before it worked" if before else "between its work"
+        words = said(f"idle {{}} of the time {where}, in stretches of up to {{}}", frac,
+                     seconds(max(early_s)))  # fmt: skip
+        yield Evidence(of_gpus(gpus), words, wasted, remedy=None if before else BETWEEN)
 
 
 def idle_often(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `idle-often`."""
     for gpus in by_node(gpu for gpu in job.judged if _rests_often(gpu)):
         mean = statistics.fmean(_pauses_s(gpu) / known_s(gpu) for gpu in gpus)
-        words = "no kernel ran {} of the time, in short pauses all through the job"
+        words = "idle {} of the time, in short pauses throughout the job"
         wasted = math.fsum(map(_pauses_s, gpus))
         yield Evidence(of_gpus(gpus), said(words, share(mean)), wasted)
 
@@ -177,7 +182,7 @@ def spin(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `spin`."""
     for gpus in by_node(gpu for gpu in job.judged if _spin_frac(gpu) >= SPIN_FRAC):
         told = share(statistics.fmean(map(_spin_frac, gpus)))
-        words = "kernels ran and did next to nothing {} of the time: they waited for others or"
+        words = "kernels ran but did almost nothing {} of the time: they waited for peers or"
         wasted = math.fsum(gpu.waste.spin_gpu_s for gpu in gpus)
         yield Evidence(of_gpus(gpus), said(f"{words} moved data", told), wasted)
 
@@ -188,8 +193,8 @@ def straggler(job: MeasuredJob) -> Iterator[Evidence]:
     for one in job.stragglers:
         its = tuple(ranks.get((one.restart, one.node, one.uuid), ()))
         about = Subject(what=one.name, nodes=(one.node,), restart=one.restart, ranks=its)
-        why = one.causes or said("nothing measured explains it")
-        remedy = MEND if one.causes else BALANCE
+        why = one.causes or said("no measurement explains it")
+        remedy = FIX if one.causes else BALANCE
         yield Evidence(about, (one.because, *why), one.wasted_gpu_s, remedy=remedy)
 
 
@@ -198,9 +203,9 @@ def thermal_throttling(job: MeasuredJob) -> Iterator[Evidence]:
     for gpu in job.long_held:
         frac = _frac(gpu.throttling.thermal_s, gpu)
         if frac >= HEAT_FRAC:
-            words, figures = "heat held its clocks down {} of the time", [share(frac)]
+            words, figures = "thermal throttling {} of the time", [share(frac)]
             if gpu.temp_max_c is not None:
-                words += ", at up to {}"
+                words += ", up to {}"
                 figures.append(Figure(gpu.temp_max_c, Unit.CELSIUS))
             yield Evidence(of_gpu(gpu), said(words, *figures))
 
@@ -210,7 +215,7 @@ def power_brake(job: MeasuredJob) -> Iterator[Evidence]:
     for gpu in job.long_held:
         frac = _frac(gpu.throttling.power_brake_s, gpu)
         if frac >= BRAKE_FRAC:
-            words = "the node's power brake held its clocks down {} of the time"
+            words = "power brake active {} of the time"
             yield Evidence(of_gpu(gpu), said(words, share(frac)))
 
 
@@ -222,7 +227,7 @@ def power_cap_uneven(job: MeasuredJob) -> Iterator[Evidence]:
             for gpu in gpus
             if gpu.throttling.power_cap_s is not None
         }
-        words = "its power limit held its clocks down {} of the time, the others' {}"
+        words = "at its power limit {} of the time, peers {}"
         yield from _uneven(gpus, capped, CAP_ABOVE_FRAC, words)
 
 
@@ -241,14 +246,14 @@ def gpu_memory_high(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `gpu-memory-high`."""
     for gpus in by_node(gpu for gpu in job.report.gpus if _memory_frac(gpu) >= MEMORY_FRAC):
         most = max(_memory_frac(gpu) for gpu in gpus)
-        yield Evidence(of_gpus(gpus), said("up to {} of the memory was in use", share(most)))
+        yield Evidence(of_gpus(gpus), said("peak memory use {}", share(most)))
 
 
 def gpu_memory_uneven(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `gpu-memory-uneven`."""
     for gpus in _alike(gpu for gpu in job.judged if not is_unused(gpu)):
         shares = {gpu.place: _memory_frac(gpu) for gpu in gpus if _memory_frac(gpu)}
-        words = "it had up to {} of its memory in use, the others {}"
+        words = "peak memory use {}, peers {}"
         yield from _uneven(gpus, shares, MEMORY_ABOVE_FRAC, words)
 
 
@@ -260,8 +265,8 @@ def counter_disagrees(job: MeasuredJob) -> Iterator[Evidence]:
             continue
         apart = (integral_j - counter_j) / counter_j
         if abs(apart) > DISAGREE_FRAC and known_s(gpu) >= (1 - UNKNOWN_FRAC) * gpu.held_s:
-            side = "more" if apart > 0 else "less"
-            words = "power over time gives {} {} than its energy counter"
+            side = "higher" if apart > 0 else "lower"
+            words = "its integrated power is {} {} than its energy counter"
             yield Evidence(of_gpu(gpu), said(words, share(abs(apart)), side))
 
 
@@ -277,12 +282,12 @@ def coverage_low(job: MeasuredJob) -> Iterator[Evidence]:
         if unknown:
             frac = statistics.fmean(gpu.waste.unknown_gpu_s / gpu.held_s for gpu in unknown)
             why = next((f": {gpu.refused['spin']}" for gpu in unknown if "spin" in gpu.refused), "")
-            words = "of {} of the time it is not known what ran{}"
+            words = "activity unknown for {} of the time{}"
             yield Evidence(of_gpus(unknown), said(words, share(frac), why))
     for node in job.report.nodes:
         if node.unseen_gpus and node.samples:
             many = "GPU" if node.unseen_gpus == 1 else "GPUs"
-            words = "of {} {} that the job asked for there it is not known what ran"
+            words = "no data on {} requested {}"
             where = Subject(nodes=(node.node,), restart=node.restart)
             yield Evidence(where, said(words, count(node.unseen_gpus), many))
 
@@ -313,6 +318,16 @@ def _late_s(gpu: GpuAccount) -> float:
 
 def _early_s(gpu: GpuAccount) -> list[float]:
     return [_length_s(window) for window in gpu.windows if not window.is_late]
+
+
+def _before_s(job: MeasuredJob, gpu: GpuAccount) -> float:
+    """How long it did nothing before its first work; what runs for seconds before is none."""
+    begun = (one.started_s for one in job.report.nodes
+             if (one.restart, one.node) == (gpu.restart, gpu.node))  # fmt: skip
+    begun_s = next(begun, None) or job.report.started_s
+    first = min(gpu.windows, key=lambda window: window.started_s)
+    is_before = not first.is_late and first.started_s - begun_s < STRETCH_S
+    return _length_s(first) if is_before else 0.0
 
 
 def _has_stretch(gpu: GpuAccount) -> bool:
@@ -361,7 +376,7 @@ def _is_job(job: MeasuredJob) -> bool:
 
 
 def _had(job: MeasuredJob, gpus: list[GpuAccount]) -> str:
-    return f"the job had {_it(gpus)}" if _is_job(job) else "was sampled"
+    return f"the job held {_it(gpus)}" if _is_job(job) else "that was sampled"
 
 
 def _it(gpus: list[GpuAccount]) -> str:
@@ -392,9 +407,9 @@ def oom_kill(job: MeasuredJob) -> Iterator[Evidence]:
         if node.oom_kills:
             times = "once" if node.oom_kills == 1 else "{} times"
             kills = [count(node.oom_kills)] if node.oom_kills > 1 else []
-            killed = said(f"the kernel killed a process of the job {times}", *kills)
+            killed = said(f"the kernel OOM-killed a process of the job {times}", *kills)
             frac = _host_memory_frac(node)
-            used = said("up to {} of its memory was in use", share(frac)) if frac else ()
+            used = said("peak memory use {}", share(frac)) if frac else ()
             yield Evidence(_of(node), (*killed, *used))
 
 
@@ -402,7 +417,7 @@ def host_memory_high(job: MeasuredJob) -> Iterator[Evidence]:
     """Rule `host-memory-high`."""
     for node in job.report.nodes:
         if _host_memory_frac(node) >= HOST_MEMORY_FRAC and not node.oom_kills:
-            words = "up to {} of the job's memory was in use, page cache not counted"
+            words = "peak use {} of the job's memory, without page cache"
             yield Evidence(_of(node), said(words, share(_host_memory_frac(node))))
 
 
@@ -412,10 +427,10 @@ def cpu_starved(job: MeasuredJob) -> Iterator[Evidence]:
         waited, throttled = _gpus_waited_frac(job, node), node.cpu_throttled_frac or 0.0
         pressed = node.psi_frac.get("cpu_some", 0.0)
         if throttled >= THROTTLED_FRAC:
-            words = "its CPU quota held the job back for {} of its CPUs' time"
+            words = "the CPU quota throttled the job for {} of its CPU time"
             yield Evidence(_of(node), said(words, share(throttled)))
         elif pressed >= CPU_PRESSURE_FRAC and waited >= GPUS_WAITED_FRAC:
-            words = "threads waited for a CPU {} of the time, and GPUs were idle {}"
+            words = "threads waited for a CPU {} of the time, GPUs idled {}"
             cpus = said("the job has {} CPUs there", count(node.cpus)) if node.cpus else ()
             yield Evidence(_of(node), (*said(words, share(pressed), share(waited)), *cpus))
 
@@ -425,7 +440,7 @@ def io_wait(job: MeasuredJob) -> Iterator[Evidence]:
     for node in job.report.nodes:
         stalled, waited = node.psi_frac.get("io_full", 0.0), _gpus_waited_frac(job, node)
         if stalled >= IO_PRESSURE_FRAC and waited >= GPUS_WAITED_FRAC:
-            words = "all of the job waited for files {} of the time, and GPUs were idle {}"
+            words = "all tasks waited for I/O {} of the time, GPUs idled {}"
             yield Evidence(_of(node), said(words, share(stalled), share(waited)))
 
 
@@ -434,7 +449,7 @@ def memory_pressure(job: MeasuredJob) -> Iterator[Evidence]:
     for node in job.report.nodes:
         stalled = node.psi_frac.get("memory_full", 0.0)
         if stalled >= MEMORY_PRESSURE_FRAC:
-            words = "all of the job waited for memory to be freed {} of the time"
+            words = "all tasks waited for memory to be reclaimed {} of the time"
             yield Evidence(_of(node), said(words, share(stalled)))
 
 
@@ -443,7 +458,7 @@ def restarts_lost(job: MeasuredJob) -> Iterator[Evidence]:
     for run in job.report.incarnations:
         if run.is_lost:
             why = f": {run.because}" if run.because else ""
-            lost = said("at most {} were lost{}", seconds(run.ended_s - run.started_s), why)
+            lost = said("at most {} lost{}", seconds(run.ended_s - run.started_s), why)
             yield Evidence(Subject(what=f"restart {run.restart}"), lost)
 
 
@@ -458,7 +473,7 @@ def samples_missing(job: MeasuredJob) -> Iterator[Evidence]:
             alike.setdefault((node.restart, why), []).append(node.node)
     for (restart, why), nodes in alike.items():
         where = Subject(nodes=tuple(nodes), restart=restart)
-        yield Evidence(where, said("no samples are there, of other nodes there are{}", why))
+        yield Evidence(where, said("no samples, although other nodes have some{}", why))
 
 
 def _of(node: NodeAccount) -> Subject:

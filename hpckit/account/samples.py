@@ -220,14 +220,14 @@ class SampleReader:
         shown = self._head.decode("latin-1").split("\n", 1)[0]
         if self._orphans:
             raise refusal(
-                f"no block META is whole, by which its {self._orphans:,} other blocks are read",
+                f"no complete META block, so its {self._orphans:,} other blocks cannot be read",
                 tool=TOOL, line_no=1, line=shown,
-                expected="META as the first block: the beginning is damaged, or elsewhere",
+                expected="META as the first block: the beginning is damaged or missing",
             )  # fmt: skip
         if self._head[: len(MAGIC)] != MAGIC[: len(self._head)]:
             raise refusal(
-                "this is no sample file", tool=TOOL, line_no=1, line=shown,
-                expected="blocks that begin with HKS1, as the sampler writes them",
+                "not a sample file", tool=TOOL, line_no=1, line=shown,
+                expected="blocks that begin with HKS1",
             )  # fmt: skip
 
     def _take(self, header: BlockHeader, payload: memoryview) -> None:

@@ -94,6 +94,17 @@ class FileSampleStore:
         return SampleReader(head), SampleReader(head[: HEADER_BYTES + len(meta.payload)] + tail)
 
 
+def array_tasks(folder: Path) -> Mapping[int, Path]:
+    """Return the measured tasks of an array's folder, with where each lies; none of other jobs."""
+    try:
+        found = _found(folder, None)
+    except OSError:
+        return {}
+    below = folder / ACCOUNT_FOLDER
+    where = below if below.is_dir() else folder
+    return {} if found.incarnations else {one: where / f"array-{one}" for one in found.array_tasks}
+
+
 class _Listing:
     """One folder: what in it is a folder, and what is not: reading refuses what is no file."""
 
@@ -116,7 +127,7 @@ def _found(folder: Path, array_task: int | None) -> FoundAccounts:
         listing = _Listing(listing.path / tasks[array_task])
     incarnations = [_files(listing, None)]
     missing = [
-        f"{listing.path.name}/{name} is not read: it is no folder"
+        f"{listing.path.name}/{name} is ignored: not a folder"
         for name in listing.others
         if restart_of(name) is not None
     ]
@@ -169,14 +180,14 @@ def _opened(path: Path) -> Iterator[int]:
 
 
 def _cannot_read(path: Path, error: OSError) -> StorageFailed:
-    why = "it is a link" if error.errno == errno.ELOOP else error.strerror
+    why = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror
     return StorageFailed(f"{path.name} cannot be read: {why}")
 
 
 def _size_of(handle: int) -> int:
     status = os.fstat(handle)
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file")
+        raise OSError(errno.EINVAL, "not a regular file")
     return status.st_size
 
 
@@ -197,9 +208,9 @@ class SlurmEnergies:
                 return SlurmEnergy(reasons=(EnergyReason(kind=EnergyLack.SLURM_PLUGIN),))
             value_j = self._slurm.energy_j(JobId(job_id), cluster)
         except HpckitError as error:
-            reason = EnergyReason(text=f"Slurm's was not told: {error.message}")
+            reason = EnergyReason(text=f"Slurm's energy unavailable: {error.message}")
             return SlurmEnergy(reasons=(reason,))
-        reasons = () if value_j else (EnergyReason(text=f"Slurm's {plugin} counted none"),)
+        reasons = () if value_j else (EnergyReason(text=f"Slurm's {plugin} recorded none"),)
         return SlurmEnergy(value_j=value_j, plugin=plugin, reasons=reasons)
 
 
@@ -224,7 +235,7 @@ class JobDocuments:
 
     def refuse_version(self, name: str, got: str, expected: str) -> None:
         """Tell a file as one of another version: it may be whole, and is not understood."""
-        why = f"{name} is of another version: got {got}, expected {expected}"
+        why = f"{name} has a different version: got {got}, expected {expected}"
         self._damaged.setdefault(name, why)
 
     def is_of_other_version(self, name: str, *known: str) -> bool:

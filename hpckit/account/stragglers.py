@@ -143,7 +143,7 @@ def _held_down(gpu: GpuAccount, peers: Peers) -> Iterator[Clause]:
             continue
         usual = peers.usual(measure, gpu) or 0.0
         if frac - usual > floor:
-            held = f"{words} {{}} of the time, the others {{}}"
+            held = f"{words} {{}} of the time, peers {{}}"
             yield from said(held, share(frac), share(usual), rule=rule)
 
 
@@ -151,22 +151,22 @@ def _lower(gpu: GpuAccount, peers: Peers) -> Iterator[Clause]:
     limit_w = peers.usual(_LIMIT_W, gpu)
     if gpu.power_limit_w and limit_w and gpu.power_limit_w < limit_w * (1 - LIMIT_FRAC):
         watts = Figure(gpu.power_limit_w, Unit.WATTS), Figure(limit_w, Unit.WATTS)
-        yield from said("its power limit is {}, the others' {}", *watts)
+        yield from said("power limit {}, peers {}", *watts)
     mhz = peers.usual(_SM_MHZ, gpu)
     if gpu.sm_mean_mhz and mhz and gpu.sm_mean_mhz < mhz * (1 - CLOCK_FRAC):
         clocks = Figure(gpu.sm_mean_mhz, Unit.MHZ), Figure(mhz, Unit.MHZ)
-        yield from said("its SM clock was {}, the others' {}", *clocks)
+        yield from said("SM clock {}, peers {}", *clocks)
 
 
 def _links(topology: NodeTopology, device: Gpu) -> Iterator[Clause]:
     others = [one for one in topology.gpus if one is not device and one.name == device.name]
     own, usual = _nvlinks(device), _usual(_nvlinks(one) for one in others)
     if own is not None and usual is not None and own < usual:
-        yield from said("it has {} active NVLinks, the others {}", count(own), count(usual))
+        yield from said("{} active NVLinks, peers {}", count(own), count(usual))
     lanes, others_lanes = _lanes(topology, device), _usual(_lanes(topology, one) for one in others)
     if lanes is not None and others_lanes is not None and lanes < others_lanes:
         widths = count(lanes), count(others_lanes)
-        yield from said("its PCIe link has {} lanes, the others' {}", *widths)
+        yield from said("{} PCIe lanes, peers {}", *widths)
 
 
 def _binding(gpu: GpuAccount, device: Gpu, surroundings: Surroundings) -> Iterator[Clause]:
@@ -178,7 +178,7 @@ def _binding(gpu: GpuAccount, device: Gpu, surroundings: Surroundings) -> Iterat
     except ValueError:
         return
     if own and local and not own & local:
-        words = "its rank ran on CPUs {}, none of which is beside it ({} are)"
+        words = "its rank ran on CPUs {}, but the GPU is next to CPUs {}"
         yield from said(words, allowed, device.cpus)
 
 
@@ -188,7 +188,7 @@ def _cpu_throttling(gpu: GpuAccount, surroundings: Surroundings) -> Iterator[Cla
             continue
         frac = node.cpu_throttled_frac
         if frac is not None and frac > CPU_THROTTLED_FRAC:
-            words = "the job's CPUs on its node were held back {} of their time"
+            words = "the job's CPUs on its node were throttled {} of the time"
             yield from said(words, share(frac))
 
 
@@ -221,15 +221,15 @@ def _frac(seconds: float | None, gpu: GpuAccount) -> float | None:
 
 _THROTTLING: Final[tuple[tuple[str, str, float, _Measure], ...]] = (
     (
-        "heat held its clocks down", "thermal-throttling", HEAT_FRAC,
+        "thermal throttling", "thermal-throttling", HEAT_FRAC,
         lambda gpu: _frac(gpu.throttling.thermal_s, gpu),
     ),
     (
-        "the power brake held its clocks down", "power-brake", HEAT_FRAC,
+        "power brake active", "power-brake", HEAT_FRAC,
         lambda gpu: _frac(gpu.throttling.power_brake_s, gpu),
     ),
     (
-        "its power limit held its clocks down", "power-cap-uneven", CAP_FRAC,
+        "at its power limit", "power-cap-uneven", CAP_FRAC,
         lambda gpu: _frac(gpu.throttling.power_cap_s, gpu),
     ),
 )  # fmt: skip
@@ -362,7 +362,7 @@ def _by_waiting(gpus: Mapping[GpuPlace, GpuAccount]) -> dict[GpuPlace, Straggler
     found = {}
     for key, excess in excesses.items():
         others = useful[key] - excess
-        words = "it worked {} of the time, the others {} and waited"
+        words = "it worked {} of the time, peers {} and waited"
         one = _straggler(gpus[key], excess / others, words, share(useful[key]), share(others))
         found[key] = replace(one, wasted_gpu_s=waited_s * excess / all_excess)
     return found
@@ -378,7 +378,7 @@ def _by_activity(gpus: Mapping[GpuPlace, GpuAccount]) -> dict[GpuPlace, Straggle
     found, ordered = {}, Ordered(known.values())
     for key in above({key: frac / middle for key, frac in known.items()}, ACTIVITY_BEHIND_FRAC):
         others = ordered.median_without(known[key]) or middle
-        words, own = "its SMs were busy {} of the time, the others' {}", known[key]
+        words, own = "SMs busy {} of the time, peers {}", known[key]
         found[key] = _straggler(gpus[key], own / others - 1, words, share(own), share(others))
     return found
 
@@ -403,7 +403,7 @@ def _by_clock(gpus: Mapping[GpuPlace, GpuAccount]) -> dict[GpuPlace, Straggler]:
         others = ordered.median_without(known[key]) or known[key]
         if useful[key] >= middle - BEHIND_FRAC:
             # Its cause tells both clocks: a difference of CLOCK_FRAC, which is less, is one.
-            words = "it worked no less than they did, at a lower clock"
+            words = "as busy as they are, at a lower clock"
             found[key] = _straggler(gpus[key], others / known[key] - 1, words)
     return found
 

@@ -71,8 +71,8 @@ _USED: Final = tuple(
     for one in GPU_COLUMNS
     if one.name not in ("dt_us", "gpu", "energy_mj", "mem_mhz", "reserved")
 )
-_PROXY_BEYOND: Final = "it comes out above 1: the GPU's largest SM clock is not {} MHz"
-_PROCESSES_HIDDEN: Final = "kernels ran while no process was to be seen: processes are hidden"
+_PROXY_BEYOND: Final = "above 1: the GPU's maximum SM clock is not {} MHz"
+_PROCESSES_HIDDEN: Final = "kernels ran but no process was visible: processes are hidden"
 
 
 class GpuUsageFold:

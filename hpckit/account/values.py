@@ -14,14 +14,14 @@ from msgspec import Struct, field
 
 from hpckit.account.finding import ReportFinding
 
-GPUS_ALONE: Final = "of the GPUs alone"
-"""What a cost is of where the nodes' energy is not known."""
+GPUS_ALONE: Final = "GPUs only"
+"""What a cost is of where the nodes' energy is unknown."""
 
 
 class Cost(Struct, frozen=True, kw_only=True):
     """What the energy cost, with the site's factors; None where the site file has no factor.
 
-    `is_of_gpus` is whether its figures are of the GPUs alone, as the nodes' energy is not known;
+    `is_of_gpus` is whether its figures are of the GPUs alone, as the nodes' energy is unknown;
     `absent` are the factors that the site file lacks, by their keys in [energy]. `because` says
     both.
     """
@@ -83,10 +83,10 @@ class EnergyReason(Struct, frozen=True, kw_only=True):
 
 _WORDS: Final[Mapping[EnergyLack, str]] = {
     EnergyLack.METER: "no readable meter",
-    EnergyLack.SAMPLES: "there are no samples of the host",
-    EnergyLack.OWN_METER: "other jobs may run on this node, and its meters count them too",
-    EnergyLack.OWN_SHARE: "a share of the node is not modelled",
-    EnergyLack.SLURM_PLUGIN: "Slurm gathers none here",
+    EnergyLack.SAMPLES: "no samples of the host",
+    EnergyLack.OWN_METER: "other jobs may share this node, and its meters include them",
+    EnergyLack.OWN_SHARE: "hpckit does not model a share of a node",
+    EnergyLack.SLURM_PLUGIN: "Slurm records no energy here",
 }
 
 
@@ -126,7 +126,7 @@ class Energy(Struct, frozen=True, kw_only=True):
     power sensor does not see: boards in step hide the same, so that it adds up over them, and the
     rest as squares. `coverage_frac` is the share of the time for which something was measured;
     `scope` is `gpu`, `split-gpu` (the whole of a GPU that MIG splits: what the slices of other jobs
-    took is in it, and no ± is known), `module` (CPU and memory with it), `cpu`, `node`. Without a
+    took is in it, without ±), `module` (CPU and memory with it), `cpu`, `node`. Without a
     value `because` says why there is none, of nodes also by kind in `reasons`, else what it was
     made of.
     """
@@ -169,7 +169,7 @@ class Share(Struct, frozen=True, kw_only=True):
 
     @property
     def is_measured(self) -> bool:
-        """Whether what was done is known for any of it."""
+        """Whether any of it was measured."""
         return self.total_gpu_s > self.unknown_gpu_s
 
 
@@ -264,7 +264,7 @@ class GpuAccount(Struct, frozen=True, kw_only=True):
 class RankAccount(Struct, frozen=True, kw_only=True):
     """One rank in one incarnation; `gpus` by uuid, `claim` as in hpckit.account.ledger.RankStart.
 
-    `ended_by` is what its end is known from: `ledger`, or, of one that was killed, `processes`
+    `ended_by` is the evidence of its end: `ledger`, or, of one that was killed, `processes`
     (from then on nothing ran on its GPUs), `next-life` (it was started anew) or `sample` (its
     node's last evidence); `running` has none. `busy_frac` (0 to 1) is the useful part of the time
     that it had GPUs, the mean over these. `behind_frac` is by which part its work takes longer than
@@ -385,7 +385,7 @@ class Advice(Struct, frozen=True, kw_only=True):
 
 
 class AdviceOutcome(Struct, frozen=True, kw_only=True):
-    """What became of one prediction of advice that this job was submitted with.
+    """Whether one prediction of the advice that this job was submitted with came true.
 
     `report` is the job whose report gave the advice; `quantity` is what was predicted, in the unit
     at its end, and `before` what the measured job had of it. `held` is None where this run cannot
@@ -404,12 +404,13 @@ class AdviceOutcome(Struct, frozen=True, kw_only=True):
 
 
 class ReportedJob(Struct, frozen=True, kw_only=True):
-    """The job that the report is about, as far as it is known.
+    """The job that the report is about.
 
     `state` is Slurm's word, None where nobody told; `synthetic` marks measurements that a fake
     driver made up. `nodes` and `gpus` are what the job had at once: the most of any incarnation,
-    with the GPUs that no account names. `gpus_asked` were asked for (None: not known), and
-    `gpus_because` says why on some nodes none was seen, empty where none was wanted.
+    with the GPUs that no account names. `gpus_asked` were asked for (None: unknown), and
+    `gpus_because` says why on some nodes none was seen, empty where none was wanted. `placement` is
+    what the ranks of its latest start proved about their places.
     """
 
     job_id: str | None = None
@@ -423,6 +424,7 @@ class ReportedJob(Struct, frozen=True, kw_only=True):
     gpus_asked: int | None = None
     gpus_because: str = ""
     time_limit_s: float | None = None
+    placement: str | None = None
     synthetic: bool = False
 
 

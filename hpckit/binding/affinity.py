@@ -46,12 +46,12 @@ def allowed_together(
         if len(allowed) >= whole or seen >= ranks:
             break
         if monotonic() > until:
-            why = f"{len(allowed)} of the {given} CPUs that Slurm gave this job can be seen"
-            return sorted(allowed), f"{why}: those of its other ranks are hidden"
+            why = f"only {len(allowed)} of the job's {given} CPUs are visible"
+            return sorted(allowed), f"{why}: the CPUs of its other ranks are hidden"
         sleep(_POLL_S)
     if 0 < given < len(allowed) and not (_takes_cores(env) and _cores(allowed, sys_cpu) <= given):
-        why = f"it lets this job use {len(allowed)} CPUs, and Slurm gave it {given}"
-        return sorted(allowed), f"{why}: other jobs may be on any of them"
+        why = f"the job may run on {len(allowed)} CPUs, but Slurm allocated {given}"
+        return sorted(allowed), f"{why}: other jobs may use the same CPUs"
     return sorted(allowed), ""
 
 
@@ -131,7 +131,7 @@ def bind_rank(
         why = reason(error)
     except Exception as error:  # noqa: BLE001  whatever it is, it must not fail the job
         why = f"{type(error).__name__}: {error}"
-    say(f"warning: rank {local_rank} of this node is not bound: {why}", log)
+    say(f"warning: local rank {local_rank} is not bound: {why}", log)
     return env, {"failed": why}
 
 
@@ -193,9 +193,9 @@ def _alone(env: Mapping[str, str], ranks: int) -> dict[str, Any]:
     from hpckit.binding.plan_in_job import cpu_plan
 
     allowed, unbound = allowed_together(env, ranks)
-    why = "the ranks of this node have no folder to agree in"
+    why = "the ranks of this node have no private folder to share"
     if not unbound and set(allowed) != os.sched_getaffinity(0):
-        unbound = f"{why}, and a launcher has bound them"
+        unbound = f"{why}, and the launcher has already bound them"
     return {"unbound": unbound} if unbound else cpu_plan(ranks, allowed, why)
 
 
@@ -218,12 +218,12 @@ def _stand_in(env: Mapping[str, str], path: str, ranks: int) -> None:
         os.close(os.open(f"{os.path.dirname(path)}/{_LATE}", flags, 0o600))
     except FileExistsError:
         if not _appears(path, 5 * WAIT_S):
-            raise TimeoutError("nobody has planned this node") from None
+            raise TimeoutError("no rank wrote the binding plan of this node") from None
         return
     from hpckit.binding.plan_in_job import cpu_plan, publish
 
     allowed, unbound = allowed_together(env, ranks)
-    why = f"the node was not read within {WAIT_S:g} s"
+    why = f"reading the topology of this node took over {WAIT_S:g} s"
     publish(path, {"unbound": unbound} if unbound else cpu_plan(ranks, allowed, why))
 
 
@@ -318,14 +318,14 @@ def _bind_cpus(
     own = _members(rank["cpus"], now | _members(document["allowed"], range(1 << 16)))
     if not own:
         if rank["cpus"]:
-            held = f"it is not bound to CPUs {rank['cpus']}, none of which it may have"
-            say(f"warning: rank {local_rank} of this node: {held}", log)
+            held = f"its planned CPUs {rank['cpus']} are not allowed here"
+            say(f"warning: local rank {local_rank} is not bound: {held}", log)
         return
     try:
         os.sched_setaffinity(0, own)
     except OSError as error:
         why = reason(error)
-        say(f"warning: rank {local_rank} of this node is not bound to its CPUs: {why}", log)
+        say(f"warning: local rank {local_rank} is not bound to its CPUs: {why}", log)
 
 
 def _members(listed: str, among: set[int] | range) -> set[int]:

@@ -137,9 +137,9 @@ class Nics:
         told = [f"{nic.name} ({why})" for nic, why in self._refused if nic.kind in _FOR_DATA]
         found = []
         if told:
-            found.append(f"NICs that no rank gets: {and_more(told, 4)}")
+            found.append(f"NICs left out: {and_more(told, 4)}")
         if self.usable and not self._is_role_known:
-            found.append("what the NICs are for is not known: all that are up may be given")
+            found.append("NIC roles unknown: ranks may get any NIC that is up")
         return found
 
     def for_gpus(self, gpus: Sequence[Gpu]) -> list[list[GivenNic]]:
@@ -208,7 +208,7 @@ def _why_not(nic: Nic, wanted: NicRole | None) -> str | None:
     if nic.role is not None and nic.role is not NicRole.COMPUTE:
         return nic.role_because or "not for jobs"
     if nic.role is not wanted:
-        return "not known to be for jobs"
+        return "role unknown"
     return f"its port is {nic.state}" if is_down(nic) else None
 
 
@@ -313,19 +313,19 @@ def bind_ranks(
 
 def _check(ranks: int, gpus_per_rank: int | None, threads_per_core: int | None) -> None:
     for what, number in (
-        ("ranks", ranks),
-        ("gpus_per_rank", gpus_per_rank),
-        ("threads_per_core", threads_per_core),
+        ("ranks per node", ranks),
+        ("GPUs per rank", gpus_per_rank),
+        ("threads per core", threads_per_core),
     ):
         if number is not None and number < 1:
-            raise PlanError(f"{what} of a node", have=str(number), need="1 or more")
+            raise PlanError(what, have=str(number), need="1 or more")
 
 
 def _shares(
     parts: Sequence[Domain], places: Places, held: Sequence[range]
 ) -> tuple[list[Place], list[Share]]:
     if not parts:
-        why = "the CPUs of this node are not known"
+        why = "CPUs of this node unknown"
         return [Place(because=why) for _ in held], [Share(because=why) for _ in held]
     found = places.of_ranks(held)
     return found, split(parts, found)
@@ -335,7 +335,7 @@ def _nics_of_ranks(
     nics: Nics, gpus: Sequence[Gpu], held: Sequence[range], numa: Sequence[Sequence[int]]
 ) -> list[tuple[tuple[str, ...], str]]:
     if not nics.usable:
-        return [((), "the node shows no NIC for jobs that is up")] * len(held)
+        return [((), "no NIC for jobs is up on this node")] * len(held)
     if not gpus:
         return [_nics_and_why(given, "its CPUs") for given in nics.for_ranks(numa)]
     used = sorted({at for run in held for at in run})
@@ -362,19 +362,19 @@ def _notes(
     found = []
     cores = sum(len(one.cores) for one in parts)
     if parts and cores < len(shares):
-        found.append(f"ranks share cores: {cores} of them are allowed for {len(shares)} ranks")
+        found.append(f"ranks share cores: {len(shares)} ranks on {cores} allowed cores")
     if parts and not node.cpu.core_cpus:
         offset = sibling_offset(node)
-        taken = "each is taken for a core of its own"
+        taken = "assuming one CPU per core"
         if offset is not None:
-            taken = f"by their numbers, n and n+{offset} are taken for one core's"
-        found.append(f"which CPUs share a core is not known: {taken}")
+            taken = f"assuming CPUs n and n+{offset} share a core"
+        found.append(f"hardware threads of each core unknown: {taken}")
     moved = [rank for rank, place in enumerate(places) if place.is_moved]
     if moved:
         whose = "its GPU: rank" if len(moved) == 1 else "their GPU: ranks"
-        found.append(f"not beside {whose} {index_list(moved)}")
+        found.append(f"not near {whose} {index_list(moved)}")
     idle = set(range(len(parts))) - {at for share in shares for at in share.domains}
     if idle:
         cpus = index_list(chain.from_iterable(parts[at].cpus for at in idle))
-        found.append(f"no rank is bound to CPUs {cpus}: no GPU of a rank is beside them")
+        found.append(f"no rank uses CPUs {cpus}: no rank's GPU is near them")
     return [*found, *nics.notes()]

@@ -49,10 +49,10 @@ def usable_cpus(node: NodeTopology, allowed: Iterable[int] | None) -> frozenset[
     found = wanted & of_node if of_node else wanted
     if not found:
         raise PlanError(
-            "the CPUs of the ranks",
+            "no allowed CPU is on this node",
             have=f"CPUs {index_list(wanted) or 'none'} allowed",
-            need=f"some of the node's, {index_list(of_node) or 'which are not known'}",
-            hint="plan from a topology of the same node, and from the CPUs that its job has",
+            need=f"CPUs of this node ({index_list(of_node) or 'unknown'})",
+            hint="use the topology of the same node, and the CPUs that the job has there",
         )
     return found
 
@@ -186,7 +186,7 @@ def memory_of(node: NodeTopology, near: Iterable[int]) -> tuple[tuple[int, ...],
     """
     beside = frozenset(near)
     if not beside:
-        return (), "the NUMA node of these CPUs is not known"
+        return (), "NUMA node of these CPUs unknown"
     plain = [
         numa.index
         for numa in node.numa_nodes
@@ -194,13 +194,13 @@ def memory_of(node: NodeTopology, near: Iterable[int]) -> tuple[tuple[int, ...],
     ]
     local = tuple(sorted(beside.intersection(plain)))
     if local:
-        return local, "the memory beside these CPUs"
+        return local, "local to these CPUs"
     distances = Distances(node)
     for numa in sorted(beside):
         nearest = distances.nearest(numa, ((at, (at,)) for at in plain))
         if nearest is not None:
-            return (nearest,), f"the nearest: NUMA {numa} has no memory of its own"
-    return (), "no memory is known to be near these CPUs"
+            return (nearest,), f"nearest: NUMA {numa} has no memory"
+    return (), "nearest memory unknown"
 
 
 # --- Which parts each rank has a share of: those beside its GPUs, where it can.
@@ -233,8 +233,8 @@ class Places:
         """The place of each rank; `ranks` are the positions of their GPUs."""
         homes = [self._homes_of(gpus) for gpus in ranks]
         if not any(homes) and all(self._origin(gpus) is None for gpus in ranks):
-            lack = "where the GPUs sit is not known" if self._gpus else "the node shows no GPU"
-            why = f"dealt over the NUMA nodes: {lack}"
+            lack = "NUMA nodes of the GPUs unknown" if self._gpus else "no GPU on this node"
+            why = f"spread over the NUMA nodes: {lack}"
             return self._spread(len(ranks), why)
         room = self._room(len(ranks))
         seated = seats([tuple(each) for each in homes], room)
@@ -299,7 +299,7 @@ class Places:
             if taken[home] < len(self._domains[home].cores) and sum(taken) < most:
                 taken[home] += 1
                 weights[home] = homes[home]
-        return Place(weights=dict(sorted(weights.items())), because=f"beside {gpu_words(gpus)}")
+        return Place(weights=dict(sorted(weights.items())), because=f"near {gpu_words(gpus)}")
 
     def _elsewhere(self, gpus: range, room: Sequence[int], taken: list[int]) -> Place:
         free = [at for at in range(len(room)) if taken[at] < room[at]]
@@ -320,11 +320,11 @@ class Places:
     def _why_elsewhere(self, gpus: range, origin: int | None, *, is_nearest: bool) -> str:
         words = gpu_words(gpus)
         if origin is None and not self._homes_of(gpus):
-            return f"the place of {words} is not known"
-        lack = "no core left" if self._homes_of(gpus) else "no CPU that is allowed here"
-        where = "the CPUs beside it" if origin is None else f"NUMA {origin} beside it"
-        kind = "the nearest with room" if is_nearest else "with room"
-        return f"{kind}: {where} has {lack} for {words}"
+            return f"NUMA node of {words} unknown"
+        lack = "no core left" if self._homes_of(gpus) else "no allowed CPU"
+        where = f"near {words}" if origin is None else f"on NUMA {origin}, near {words}"
+        kind = "nearest with room" if is_nearest else "with room"
+        return f"{kind}: {lack} {where}"
 
 
 def gpu_words(gpus: Sequence[int]) -> str:
@@ -404,7 +404,7 @@ def _split_cores(cores: Sequence[Core], weights: Sequence[int], where: str) -> l
         runs = chunks(cores, apportion(len(cores), weights))
         return [_part(run, f"{len(run)} of {counted(len(cores), 'core')}{where}") for run in runs]
     cpus = tuple(chain.from_iterable(cores))
-    shared = f"{where}, which has {counted(len(cores), 'core')} for {ranks} ranks"
+    shared = f"{where} ({counted(len(cores), 'core')} for {ranks} ranks)"
     if len(cpus) >= ranks:
         return [
             (cpus[run.start : run.stop], f"{len(run)} of {counted(len(cpus), 'CPU')}{shared}")

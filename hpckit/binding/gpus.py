@@ -118,17 +118,17 @@ def gpus_of_ranks(
     if gpus_per_rank is not None:
         if ranks * gpus_per_rank > gpus:
             need = f"{ranks} ranks × {gpus_per_rank}"
-            raise PlanError("the GPUs of the ranks", have=f"{gpus} GPUs", need=need)
+            raise PlanError("too few GPUs for the ranks", have=f"{gpus} GPUs", need=need)
         places = [range(at * gpus_per_rank, (at + 1) * gpus_per_rank) for at in range(ranks)]
-        return places, [f"{gpus_per_rank} a rank, by PCI address"] * ranks
+        return places, [f"{gpus_per_rank} per rank, in PCI order"] * ranks
     if not gpus:
-        return [range(0)] * ranks, ["the node shows no GPU"] * ranks
+        return [range(0)] * ranks, ["no GPU on this node"] * ranks
     places = dealt(gpus, ranks)
-    why = f"{counted(gpus, 'GPU')} in runs to {counted(ranks, 'rank')}, by PCI address"
+    why = f"{counted(gpus, 'GPU')} for {counted(ranks, 'rank')}, consecutive in PCI order"
     if gpus == ranks:
-        why = "the GPU of its number, by PCI address"
+        why = "index = local rank, in PCI order"
     elif gpus < ranks:
-        why = f"shared: {counted(gpus, 'GPU')} for {ranks} ranks, in runs, by PCI address"
+        why = f"shared: {counted(gpus, 'GPU')} for {ranks} ranks, in PCI order"
     return places, [why] * ranks
 
 

@@ -52,9 +52,9 @@ def place(env: dict[str, str], identity: Identity, log: int | None) -> dict[str,
         why = f"{type(error).__name__}: {error}"
     else:
         return env
-    why = f"no proof of where this rank is: {why}"
+    why = f"cannot verify the placement of this rank: {why}"
     if is_strict:
-        say(f"the job ends here: --strict-placement, and {why}", log)
+        say(f"--strict-placement ends the job: {why}", log)
         raise SystemExit(1)
     say(f"warning: {why}", log)
     return env

@@ -74,7 +74,7 @@ def document_of(binding: NodeBinding, allowed: Sequence[int]) -> dict[str, Any]:
 def cpu_plan(ranks: int, allowed: Sequence[int], because: str) -> dict[str, Any]:
     """The document of a node whose GPUs take no part, with a note of why. Raises HpckitError."""
     document = document_of(plan_here(ranks, allowed, driver_s=None), allowed)
-    return {**document, "notes": [f"GPUs take no part: {because}", *document["notes"]]}
+    return {**document, "notes": [f"GPUs ignored: {because}", *document["notes"]]}
 
 
 def publish(path: str, document: dict[str, Any]) -> None:

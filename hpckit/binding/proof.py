@@ -57,8 +57,8 @@ def prove(env: dict[str, str], world_size: int, log: int | None) -> None:
     is_written = _write(env, verdicts, lines, log)
     if strict and (not is_written or _differs(verdicts)):
         apart = ", ".join(one["what"] for one in verdicts if one["verdict"] == DIFFERS)
-        why = f"this differs: {apart}" if is_written else "the others cannot be told"
-        say(f"the job ends here: --strict-placement, and {why}", log)
+        why = f"not as planned: {apart}" if is_written else "the other ranks get no report"
+        say(f"--strict-placement ends the job: {why}", log)
         raise SystemExit(1)
 
 
@@ -74,8 +74,8 @@ def await_proof(
         if verdicts is not None:
             break
         if time.monotonic() > until:
-            why = f"rank 0 told nothing within {limit_s:g} s"
-            say(f"the job ends here: --strict-placement, and {why}", log)
+            why = f"no report from rank 0 within {limit_s:g} s"
+            say(f"--strict-placement ends the job: {why}", log)
             raise SystemExit(1)
         time.sleep(poll_s)
         poll_s = min(_SLOWER * poll_s, slowest_s)
@@ -116,7 +116,7 @@ def _later(env: dict[str, str], world_size: int, lines: Lines, log: int | None) 
             _say(verdicts, log)
             _write(env, verdicts, lines, log)
         except Exception as error:  # noqa: BLE001  its traceback would be among the command's words
-            say(f"warning: no proof of where ranks are: {type(error).__name__}: {error}", log)
+            say(f"warning: cannot verify the placement: {type(error).__name__}: {error}", log)
 
     try:
         _thread.start_new_thread(look, ())
@@ -149,7 +149,7 @@ def _nodes(env: dict[str, str], world_size: int, lines: Lines) -> Verdict | None
         return verdict("nodes", NOT_ENFORCEABLE, because) if why else None
     found = nodes_verdict(lines.ranks, world_size, hosts)
     if found["verdict"] == DIFFERS and not is_ordered:
-        because = "srun took no order of nodes, so the ranks are in Slurm's own"
+        because = "srun rejected the node order; ranks are in Slurm's own order"
         return verdict("nodes", NOT_ENFORCEABLE, because)
     return found
 
@@ -210,7 +210,7 @@ def _write(
         os.symlink(name, temporary)
         os.replace(temporary, f"{folder}/{PROOF_FILE}")
     except OSError as error:
-        say(f"warning: {PROOF_FILE} does not lead to {name}: {reason(error)}", log)
+        say(f"warning: cannot link {PROOF_FILE} to {name}: {reason(error)}", log)
     return True
 
 
@@ -303,10 +303,23 @@ def verdict(what: str, found: str, because: str, brief: str = "") -> Verdict:
     return {"what": what, "verdict": found, "because": because, "brief": brief}
 
 
+def proof_words(verdicts: Sequence[Verdict]) -> str:
+    """What a proof says, in a line: where it differs; else what was enforced, and what was not."""
+    for found in (DIFFERS, NOT_ENFORCEABLE, AS_PLANNED):
+        reasons = [
+            one["because"]
+            for one in verdicts
+            if one["verdict"] == found and (found == DIFFERS or one["what"] in {"nodes", "cpus"})
+        ]
+        if reasons:
+            return f"{found}: {'; '.join(reasons)}"
+    return ""
+
+
 def nodes_verdict(seen: Records, world_size: int, hosts: Sequence[str]) -> Verdict:
     """Whether ranks are on the nodes of an order, a line of which is one rank's or a launcher's."""
     if not hosts or world_size % len(hosts):
-        because = f"the order has {len(hosts)} lines, which {world_size} ranks cannot be on"
+        because = f"the node order has {len(hosts)} lines, which do not fit {world_size} ranks"
         return verdict("nodes", DIFFERS, because)
     by_line = world_size // len(hosts)
     wrong = [
@@ -317,7 +330,7 @@ def nodes_verdict(seen: Records, world_size: int, hosts: Sequence[str]) -> Verdi
     if wrong:
         return verdict("nodes", DIFFERS, some(wrong))
     nodes = len(set(hosts))
-    because = f"{len(seen)} ranks on {nodes} nodes, in the order that was computed"
+    because = f"{len(seen)} ranks on {nodes} nodes, in the computed order"
     brief = f"{len(seen)} ranks on {nodes} nodes in the computed order"
     return verdict("nodes", AS_PLANNED, because, brief)
 
@@ -329,10 +342,10 @@ def ranks_verdict(
     wrong = []
     for rank, others in sorted(twice.items()):
         nodes = ", ".join(sorted([seen[rank]["node"], *others]))
-        wrong.append(f"{1 + len(others)} processes are rank {rank}: on {nodes}")
+        wrong.append(f"{1 + len(others)} processes have rank {rank}: on {nodes}")
     lacking = world_size - len(seen)
     if lacking:
-        wrong.append(f"{lacking} of {world_size} ranks left no line within {waited_s:g} s")
+        wrong.append(f"no report from {lacking} of {world_size} ranks within {waited_s:g} s")
     return verdict("ranks", DIFFERS, some(wrong)) if wrong else None
 
 
@@ -343,12 +356,12 @@ def world_verdict(seen: Records, planned: int, *, is_mpi: bool) -> Verdict:
         mpi_rank, mpi_size = one["mpi"] if is_mpi else (rank, None)
         size = one["world_size"] if mpi_size is None else mpi_size
         if mpi_rank is None:
-            wrong.append(f"rank {rank} finds no PMIx and no PMI: to MPI it is process 0 of 1")
+            wrong.append(f"rank {rank} finds neither PMIx nor PMI: MPI sees it as rank 0 of 1")
         elif size != planned:
-            wrong.append(f"rank {rank} is one of {size}, planned {planned}")
+            wrong.append(f"rank {rank} sees a world size of {size}, planned {planned}")
     if wrong:
         return verdict("world", DIFFERS, some(wrong))
-    return verdict("world", AS_PLANNED, f"each rank is one of {planned}")
+    return verdict("world", AS_PLANNED, f"world size {planned} on each rank")
 
 
 def cpus_verdict(seen: Records) -> Verdict | None:
@@ -357,7 +370,7 @@ def cpus_verdict(seen: Records) -> Verdict | None:
     failed = [f"rank {rank} is not bound: {one['failed']}" for rank, one in ranks if one["failed"]]
     planned = [(rank, one) for rank, one in ranks if one["planned_cpus"]]
     wrong = [
-        f"rank {rank} may use CPUs {one['cpus']}, planned {one['planned_cpus']}"
+        f"rank {rank} has CPUs {one['cpus']}, planned {one['planned_cpus']}"
         for rank, one in planned
         if one["cpus"] != one["planned_cpus"]
     ]
@@ -366,12 +379,12 @@ def cpus_verdict(seen: Records) -> Verdict | None:
     why = {one["node"]: one["shared"] for _, one in ranks if one["shared"]}
     if why:
         node, first = next(iter(why.items()))
-        because = f"nothing is bound on node {node}: {first}"
+        because = f"no rank is bound on node {node}: {first}"
         because += f"; {len(why) - 1} more nodes" if len(why) > 1 else ""
         return verdict("cpus", NOT_ENFORCEABLE, because)
     if not planned:
         return None
-    because = f"{len(planned)} ranks on the CPUs that were planned for them"
+    because = f"{len(planned)} ranks on their planned CPUs"
     return verdict("cpus", AS_PLANNED, because, f"{len(planned)} on their CPUs")
 
 
@@ -379,11 +392,11 @@ def devices_verdicts(seen: Records) -> Iterable[Verdict]:
     """GPUs and NICs: what the program takes is its own choice, which nobody sees beforehand."""
     gpus = sum(bool(one["planned_gpus"]) for one in seen.values())
     if gpus:
-        because = f"{gpus} ranks have a GPU planned; the program chooses among those that it sees"
+        because = f"{gpus} ranks have a planned GPU; the program selects from its visible GPUs"
         yield verdict("gpus", NOT_ENFORCEABLE, because)
     nics = sum(bool(one["planned_nics"]) for one in seen.values())
     if nics:
-        because = f"{nics} ranks have a NIC planned (HPCKIT_NIC); the library that talks chooses"
+        because = f"{nics} ranks have a planned NIC (HPCKIT_NIC); the communication library selects"
         yield verdict("nics", NOT_ENFORCEABLE, because)
 
 
@@ -398,7 +411,7 @@ def environment_verdict(seen: Records) -> Verdict | None:
         for other, theirs, is_of_all in ((first, seen[first]["env"], True), (alike, its, False)):
             names = sorted(name for name in {*env, *theirs} if (name in _OF_ALL) == is_of_all)
             wrong += [
-                f"rank {rank} has {name}={env.get(name)}, rank {other} {theirs.get(name)}"
+                f"rank {rank} has {name}={env.get(name)}, rank {other} has {theirs.get(name)}"
                 for name in names
                 if env.get(name) != theirs.get(name)
             ]
@@ -409,7 +422,7 @@ def environment_verdict(seen: Records) -> Verdict | None:
         return None
     because = f"{', '.join(there)}: the same on {len(seen)} ranks"
     if any(its != seen[first]["env"] for _, its in of_local.values()):
-        because = f"{because}, or on those of one local rank"
+        because = f"{because}, or per local rank"
     return verdict("env", AS_PLANNED, because, "env the same")
 
 
@@ -421,7 +434,7 @@ def container_verdict(seen: Records) -> Verdict | None:
     wrong = [f"rank {rank} has {text}" for rank, lost in sorted(inside.items()) for text in lost]
     if wrong:
         return verdict("container", DIFFERS, some(wrong))
-    because = f"the job's variables are the same in the container, on {len(inside)} ranks"
+    because = f"the job's variables are the same in the container on {len(inside)} ranks"
     return verdict("container", AS_PLANNED, because, "all inside")
 
 

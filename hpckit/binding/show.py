@@ -23,7 +23,7 @@ def cpu_bind_option(binding: NodeBinding) -> str:
     for rank in binding.ranks:
         if not rank.cpus:
             raise RenderError(
-                f"the CPUs of rank {rank.local_rank} are not known: {rank.cpus_because}",
+                f"the CPUs of rank {rank.local_rank} are unknown: {rank.cpus_because}",
                 template="srun --cpu-bind",
                 variable="mask_cpu",
             )
@@ -104,5 +104,6 @@ def _once(what: str, reasons: Sequence[str]) -> Iterable[str]:
     for rank, reason in enumerate(reasons):
         ranks.setdefault(reason, []).append(rank)
     for reason, those in ranks.items():
-        whose = "" if len(ranks) == 1 else f" of rank {index_list(those)}"
+        ranks_word = "rank" if len(those) == 1 else "ranks"
+        whose = "" if len(ranks) == 1 else f" of {ranks_word} {index_list(those)}"
         yield f"{what}{whose}: {reason}"

@@ -28,19 +28,18 @@ _MOST_BYTES = 4 * 1024**2
 
 @click.command("check", cls=JobCommand)
 @job_options
-@output.fail_on_option("Exit 1 for a finding of this severity or above (default: error).")
-@click.option("--offline", is_flag=True, help="Ask no cluster: what the files tell alone.")
+@output.fail_on_option("Exit 1 for a finding of this severity or above. [default: error]")
+@click.option("--offline", is_flag=True, help="Do not ask the cluster; check the file only.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.pass_context
 def check_command(
     ctx: click.Context, /, *, fail_on: str | None, offline: bool, as_json: bool, **params: Any
 ) -> None:
-    """Say what would keep JOB from running: a job file, or a batch script of your own.
+    """Check JOB, a job file or a batch script, against the cluster's limits. Nothing is submitted.
 
-    A script is read as sbatch reads it, and nothing of it is run: its options on this release,
-    the limits of its partition, QOS and account, reservations and licenses, and the settings of
-    communication; then `sbatch --test-only` says when it would start, and what would start it
-    earlier. Nothing is submitted.
+    Checked are options of this Slurm release, limits of partition, QOS and account, reservations,
+    licenses and communication settings. Then it shows when the job would start, and what would
+    start it earlier. Nothing of a script is run.
     """
     from hpckit.jobs.check import check
 
@@ -49,9 +48,7 @@ def check_command(
     if text is None:
         checked = _of_job(ctx, options, offline=offline)
     elif options.words or options.command:
-        raise click.UsageError(
-            "a script has its options itself: give none, and no command after --"
-        )
+        raise click.UsageError("a batch script takes no options and no command")
     else:
         checked = check(text, os.environ, None if offline else wiring.limits_probe())
     if as_json:
@@ -77,11 +74,11 @@ def _script(job: str | None) -> str | None:
     data, _ = wiring.read_capture(job)
     if not data.startswith(b"#!"):
         if b"\n#SBATCH" in data[:_MOST_BYTES]:
-            because = f"{job} does not begin with #!, and sbatch refuses such a script"
-            raise HpckitError(because, hint="#!/bin/bash is its first line")
+            because = f"{job} does not begin with #!: sbatch refuses it"
+            raise HpckitError(because, hint="make #!/bin/bash its first line")
         return None
     if len(data) > _MOST_BYTES:
-        raise StorageFailed(f"{job} is over 4 MiB, and sbatch takes no larger script")
+        raise StorageFailed(f"{job} is over 4 MiB: sbatch refuses it")
     return data.decode(errors="replace")
 
 
@@ -154,11 +151,7 @@ def _say(options: JobOptions, checked: Checked, *, is_script: bool) -> None:
 
     name, findings, width = options.job or "the command", checked.findings, output.screen_width()
     is_asked = checked.config is not None
-    best = (
-        "nothing keeps it from running"
-        if is_asked
-        else "no fault in the text; the cluster was not asked"
-    )
+    best = "no problems found" if is_asked else "no problems in the file (cluster not asked)"
     title = f"{name}: {verdict(findings, best)}"
     lines = [Line(text=title, style=Style.TITLE)]
     for one in findings[:_SHOWN]:

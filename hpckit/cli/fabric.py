@@ -45,7 +45,7 @@ source_argument: Final = click.argument(
 source_options: Final = click.option(
     "--topology",
     metavar="NAME",
-    help="Which of several topologies, by its name or by a partition; the default one unless said.",
+    help="Topology, by its name or by a partition. [default: the cluster's]",
 )
 
 
@@ -53,11 +53,10 @@ def fabric_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add --fabric, --topology and --slurm-version."""
     options = (
         click.option("--fabric", type=click.Path(allow_dash=True), metavar="FILE",
-                     help="The network: a FILE as `hpckit fabric` takes it. Slurm is asked unless"
-                     " said."),
+                     help="Network, any FILE of hpckit fabric. [default: ask Slurm]"),
         source_options,
-        click.option("--slurm-version", metavar="X.Y", help="The Slurm release, for its own order;"
-                     " asked unless --fabric is said."),
+        click.option("--slurm-version", metavar="X.Y", help="Slurm release whose node order to"
+                     " compare with. [default: ask Slurm]"),
     )  # fmt: skip
     for option in reversed(options):
         function = option(function)
@@ -106,20 +105,20 @@ def nodes_of(nodelist: str | None, option: str = "--nodelist") -> tuple[str, ...
         nodelist = os.environ.get("SLURM_JOB_NODELIST", "")
     nodes = Place(option, 1, nodelist).hosts(nodelist)
     if not nodes:
-        raise click.UsageError(f"{option} names the nodes, such as 'n[001-064]'")
+        raise click.UsageError(f"{option} is needed, such as 'n[001-064]'")
     hidden = [name for name in nodes if not name.isprintable()]
     if hidden:
-        raise ConfigError(f"got {hidden[0][:100]!r}, expected the name of a node", key=option)
+        raise ConfigError(f"got {hidden[0][:100]!r}, expected a node name", key=option)
     counts = Counter(nodes)
     twice = [name for name, count in counts.items() if count > 1]
     if twice:
-        raise ConfigError(f"{twice[0]} is there twice", key=option)
+        raise ConfigError(f"{twice[0]} is listed twice", key=option)
     return nodes
 
 
 @click.group("fabric")
 def fabric_command() -> None:
-    """Show the cluster's network: switches, leaves, rails, blocks, and what is odd about it.
+    """Show the cluster's network: switches, leaves, rails, blocks, and what is wrong with it.
 
     FILE is a topology.conf, a topology.yaml, what `scontrol show topology` or ibnetdiscover
     printed, lines of SLURM_TOPOLOGY_ADDR, snapshots of `hpckit inspect --json`, a cloud's
@@ -135,7 +134,7 @@ def fabric_command() -> None:
     "--format",
     "format_",
     type=click.Choice(("tree", "json", "svg")),
-    help="What to print; tree unless said.",
+    help="Output format. [default: tree]",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document: --format json.")
 def show(file: str | None, topology: str | None, format_: str | None, *, as_json: bool) -> None:
@@ -145,10 +144,9 @@ def show(file: str | None, topology: str | None, format_: str | None, *, as_json
     if format_ == "json":
         output.document(document(fabric))
     elif format_ == "svg":
-        from hpckit.fabric.domains import locality_of
-        from hpckit.fabric.picture import fabric_svg
+        from hpckit.fabric.picture import picture_of
 
-        click.echo(fabric_svg(locality_of(fabric), title=str(fabric.source)), nl=False)
+        output.as_file(picture_of(fabric))
     else:
         from hpckit.fabric.domains import locality_of
         from hpckit.fabric.show import fabric_lines
@@ -189,7 +187,7 @@ def export(file: str | None, topology: str | None, format_: str) -> None:
         fabrics = (fabric_of(file, topology),)
     for phrase in (phrase for fabric in fabrics for phrase in left_out(fabric)):
         output.talk(f"left out: {phrase}")
-    click.echo(export_text(fabrics, format_), nl=False)
+    output.as_file(export_text(fabrics, format_))
 
 
 @fabric_command.command("check")

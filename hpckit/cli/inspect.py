@@ -14,7 +14,7 @@ import click
 import hpckit
 from hpckit import wiring
 from hpckit.cli import output
-from hpckit.cli.job_argument import complete_site
+from hpckit.cli.job_argument import complete_site, site_here
 from hpckit.core.errors import HpckitError
 
 if TYPE_CHECKING:
@@ -63,80 +63,81 @@ class InspectOptions(SimpleNamespace):
 @click.command("inspect")
 @click.argument("file", required=False, type=click.Path(allow_dash=True), metavar="[FILE]")
 @click.option(
-    "--format", "format_", type=click.Choice(FORMATS), help="What to print; tree unless said."
+    "--format", "format_", type=click.Choice(FORMATS), help="Output format. [default: tree]"
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document: --format json.")
 @click.option(
     "--vocabulary",
     type=click.Choice(VOCABULARIES),
-    help="Whose words --format matrix is in; nvidia-smi's unless said.",
+    help="Link names of --format matrix. [default: nvidia-smi]",
 )
 @click.option(
     "--machine",
     type=click.IntRange(1),
     metavar="N",
-    help="Which machine of a FILE that holds several; the first unless said.",
+    help="Machine of a FILE that holds several. [default: 1]",
 )
 @click.option(
     "--sysroot",
     type=output.SeenPath(exists=True, file_okay=False),
     metavar="DIR",
-    help="Where this node's /sys and /proc are found.",
+    help="Read /sys and /proc below DIR. [default: /]",
 )
 @click.option(
     "--gpus",
     "expected_gpus",
     type=click.IntRange(0),
     metavar="N",
-    help="How many GPUs there should be, as Slurm's gres says; fewer is a finding.",
+    help="Expected number of GPUs (Slurm Gres=); warn if fewer are found.",
 )
-@output.fail_on_option("Exit 1 for a finding of this severity or above it.")
+@output.fail_on_option("Exit 1 for a finding of this severity or above.")
 @click.option(
     "--nodes",
     "nodelist",
     metavar="LIST",
-    help="Ask these nodes instead, such as 'c[1-4]', through srun.",
+    help="Inspect these nodes through srun: 'c[1-4]'.",
 )
-@click.option("--job", "job_id", metavar="ID", help="Ask the nodes of this running job instead.")
+@click.option("--job", "job_id", metavar="ID", help="Inspect the nodes of this running job.")
 @click.option(
     "--timeout",
     "timeout_s",
     type=click.FloatRange(1, 3600),
     metavar="SECONDS",
-    help="With --nodes or --job: wait so long for answers; 60 unless said.",
+    help="With --nodes or --job: wait for answers. [default: 60]",
 )
-@click.option("--partition", metavar="NAME", help="With --nodes: as srun takes it.")
-@click.option("--account", metavar="NAME", help="With --nodes: as srun takes it.")
-@click.option("--qos", metavar="NAME", help="With --nodes: as srun takes it.")
-@click.option("--reservation", metavar="NAME", help="With --nodes: as srun takes it.")
+@click.option("--partition", metavar="NAME", help="With --nodes: passed to srun.")
+@click.option("--account", metavar="NAME", help="With --nodes: passed to srun.")
+@click.option("--qos", metavar="NAME", help="With --nodes: passed to srun.")
+@click.option("--reservation", metavar="NAME", help="With --nodes: passed to srun.")
 @click.option(
     "--gpus-per-node",
     type=click.IntRange(1),
     metavar="N",
-    help="With --nodes: ask for GPUs, where Slurm hides those that one has not got.",
+    help="With --nodes: request N GPUs, where Slurm hides GPUs that were not requested.",
 )
 @click.option(
     "--shared-dir",
     type=click.Path(file_okay=False),
     metavar="DIR",
-    help="With --nodes or --job: a folder that nodes share; job_root of --site unless said.",
+    help="With --nodes or --job: folder that all nodes share. [default: job_root of --site]",
 )
 @click.option(
     "--site",
+    default=wiring.user_site,
     envvar="HPCKIT_SITE",
     shell_complete=complete_site,
-    help="With --nodes or --job: the site whose job_root that folder is.",
+    help="With --nodes or --job: site whose job_root is used.",
 )
 @click.pass_context  # fmt: skip
 def inspect_command(
     ctx: click.Context, /, *, format_: str | None, as_json: bool, **params: Any
 ) -> None:
-    """Show what a node looks like: GPUs, NVLink, PCIe, NUMA, NICs, and what is odd about it.
+    """Show a node's GPUs, NVLink, PCIe, NUMA and NICs, and what is wrong with them.
 
-    Without FILE it is this node. FILE is a capture of any other: a snapshot that --json printed,
-    an NCCL or RCCL topology XML, an lstopo XML, the text of `nvidia-smi topo -m`,
-    `rocm-smi --showtopo` or `amd-smi topology`, or a tarball of hwloc-gather-topology,
-    /sys/class/kfd or /sys/class/infiniband. - is standard input.
+    Without FILE: this node. FILE is a capture of another one: the output of --json, an NCCL or
+    RCCL topology XML, an lstopo XML, the text of `nvidia-smi topo -m`, `rocm-smi --showtopo`
+    or `amd-smi topology`, or a tarball of hwloc-gather-topology, /sys/class/kfd or
+    /sys/class/infiniband. - is standard input.
     """
     format_ = output.format_of(format_, as_json=as_json, default="tree")
     options = InspectOptions(format_=format_, **params)
@@ -150,19 +151,19 @@ def _check_together(options: InspectOptions) -> None:
     many = [name for name in (options.nodelist, options.job_id) if name is not None]
     if not all(name.strip() for name in many):
         # As from a variable that is not set: this node is not what was asked for.
-        raise click.UsageError("--nodes and --job name something")
+        raise click.UsageError("--nodes and --job need a value")
     if len(many) + bool(options.file) > 1:
         raise click.UsageError("FILE, --nodes and --job exclude each other")
     unfit = _ONE_NODE if many else _MANY_NODES
     stray = [name for name in unfit if getattr(options, name) is not None]
     if stray:
         option = "--" + stray[0].removesuffix("_s").replace("_", "-")
-        which = "for one node" if many else "for --nodes and --job"
-        raise click.UsageError(f"{option} is {which} alone")
+        which = "for one node only" if many else "for --nodes and --job only"
+        raise click.UsageError(f"{option} is {which}")
     if many and options.format_ not in ("tree", "json"):
-        raise click.UsageError(f"--format {options.format_} is for one node alone")
+        raise click.UsageError(f"--format {options.format_} is for one node only")
     if options.vocabulary is not None and options.format_ != "matrix":
-        raise click.UsageError("--vocabulary is for --format matrix alone")
+        raise click.UsageError("--vocabulary is for --format matrix only")
     _check_node(options)
 
 
@@ -171,9 +172,9 @@ def _check_node(options: InspectOptions) -> None:
     if sysroot is not None and options.file:
         raise click.UsageError("--sysroot is for this node, not for a FILE")
     if sysroot is not None and not Path(sysroot, "sys").is_dir():
-        raise click.UsageError(f"--sysroot {sysroot}: no sys/ is in it, as there is in /")
+        raise click.UsageError(f"--sysroot {sysroot}: there is no sys/ below it")
     if options.machine is not None and not options.file:
-        raise click.UsageError("--machine is for a FILE alone")
+        raise click.UsageError("--machine is for a FILE only")
 
 
 def _inspect_node(options: InspectOptions) -> int:
@@ -211,11 +212,11 @@ def _print(topology: NodeTopology, findings: Sequence[Finding], options: Inspect
     elif format_ == "matrix":
         from hpckit.node.tree_text import matrix_text
 
-        click.echo(matrix_text(topology, nccl=options.vocabulary == "nccl"), nl=False)
+        output.as_file(matrix_text(topology, nccl=options.vocabulary == "nccl"))
     elif format_ == "svg":
         from hpckit.node.picture.picture import node_svg
 
-        click.echo(node_svg(topology, findings), nl=False)
+        output.as_file(node_svg(topology, findings))
     else:
         from hpckit.node.show import COMMAND, node_lines
 
@@ -305,7 +306,7 @@ def _shared_dir(options: InspectOptions) -> Path:
 
     if options.shared_dir is not None:
         return Path(options.shared_dir).absolute()
-    site = load_site(wiring.resources(), options.site)
+    site = load_site(wiring.resources(), options.site or site_here())
     return expand_job_root(site.job_root, wiring.caller())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -91,6 +91,13 @@ def site_of(entry: JobEntry) -> SiteSpec:
     return recorded_site(entry, wiring.job_folders())
 
 
+def submitted_script(entry: JobEntry) -> str:
+    """Return the script that was submitted as this job, or as the job of this component."""
+    folder = Path(entry.folder)
+    folder = folder.parents[1] if entry.is_component else folder
+    return wiring.job_folders().read(folder, "job.sbatch")
+
+
 def help_for(status: JobStatus, shown: str) -> PendingExplanation | None:
     """Why a job waits, explained; the commands that help name it as it is `shown`."""
     if status.slurm_reason is None:
@@ -105,7 +112,11 @@ def status_document(
     entry: JobEntry, status: JobStatus, task: int | None = None, detail: JobDetail | None = None
 ) -> dict[str, object]:
     """`hpckit.status/1`: a job, or one task of it, and how it is."""
+    from hpckit.jobs.local_record import read_placement, requeues
+
+    folder, of_task = Path(entry.folder), log_task(status) if task is None else task
     pending = help_for(status, id_of(status.job_id, task))
+    serve = served(entry, status)
     return {
         "schema": "hpckit.status/1",
         "job_id": status.job_id,
@@ -118,20 +129,17 @@ def status_document(
         "pending": pending and picked(pending, "meaning", "help", "hopeless"),
         "submitted_s": entry.created_s,
         **picked(status, "expected_start_s", *_SPAN),
-        "serve": picked(served(entry, status), "url", "host", "port", "ready_s")
-        if served(entry, status)
-        else None,
+        "serve": serve and picked(serve, "url", "host", "port", "ready_s"),
         "tasks": [
             picked(record, "task=task_index", "state", "exit_code", *_SPAN)
             for record in status.tasks
         ],
         "components": [
-            {
-                "component": name,
-                **picked(record, "job_id", "state", "exit_code", *_SPAN),
-            }
+            {"component": name, **picked(record, "job_id", "state", "exit_code", *_SPAN)}
             for name, record in named_components(entry, status)
         ],
+        "requeues": requeues(folder, of_task),
+        "placement": read_placement(folder, of_task),
         "detail": detail
         and {
             **picked(detail, "partition", "account", "qos", "restarts"),
@@ -146,6 +154,57 @@ def served(entry: JobEntry, status: JobStatus) -> Served | None:
     from hpckit.jobs.local_record import read_served
 
     return read_served(Path(entry.folder)) if status.state == "RUNNING" else None
+
+
+def failed_rows(
+    entry: JobEntry, status: JobStatus, task: int | None = None
+) -> Iterator[tuple[str, str]]:
+    """Yield the rank that failed first with its last line, where one left that it did."""
+    from hpckit.jobs.logs import FileJobLogs
+    from hpckit.spec.job_folder import LogName
+
+    log = LogName(folder=Path(entry.folder), task=log_task(status) if task is None else task)
+    failed = FileJobLogs().first_failed(log)
+    if failed is None or not status.state.is_final:
+        return
+    rank, code = failed
+    lines = FileJobLogs().tail(replace(log, rank=rank), 1, is_own=True)
+    said = f": {output.log_line(lines[0])}" if lines else ""
+    yield "failed", f"rank {rank} first, with exit code {code}{said}"
+
+
+def limit_of(entry: JobEntry) -> str | None:
+    """Return the job's time limit, as its folder has it."""
+    resources = resources_of(entry)
+    limit = resources.get("time_limit")
+    return str(limit) if limit else None
+
+
+def resources_of(entry: JobEntry) -> Mapping[str, Any]:
+    """Return what the job asked for, as its folder has it; nothing where that is unreadable."""
+    try:
+        effective = wiring.job_folders().read_json(Path(entry.folder), "effective.json")
+        resources = effective["job"]["resources"]
+    except (HpckitError, KeyError, TypeError):
+        return {}
+    return resources if isinstance(resources, Mapping) else {}
+
+
+def placed_rows(
+    entry: JobEntry, status: JobStatus, task: int | None = None
+) -> Iterator[tuple[str, str]]:
+    """Yield a row of what the ranks proved about their places, of each component that has one."""
+    from hpckit.jobs.local_record import placement_words
+    from hpckit.spec.folder_in_job import COMPONENTS_FOLDER
+
+    folder = Path(entry.folder)
+    task = log_task(status) if task is None else task
+    names = [name for name, _ in named_components(entry, status)]
+    folders = {f"{name}: ": folder / COMPONENTS_FOLDER / name for name in names} or {"": folder}
+    told = {label: placement_words(where, task) for label, where in folders.items()}
+    lines = [label + words for label, words in told.items() if words]
+    if lines:
+        yield "placed", output.prose("\n".join(lines))
 
 
 def named_components(entry: JobEntry, status: JobStatus) -> list[tuple[str, JobRecord]]:
@@ -179,6 +238,19 @@ def complete_site(
 
     names = sorted(wiring.resources().site_files())
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def site_here(site_dirs: Sequence[Path] = (), *, quiet: bool = False) -> str | None:
+    """Return the site whose file names the cluster that is here, and say so; None without one."""
+    here = wiring.cluster_site(site_dirs)
+    if here is None:
+        return None
+    name, cluster = here
+    if not quiet:
+        output.talk(
+            f" site {name}: its file names this cluster ({cluster}) · --site none ignores it"
+        )
+    return name
 
 
 ASKING = "asking Slurm …"
@@ -222,7 +294,10 @@ def wait_at_terminal(
     line = output.Progress()
 
     def progress(statuses: Sequence[JobStatus], waited_s: float) -> None:
-        line.show(f"{_progress(statuses)} · waiting {format_duration(waited_s)}")
+        runs = len(statuses) == 1 and statuses[0].state == "RUNNING"
+        now_s = tools.clock.now_s()
+        text = _running(entries[0], statuses[0], now_s) if runs else _progress(statuses)
+        line.show(text if runs else f"{text} · waiting {format_duration(waited_s)}")
 
     sites = [site_of(entry) for entry in entries]
     try:
@@ -249,7 +324,7 @@ def say_open(jobs: Sequence[tuple[JobEntry, JobStatus]], timed_out_s: float | No
         if status.state.is_final:
             continue
         if timed_out_s is not None:
-            output.talk(f" {entry.job_id} has not ended within {timed_out_s:g} s")
+            output.talk(f" {entry.job_id} did not end within {timed_out_s:g} s")
         elif status.is_lost:
             output.talk(f" {not_known(entry, status)}")
         else:
@@ -260,7 +335,21 @@ def say_open(jobs: Sequence[tuple[JobEntry, JobStatus]], timed_out_s: float | No
 
 def not_known(entry: JobEntry, status: JobStatus) -> str:
     """The sentence about a job of which nobody will know more."""
-    return f"what became of {entry.job_id} is not known: {status.reason}"
+    return f"the outcome of {entry.job_id} is unknown: {status.reason}"
+
+
+def _running(entry: JobEntry, status: JobStatus, now_s: float) -> str:
+    """Return how long a job runs, of its limit, and the last line of rank 0."""
+    from hpckit.jobs.logs import FileJobLogs
+    from hpckit.spec.job_folder import LogName
+
+    parts = [f"{status.job_id} RUNNING"]
+    if status.started_s is not None:
+        limit = f" of {found}" if (found := limit_of(entry)) else ""
+        parts[0] += f" {format_duration(max(0.0, now_s - status.started_s))}{limit}"
+    log = LogName(folder=Path(entry.folder), rank=0, task=log_task(status))
+    lines = FileJobLogs().tail(log, 1, is_own=True)
+    return " · ".join([*parts, *(f"rank 0: {output.log_line(line)}" for line in lines)])
 
 
 def _progress(statuses: Sequence[JobStatus]) -> str:

@@ -1,13 +1,13 @@
-"""`hpckit show`: what was submitted."""
+"""`hpckit jobs`, `status`, `wait` and `cancel`: the life of submitted jobs."""
 
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from math import isnan
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,14 +16,18 @@ from hpckit import wiring
 from hpckit.cli import output
 from hpckit.cli.job_argument import (
     asking,
+    failed_rows,
     help_for,
     id_of,
     job_argument,
+    limit_of,
     log_task,
     many_jobs_argument,
     named_components,
     picked,
+    placed_rows,
     required_job_argument,
+    resources_of,
     say_open,
     served,
     site_of,
@@ -31,11 +35,9 @@ from hpckit.cli.job_argument import (
     wait_at_terminal,
 )
 from hpckit.core.errors import HpckitError
-from hpckit.core.units import format_duration, format_indices
-from hpckit.spec.folder_in_job import COMPONENTS_FOLDER
+from hpckit.core.units import counted, format_duration, format_indices
 
 if TYPE_CHECKING:
-    from hpckit.injob.runner import RunOptions
     from hpckit.jobs.chain import Chain, StageLine
     from hpckit.jobs.index import SqliteJobIndex
     from hpckit.jobs.track import TrackTools
@@ -43,21 +45,27 @@ if TYPE_CHECKING:
 
 
 _SIGNALS = ("TERM", "INT", "HUP", "USR1", "USR2", "KILL")
+_SHORT_STATES = {"PD": "PENDING", "R": "RUNNING", "CG": "COMPLETING", "CD": "COMPLETED",
+                 "F": "FAILED", "CA": "CANCELLED", "CANCELED": "CANCELLED", "TO": "TIMEOUT",
+                 "NF": "NODE_FAIL", "OOM": "OUT_OF_MEMORY", "PR": "PREEMPTED"}  # fmt: skip
 _MARGIN_S = 10.0
+_NO_JOBS = (
+    " no jobs yet · next: hpckit submit JOB; hpckit jobs --rebuild finds jobs by their folders"
+)
 
 
 @click.command("cancel")
 @required_job_argument
 @click.option("--signal", "signal_name", type=click.Choice(_SIGNALS, case_sensitive=False),
-              help="Only send this signal to the job.")  # fmt: skip
+              help="Send this signal instead of cancelling.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.pass_context
 def cancel_command(
     ctx: click.Context, /, job_id: str, *, signal_name: str | None, as_json: bool
 ) -> None:
-    """End JOB_ID (a local id may be shortened; or ID_TASK for one task of an array).
+    """Cancel JOB_ID, or send it a signal. ID_TASK is one task of an array.
 
-    TERM comes first, and KILL for what is left after the site's or Slurm's KillWait.
+    Processes get TERM, and KILL after the site's or Slurm's KillWait.
     """
     from hpckit.jobs.track import after_status, find_task, job_status
 
@@ -65,7 +73,7 @@ def cancel_command(
     entry, task = find_task(tools.index, job_id)
     if entry.is_component:
         whole = entry.job_id.partition("+")[0]
-        reason = f"Slurm ends a heterogeneous job as a whole, and {job_id} is a component"
+        reason = f"Slurm cancels a heterogeneous job as a whole, and {job_id} is a component"
         raise HpckitError(reason, hint=f"hpckit cancel {whole}")
     site = site_of(entry)
     with asking(tools) as asked:
@@ -82,56 +90,125 @@ def cancel_command(
     else:
         output.result(output.headline(entry.job_id, entry.name, output.outcome(status)))
     if signal_name is None and task is None and not status.state.is_final:
-        output.talk(f" {entry.job_id} has not ended yet: {status.state}")
+        output.talk(f" {entry.job_id} has not ended: {status.state}")
         ctx.exit(1)
+
+
+def _states(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> frozenset[str]:
+    """Return Slurm's states, each by its name or squeue's short one. Raises BadParameter."""
+    from hpckit.slurm.values import JobState
+
+    words = [word for text in texts for word in text.upper().split(",")]
+    states = frozenset(_SHORT_STATES.get(word, word) for word in words)
+    if unknown := sorted(states - set(JobState)):
+        import difflib
+
+        near = difflib.get_close_matches(unknown[0], JobState, n=1)
+        meant = f"did you mean {near[0]}? " if near else ""
+        common = ", ".join(sorted(set(_SHORT_STATES.values())))
+        raise click.BadParameter(f"no state {unknown[0]!r}; {meant}for example {common}")
+    return states
 
 
 @click.command("jobs")
 @click.option("-n", "limit", type=click.IntRange(1, 1_000_000), default=20, show_default=True,
-              help="How many at most.")  # fmt: skip
-@click.option("--all", "everything", is_flag=True, help="All of them.")
-@click.option("--rebuild", is_flag=True, help="Fill the index from the job folders first.")
+              help="Maximum number of jobs.")  # fmt: skip
+@click.option("--all", "everything", is_flag=True, help="List all jobs.")
+@click.option("--state", "states", multiple=True, metavar="STATE", callback=_states,
+              help="Only jobs in this state.")  # fmt: skip
+@click.option("--name", "name", metavar="TEXT", help="Only jobs whose name contains TEXT.")
+@click.option("--site", "site", metavar="NAME", help="Only jobs of this site.")
+@click.option("--rebuild", is_flag=True, help="Rebuild the index from the job folders first.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-def jobs_command(*, limit: int, everything: bool, rebuild: bool, as_json: bool) -> None:
+def jobs_command(*, rebuild: bool, as_json: bool, **params: Any) -> None:
     """List jobs, newest first."""
     from hpckit.jobs.track import list_jobs
 
+    wanted = SimpleNamespace(**params)
     if rebuild:
         _rebuild()
+    is_filtered = bool(wanted.states or wanted.name or wanted.site)
+    most = None if wanted.everything or is_filtered else wanted.limit
     with asking(wiring.track_tools()) as tools:
-        rows = list_jobs(tools, None if everything else limit)
+        now_s = tools.clock.now_s()
+        rows = [row for row in list_jobs(tools, most) if _is_wanted(*row, wanted)]
+    limited = rows if wanted.everything else rows[: wanted.limit]
+    is_cut, rows = len(limited) < len(rows) or len(rows) == most, limited
     if as_json:
         output.document(
             {"schema": "hpckit.jobs/1", "jobs": [_row(entry, status) for entry, status in rows]}
         )
         return
     if not rows:
-        output.talk(" no job has been submitted yet · next: hpckit submit JOB")
+        output.talk(" no such jobs" if is_filtered else _NO_JOBS)
         return
+    _list(rows, now_s)
+    if is_cut:
+        output.talk(f" newest {wanted.limit} · all: hpckit jobs --all")
+    _say_unknown(rows)
+
+
+def _list(rows: Sequence[tuple[JobEntry, JobStatus]], now_s: float) -> None:
+    """Print a row for each job; a column of GPUs where one has some."""
+    sizes = [_size(entry) for entry, _ in rows]
+    has_gpus = any(gpus not in ("", "0") for _, gpus in sizes)
+    head = ("NODES", "GPUS") if has_gpus else ("NODES",)
     output.table(
-        ("JOB_ID", "NAME", "SITE", "SUBMITTED", "STATE", "EXIT"),
+        ("JOB_ID", "NAME", "SITE", *head, "SUBMITTED", "ELAPSED", "STATE", "EXIT"),
         [
             (
                 entry.job_id,
                 entry.name,
                 entry.site,
-                f"{datetime.fromtimestamp(entry.created_s):%Y-%m-%d %H:%M:%S}",
+                *size[: len(head)],
+                f"{datetime.fromtimestamp(entry.created_s):%m-%d %H:%M}",
+                _elapsed(entry, status, now_s),
                 output.state_word(status.state),
                 "" if status.exit_code is None else str(status.exit_code),
             )
-            for entry, status in rows
+            for (entry, status), size in zip(rows, sizes, strict=True)
         ],
     )
-    if not everything and len(rows) == limit:
-        output.talk(f" the newest {limit}; hpckit jobs --all lists every one")
-    _say_unknown(rows)
+
+
+def _size(entry: JobEntry) -> tuple[str, str]:
+    """Return the nodes and all GPUs that a job asked for."""
+    asked = resources_of(entry)
+    nodes, per_node = asked.get("nodes"), asked.get("gpus_per_node")
+    gpus = nodes * per_node if isinstance(nodes, int) and isinstance(per_node, int) else None
+    return "" if nodes is None else str(nodes), "" if gpus is None else str(gpus)
+
+
+def _elapsed(entry: JobEntry, status: JobStatus, now_s: float) -> str:
+    """Return how long a job has run; of one that ended long ago as its folder has it."""
+    started_s, ended_s = status.started_s, status.ended_s
+    if started_s is None and status.state.is_final:
+        try:
+            result = wiring.job_folders().read_json(Path(entry.folder), "result.json")
+            started_s, ended_s = result["started_s"], result["ended_s"]
+        except (HpckitError, KeyError):
+            return ""
+    ended_s = ended_s if status.state.is_final else now_s
+    if started_s is None or ended_s is None:
+        return ""
+    return format_duration(max(0.0, ended_s - started_s))
+
+
+def _is_wanted(entry: JobEntry, status: JobStatus, wanted: SimpleNamespace) -> bool:
+    return (
+        (not wanted.states or status.state in wanted.states)
+        and (not wanted.name or wanted.name in entry.name)
+        and (not wanted.site or wanted.site == entry.site)
+    )
 
 
 def _say_unknown(rows: Sequence[tuple[JobEntry, JobStatus]]) -> None:
     """One line for each reason why something is not known."""
     reasons = [status.reason for _, status in rows if status.state == "UNKNOWN"]
     for reason in dict.fromkeys(reasons):
-        output.talk(f" note  {reasons.count(reason)} UNKNOWN: {reason}")
+        count = reasons.count(reason)
+        text = reason if count == 1 else re.sub(r"\blists? it\b", r"list them", reason or "")
+        output.talk(f" note  {count} UNKNOWN: {text}")
 
 
 def _row(entry: JobEntry, status: JobStatus) -> dict[str, object]:
@@ -150,9 +227,9 @@ def _rebuild() -> None:
     count, wrong = rebuild(tools, roots)
     output.talk(f" index rebuilt: {count} jobs from {', '.join(map(str, roots))}")
     if damage is not None:
-        output.talk(f" note  {damage}: it is beside the new one, as jobs.sqlite.damaged")
+        output.talk(f" note  {damage}: kept as jobs.sqlite.damaged")
     for sentence in (*left_out, *wrong):
-        output.talk(f" note  left out: {sentence}")
+        output.talk(f" note  skipped: {sentence}")
 
 
 def _roots(tools: TrackTools) -> tuple[list[Path], list[str], str | None]:
@@ -180,183 +257,8 @@ def _roots(tools: TrackTools) -> tuple[list[Path], list[str], str | None]:
     return sorted(roots), wrong, damage
 
 
-_RUN = re.compile(r"^ *hpckit_run=\(.* run (.*--)\)$", re.MULTILINE)
-_COMMAND = re.compile(r'^(?:exec )?"\$\{hpckit_run\[@\]\}" (.*?)(?: &)?$', re.MULTILINE)
-_COMPONENTS = re.compile(r'^ *exec "\$\{hpckit\[@\]\}" run (.*?) -- (srun .*)$', re.MULTILINE)
-_AGENT = '"${agent[@]}"'
-
-
-@click.command("show")
-@job_argument
-@click.option("--script", is_flag=True, help="Print the script as it was submitted.")
-@click.option("--runner", is_flag=True, help="Print what the runner does for it, as commands.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
-def show_command(job_id: str | None, *, script: bool, runner: bool, as_json: bool) -> None:
-    """Show the job JOB_ID (the newest job without one)."""
-    from hpckit.jobs.track import find_job
-
-    entry = find_job(wiring.job_index(), job_id)
-    folder = Path(entry.folder)
-    folders = wiring.job_folders()
-    text = folders.read(folder.parents[1] if entry.is_component else folder, "job.sbatch")
-    if script and not as_json:
-        click.echo(text, nl=False)
-        return
-    if runner and not as_json:
-        click.echo("\n".join(_runner_commands(text, entry.folder)))
-        return
-    effective = folders.read_json(folder, "effective.json", "digest", "origins")
-    intent = folders.read_json(folder, "intent.json", "script_sha256")
-    if as_json:
-        output.document(
-            {
-                "schema": "hpckit.job-record/1",
-                **picked(entry, "job_id", "name", "site", "folder", "submitted_s=created_s"),
-                "script_sha256": str(intent["script_sha256"]),
-                "script": text,
-                "effective": effective,
-            }
-        )
-        return
-    _show(entry, effective, str(intent["script_sha256"]))
-
-
-def _show(entry: JobEntry, effective: Mapping[str, Any], script_sha256: str) -> None:
-    output.labelled(
-        [
-            ("job", f"{entry.job_id}   {output.one_line(entry.name)}   site {entry.site}"),
-            ("folder", entry.folder),
-            ("script", f"job.sbatch   sha256 {script_sha256[:12]}"),
-            ("digest", str(effective["digest"])[:12]),
-        ]
-    )
-    output.table(
-        ("KEY", "VALUE", "FROM"), [output.origin_row(**one) for one in effective["origins"]]
-    )
-    output.labelled([("next", f"hpckit show {entry.job_id} --script")])
-
-
-def _runner_commands(script: str, folder: str) -> Iterator[str]:
-    """Give what the runner of a script does, a line each. Raises HpckitError."""
-    from hpckit.injob.runner import read_options
-
-    joined = re.sub(r" *\\\n *", " ", script)
-    if components := _COMPONENTS.findall(joined):
-        for run, command in components:
-            yield from _component_commands(run, command, folder)
-        return
-    run, command = _RUN.search(script), _COMMAND.search(joined)
-    read = read_options([*shlex.split(run[1]), "srun"]) if run else None
-    if read is None or command is None:
-        raise HpckitError(
-            "the script of this job does not start hpckit's runner",
-            hint="hpckit show --script prints the script",
-        )
-    options = read[0]
-    rank = f"{_AGENT} rank {_rank_options(script)} --"
-    words = command[1].replace('"${hpckit_rank[@]}"', rank).split(" ")
-    yield f"export HPCKIT_JOB_FOLDER={shlex.quote(folder)}"
-    yield 'agent=("${HPCKIT_PYTHON:-python3}" -I "$HPCKIT_JOB_FOLDER/hpckit-injob.pyz")'
-    yield from _local_commands(options, words) if options.local else _step_commands(options, words)
-    task = "${SLURM_ARRAY_TASK_ID:+array-$SLURM_ARRAY_TASK_ID/}"
-    yield "# where that fails, its code is that of the first rank that failed:"
-    yield f'read -r code _ <"$HPCKIT_JOB_FOLDER/logs/{task}failed-${{SLURM_RESTART_COUNT:-0}}"'
-
-
-def _component_commands(run: str, command: str, folder: str) -> Iterator[str]:
-    """Give what the runner of a component does, once `injob components` lets it begin."""
-    from hpckit.injob.runner import option_of, read_options
-
-    read = read_options([*shlex.split(run), "--", "srun"])
-    words = command.replace('"${hpckit[@]}"', _AGENT).split(" ")
-    if read is None:
-        return
-    options = read[0]
-    own = shlex.quote(f"{folder}/{COMPONENTS_FOLDER}/{options.component}")
-    group = option_of(words, "--het-group")
-    yield f"# {options.component}: SLURM_* are those of its group, SLURM_*_HET_GROUP_{group}"
-    yield f"export HPCKIT_JOB_FOLDER={own}"
-    yield f'agent=("${{HPCKIT_PYTHON:-python3}}" -I {shlex.quote(folder)}/hpckit-injob.pyz)'
-    yield "# injob components says when it begins and where the others are, and ends its step"
-    yield from _step_commands(options, words)
-
-
-def _rank_options(script: str) -> str:
-    options = re.search(r" rank (--from \S+.*) --\)", script)
-    return "--from slurm" if options is None else options[1]
-
-
-def _step_commands(options: RunOptions, words: Sequence[str]) -> Iterator[str]:
-    from hpckit.injob.runner import (
-        option_of,
-        ordered,
-        sampler_command,
-        sampler_step,
-        through_entry,
-    )
-
-    is_ordered = options.order and words[0] == "srun"
-    yield 'nodes=$(scontrol show hostnames "$SLURM_JOB_NODELIST")'
-    if options.order or options.bind:
-        task = "${SLURM_ARRAY_TASK_ID:+array-$SLURM_ARRAY_TASK_ID/}"
-        restart = "restart-${SLURM_RESTART_COUNT:-0}"
-        yield f"export HPCKIT_PLACE=$HPCKIT_JOB_FOLDER/place/{task}{restart}"
-    for name, is_on in (("HPCKIT_BIND", options.bind), ("HPCKIT_STRICT", options.strict)):
-        if is_on:
-            yield f"export {name}=1"
-    if is_ordered:
-        tasks = option_of(words, "--ntasks-per-node")
-        plan = '"$HPCKIT_JOB_FOLDER/order.json"'
-        yield f'hosts=$({_AGENT} order {plan} {tasks} "$HPCKIT_PLACE" <<<"$nodes")'
-    yield "export MASTER_ADDR=${nodes%%$'\\n'*}"
-    task = option_of(words, "--het-group") or "${SLURM_ARRAY_TASK_ID:-}"
-    yield f'export MASTER_PORT=$({_AGENT} port --job-id "$SLURM_JOB_ID" --array-task "{task}")'
-    yield from _serve_commands(options)
-    if options.hz is not None:
-        step = sampler_step(option_of(words, "--nodes"), option_of(words, "--het-group"))
-        sampler = sampler_command([_AGENT], step, '"$HPCKIT_JOB_FOLDER"', options.hz, None)
-        yield "# the sampler, without what the job asks for each task (SLURM_CPU*, SLURM_MEM*, …)"
-        yield from _background(sampler)
-    yield "# USR1 and USR2 are handed to the step, which has scancel's TERM from Slurm"
-    words = through_entry(words, [_AGENT])
-    if not is_ordered:
-        yield " ".join(words)
-        return
-    yield f"SLURM_HOSTFILE=$hosts HPCKIT_ORDERED=1 {' '.join(ordered(words))}"
-    yield "# without an order (hosts is empty), or where srun refuses it before any rank began:"
-    numbered = "" if options.keep_numbers else "HPCKIT_RANK_MAP=$hosts "
-    yield f"{numbered}{' '.join(words)}"
-
-
-def _serve_commands(options: RunOptions) -> Iterator[str]:
-    if options.serve is not None:
-        yield f"# it looks at the server ({options.serve}) twice a second until that answers, and"
-        yield "# leaves its address in serve-*; idle, or on TERM, it ends the step by scancel"
-
-
-def _local_commands(options: RunOptions, words: Sequence[str]) -> Iterator[str]:
-    from hpckit.injob.runner import sampler_command
-
-    yield f'export MASTER_ADDR=127.0.0.1 MASTER_PORT=$({_AGENT} port --job-id "$HPCKIT_JOB_ID")'
-    if options.hz is not None:
-        sampler = sampler_command([_AGENT], (), '"$HPCKIT_JOB_FOLDER"', options.hz, None)
-        yield from _background(["setsid", *sampler[sampler.index(_AGENT) :], "--parent", '"$$"'])
-    yield "# TERM, INT, HUP, USR1 and USR2 are handed to the ranks"
-    if options.kill_wait_s is not None:
-        yield f"# the first that fails ends the others: TERM, after {options.kill_wait_s} s KILL"
-    size = f"WORLD_SIZE={options.ranks} LOCAL_WORLD_SIZE={options.ranks} NODE_RANK=0"
-    for rank in range(options.ranks or 0):
-        yield f"RANK={rank} LOCAL_RANK={rank} {size} {' '.join(words)} &"
-    if options.ranks is None:
-        yield " ".join(words)
-
-
-def _background(words: Sequence[str]) -> Iterator[str]:
-    yield "export HPCKIT_LEDGER=1"
-    yield f'{" ".join(words)} </dev/null >>"$HPCKIT_JOB_FOLDER/logs/sampler.log" 2>&1 &'
-
-
 _STEPS_SHOWN = 6
+_LOG_LINES = 3
 _ENDED_WELL = (None, 0, 128 + 15, 128 + 9)
 
 
@@ -364,7 +266,7 @@ _ENDED_WELL = (None, 0, 128 + 15, 128 + 9)
 @job_argument
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def status_command(job_id: str | None, *, as_json: bool) -> None:
-    """Say how the job JOB_ID is (the newest job without one).
+    """Show the state of JOB_ID (default: the newest job), and why it is pending.
 
     ID_TASK is one task of a job array, as Slurm writes it: 4242_7.
     """
@@ -397,6 +299,10 @@ def status_command(job_id: str | None, *, as_json: bool) -> None:
             *_components(entry, status),
             *_serves(entry, status, now_s),
             *_steps(detail),
+            *_requeued(entry, status, task),
+            *placed_rows(entry, status, task),
+            *failed_rows(entry, status, task),
+            *_output(entry, status, task),
             *_where(entry, status, shown),
         ]
     )
@@ -404,9 +310,28 @@ def status_command(job_id: str | None, *, as_json: bool) -> None:
 
 def _how(entry: JobEntry, status: JobStatus, now_s: float) -> str:
     text = output.outcome(status, now_s)
+    if status.state == "RUNNING" and status.started_s is not None and (limit := limit_of(entry)):
+        state, dot, rest = text.partition(" · ")
+        text = f"{state.replace(' for ', ' ')} of {limit}{dot}{rest}"
     if status.state.is_waiting:
         text += f" · submitted {format_duration(now_s - entry.created_s)} ago"
     return text
+
+
+def _output(entry: JobEntry, status: JobStatus, task: int | None) -> Iterator[tuple[str, str]]:
+    """The last line of a job that runs, the last lines of one that failed."""
+    from hpckit.jobs.logs import FileJobLogs
+    from hpckit.spec.job_folder import LogName
+
+    runs, failed = status.state == "RUNNING", status.state.is_final and status.state != "COMPLETED"
+    if entry.is_component or not (runs or (failed and status.started_s is not None)):
+        return
+    task = log_task(status) if task is None else task
+    log = LogName(folder=Path(entry.folder), rank=0 if runs else None, task=task)
+    lines = FileJobLogs().tail(log, 1 if runs else _LOG_LINES, is_own=runs)
+    if lines:
+        label = "rank 0: " if runs else ""
+        yield "last" if runs else "log", "\n".join(label + output.log_line(line) for line in lines)
 
 
 def chain_row(chain: Chain) -> Iterator[tuple[str, str]]:
@@ -437,8 +362,10 @@ def _why_it_waits(status: JobStatus, shown: str, now_s: float) -> Iterator[tuple
         return
     never = "; it does not start as it stands" if told.hopeless else ""
     yield "why", output.prose(told.meaning + never)
-    if told.help is not None:
-        yield "help", output.prose(told.help)
+    # The row of the start says what this command would.
+    command = f"expected start: squeue --start -j {shown}"
+    if helps := (told.help or "").removesuffix(command).rstrip("; "):
+        yield "help", output.prose(helps)
     if told.hopeless:
         return
     if status.expected_start_s is not None:
@@ -474,6 +401,14 @@ def _components(entry: JobEntry, status: JobStatus) -> Iterator[tuple[str, str]]
                 words.append(f"exit code {record.exit_code}")
         words += [f"exit code {record.exit_code}"] if record.state == "FAILED" else []
         yield name, "  ".join([*words, record.nodelist or ""])
+
+
+def _requeued(entry: JobEntry, status: JobStatus, task: int | None) -> Iterator[tuple[str, str]]:
+    from hpckit.jobs.local_record import requeues
+
+    count = requeues(Path(entry.folder), log_task(status) if task is None else task)
+    if count:
+        yield "requeued", f"{counted(count, 'time')} · hpckit report has each run"
 
 
 def _serves(entry: JobEntry, status: JobStatus, now_s: float) -> Iterator[tuple[str, str]]:
@@ -514,25 +449,33 @@ def _where(entry: JobEntry, status: JobStatus, shown: str) -> Iterator[tuple[str
         yield "next", f"hpckit wait {entry.job_id} · hpckit cancel {shown}"
     elif not status.state.is_final or status.started_s is not None:
         over = status.state.is_final or status.is_lost
-        yield "next", f"hpckit logs {'' if over else '-f '}{id_of(shown, log_task(status))}"
+        logs = f"hpckit logs {'' if over else '-f '}{id_of(shown, log_task(status))}"
+        has_report = status.state == "COMPLETED" and not entry.is_component
+        yield "next", f"hpckit report {shown} · {logs}" if has_report else logs
 
 
 @click.command("wait")
 @many_jobs_argument
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), help="Seconds at most.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Maximum time in seconds.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.pass_context
 def wait_command(
     ctx: click.Context, job_ids: tuple[str, ...], *, timeout_s: float | None, as_json: bool
 ) -> None:
-    """Wait until all JOB_IDs have ended (the newest job without one).
+    """Wait until all JOB_IDs have ended (default: the newest job).
 
     Exit 0 if all completed, 7 if Slurm has not answered for an hour, else 1.
     """
     from hpckit.jobs.track import after_status
 
     if timeout_s is not None and isnan(timeout_s):
-        raise click.UsageError("--timeout is a number of seconds", ctx)
+        raise click.UsageError("--timeout needs a number of seconds", ctx)
     from hpckit.jobs.chain import with_reasons
 
     tools = wiring.track_tools()
@@ -563,7 +506,7 @@ def _whole_job(index: SqliteJobIndex, wanted: str | None) -> JobEntry:
     entry, task = find_task(index, wanted)
     if task is not None:
         raise HpckitError(
-            f"hpckit waits for whole jobs, and {wanted} is one task of an array",
+            f"wait takes whole jobs; {wanted} is one task of an array",
             hint=f"hpckit wait {entry.job_id}",
         )
     return entry

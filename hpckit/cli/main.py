@@ -21,44 +21,91 @@ BUG_EXIT_CODE = 70
 INTERRUPTED_EXIT_CODE = 130
 _OUTPUT_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
 
-COMMANDS = {
-    "inspect": "Show what a node looks like, and what is odd about it.",
-    "fabric": "Show the cluster's network, and what is odd about it.",
-    "place": "Say which node carries which ranks, and what that is worth.",
-    "tune": "Say which communication variables a job needs, and why.",
-    "plan": "Show whether a model fits on GPUs, how to split it, what it draws.",
-    "render": "Print the batch script of a job, for review.",
-    "check": "Say what would keep a job, or a script of yours, from running.",
-    "submit": "Check, render and start a job.",
-    "show": "Show what was submitted: script, effective job, folder.",
-    "status": "Say how a job is.",
-    "logs": "Print a job's output, merged or by rank.",
-    "wait": "Wait until a job has ended.",
-    "cancel": "End a job, or send it a signal.",
-    "jobs": "List jobs, newest first.",
-    "sample": "Record what this machine's GPUs do, into a folder.",
-    "report": "Say what a job used: energy, GPUs, ranks, waste.",
-    "sites": "List and show site files.",
-    "doctor": "Say what this machine has and lacks.",
-    "completion": "Print the completion script of a shell.",
+GROUPS = {
+    "Look": {
+        "doctor": "Check that this machine is ready to run and submit jobs.",
+        "inspect": "Show a node's GPUs, NVLink, PCIe, NUMA and NICs, and their faults.",
+        "fabric": "Show the cluster's network, and its faults.",
+        "sites": "List, show, draft and check site files.",
+    },
+    "Plan": {
+        "plan": "Show whether a model fits, how to split it, its time and power.",
+        "place": "Order nodes by the network, and predict the time that saves.",
+        "tune": "Choose NCCL variables with reasons; lint scripts, read logs.",
+    },
+    "Run": {
+        "init": "Write a job file, also from an old batch script.",
+        "check": "Check a job or a batch script against the cluster's limits.",
+        "render": "Print the batch script of a job, for review.",
+        "submit": "Check, render and submit a job.",
+    },
+    "Follow": {
+        "status": "Show a job's state, and why it is pending.",
+        "logs": "Print a job's output, merged or by rank.",
+        "jobs": "List jobs, newest first.",
+        "wait": "Wait until jobs have ended.",
+        "cancel": "Cancel a job, or send it a signal.",
+        "show": "Show what was submitted: script, effective job, folder.",
+    },
+    "Account": {
+        "report": "Report GPU time, energy, stragglers and waste of a job.",
+        "sample": "Record the GPUs of this machine into a folder.",
+    },
+    "Set up": {
+        "demo": "Show what hpckit does: a minute, no Slurm and no GPU needed.",
+        "schema": "Print the JSON Schema of job files, site files or reports.",
+        "completion": "Print the completion script of a shell.",
+    },
 }
-"""Command → its one line of help, kept here so that `--help` loads no command."""
+"""Heading → command → its one line of help, kept here so that `--help` loads no command."""
+COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 MODULES = {
     "render": "submit",
-    **dict.fromkeys(("show", "status", "wait", "cancel"), "jobs"),
+    **dict.fromkeys(("status", "wait", "cancel"), "jobs"),
+    "schema": "init",
     "completion": "main",
 }
 """Command → its module of hpckit.cli, where that has another name."""
 
 
+_PROGRAMS = ("torchrun", "accelerate", "deepspeed", "mpirun", "mpiexec", "python", "python3")
 ALIASES = {
     "help": "hpckit --help",
     "version": "hpckit --version",
-    "ls": "hpckit jobs",
-    "list": "hpckit jobs",
-    "queue": "hpckit jobs",
-    "run": "hpckit submit",
-    "kill": "hpckit cancel",
+    **dict.fromkeys(("ls", "list", "queue", "squeue", "get", "ps", "top"), "hpckit jobs"),
+    **dict.fromkeys(
+        ("run", "srun", "apply", "create", "start", "launch", "exec", "qsub", "bsub", "sub"),
+        "hpckit submit",
+    ),
+    **dict.fromkeys(
+        ("kill", "stop", "delete", "rm", "abort", "scancel", "qdel", "bkill"), "hpckit cancel"
+    ),
+    **dict.fromkeys(("describe", "info", "stat", "qstat", "scontrol", "explain"), "hpckit status"),
+    **dict.fromkeys(("sacct", "seff", "stats", "usage", "account", "summary"), "hpckit report"),
+    **dict.fromkeys(("sinfo", "site", "clusters"), "hpckit sites list"),
+    **dict.fromkeys(("log", "tail", "output", "cat", "attach"), "hpckit logs"),
+    **dict.fromkeys(("validate", "lint", "verify"), "hpckit check"),
+    **dict.fromkeys(("resubmit", "retry", "requeue", "restart"), "hpckit submit --again"),
+    **dict.fromkeys(("new", "convert", "sbatch"), "hpckit init --from SCRIPT"),
+    **dict.fromkeys(("topology", "topo", "gpus", "nvidia-smi"), "hpckit inspect"),
+    **{
+        name: f"hpckit submit -- {name} …"
+        for name in (
+            "torchrun",
+            "accelerate",
+            "deepspeed",
+            "mpirun",
+            "mpiexec",
+            "horovodrun",
+            "python",
+            "python3",
+        )
+    },
+    "template": "hpckit init",
+    "watch": "hpckit wait",
+    "diff": "hpckit render JOB --diff JOB_ID",
+    "dry-run": "hpckit submit --dry-run",
+    "network": "hpckit fabric",
 }
 """What people type from habit → what it is called here."""
 
@@ -79,30 +126,62 @@ class _LazyGroup(click.Group):
     def _suggest(self, ctx: click.Context, cmd_name: str) -> NoReturn:
         import difflib
 
-        near = difflib.get_close_matches(cmd_name, COMMANDS, n=1)
+        near = difflib.get_close_matches(cmd_name.lower(), COMMANDS, n=1, cutoff=0.7)
         meant = ALIASES.get(cmd_name) or (f"hpckit {near[0]}" if near else "hpckit --help")
         ctx.fail(f"there is no command {cmd_name!r}; did you mean `{meant}`?")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        width = max(map(len, COMMANDS))
+        for heading, commands in GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), text) for name, text in commands.items()])
+
+
+OVERVIEW = (
+    ("begin", "hpckit demo                      without Slurm, without a GPU"),
+    ("", "hpckit init --from old.sbatch    a job file from a batch script"),
+    ("", "hpckit submit -N 2 --gpus-per-node 8 -- torchrun train.py"),
+    ("", "hpckit report                    what the last job used"),
+    *((heading.lower(), "  ".join(commands)) for heading, commands in GROUPS.items()),
+    ("help", "hpckit --help · hpckit COMMAND --help"),
+)
+"""Label → words of the screen that `hpckit` alone shows."""
 
 
 @click.group(
     cls=_LazyGroup,
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 yes · 1 the job failed or the answer is no · 2 usage · 3 configuration · "
-    "4 unreadable text · 5 cannot be met · 6 template · 7 the outside world · 130 interrupted",
+    epilog="Exit codes: 0 success · 1 job failed, or not found · 2 usage · 3 invalid configuration"
+    " · 4 unparsable input · 5 request cannot be satisfied · 6 template error · 7 Slurm or system "
+    "error · 130 interrupted",
 )
 @click.version_option(hpckit.__version__, prog_name="hpckit")
-def cli() -> None:
-    """GPU jobs on Slurm: render a script to review, submit it, follow it to its end."""
+@click.option(
+    "--color",
+    type=click.Choice(("auto", "always", "never")),
+    default="auto",
+    show_default=True,
+    help="Colour the output (also NO_COLOR, FORCE_COLOR).",
+)
+@click.pass_context
+def cli(ctx: click.Context, *, color: str) -> None:
+    """GPU jobs on Slurm: a script to review, one submission, and what it cost."""
+    if color != "auto":
+        ctx.color = color == "always"
+        if ctx.obj is not None:
+            ctx.obj.color = ctx.color
+    if ctx.invoked_subcommand is None:
+        click.echo(f" hpckit {hpckit.__version__}\n {cli.help}\n")
+        for label, words in OVERVIEW:
+            click.echo(f" {label:<8} {words}")
 
 
 def main() -> NoReturn:
     """Run the command line; the exit code is the error class's own."""
     # `hpckit jobs | head -1` ends as every other tool does when its reader has gone.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    _open_streams()
     try:
         code = _run()
     except Exception:  # noqa: BLE001  the only broad catch: a bug must say that it is one
@@ -118,27 +197,70 @@ def main() -> NoReturn:
     sys.exit(code)
 
 
+_PLAIN = {ord(drawn): plain for drawn, plain in zip("─│├└┬┤┐┘█▊▌▎×·→↔≤≥±…²₂", [
+    *"-|+++++", "+", "#", "#", "|", "|", "x", "-", "->", "<->", "<=", ">=", "+-", "...", "2", "2",
+], strict=True)}  # fmt: skip
+"""What a terminal that has no Unicode shows in place of hpckit's characters."""
+
+
+def _open_streams() -> None:
+    """Have somewhere to write to, in an encoding that takes every character.
+
+    A closed descriptor (`2>&-`) would else be the next file that is opened.
+    """
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+            if name != "stdin":
+                opened = open(descriptor, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+                setattr(sys, name, opened)
+    for stream in (sys.stdout, sys.stderr):
+        if stream.encoding.lower() not in ("utf-8", "utf8"):
+            import codecs
+
+            codecs.register_error("plain", _plain)
+            stream.reconfigure(errors="plain")  # type: ignore[union-attr]
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    """Return what stands in for characters that an encoding has not."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end].translate(_PLAIN)
+    return text.encode("ascii", "replace").decode(), error.end
+
+
+class _Said:
+    """What was said of colours, which errors keep to: by the environment, or --color."""
+
+    color: bool | None
+
+
 def _run() -> int:
+    said = _Said()
+    said.color = _color()
     try:
-        code = cli.main(prog_name="hpckit", standalone_mode=False, color=_color())
+        code = cli.main(prog_name="hpckit", standalone_mode=False, color=said.color, obj=said)
         if sys.stdout is not None:
             sys.stdout.flush()
     except click.ClickException as error:
-        return _misused(error)
+        return _misused(error, said.color)
     except (KeyboardInterrupt, RuntimeError) as interrupt:
         # click raises Abort from the KeyboardInterrupt that holds the sentence, CPython 3.11 a
         # RuntimeError from one that comes while a class is made (__set_name__).
         cause = interrupt.__cause__ or interrupt
         if not isinstance(cause, KeyboardInterrupt | click.Abort):
-            return _failed(interrupt)
-        _say(" ".join(["interrupted", *(f"· {word}" for word in cause.args)]))
+            return _failed(interrupt, said.color)
+        _say(" ".join(["interrupted", *(f"· {word}" for word in cause.args)]), said.color)
         return INTERRUPTED_EXIT_CODE
     except Exception as error:  # noqa: BLE001  a bug is raised again
-        return _failed(error)
+        return _failed(error, said.color)
     return code if isinstance(code, int) else 0
 
 
-def _failed(error: BaseException) -> int:
+def _failed(error: BaseException, color: bool | None) -> int:
     """Return the exit code of what the command could not do; raise what is a bug."""
     from hpckit.core.errors import AdapterError, HpckitError
 
@@ -147,22 +269,38 @@ def _failed(error: BaseException) -> int:
         error = AdapterError(f"the output could not be written: {error.strerror}")
     if not isinstance(error, HpckitError):
         raise error
-    return _refused(error)
+    return _refused(error, color)
 
 
-def _misused(error: click.ClickException) -> int:
+def _misused(error: click.ClickException, color: bool | None) -> int:
     import io
 
     from hpckit.cli import output
     from hpckit.spec.tokens import masked
 
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        from hpckit.cli.sbatch_words import unknown_option
+
+        error = unknown_option(error, error.ctx)
+    elif isinstance(error, click.UsageError):
+        from hpckit.cli.sbatch_words import misused
+
+        error = misused(error, error.ctx or _context())
     said = io.StringIO()
     error.show(said)
-    _say(output.visible(output.shortened(masked(said.getvalue().rstrip("\n")))))
+    _say(output.visible(output.shortened(masked(said.getvalue().rstrip("\n")))), color)
     return error.exit_code
 
 
-def _refused(error: HpckitError) -> int:
+def _context() -> click.Context:
+    """Return the context of the command that was typed, which some errors of click lack."""
+    whole = click.Context(cli, info_name="hpckit")
+    name = next((word for word in sys.argv[1:] if word in COMMANDS), None)
+    command = None if name is None else cli.get_command(whole, name)
+    return whole if command is None else click.Context(command, whole, name)
+
+
+def _refused(error: HpckitError, color: bool | None) -> int:
     """Say why, on stdout too where one JSON document was promised."""
     from hpckit.cli import output
     from hpckit.spec.tokens import masked
@@ -179,7 +317,7 @@ def _refused(error: HpckitError) -> int:
             }
         )
     error.message = output.shortened(error.message)  # the hint stays whole: it is to be typed
-    _say(f"{click.style('error', fg='red')}  {output.visible(str(error))}")
+    _say(f"{click.style('error', fg='red')}  {output.visible(str(error))}", color)
     return error.exit_code
 
 
@@ -188,15 +326,17 @@ def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _say(text: str) -> None:
+def _say(text: str, color: bool | None = None) -> None:
     try:
-        click.echo(text, err=True, color=_color())
+        click.echo(text, err=True, color=color)
     except OSError:
         return
 
 
 def _color() -> bool | None:
-    return False if os.environ.get("NO_COLOR") else None
+    if os.environ.get("NO_COLOR"):
+        return False
+    return True if os.environ.get("FORCE_COLOR") else None
 
 
 @click.command("completion")

@@ -7,7 +7,8 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -43,6 +44,19 @@ def result(text: str) -> None:
     click.echo(_safe(text), color=_colour())
 
 
+@contextmanager
+def written(fact: str) -> Iterator[None]:
+    """Write what is printed meanwhile; where that fails the error tells the fact."""
+    from hpckit.core.errors import AdapterError
+
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise AdapterError(f"{fact}; the output could not be written: {error.strerror}") from error
+
+
 def talk(text: str) -> None:
     """Print a line that is not the result; nothing in it steers the terminal."""
     click.echo(_safe(text), err=True, color=_colour())
@@ -72,7 +86,12 @@ def document(value: object) -> None:
     from hpckit.core.fields import to_tree
 
     text = json.dumps(to_tree(value), ensure_ascii=False, indent=2)
-    click.echo(_STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+    as_file(_STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n")
+
+
+def as_file(text: str) -> None:
+    """Print what is a file's text: in UTF-8, whatever characters the screen has."""
+    click.echo(text.encode(errors="surrogateescape"), nl=False)
 
 
 def labelled(rows: Sequence[tuple[str, str]]) -> None:
@@ -113,7 +132,7 @@ def prose(text: str, indent: int = 9) -> str:
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table, columns as wide as their content; an empty header prints none."""
     lines = [[_on_a_line(cell) for cell in line] for line in ([header, *rows] if header else rows)]
-    widths = [max(len(click.unstyle(line[at])) for line in lines) for at in range(len(lines[0]))]
+    widths = [max(columns(line[at]) for line in lines) for at in range(len(lines[0]))]
     widths = _fitted(widths)
     for line in lines:
         cells = [_cell(cell, widths[at]) for at, cell in enumerate(line)]
@@ -125,7 +144,7 @@ def remarks(rows: Sequence[tuple[str, str, str]]) -> None:
 
     What to do stands at the end of such a sentence: cut, it would be lost.
     """
-    labels = [max(len(click.unstyle(row[at])) for row in rows) for at in range(2)]
+    labels = [max(columns(row[at]) for row in rows) for at in range(2)]
     indent = sum(labels) + 2 * len(rows[0])
     lines: list[tuple[str, str, str]] = []
     for level, subject, text in rows:
@@ -138,7 +157,7 @@ def _fitted(widths: list[int]) -> list[int]:
     """The widths, the widest columns narrowed to a terminal's width; unchanged elsewhere."""
     if not sys.stdout.isatty():
         return widths
-    room = shutil.get_terminal_size().columns - 2 * len(widths)
+    room = shutil.get_terminal_size().columns - (2 * len(widths) - 1)
     fitted = list(widths)
     while sum(fitted) > room and max(fitted) > _NARROWEST:
         fitted[fitted.index(max(fitted))] -= 1
@@ -147,7 +166,21 @@ def _fitted(widths: list[int]) -> list[int]:
 
 def _cell(text: str, width: int) -> str:
     bare = click.unstyle(text)
-    return text + " " * (width - len(bare)) if len(bare) <= width else bare[: width - 1] + "…"
+    if columns(bare) <= width:
+        return text + " " * (width - columns(bare))
+    while columns(bare) > width - 1:
+        bare = bare[:-1]
+    return bare + "…"
+
+
+def columns(text: str) -> int:
+    """Return the columns that a text takes on a terminal: two a wide character, none a mark."""
+    bare = click.unstyle(text)
+    if bare.isascii():
+        return len(bare)
+    from unicodedata import combining, east_asian_width
+
+    return sum(0 if combining(char) else 1 + (east_asian_width(char) in "WF") for char in bare)
 
 
 def _on_a_line(cell: str) -> str:
@@ -164,6 +197,11 @@ def visible(text: str) -> str:
     return "".join(
         char if char.isprintable() or char == "\n" else f"\\u{ord(char):04x}" for char in text
     )
+
+
+def log_line(text: str) -> str:
+    """A line of a log, as a terminal shows it: tabs as blanks, escapes visible."""
+    return one_line(text.expandtabs())
 
 
 def one_line(text: str) -> str:
@@ -285,4 +323,10 @@ class Progress:
 
 
 def _colour() -> bool | None:
-    return False if os.environ.get("NO_COLOR") else None
+    """Return what the environment says of colours; None leaves it to --color and the terminal."""
+    context = click.get_current_context(silent=True)
+    if context is not None and context.color is not None:
+        return context.color
+    if os.environ.get("NO_COLOR"):
+        return False
+    return True if os.environ.get("FORCE_COLOR") else None

@@ -13,7 +13,7 @@ import hpckit
 from hpckit import wiring
 from hpckit.cli import output
 from hpckit.cli.fabric import BoundedFloat, fabric_of, fabric_options, nodes_of, slurm_version
-from hpckit.cli.job_argument import complete_site
+from hpckit.cli.job_argument import complete_site, site_here
 
 if TYPE_CHECKING:
     from hpckit.binding.bind import NodeBinding
@@ -51,65 +51,65 @@ class PlaceOptions(SimpleNamespace):
 @click.option(
     "--nodelist",
     metavar="LIST",
-    help="The job's nodes, such as 'n[001-064]'; inside a job its own.",
+    help="The job's nodes: 'n[001-064]'. [default: inside a job, its own]",
 )
 @click.option(
     "--gpus-per-node",
     type=click.IntRange(1, 1024),
     metavar="N",
-    help="Ranks on each node; dealt evenly unless said.",
+    help="Ranks per node. [default: spread evenly]",
 )
 @click.option(
     "--mesh",
     metavar="AXIS=N,…",
-    help="The mesh, innermost axis first, such as tensor=8,pipeline=4,data=16.",
+    help="Parallel mesh, innermost axis first: tensor=8,pipeline=4,data=16.",
 )
 @click.option(
     "--volume",
     metavar="AXIS=BYTES,…",
-    help="Bytes that each rank gives to an axis in one step, such as data=4e9,pipeline=2e8.",
+    help="Bytes that a rank sends per step along an axis: data=4e9,pipeline=2e8.",
 )
 @fabric_options  # the bounds below are those of [place] in a job file
 @click.option(
     "--site",
+    default=wiring.user_site,
     envvar="HPCKIT_SITE",
     shell_complete=complete_site,
-    help="With JOB: the site whose defaults it has.",
+    help="With JOB: site whose defaults apply.",
 )
 @click.option(
     "--node-gbits",
     type=BoundedFloat(0.001, 1e6),
     metavar="GBITS",
-    help="What a node's NICs carry together, where the fabric does not tell.",
+    help="Bandwidth of a node's NICs together. [default: the fabric's, else 400 per GPU]",
 )
 @click.option(
     "--oversubscription",
     type=BoundedFloat(1, 1000),
     metavar="RATIO",
-    help="How much less leads out of a leaf than into it, where the fabric does not"
-    " tell; 2 unless said.",
+    help="Downlink to uplink bandwidth of a leaf. [default: the fabric's, else 2]",
 )
 @click.option(
-    "--format", "format_", type=click.Choice(FORMATS), help="What to print; table unless said."
+    "--format", "format_", type=click.Choice(FORMATS), help="Output format. [default: table]"
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document: --format json.")
-@click.option("--axis", metavar="AXIS", help="With --format svg: whose groups have the colours.")
+@click.option("--axis", metavar="AXIS", help="With --format svg: axis whose groups are coloured.")
 @click.option(
     "--node",
     type=click.Path(allow_dash=True),
     metavar="FILE",
-    help="What one of the nodes looks like (`hpckit inspect --json`): its ranks are bound too."
-    " Without a mesh that alone is shown.",
+    help="Inspected node (`hpckit inspect --json`): also show how its ranks are bound."
+    " Without a mesh, show that only.",
 )
 @click.pass_context  # fmt: skip
 def place_command(
     ctx: click.Context, /, *, format_: str | None, as_json: bool, **params: Any
 ) -> None:
-    """Say which node carries which ranks of JOB, and what that is worth beside other orders.
+    """Order the nodes of JOB by the network, and predict the communication time that saves.
 
-    Without JOB the options say it all. Nothing is submitted or changed. A job computes its order
-    again when it starts, on the nodes that it gets, by the network that Slurm knows: --fabric is
-    for this table alone.
+    Without JOB, options describe it. Nothing is submitted or changed. A job computes its order
+    when it starts, for the nodes it got and the network that Slurm knows; --fabric affects this
+    table only.
     """
     from hpckit.placement.place import fabric_for, place_on
 
@@ -117,7 +117,7 @@ def place_command(
     format_ = output.format_of(format_, as_json=as_json, default="table")
     options = PlaceOptions(format_=format_, **params)
     if typed and options.job is None:
-        raise click.UsageError("--site is for a JOB")
+        raise click.UsageError("--site needs a JOB")
     _check_together(options)
     if options.node is not None and _is_node_alone(options):
         print_binding(options.node, options.gpus_per_node, format_)
@@ -191,10 +191,10 @@ def _print(
     elif options.format_ == "hostfile":
         from hpckit.placement.show import hostfile_text
 
-        click.echo(hostfile_text(placement.orders.placed, question.ranks_per_node), nl=False)
+        output.as_file(hostfile_text(placement.orders.placed, question.ranks_per_node))
     else:
         axis, file = options.axis, options.fabric
-        click.echo(svg(question, topology, placement, axis, file=file), nl=False)
+        output.as_file(svg(question, topology, placement, axis, file=file))
 
 
 def _say(
@@ -273,7 +273,7 @@ def _spec(job: str, site: str | None) -> JobSpec:
         options={},
         option_words=(),
         command=(),
-        site_name=site,
+        site_name=site or site_here(),
         template=None,
         folder=wiring.workdir() if job == "-" else Path(job).resolve().parent,
     )
@@ -318,8 +318,8 @@ def svg(
 ) -> str:
     """The picture with the colours of the groups of an axis, or of that which the order changes.
 
-    Its title is the name of the file that told of the network, or what else did. Raises
-    click.UsageError for an axis that the mesh does not have, or whose groups stay on their nodes.
+    `file` told of the network. Raises click.UsageError for an axis that the mesh does not have, or
+    whose groups stay on their nodes.
     """
     from hpckit.placement.place import placed_picture
     from hpckit.placement.request import mesh_of
@@ -328,8 +328,8 @@ def svg(
     mesh = mesh_of(question.sizes, question.volumes)
     axes = {one.axis.name: one for one in traffic_of(mesh, question.ranks_per_node)}
     shown = None if axis is None else _asked(axis, axes)
-    title = None if file in (None, "-") else PurePath(str(file)).name
-    return placed_picture(question, topology, placement, shown, title=title)
+    source = None if file in (None, "-") else PurePath(str(file)).name
+    return placed_picture(question, topology, placement, shown, source=source)
 
 
 def _asked(axis: str, axes: dict[str, AxisTraffic]) -> str:

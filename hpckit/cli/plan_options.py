@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from hpckit import wiring
 from hpckit.cli.fabric import BoundedFloat
 from hpckit.cli.job_argument import complete_site
 
@@ -207,6 +208,7 @@ _OPTIONS: Final = (
     ),
     click.option(
         "--site",
+        default=wiring.user_site,
         envvar="HPCKIT_SITE",
         shell_complete=complete_site,
         help="Take GPUs, PUE and the scale of step times from this site's file.",

@@ -12,14 +12,14 @@ from hpckit.sampler.main import LEAST_HZ, MOST_DURATION_S, MOST_HZ
 
 def _named(_context: click.Context, option: click.Parameter, folder: str) -> str:
     if not folder:
-        raise click.BadParameter("the name of a folder is empty.", param=option)
+        raise click.BadParameter("the folder name is empty.", param=option)
     return folder
 
 
 def _finite(_context: click.Context, option: click.Parameter, value: float | None) -> float | None:
     """The number where it is one: to click, NaN lies in any range."""
     if value is not None and not math.isfinite(value):
-        raise click.BadParameter(f"{value} is no finite number.", param=option)
+        raise click.BadParameter(f"{value} is not a finite number.", param=option)
     return value
 
 
@@ -31,8 +31,7 @@ def _finite(_context: click.Context, option: click.Parameter, value: float | Non
     type=click.Path(file_okay=False),
     metavar="DIR",
     callback=_named,
-    help="Where the samples go; made if it is not there, appended to if it is. "
-    "`hpckit report --from DIR` reads it.",
+    help="Folder for the samples; created, or appended to. Read by hpckit report --from DIR.",
 )
 @click.option(
     "--hz",
@@ -40,8 +39,7 @@ def _finite(_context: click.Context, option: click.Parameter, value: float | Non
     default=1.0,
     callback=_finite,
     show_default=True,
-    help="How often a second. 1 is enough for the energy of more than some seconds; 10 to 100 "
-    "are for curves, and cost more CPU.",
+    help="Samples per second. 1 is enough for energy; 10 to 100 show curves and cost CPU time.",
 )
 @click.option(
     "--duration",
@@ -49,13 +47,12 @@ def _finite(_context: click.Context, option: click.Parameter, value: float | Non
     type=click.FloatRange(0, MOST_DURATION_S, min_open=True),
     metavar="SECONDS",
     callback=_finite,
-    help="How long; until Ctrl-C unless said.",
+    help="Time to sample. [default: until Ctrl-C]",
 )
 def sample_command(folder: str, hz: float, duration_s: float | None) -> NoReturn:
     """Sample this machine: power, energy, utilization, memory, clocks, throttling, host counters.
 
-    Inside a job the job's GPUs, elsewhere all. It needs no privileges, runs at the lowest
-    priority, and ends with Ctrl-C.
+    Inside a job: its GPUs; elsewhere: all. Needs no privileges and runs at the lowest priority.
     """
     from hpckit import wiring
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,8 +13,11 @@ from hpckit import wiring
 from hpckit.cli import output
 from hpckit.cli.job_argument import complete_site
 
+if TYPE_CHECKING:
+    from hpckit.jobs.sites import FoundSite
+
 _DIR = click.option("--site-dir", "site_dirs", multiple=True, type=click.Path(path_type=Path),
-                    help="Folder of site files that come first.")  # fmt: skip
+                    help="Look for site files here first.")  # fmt: skip
 _JSON = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 
 
@@ -22,14 +26,14 @@ _SHOWN = 7
 
 @click.group("sites")
 def sites_command() -> None:
-    """List and show site files."""
+    """List, show, draft and check site files."""
 
 
 @sites_command.command("list")
 @_DIR
 @_JSON
 def list_(site_dirs: tuple[Path, ...], *, as_json: bool) -> None:
-    """List every site and the file that won."""
+    """List every site and the file that is used."""
     from hpckit.jobs.sites import list_sites
 
     found = list_sites(wiring.resources(site_dirs))
@@ -51,21 +55,27 @@ def list_(site_dirs: tuple[Path, ...], *, as_json: bool) -> None:
             }
         )
         return
-    for one in found:
-        text = one.site.description if one.site else f"wrong: {one.error}"
-        first, *more = _lines(text, len(one.name) + 4)
-        if not one.site:
-            first = click.style(first, fg="red")
-        rows = [("file", str(one.path)), *(("shadows", str(path)) for path in one.shadowed)]
-        output.result(f" {click.style(one.name, bold=True)}   {first}")
-        for line in more:
-            output.result(f"{' ' * (len(one.name) + 4)}{line}")
-        output.labelled([(f"  {label}", value) for label, value in rows])
+    output.table(
+        ("SITE", "GPUS OF A NODE", "NETWORK OF A NODE", "NODES", "FILE"),
+        [_row(one) for one in found],
+    )
+    output.talk(" hpckit sites show NAME prints the file")
 
 
-def _lines(text: str, indent: int) -> list[str]:
-    """A description: on a terminal in as many lines as it takes behind a name, else in one."""
-    return output.prose(text, indent).split("\n") if sys.stdout.isatty() else [text]
+def _row(found: FoundSite) -> tuple[str, ...]:
+    """Return a site on one line; of a file that is not hpckit's own also where it is."""
+    where = "" if wiring.resources().is_packaged(found.path) else str(found.path)
+    if found.site is None:
+        return (found.name, click.style(f"invalid: {found.error}", fg="red"), "", "", where)
+    platform, partitions = found.site.platform, found.site.partitions.values()
+    speed = f"{platform.nic_gbits:g} Gb/s " if platform.nic_gbits else ""
+    network = f"{platform.nics} × {speed}{platform.interconnect or ''}" if platform.nics else ""
+    largest = max(partitions, key=lambda partition: partition.nodes, default=None)
+    number = platform.gpus or (largest and largest.gpus_per_node)
+    kind = platform.gpu or (largest and largest.gpu_type) or "GPU"
+    gpus = f"{number} × {kind}" if number else ""
+    nodes = None if largest is None else largest.nodes
+    return (found.name, gpus, network, "" if nodes is None else str(nodes), where)
 
 
 @sites_command.command("show")
@@ -73,7 +83,7 @@ def _lines(text: str, indent: int) -> list[str]:
 @_DIR
 @_JSON
 def show(name: str, site_dirs: tuple[Path, ...], *, as_json: bool) -> None:
-    """Print the site file called NAME, or its values with defaults as JSON."""
+    """Print the site file NAME; with --json its values and defaults."""
     from hpckit.jobs.sites import load_site
 
     resources = wiring.resources(site_dirs)
@@ -83,27 +93,28 @@ def show(name: str, site_dirs: tuple[Path, ...], *, as_json: bool) -> None:
         output.document(site)
         return
     output.talk(f" {paths[0]}")
-    click.echo(resources.read(paths[0]), nl=False)
+    output.as_file(resources.read(paths[0]))
 
 
 @sites_command.command("init")
 @click.argument("name")
 def init(name: str) -> None:
-    """Draft a site file called NAME from the cluster that is here; it goes to stdout.
+    """Draft a site file NAME from this cluster, on stdout.
 
-    Each line says where it comes from. What Slurm does not tell (where job folders lie, modules,
-    network) is yours to add.
+    Each line has its origin. Add what Slurm does not know: job_root, modules, network.
     """
     from hpckit.spec.site import SITE_NAME_PATTERN
     from hpckit.spec.site_draft import draft_site
 
     if re.fullmatch(SITE_NAME_PATTERN, name, re.ASCII) is None:
-        raise click.UsageError(f"{name!r} is no name: letters, digits, dot, dash and underscore")
+        raise click.UsageError(
+            f"{name!r} is not a site name: use letters, digits, dots, dashes and underscores"
+        )
     view, rules, topology = wiring.live_cluster()
-    click.echo(draft_site(name, view, rules, topology), nl=False)
+    output.as_file(draft_site(name, view, rules, topology))
     if sys.stdout.isatty():
         output.talk(
-            f" keep it: hpckit sites init {name} > ~/.config/hpckit/site_configs/{name}.toml"
+            f" save it: hpckit sites init {name} > ~/.config/hpckit/site_configs/{name}.toml"
         )
 
 
@@ -113,7 +124,7 @@ def init(name: str) -> None:
 @_JSON
 @click.pass_context
 def check(ctx: click.Context, name: str, site_dirs: tuple[Path, ...], *, as_json: bool) -> None:
-    """Compare the site file called NAME with the cluster that is here; exit 1 where they differ."""
+    """Compare the site file NAME with this cluster; exit 1 if they differ."""
     from hpckit.core.errors import StorageFailed
     from hpckit.core.finding_lines import finding_lines, left_lines, verdict, words_of
     from hpckit.core.findings import finding_trees
@@ -125,12 +136,12 @@ def check(ctx: click.Context, name: str, site_dirs: tuple[Path, ...], *, as_json
     view, rules, topology = wiring.live_cluster()
     findings = site_drift(site, view, rules, topology)
     if view.unread is not None:
-        raise StorageFailed(f"the cluster's nodes cannot be compared: {view.unread}")
+        raise StorageFailed(f"cannot compare nodes: {view.unread}")
     if as_json:
         output.document({"schema": "hpckit.site-check/1", "site": name,
                          "findings": finding_trees(findings)})  # fmt: skip
     else:
-        title = f"{name}: {verdict(findings, 'it says what the cluster says')}"
+        title = f"{name}: {verdict(findings, 'matches the cluster')}"
         lines = [Line(text=title, style=Style.TITLE)]
         for one in findings[:_SHOWN]:
             head, remedy = words_of(f"{one.subject}: {one.because}"), words_of(one.remedy)

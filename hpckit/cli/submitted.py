@@ -17,6 +17,7 @@ from hpckit.cli.job_argument import (
     log_task,
     named_components,
     picked,
+    placed_rows,
     say_open,
     wait_at_terminal,
 )
@@ -113,9 +114,9 @@ def comm_words(job: PreparedJob) -> str | None:
     if job.plan.profile is not None:
         parts.append(job.plan.profile.path)
     if derived:
-        parts.append(f"{' '.join(derived)} (reasons: in the script)")
+        parts.append(f"{' '.join(derived)} (reasons in the script)")
     elif job.plan.profile is None and job.effective.spec.resources.gpus_per_node:
-        parts.append(f"nothing{' else' if own else ''} set: {_library(job)} finds what it needs")
+        parts.append(f"nothing{' else' if own else ''} set: {_library(job)} detects this machine")
     return " · ".join(parts) or None
 
 
@@ -130,7 +131,7 @@ def advice_words(job: PreparedJob) -> str:
     report_id = "" if job.source.advised is None else job.source.advised.report_id
     applied = [one for one in job.effective.origins if one.origin is OriginKind.REPORT]
     if not applied:
-        return f"report {report_id} changes nothing here"
+        return f"report {report_id} changes nothing"
     values = " · ".join(f"{one.key} {one.value}" for one in applied)
     return f"{values}   by report {report_id}"
 
@@ -144,7 +145,7 @@ def submit_source(source: JobSource, options: JobOptions) -> int:
     """Submit, or do what comes before it, as the options say; gives the exit code."""
     is_chain = bool(stages_of(source))
     if is_chain and source.command:
-        raise click.UsageError("the stages of a chain have commands of their own: none after --")
+        raise click.UsageError("no command after --: each stage has its own")
     resources = wiring.resources(options.site_dirs, options.template_dirs)
     cache = wiring.template_cache()
     jobs = (
@@ -169,8 +170,8 @@ def ask_about_array(job: PreparedJob) -> None:
     """Raise JobRefused for an array that is larger than the site starts without a question."""
     tasks, most = tasks_of(job), job.site.slurm.confirm_array_above
     if tasks > most:
-        text = f"{tasks} tasks at once, and site {job.site.name} asks about more than {most}"
-        raise JobRefused([("slurm.array", text, "hpckit submit --yes … starts them all")])
+        text = f"{tasks} tasks at once; site {job.site.name} asks for confirmation above {most}"
+        raise JobRefused([("slurm.array", text, "hpckit submit --yes …")])
 
 
 def _submit(job: PreparedJob, options: JobOptions) -> int:
@@ -216,20 +217,26 @@ def _dry_run(jobs: Sequence[PreparedJob], *, is_chain: bool, as_json: bool) -> N
         output.document(chain if is_chain else documents[0])
         return
     for job in jobs:
-        click.echo(job.script.text, nl=False)
+        output.as_file(job.script.text)
         output.say_notes(job.notes)
         of_stage = f" of stage {job.source.stage}" if is_chain else ""
-        output.talk(f" dry run{of_stage}: nothing was started · sha256 {job.script.sha256[:12]}")
+        output.talk(f" dry run{of_stage}: nothing submitted · sha256 {job.script.sha256[:12]}")
 
 
 def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> None:
     if quiet:
-        output.result(submission.job_id)
+        with output.written(f"job {submission.job_id} was submitted"):
+            output.result(submission.job_id)
         return
+    with output.written(f"job {submission.job_id} was submitted"):
+        _say_rows(job, submission)
+
+
+def _say_rows(job: PreparedJob, submission: Submission) -> None:
     job_id = submission.job_id
     script = submission.folder / "job.sbatch"
     rows = [
-        ("job", f"{job.name}   {size_of(job)}   site {job.site.name}"),
+        ("job", f"{job.name}   {size_of(job)}   site\N{NO-BREAK SPACE}{job.site.name}"),
         ("script", f"{script}\nsha256 {job.script.sha256[:12]} · hpckit show {job_id} --script"),
     ]
     rows += [(part.name, size_of(part.job)) for part in job.components]
@@ -243,20 +250,27 @@ def _say_submitted(job: PreparedJob, submission: Submission, *, quiet: bool) -> 
         rows.append(("slurm", "\n".join(submission.words)))
     ignored = not_applied(job.effective, job.site)
     if ignored:
-        rows.append(("note", f"not applied at site {job.site.name}: {' '.join(ignored)}"))
+        rows.append(("note", f"site {job.site.name} ignores {', '.join(ignored)} (no scheduler)"))
     if submission.entry.parts:
         ids = " ".join(submission.entry.job_ids)
         parts = len(submission.entry.parts)
-        rows.append(("array", f"larger than the cluster's MaxArraySize, so {parts} jobs:\n{ids}"))
+        rows.append(("array", f"above the cluster's MaxArraySize, split into {parts} jobs:\n{ids}"))
     rows.append(("submitted", job_id))
     log = id_of(job_id, _first_task(job))
     rows.append(("next", f"hpckit logs -f {log} · hpckit status {job_id}"))
-    output.labelled(rows)
+    output.labelled([(label, _within(label, text)) for label, text in rows])
+
+
+def _within(label: str, text: str) -> str:
+    """Return the text in lines that fit; a path, a command and Slurm's own words are not broken."""
+    if label in {"script", "next", "slurm"}:
+        return text
+    return output.prose(text, 12).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def _held_back(submission: Submission) -> list[tuple[str, str]]:
     names = " ".join(submission.environment.held_back)
-    return [("env", f"held back: {names}\n(--pass NAME lets one through)")] if names else []
+    return [("env", f"blocked: {names}\n(--pass NAME exports one)")] if names else []
 
 
 def _decided(job: PreparedJob, submission: Submission) -> list[tuple[str, str]]:
@@ -278,8 +292,9 @@ def _ranks(label: str, folder: Path, most: int) -> list[tuple[str, str]]:
     logs = FileJobLogs()
     ranks = logs.ranks(folder)
     shown = [
-        output.visible(f"{rank}: {''.join(logs.tail(LogName(folder=folder, rank=rank), 1))}")
+        f"rank {rank}: {output.log_line(lines[-1])}"
         for rank in ranks[:most]
+        if (lines := logs.tail(LogName(folder=folder, rank=rank), 1, is_own=True))
     ]
     if len(ranks) > most:
         shown.append(f"… and {len(ranks) - most} more: hpckit logs --rank N")
@@ -295,14 +310,18 @@ def _say_ended(job: PreparedJob, submission: Submission, status: JobStatus) -> N
     task = log_task(status)
     tail = logs.tail(LogName(folder=submission.folder, task=task), _LOG_LINES_SHOWN)
     if status.state != "COMPLETED" and tail:
-        rows.append(("log", "\n".join(map(output.visible, tail))))
+        rows.append(("log", "\n".join(map(output.log_line, tail))))
     failed = [name for name, one in named_components(submission.entry, status)
               if one.state == "FAILED"]  # fmt: skip
     how = " · ".join([output.outcome(status), *(f"{name} failed" for name in failed)])
     rows.append(("ended" if status.state.is_final else "state", how))
+    rows += placed_rows(submission.entry, status)
     has_begun = status.started_s is not None or not status.state.is_final
-    if status.state != "COMPLETED" and has_begun:
-        rows.append(("next", f"hpckit logs {id_of(status.job_id, task)}"))
+    logs_words = f"hpckit logs {id_of(status.job_id, task)}"
+    if status.state == "COMPLETED":
+        rows.append(("next", f"hpckit report {status.job_id} · {logs_words}"))
+    elif has_begun:
+        rows.append(("next", logs_words))
     output.labelled(rows)
 
 
@@ -352,7 +371,7 @@ def _stopped(ended: Sequence[StageStatus]) -> Iterator[tuple[str, str]]:
 def _say_chain_submitted(stages: Sequence[PreparedJob], submissions: Sequence[Submission]) -> None:
     last = submissions[-1]
     rows = [
-        ("chain", f"{len(stages)} stages, each begins when the one before has completed"),
+        ("chain", f"{len(stages)} stages, each starts when the one before has completed"),
         *(
             (str(stage.source.stage), f"{submission.job_id}   {size_of(stage)}")
             for stage, submission in zip(stages, submissions, strict=True)
@@ -391,6 +410,6 @@ def try_jobs(
     for job, trial in trials:
         rows = [("job", f"{job.name}   site {job.site.name}")]
         rows += [("note", output.note(note)) for note in trial.notes]
-        rows.append(("slurm", "\n".join(trial.words) or "it says nothing against the job"))
+        rows.append(("slurm", "\n".join(trial.words) or "no objection"))
         output.labelled(rows)
-    output.talk(" nothing was queued")
+    output.talk(" nothing submitted")

@@ -20,36 +20,32 @@ from hpckit.cli.job_options import (
     "--lint",
     type=click.Path(allow_dash=True),
     metavar="FILE",
-    help="Say what is wrong with the settings in FILE: a script, what env printed, a job file,"
-    " an nccl.conf.",
+    help="Find wrong settings in FILE: a script, the output of env, a job file, an nccl.conf.",
 )
 @click.option(
     "--compare",
     type=click.Path(allow_dash=True),
     metavar="LOG",
-    help="Say what a run used and lacks: output of nccl-tests, NCCL's log (NCCL_DEBUG=INFO).",
+    help="Show what a run used and missed: output of nccl-tests, log of NCCL_DEBUG=INFO.",
 )
-@output.fail_on_option(
-    "With --lint or --compare: exit 1 for a finding of this severity or above it."
-)
-@click.option("--explain", metavar="VAR", help="Say all that is known about one variable.")
-@click.option("--env", "as_env", is_flag=True, help="Print the variables alone, for a shell.")
+@output.fail_on_option("With --lint or --compare: exit 1 for a finding of this severity or above.")
+@click.option("--explain", metavar="VAR", help="Explain one variable.")
+@click.option("--env", "as_env", is_flag=True, help="Print only the variables, for a shell.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option(
     "--fabric",
     type=click.Path(allow_dash=True),
     metavar="FILE",
-    help="The cluster's network (`hpckit fabric show --json`, ibnetdiscover), to see whether rails"
-    " are joined.",
+    help="The cluster's network (any FILE of hpckit fabric): tells whether rails are connected.",
 )
 @options_of_a_job
 @click.pass_context
 def tune_command(ctx: click.Context, /, **params: Any) -> None:
-    """Say which communication variables JOB needs on its nodes, and why: mostly none.
+    """Choose the communication variables that JOB needs, with a reason for each: mostly none.
 
-    Without JOB it is any job of two nodes; --site or --topology says what the nodes are. `hpckit
-    render` and `submit` write the same into the script. --lint reads settings that are already
-    there, --compare the log of a run.
+    Without JOB: a job of two nodes, as --site or --topology describes them, else as this node if it
+    has GPUs. `hpckit render` and `submit` write the same into the script. --lint reads settings
+    that exist, --compare the log of a run.
     """
     options = JobOptions.of(ctx, params)
     _check_together(options)

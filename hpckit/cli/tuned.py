@@ -57,13 +57,13 @@ _RAILS_UNSAID = SourcedFinding(
     rule="rails-unsaid",
     severity=Severity.NOTE,
     subject="rails",
-    because="the network shows that they are islands; a script knows it from the site file alone",
+    because="the network shows unconnected rails; scripts take this from the site file only",
     source="docs/reference/site-file.md",
     remedy="rails_isolated = true under [platform] of the site file",
 )
 _LOOKED_HERE = (
-    "this machine was looked at: /etc/nccl.conf and local folders of the job's nodes may differ,"
-    " which hpckit tune tells in a job there"
+    "settings are those of this machine; on the job's nodes /etc/nccl.conf and local folders may"
+    " differ: run hpckit tune in a job there"
 )
 PROBE_NODES = 2
 """Nodes of a job that nobody described: from two on there is a network."""
@@ -172,7 +172,7 @@ def look_for_nccl(
     if container is not None:
         last = last_loaded(spec.name, jobs, files)
         found = None if last is None else FoundNccl(chosen=last, because=last.how)
-        why = f"the container {container} is not looked into; {WHAT_TELLS}"
+        why = f"the container {container} was not inspected; {WHAT_TELLS}"
         return Looked(found=found, already=None, unseen=not_seen, failed=None if last else why)
     try:
         found, already = look_at_nccl(job_place(spec, person, workdir), files)
@@ -217,7 +217,7 @@ def _other_release(facts: CommFacts, found: FoundNccl | None) -> Iterator[Source
         rule="release-differs",
         severity=Severity.WARNING,
         subject=chosen.library.upper(),
-        because=f"{loaded} is what the job loads, and the rules go by {said}, which it says",
+        because=f"the job loads {loaded}, but sets {said}, which the rules follow",
         source=chosen.path,
         remedy=f"--nccl {loaded}, or [tune] nccl in the job file",
     )
@@ -228,6 +228,7 @@ _ASK = "hpckit sites list · hpckit inspect --json > node.json (on a compute nod
 
 def answer(options: JobOptions, source: JobSource) -> int:
     """Print what the options ask for; gives the exit code. Raises HpckitError."""
+    source = on_this_node(source, options, _this_node)
     resources = wiring.resources(options.site_dirs, options.template_dirs)
     is_job = source.file_text is not None or bool(source.command)
     look = _look(source) if is_job else None
@@ -245,6 +246,23 @@ def answer(options: JobOptions, source: JobSource) -> int:
     else:
         _say(tuned, source, options)
     return 0
+
+
+def on_this_node(
+    source: JobSource, options: JobOptions, look: Callable[[], NodeTopology]
+) -> JobSource:
+    """The source with this node where it has GPUs, and nobody named a machine or brought a file."""
+    if any((source.topology, options.site, options.lint, options.compare)):
+        return source
+    node = look()
+    return replace(source, topology=node) if node.gpus else source
+
+
+def _this_node() -> NodeTopology:
+    from hpckit.node.merge import inspect_here
+
+    files, driver, stands_in = wiring.node_probes(None)
+    return inspect_here(files, driver, stands_in=stands_in)
 
 
 def _look(source: JobSource) -> Callable[[JobSpec], Looked]:
@@ -315,7 +333,7 @@ def _say_looked(looked: Looked, width: int) -> None:
         output.say(nccl_found_lines(looked.found, width=width))
     if looked.already is not None:
         output.say(already_lines(looked.already, width=width))
-    failed = () if looked.failed is None else (f"NCCL was not found out: {looked.failed}",)
+    failed = () if looked.failed is None else (f"NCCL release unknown: {looked.failed}",)
     output.say(unseen_lines((*failed, *looked.unseen), width=width))
 
 
@@ -334,15 +352,18 @@ def _next(tuned: Tuned, source: JobSource, options: JobOptions) -> str:
 
     It has the job as it was typed, and the release that was found.
     """
-    if not is_known(tuned.facts) and options.site is None and options.topology is None:
+    if not is_known(tuned.facts) and options.site is None and source.topology is None:
         return _ASK
+    is_here = source.topology is not None and options.topology is None
     words = ["hpckit", "render"]
     if options.job is not None or not source.command:
         words.append(options.job or "JOB")
     words += typed_words(options)
     if "tune.nccl" not in options.values and tuned.facts.version is not None:
         words += ["--nccl", str(tuned.facts.version)]
-    return shlex.join([*words, *(["--", *source.command] if source.command else [])])
+    words += ["--topology", "node.json"] if is_here else []
+    command = shlex.join([*words, *(["--", *source.command] if source.command else [])])
+    return f"hpckit inspect --json > node.json && {command}" if is_here else command
 
 
 def document(tuned: Tuned) -> dict[str, object]:
@@ -378,7 +399,7 @@ def _looked_tree(looked: Looked | None) -> dict[str, object]:
     return {"nccl": nccl, "already": already, "unseen": [*failed, *looked.unseen]}
 
 
-_TOO_LARGE = "NCCL_DEBUG_FILE=nccl.%h.%p writes a file a rank; those of a few nodes tell most"
+_TOO_LARGE = "NCCL_DEBUG_FILE=nccl.%h.%p writes a file per rank; a few nodes are enough"
 
 
 def compare_log(options: JobOptions, file: str, tuned: Tuned, topology: NodeTopology | None) -> int:

@@ -78,7 +78,10 @@ def comm_findings(env: CommEnv) -> tuple[Notice, ...]:
     """What speaks against the job's own variables, and what is wrong with its network."""
     own = [
         Notice(
-            level=Level.NOTE, subject=one.name, text=f"is {one.value} by the job", remedy=warning
+            level=Level.NOTE,
+            subject=one.name,
+            text=f"the job sets it to {one.value}",
+            remedy=warning,
         )
         for one in env.settings
         if (warning := one.warning) is not None

@@ -103,12 +103,12 @@ def _check(overlays: Mapping[str, Overlay], wanted: Sequence[str]) -> None:
                 f"the site has no overlay {name!r}",
                 have=", ".join(overlays) or "none",
                 need=name,
-                hint=f"--overlay {near[0]}" if near else "leave --overlay out",
+                hint=f"--overlay {near[0]}" if near else "remove --overlay",
             )
         group = overlays[name].one_of
         if group is not None and chosen.setdefault(group, name) != name:
             raise PlanError(
-                f"two overlays for one {group}",
+                f"only one overlay of the group {group!r}",
                 have=f"{chosen[group]} and {name}",
                 need="one of them",
                 hint=f"--overlay {name}",
@@ -134,7 +134,7 @@ def comm_notes(
     """What is worth saying beside the variables, the gravest first."""
     found = []
     if facts.contradiction:
-        because = "what was inspected is believed, and nothing of the site's own is set"
+        because = "hpckit follows the inspected node, and sets nothing from the site file"
         found.append(
             SourcedFinding(
                 rule="other-machine",
@@ -142,7 +142,7 @@ def comm_notes(
                 subject="topology",
                 because=f"{facts.contradiction}: {because}",
                 source=f"site {site.name}, [platform]",
-                remedy="a file of a node of this site, or another --site",
+                remedy="give a file of a node of this site, or another --site",
             )
         )
     found += [*_advised(facts), *_contested_notes(contests)]
@@ -153,9 +153,9 @@ def comm_notes(
                 rule="many-hcas",
                 severity=Severity.WARNING,
                 subject="NCCL_IB_HCA",
-                because=f"{len(facts.hcas)} devices for jobs, and NCCL opens {MOST_HCAS}",
+                because=f"{len(facts.hcas)} devices for jobs, but NCCL opens at most {MOST_HCAS}",
                 source="NCCL, net_ib.cc, MAX_IB_DEVS",
-                remedy="NCCL_IB_HCA under [tune] env, with those that are nearest to the GPUs",
+                remedy="set NCCL_IB_HCA under [tune] env to the devices nearest to the GPUs",
             )
         )
     return tuple(gravest_first(found))
@@ -189,7 +189,7 @@ def _contested_notes(contests: Sequence[Contest]) -> Iterator[SourcedFinding]:
             rule="overlay-needed",
             severity=Severity.WARNING,
             subject="overlay",
-            because=f"the site's sources disagree on {', '.join(names)}: none is set",
+            because=f"the site's sources disagree on {', '.join(names)}: left unset",
             source="the site file, [overlays]",
             remedy=" or ".join(f"--overlay {name}" for name in overlays),
         )
@@ -218,15 +218,14 @@ def _of_releases(
             rule=RELEASE_UNKNOWN,
             severity=Severity.NOTE,
             subject=library,
-            because=f"which {library} the job loads is not known; some releases need"
-            f" {', '.join(needs)}",
+            because=f"{library} release unknown; some releases need {', '.join(needs)}",
             source=ENV_RST.format(variable=needs[0].partition("=")[0]),
-            remedy="--nccl RELEASE, or [tune] nccl in the job file; hpckit tune JOB finds it",
+            remedy="--nccl RELEASE, or nccl under [tune] in the job file; hpckit tune JOB finds it",
         )
 
 
 def _while(since: str | None, before: str | None) -> str:
-    return f"before {before}" if since is None else f"from {since} to before {before}"
+    return f"(before {before})" if since is None else f"(from {since}, before {before})"
 
 
 JOB_SAID: Final = "set by the job ([tune] env)"
@@ -333,7 +332,7 @@ def _profile(facts: CommFacts, platform: Platform) -> CommProfile | None:
         return None
     return CommProfile(
         path=platform.profile,
-        because="the provider's own settings of its plugin",
+        because="the provider's settings for its plugin",
         source=platform.source or "",
         environment=tuple(platform.profile_env.items()),
     )
@@ -356,7 +355,7 @@ def _without_own(
             is_passed = any(fnmatch.fnmatchcase(name, pattern) for pattern in choice.passed)
             kept.append(replace(setting, yields=is_passed or choice.is_unread))
         elif not taken.is_exported:
-            told = "computed there" if taken.value is None else taken.value
+            told = "a computed value" if taken.value is None else taken.value
             left.append(_left(setting, f"set by the job ({taken.where}) to {told}"))
     return kept, left
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from hpckit.comm.facts import CommFacts, Explained, ExplainedWord, counts_here
+from hpckit.comm.facts import CommFacts, Explained, ExplainedWord, counts_here, words_of
 from hpckit.comm.rules import RULES, When, applies, when_of
 from hpckit.core.finding_lines import SEVERITY_STYLES, SEVERITY_WORDS
 from hpckit.core.findings import SourcedFinding
 from hpckit.core.text import Line, Style, wrapped, wrapped_lines
 from hpckit.spec.platform import CommEnv, CommSetting, SettingOrigin, sources
 from hpckit.spec.site import SiteSpec
+
+NO_NETWORK: Final = "the nodes' network is unknown (give --site NAME or --topology FILE)"
 
 
 def when_words(when: When) -> str:
@@ -26,14 +28,14 @@ def _single(when: When) -> Iterator[tuple[str, When]]:
     if when.interconnects:
         yield " or ".join(when.interconnects), When(interconnects=when.interconnects)
     if when.plugins:
-        names = [plugin or "not known" for plugin in when.plugins]
+        names = [plugin or "unknown" for plugin in when.plugins]
         yield f"plugin {' or '.join(names)}", When(plugins=when.plugins)
     if when.since is not None:
         yield f"release {when.since} or later", When(since=when.since)
     if when.before is not None:
         yield f"release before {when.before}", When(before=when.before)
     if when.min_nodes > 1:
-        yield f"{when.min_nodes} nodes or more", When(min_nodes=when.min_nodes)
+        yield f"{when.min_nodes} or more nodes", When(min_nodes=when.min_nodes)
     for trait in when.traits:
         yield str(trait), When(traits=(trait,))
 
@@ -44,7 +46,7 @@ def explain(name: str, facts: CommFacts, env: CommEnv, site: SiteSpec) -> Explai
 
     return Explained(
         name=name,
-        here=_here(name, env),
+        here=_here(name, env, facts),
         read=_read(name, facts),
         words=(*_of_rules(name, facts), *_of_site(name, facts, site), *_of_overlays(name, site)),
         faults=faults_of(name),
@@ -59,17 +61,17 @@ def _read(name: str, facts: CommFacts) -> str | None:
     if known is None:
         upper = name.upper()
         near = upper if upper in KNOWN_VARIABLES else meant_by(upper, facts.library)
-        return f"nobody reads this name: did you mean {near}?" if near else None
-    until = "" if known.until is None else f" to before {known.until}"
+        return f"no program reads this name; did you mean {near}?" if near else None
+    until = " and later" if known.until is None else f" and later, before {known.until}"
     defaults = [
-        f"{'computed' if value is None else value} from {release} on"
+        f"{'computed' if value is None else value} since {release}"
         for release, value in known.defaults
     ]
-    told = f"; by default {', '.join(defaults)}" if defaults else ""
-    return f"by NCCL from {known.since}{until or ' on'}{told}"
+    told = f"; default: {', '.join(defaults)}" if defaults else ""
+    return f"by NCCL {known.since}{until}{told}"
 
 
-def _here(name: str, env: CommEnv) -> str:
+def _here(name: str, env: CommEnv, facts: CommFacts) -> str:
     for setting in env.settings:
         if setting.name == name:
             by = "" if setting.origin is SettingOrigin.JOB else f" [{setting.rule}]"
@@ -77,19 +79,34 @@ def _here(name: str, env: CommEnv) -> str:
             return f"{setting.value}{by}: {setting.because}{against}"
     for left in env.left:
         if left.name == name:
-            return f"not set: {left.because}"
+            return f"not set by hpckit: {left.because}"
+    if not is_known(facts) and any(rule.variable == name for rule in RULES):
+        return f"unknown: {NO_NETWORK}"
     return "not set: nothing here needs it"
 
 
+_IN_GENERAL: Final = {
+    "hcas": "NIC,…",
+    "ucx_devices": "NIC:1,…",
+    "others": "those for storage",
+    "interfaces": "INTERFACE,…",
+    "domain": "one NVLink domain over several nodes",
+    "version": "of that release",
+}
+"""What a rule names in braces, where no machine tells."""
+
+
 def _of_rules(name: str, facts: CommFacts) -> Iterator[ExplainedWord]:
+    known = {key: value for key, value in words_of(facts).items() if value not in {"", "None"}}
+    words = {**_IN_GENERAL, **known}
     for rule in RULES:
         if rule.variable == name:
             missing = [words for words, when in _single(rule.when) if not applies(when, facts)]
             yield ExplainedWord(
                 name=rule.name,
-                value=rule.value,
+                value=rule.value.format(**words),
                 where=when_words(rule.when),
-                because=rule.because,
+                because=rule.because.format(**words),
                 source=rule.dated_source,
                 missing="; ".join(missing),
             )
@@ -141,17 +158,18 @@ def explain_lines(explained: Explained, *, width: int) -> Iterator[Line]:
     if explained.read is not None:
         yield from _explain_row("read", explained.read, width)
     if not explained.words:
-        yield from _explain_row("rules", "none of hpckit's, nor of the site, is about it", width)
+        yield from _explain_row("rules", "no rule of hpckit or of the site sets it", width)
     for word in explained.words:
         yield from _explain_row("rule", f"{word.name}: {word.value}", width)
-        yield from _explain_row("", f"where: {word.where}", width)
+        yield from _explain_row("", f"when: {word.where}", width)
         if word.missing:
-            yield from _explain_row("", f"not here: {word.missing}", width)
+            yield from _explain_row("", f"not met here: {word.missing}", width)
         yield from _explain_row("", word.because, width)
         yield from _explain_row("", word.source, width, Style.FAINT)
     for fault in explained.faults:
         yield from _explain_row("lint", f"{fault.rule} ({fault.severity}): {fault.because}", width)
-        yield from _explain_row("", f"fix: {fault.remedy}", width)
+        if fault.remedy:
+            yield from _explain_row("", f"fix: {fault.remedy}", width)
         yield from _explain_row("", fault.source, width, Style.FAINT)
 
 
@@ -185,7 +203,7 @@ def comm_lines(
     for source in sources(env.settings):
         yield from wrapped_lines(source, width, first=" ", further=_INDENT, style=Style.FAINT)
     for left in env.left:
-        yield from _row(left.name, f"left: {left.because}", head, width)
+        yield from _row(left.name, f"skipped: {left.because}", head, width)
         yield from _below(f"hpckit would set {left.value} [{left.rule}]", width, Style.FAINT)
     for note in env.notes:
         yield from _note(note, width)
@@ -199,17 +217,17 @@ def is_known(facts: CommFacts) -> bool:
 def nothing_set(facts: CommFacts, *, is_derived: bool = True) -> str:
     """Why there is no variable: nobody wants one, there is no need, or nobody knows."""
     if not is_derived:
-        return "nothing is set: tune.derive = false (--no-tune) leaves a job its own variables"
+        return "nothing set: tune.derive = false (--no-tune) keeps only the job's own variables"
     if is_known(facts):
-        return "nothing to set: what this machine needs is detected"
-    return "nothing is set: the nodes' network is not known (--site NAME, --topology FILE)"
+        return "nothing to set: the defaults suit this machine"
+    return f"nothing set: {NO_NETWORK}"
 
 
 def _facts_words(facts: CommFacts) -> str:
     """What the rules went by."""
     library = "NCCL" if facts.library is None else facts.library.upper()
-    version = "release not known" if facts.version is None else str(facts.version)
-    network = facts.interconnect or "network not known"
+    version = "release unknown" if facts.version is None else str(facts.version)
+    network = facts.interconnect or "network unknown"
     plugin = "" if facts.plugin is None else f" · plugin {facts.plugin}"
     return f"· {network} · {library} {version}{plugin}"
 

@@ -34,13 +34,13 @@ def are_rails_isolated(topology: ClusterTopology) -> bool | None:
 class Trait(StrEnum):
     """Something that is so, as far as it shows; the words are those of the reference."""
 
-    OTHER_HCAS = "a node has RDMA devices that are not for jobs"
-    LISTED_HCAS = "the site lists the devices for jobs"
-    ISOLATED_RAILS = "no path leads from one rail to another"
-    DOMAIN_DOWN = "the NVLink domain of a GPU is not ready"
-    GRACE = "GPUs have NVLink-C2C to the CPU"
-    PCIE_PEERS = "AMD GPUs reach each other by PCIe alone"
-    MPI = "ranks are started as MPI ranks"
+    OTHER_HCAS = "the node has RDMA devices that are not for jobs"
+    LISTED_HCAS = "the site file lists the devices for jobs"
+    ISOLATED_RAILS = "rails are not connected to each other"
+    DOMAIN_DOWN = "a GPU's NVLink domain is not ready"
+    GRACE = "NVLink-C2C connects GPUs and CPU"
+    PCIE_PEERS = "AMD GPUs are connected only by PCIe"
+    MPI = "ranks start as MPI ranks"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,10 +152,10 @@ def _contradiction(node: SeenNode, platform: Platform) -> str:
     """What of the inspected node is not as the site says; empty where nothing contradicts."""
     seen, said = node.interconnect, platform.interconnect
     if seen is not None and said is not None and seen is not said:
-        return f"the inspected node has {seen}, the site says {said}"
+        return f"the inspected node has {seen}, the site file names {said}"
     library = _library_of(platform)
     if library is not None and node.library is not None and library is not node.library:
-        return f"the inspected node's GPUs are for {node.library.upper()}, the site's are not"
+        return f"the inspected node's GPUs use {node.library.upper()}, the site's do not"
     board = architecture_of(platform.gpu)
     if None not in (board, node.architecture) and board != node.architecture:
         return f"the inspected node's GPUs are {node.architecture}, the site's {platform.gpu}"
@@ -200,7 +200,7 @@ def _others(facts: CommFacts) -> str:
     if not facts.down:
         return facts.other_hcas
     names = ", ".join(facts.down)
-    return f"{facts.other_hcas}; nor {names}, down on the inspected node (inspect a healthy one)"
+    return f"{facts.other_hcas}; nor {names}: down on the inspected node (inspect a healthy one)"
 
 
 # --- Whether two values of a communication variable say the same.

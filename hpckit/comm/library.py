@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SONAMES: Final = {CommLibrary.NCCL: "libnccl.so.2", CommLibrary.RCCL: "librccl.so.1"}
 """Under which a program asks for them: NCCL's src/Makefile, RCCL's CMakeLists.txt."""
 
-WHAT_TELLS: Final = "--nccl, or [tune] nccl in the job file, says which release it loads"
+WHAT_TELLS: Final = "give the release with --nccl, or nccl under [tune] in the job file"
 
 _DEFAULT_FOLDERS: Final = (
     *(f"{usr}/lib/{cpu}-linux-gnu" for cpu in ("x86_64", "aarch64") for usr in ("", "/usr")),
@@ -98,7 +98,9 @@ def last_loaded(name: str, jobs: Sequence[JobEntry], files: LocalFiles) -> NcclC
         for restart in restarts:
             text = files.text(f"{account}/{restart}/{ledger_file(0)}", _MOST_LEDGER_BYTES) or ""
             for line in text.splitlines():
-                candidate = _of_record(line, f"rank 0 of job {job.job_id}, the last of this name")
+                candidate = _of_record(
+                    line, f"rank 0 of job {job.job_id}, the latest with this name"
+                )
                 if candidate is not None:
                     return candidate
     return None
@@ -116,7 +118,7 @@ def _of_record(line: str, how: str) -> NcclCandidate | None:
         path=record["path"],
         how=how,
         version=NcclVersion.of(record["release"]),
-        version_from="what it had loaded",
+        version_from="the library that it loaded",
     )
 
 
@@ -124,12 +126,12 @@ def _verdict(candidates: Sequence[NcclCandidate]) -> FoundNccl:
     if not candidates:
         names = " or ".join(SONAMES.values())
         because = (
-            f"the job's Python has no package of NCCL, and {names} is neither on LD_LIBRARY_PATH"
-            f" nor in a default folder; {WHAT_TELLS}"
+            f"no NCCL package in the job's Python, and no {names} on LD_LIBRARY_PATH or in the"
+            f" loader's default folders; {WHAT_TELLS}"
         )
         return FoundNccl(chosen=None, because=because)
     chosen, *rest = candidates
-    others = tuple(replace(other, lost=f"{chosen.how} comes before") for other in rest)
+    others = tuple(replace(other, lost=f"{chosen.how} comes first") for other in rest)
     return FoundNccl(chosen=chosen, because=chosen.how, others=others)
 
 
@@ -148,10 +150,10 @@ def _listed(where: NcclWhere, files: LocalFiles) -> Iterator[NcclCandidate]:
             yield NcclCandidate(
                 library=library,
                 path=path,
-                how="LD_LIBRARY_PATH" if is_listed else "default folder of the loader",
+                how="LD_LIBRARY_PATH" if is_listed else "the loader's default folder",
                 version=NcclVersion.of(named_so[1]) if named_so else None,
                 version_from=(
-                    "its file name" if named_so else "not known: its file name has no release"
+                    "its file name" if named_so else "unknown: its file name has no release"
                 ),
             )
 
@@ -176,7 +178,7 @@ def _of_packages(
             path=f"{root}/{package.path}",
             how=f"the {kind} {' and '.join(match[0] for match in metadata)}",
             version=NcclVersion.of(release) if release else None,
-            version_from="its metadata" if release else "not known: its metadata do not tell it",
+            version_from="its metadata" if release else "unknown: its metadata have no release",
         )
 
 
@@ -201,8 +203,8 @@ def _python(where: NcclWhere, files: LocalFiles) -> str | None:
     found = next((path for path in paths if files.real(path) is not None), None)
     if found is None and where.python is not None:
         raise StorageFailed(
-            f"{where.python} is not there: it was to be the job's Python",
-            hint="name a virtual environment, a conda environment's folder, or an interpreter",
+            f"the job's Python is missing: {where.python}",
+            hint="give a virtual environment, a conda environment's folder, or an interpreter",
         )
     return found
 

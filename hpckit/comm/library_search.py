@@ -115,13 +115,13 @@ def unseen(spec: JobSpec, person: Person) -> tuple[str, ...]:
     unknown = [name for name, one in own.items() if one.value is None]
     computed = [name for name in unknown if name in _LISTS or fact_of(name)]
     lists = {
-        "set here but held back, unless --pass names it": held,
-        "setup lines compute a value that is not known here": sorted(computed),
-        "modules are not loaded here, so what they bring is not seen": asked.modules,
+        "set in this shell, but not passed to the job (--pass NAME does)": held,
+        "computed by the job's setup lines, so unknown here": sorted(computed),
+        "modules are not loaded here, so what they set is unknown": asked.modules,
     }
     found = [f"{words}: {', '.join(names)}" for words, names in lists.items() if names]
     if asked.setup:
-        found.append("setup lines are not run here: what they load or call is not seen")
+        found.append("setup lines are not run here, so what they load or call is unknown")
     return tuple(found)
 
 
@@ -180,7 +180,7 @@ def nccl_found_lines(found: FoundNccl, *, width: int = 80) -> list[Line]:
     """
     rows = [("NCCL", _chosen(found), Style.PLAIN if found.chosen else Style.WARNING)]
     rows += [
-        ("lost", f"{_named(other)}, {other.path} ({other.how}): {other.lost}", Style.FAINT)
+        ("unused", f"{_named(other)}, {other.path} ({other.how}): {other.lost}", Style.FAINT)
         for other in found.others
     ]
     return list(_lines([*rows, *_noted(found.notes)], width))
@@ -189,7 +189,7 @@ def nccl_found_lines(found: FoundNccl, *, width: int = 80) -> list[Line]:
 def already_lines(already: Already, *, width: int = 80) -> list[Line]:
     """What is set already, by whom, and what that overrides; one line says that nothing is."""
     texts = [_setting(one) for one in already.settings]
-    texts = texts or ["nothing, by the job's environment or by a file of NCCL's"]
+    texts = texts or ["nothing, in the job's environment or in a configuration file of NCCL"]
     rows = [("set", text, Style.PLAIN) for text in texts]
     return list(_lines([*rows, *_noted(already.notes)], width))
 
@@ -206,8 +206,8 @@ def _noted(notes: Iterable[str]) -> list[_Row]:
 def _chosen(found: FoundNccl) -> str:
     chosen = found.chosen
     if chosen is None:
-        return f"not known: {found.because}"
-    by = f"{'by' if chosen.version else 'is'} {chosen.version_from}"
+        return f"unknown: {found.because}"
+    by = f"{'from ' if chosen.version else ''}{chosen.version_from}"
     return f"{_named(chosen)}, {chosen.path} · {chosen.how} · version {by}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
@@ -45,13 +46,13 @@ _OTHERS: Final = frozenset(
 )  # fmt: skip
 """Names that others read: PyTorch, builds, plugins and tuners."""
 _INSTEAD: Final[Mapping[str, str]] = {
-    "NCCL_IB_GDR_LEVEL": "NCCL_NET_GDR_LEVEL took its place; leave it out",
-    "NCCL_MNNVL": "NCCL_MNNVL_ENABLE took its place; leave it out",
-    "NCCL_RINGS": "NCCL_GRAPH_FILE took its place; leave it out",
-    "NCCL_GRAPH": "NCCL_GRAPH_FILE took its place; leave it out",
-    "NCCL_LL_THRESHOLD": "NCCL_PROTO chooses protocols; leave it out",
-    "NCCL_TREE_THRESHOLD": "NCCL_ALGO chooses algorithms; leave it out",
-    "NCCL_WORK_FIFO_DEPTH": "NCCL_WORK_FIFO_BYTES took its place; leave it out",
+    "NCCL_IB_GDR_LEVEL": "remove it; NCCL_NET_GDR_LEVEL replaced it",
+    "NCCL_MNNVL": "remove it; NCCL_MNNVL_ENABLE replaced it",
+    "NCCL_RINGS": "remove it; NCCL_GRAPH_FILE replaced it",
+    "NCCL_GRAPH": "remove it; NCCL_GRAPH_FILE replaced it",
+    "NCCL_LL_THRESHOLD": "remove it; NCCL_PROTO chooses protocols",
+    "NCCL_TREE_THRESHOLD": "remove it; NCCL_ALGO chooses algorithms",
+    "NCCL_WORK_FIFO_DEPTH": "remove it; NCCL_WORK_FIFO_BYTES replaced it",
 }
 
 
@@ -63,8 +64,8 @@ def _gone(one: Setting, scene: Scene) -> Seen | None:
     is_held = held_from(scene.nccl, known.until)
     if is_held is False:
         return None
-    do = _INSTEAD.get(one.name, "leave it out")
-    return Seen(f"from {known.until} on", do, since=known.until, is_sure=is_held is True)
+    do = _INSTEAD.get(one.name, "remove it")
+    return Seen(f"{known.until} and later", do, since=known.until, is_sure=is_held is True)
 
 
 def _too_new(one: Setting, scene: Scene) -> Seen | None:
@@ -74,7 +75,7 @@ def _too_new(one: Setting, scene: Scene) -> Seen | None:
         return None
     if held_from(scene.nccl, known.since) is not False:
         return None
-    return Seen(f"came with NCCL {known.since}, and here is {scene.nccl}", since=known.since)
+    return Seen(f"it needs NCCL {known.since}, and this is {scene.nccl}", since=known.since)
 
 
 def _is_default(one: Setting, scene: Scene) -> Seen | None:
@@ -94,7 +95,7 @@ def _is_default(one: Setting, scene: Scene) -> Seen | None:
     if scene.nccl is not None:
         return Seen(f"the default of NCCL {scene.nccl}", since=release)
     is_dated = len(known.defaults) > 1
-    words = f"the default from NCCL {release} on" if is_dated else "the default"
+    words = f"the default since NCCL {release}" if is_dated else "the default"
     return Seen(words, since=release if is_dated else None)
 
 
@@ -130,13 +131,13 @@ def is_one_edit(first: str, second: str) -> bool:
 
 
 RELEASE_RULES: Final = (
-    warning("nccl-gone", "NCCL_*", when=_gone, because="NCCL does not read it {seen}",
+    warning("nccl-gone", "NCCL_*", when=_gone, because="NCCL {seen} no longer read it",
             remedy="{do}", source=NCCL_SOURCE, date=NCCL_DATE),
-    warning("nccl-too-new", "NCCL_*", when=_too_new, because="has no effect: it {seen}",
-            remedy="leave it out, or use a newer NCCL", source=NCCL_SOURCE, date=NCCL_DATE),
+    warning("nccl-too-new", "NCCL_*", when=_too_new, because="no effect: {seen}",
+            remedy="remove it, or use a newer NCCL", source=NCCL_SOURCE, date=NCCL_DATE),
     error("nccl-misspelt", "N* CCL_*",
           when=lambda one, scene: (near := meant_by(one.name, scene.library)) and Seen(near, near),
-          because="nobody reads `{name}`; NCCL reads {seen}", remedy="write {do}",
+          because="no program reads `{name}`; NCCL reads {seen}", remedy="write {do}",
           source=NCCL_SOURCE, date=NCCL_DATE),
     note("nccl-default", "NCCL_*", when=_is_default, is_fallback=True,
          because="{value} is {seen}, so the line changes nothing", source=NCCL_SOURCE,
@@ -158,14 +159,14 @@ def _unlike_derived(one: Setting, scene: Scene) -> Seen | None:
 
 DERIVED_RULES: Final = (
     warning("unlike-derived", "*", when=_unlike_derived, because="hpckit sets {seen}",
-            remedy="leave it out, and hpckit sets it; hpckit tune --explain {name}",
+            remedy="remove it, and hpckit sets it; see hpckit tune --explain {name}",
             source="docs/reference/tune-rules.md, or the site file"),
 )  # fmt: skip
 
 
 FAMILIES: Final = (
     ("NCCL", NCCL_RULES),
-    ("Paths between GPUs, and to the network", TRANSPORT_RULES),
+    ("Paths between GPUs and to the network", TRANSPORT_RULES),
     ("InfiniBand and RoCE", IB_RULES),
     ("Sockets", SOCKET_RULES),
     ("EFA and libfabric", EFA_RULES),
@@ -173,7 +174,7 @@ FAMILIES: Final = (
     ("RCCL and ROCm", RCCL_RULES),
     ("UCX and MPI", MPI_RULES),
     ("Releases and names", RELEASE_RULES),
-    ("What hpckit sets there itself", DERIVED_RULES),
+    ("Values that hpckit derives", DERIVED_RULES),
 )
 LINT_RULES: Final = tuple(rule for _, rules in FAMILIES for rule in rules)
 _LONGEST: Final = 80
@@ -267,15 +268,15 @@ def lint_faults(rules: Iterable[LintRule]) -> tuple[ExplainedFault, ...]:
 
 def _with_bounds(rule: LintRule, because: str) -> str:
     """Words behind the releases on which a rule holds, where not all are meant."""
-    bounds = [f"from NCCL {rule.since} on"] if rule.since else []
+    bounds = [f"since NCCL {rule.since}"] if rule.since else []
     bounds += [f"before NCCL {rule.before}"] if rule.before else []
     return f"{' and '.join(bounds)}: {because}" if bounds else because
 
 
 def _generic(text: str) -> str:
-    """A sentence of a rule without a case."""
+    """A sentence of a rule without a case, and without an end that only a case has."""
     words = {"name": "NAME", "value": "VALUE", "other": "the other", "seen": "…", "do": "…"}
-    return text.format(**words)
+    return re.sub("[:;]? ?…$", "", text.format(**words))
 
 
 def lint_text(

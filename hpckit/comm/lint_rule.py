@@ -247,7 +247,7 @@ def _row(
     names: str | tuple[str, ...],
     *,
     because: str,
-    remedy: str = "leave it out",
+    remedy: str = "remove it",
     source: str = ENV_RST,
     **conditions: Any,
 ) -> LintRule:

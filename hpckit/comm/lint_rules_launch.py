@@ -8,10 +8,8 @@ from hpckit.comm.lint_rule import Scene, Seen, Setting, SettingForm, error, note
 from hpckit.comm.lint_rules_network import whole_number
 from hpckit.comm.variables import NCCL_VARIABLES
 
-_PER_NODE: Final = "--gpus-per-node=N with --gpu-bind=none; the rank takes GPU SLURM_LOCALID"
-_HIDES: Final = (
-    "each rank then sees its own GPU alone, and NCCL has no CUDA IPC to its neighbours, or fails"
-)
+_PER_NODE: Final = "use --gpus-per-node=N --gpu-bind=none; each rank takes GPU SLURM_LOCALID"
+_HIDES: Final = "each rank sees only its own GPU, so NCCL has no CUDA IPC to the others, or fails"
 _PEERS: Final = "srun(1); nccl#1066, nccl-tests#300, ompi#11949, pyxis#73"
 _VISIBLE: Final = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _IN_SCRIPT: Final = (SettingForm.EXPORT, SettingForm.PREFIX, SettingForm.OPTION, SettingForm.JOB)
@@ -96,9 +94,9 @@ def _not_exported(one: Setting, scene: Scene) -> bool:
 
 LAUNCH_RULES: Final = (
     warning("gpus-per-task", "--gpus-per-task --ntasks-per-gpu", when=_hides_peers,
-            because=f"it binds GPUs to tasks: {_HIDES}", remedy=_PER_NODE, source=_PEERS),
+            because=f"binds GPUs to tasks: {_HIDES}", remedy=_PER_NODE, source=_PEERS),
     warning("tres-per-task", "--tres-per-task", value=r".*gres/gpu\b.*", when=_hides_peers,
-            because=f"it binds GPUs to tasks: {_HIDES}", remedy=_PER_NODE, source=_PEERS),
+            because=f"binds GPUs to tasks: {_HIDES}", remedy=_PER_NODE, source=_PEERS),
     warning("gpu-bind-single", "--gpu-bind",
             value=r"(verbose,|v,)?(single|per_task|map_gpu|map|mask_gpu|mask)\b.*",
             when=_hides_peers, because=_HIDES, remedy=_PER_NODE, source=_PEERS),
@@ -109,56 +107,58 @@ LAUNCH_RULES: Final = (
           because="without ALL the ranks do not get {seen}", remedy="{do}",
           source="srun(1), --export"),
     error("option-cut", _COMM, forms=(SettingForm.CUT,),
-          because="no launcher gets this option: its command ended on a line before, at a comment"
-          " or at a backslash with a blank behind it",
-          remedy="end the lines before in a backslash alone, and take comments out of the command",
+          because="no launcher gets this option: the command ended on an earlier line, at a comment"
+          " or at a backslash followed by a space",
+          remedy="end the earlier lines with a backslash only; move comments out of the command",
           source="bash(1), QUOTING"),
     warning("set-twice",
             (*_COMM, "GLOO_*", "TP_SOCKET_IFNAME", "HSA_*", "OMPI_MCA_*", "MPICH_*", "I_MPI_*",
              "MASTER_ADDR", "MASTER_PORT"), when=_set_twice,
-            because="set to {value} here, so {seen} never counts",
-            remedy="keep the one that is meant", source="bash(1), export; NCCL src/misc/param.cc"),
-    error("export-comma", "--export", when=_cut_list, because="commas part variables here: {seen}",
-          remedy="export the variable in the script, and --export=ALL", source="srun(1), --export"),
+            because="set to {value} here, so {seen} has no effect",
+            remedy="keep only one", source="bash(1), export; NCCL src/misc/param.cc"),
+    error("export-comma", "--export", when=_cut_list,
+          because="commas separate variables here: {seen}",
+          remedy="export the variable in the script and use --export=ALL",
+          source="srun(1), --export"),
     warning("not-exported", _READ_NAMES, when=_not_exported,
-            because="a variable of the shell, which no program sees unless it was exported before",
+            because="not exported, so no program sees it unless it was exported earlier",
             remedy="export {name}=…", source="bash(1), export"),
     warning("visible-fixed", _VISIBLE, value="[0-9][0-9, ]*", forms=_IN_SCRIPT,
-            because="Slurm says which GPUs the job was given; a fixed list can name others, and"
-            " gives all ranks the same", source="Slurm gres guide"),
+            because="a fixed list may name GPUs that Slurm did not give the job, and gives all"
+            " ranks the same GPUs", source="Slurm gres guide"),
     warning("visible-twice", "HIP_VISIBLE_DEVICES CUDA_VISIBLE_DEVICES",
             beside=("ROCR_VISIBLE_DEVICES", None),
-            because="it counts within what {other} leaves, so together they can leave none",
-            remedy="set one of them", source="ROCm documentation, GPU isolation"),
+            because="indexes the GPUs that {other} leaves, so together they may leave none",
+            remedy="set only one of them", source="ROCm documentation, GPU isolation"),
     warning("cpu-bind-leak", "SLURM_CPU_BIND SLURM_CPU_BIND_LIST", value=r".*(0x[0-9a-f]|\d).*",
             forms=_LASTING,
-            because="every srun below inherits it, and pins its ranks to the CPUs of another step",
+            because="every srun below inherits it and binds its ranks to another step's CPUs",
             remedy="unset ${{!SLURM_CPU_BIND@}} before sbatch or srun",
             source="srun(1), INPUT ENVIRONMENT VARIABLES"),
     warning("hostfile-leak", "SLURM_HOSTFILE", forms=_LASTING,
-            because="every srun and sbatch below places by this file, for other jobs too",
+            because="every srun and sbatch below uses this host list, for other jobs too",
             remedy="SLURM_HOSTFILE=FILE srun --distribution=arbitrary …, for one step",
             source="srun(1), INPUT ENVIRONMENT VARIABLES"),
     warning("port-fixed", "MASTER_PORT", when=lambda one, _: whole_number(one.value) == _USUAL_PORT,
-            because="the default of PyTorch: a second job on the node fails with EADDRINUSE",
+            because="PyTorch's default port: a second job on the node fails with EADDRINUSE",
             remedy="MASTER_PORT=$((61000 + SLURM_JOB_ID % 4536))",
             source="accelerate#2096; enroot hook 50-slurm-pytorch.sh"),
     note("port-ephemeral", "MASTER_PORT", when=lambda one, _: whole_number(one.value) in _EPHEMERAL,
-         because="Linux gives ports from 32768 to 60999 to any program, so it may be taken",
-         remedy="a port below 32768 or from 61000 on", source="enroot#243"),
+         because="in Linux's ephemeral range (32768 to 60999), so another program may hold it",
+         remedy="use a port below 32768 or above 60999", source="enroot#243"),
     error("master-local", "MASTER_ADDR", value=r"localhost|127\..*|::1|0\.0\.0\.0", nodes="many",
           because="each node would wait for itself",
           remedy='MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
           source="PyTorch, torch.distributed"),
     note("torch-renamed", TORCH_NAMES,
-         because="PyTorch's, not NCCL's: from PyTorch 2.2 on it is TORCH_{name}",
-         remedy="leave it out, or set TORCH_{name}", source="PyTorch, ProcessGroupNCCL.hpp"),
+         because="a variable of PyTorch, not of NCCL: TORCH_{name} since PyTorch 2.2",
+         remedy="remove it, or set TORCH_{name}", source="PyTorch, ProcessGroupNCCL.hpp"),
     warning("blocking-left", "CUDA_LAUNCH_BLOCKING HIP_LAUNCH_BLOCKING AMD_SERIALIZE_KERNEL",
             value="[1-9]",
-            because="kernels run one by one, and communication no longer overlaps with them",
-            remedy="leave it out; it is for finding a failing kernel",
+            because="kernels run one at a time, so communication no longer overlaps with them",
+            remedy="remove it; it is only for finding a failing kernel",
             source="CUDA programming guide; HIP documentation"),
     warning("torch-debug-left", "TORCH_DISTRIBUTED_DEBUG", value="detail",
-            because="each collective is first compared among all ranks",
+            because="slows the job: every collective is first checked across all ranks",
             source="PyTorch, torch.distributed, debugging"),
 )  # fmt: skip

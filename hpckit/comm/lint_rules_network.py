@@ -32,8 +32,8 @@ _LISTS: Final = (
     "NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME", "NCCL_ALGO", "NCCL_PROTO",
     "NCCL_DEBUG_SUBSYS",
 )  # fmt: skip
-_DEBUGGING: Final = "set it by hand for the run that you look into"
-_TUNING: Final = "leave it out: NCCL chooses by size and machine; keep it only with measurements"
+_DEBUGGING: Final = "set it only for the run that you debug"
+_TUNING: Final = "remove it: NCCL chooses by size and machine; keep it only if measured faster"
 
 
 def whole_number(value: str | None) -> int | None:
@@ -95,87 +95,87 @@ def _odd_name(one: Setting, _: Scene) -> bool:
 
 NCCL_RULES: Final = (
     error("nccl-not-a-number", "NCCL_*", when=_not_a_number,
-          because="NCCL reads a number here and takes `{value}` for {seen}",
-          remedy="write the number, without a unit: 1 for true, 4194304 for 4M",
+          because="NCCL expects a number here and reads `{value}` as {seen}",
+          remedy="write a number without a unit: 1 for true, 4194304 for 4M",
           source="NCCL src/misc/param.cc (strtoll)"),
     error("nccl-list-blank", _LISTS, value=r".*,\s+\S.*",
-          because="the blank behind a comma becomes part of the next name, which then matches"
-          " nothing", remedy="no blanks in the list",
+          because="the space after a comma becomes part of the next name, which then matches"
+          " nothing", remedy="remove the spaces from the list",
           source="NCCL src/misc/utils.cc (parseStringList)"),
     error("nccl-algo-without-ring", "NCCL_ALGO", when=_lacks_ring, since="2.24",
-          because="collectives for which none of these algorithms exists fail, as Broadcast does"
-          " without Ring: it no longer steps in",
-          remedy="leave it out, or name the function: NCCL_ALGO=allreduce:tree",
+          because="collectives with none of these algorithms fail, such as Broadcast without Ring:"
+          " NCCL no longer falls back to Ring",
+          remedy="remove it, or name the function: NCCL_ALGO=allreduce:tree",
           source=f"{ENV_RST}; NCCL src/enqueue.cc"),
     warning("nccl-algo-without-ring-early", "NCCL_ALGO", before="2.24",
             when=lambda one, scene: scene.nccl is not None and _lacks_ring(one, scene),
-            because="one choice for all sizes and collectives; from 2.24 on those that lack it"
+            because="forces it for all sizes and collectives; since 2.24 collectives without it"
             " fail", remedy=_TUNING),
     note("nccl-algo-forced", "NCCL_ALGO",
          when=lambda one, scene: (one.value or "").strip() and not _lacks_ring(one, scene),
-         because="one choice for all sizes, in place of NCCL's own by size and machine",
+         because="forces it for all sizes, instead of NCCL's choice by size and machine",
          remedy=_TUNING),
     warning("nccl-proto-ll128", "NCCL_PROTO", value=r"(?!\^)[^;]*\bll128\b.*",
-            because="LL128 is forced: where the machine does not keep 128-byte stores whole, it"
-            " corrupts data; NCCL turns it on itself where it is safe",
-            remedy="leave it out; NCCL_PROTO=^LL128 turns it off"),
+            because="forces LL128, which corrupts data on machines without atomic 128-byte stores;"
+            " NCCL turns it on itself where it is safe",
+            remedy="remove it; NCCL_PROTO=^LL128 turns it off"),
     note("nccl-proto-forced", "NCCL_PROTO", value=r"(?!\^)(?!.*ll128).+", is_fallback=True,
-         because="one protocol for all sizes; small messages or large ones get slower",
+         because="forces one protocol for all sizes: small or large messages get slower",
          remedy=_TUNING),
     warning("nccl-debug-trace", "NCCL_DEBUG", value="trace",
-            because="TRACE writes a line for each call and slows the job",
+            because="TRACE writes a line per call and slows the job",
             remedy=f"NCCL_DEBUG=WARN; {_DEBUGGING}"),
     note("nccl-debug-info", "NCCL_DEBUG", value="info",
-         because="each rank writes hundreds of lines at its start, which at scale hide the rest",
+         because="each rank writes hundreds of lines at start, which at scale hide everything else",
          remedy=f"NCCL_DEBUG=WARN; {_DEBUGGING}"),
     warning("nccl-debug-word", "NCCL_DEBUG", value=r"(?!(version|warn|info|abort|trace|none)$).+",
             when=lambda _, scene: scene.library is not CommLibrary.RCCL,
-            because="`{value}` is no level, so NCCL is silent",
+            because="`{value}` is not a level, so NCCL logs nothing",
             remedy="NCCL_DEBUG=WARN", source="NCCL src/debug.cc"),
     warning("nccl-debug-file-shared", "NCCL_DEBUG_FILE", when=_one_file,
             because="without {seen} several processes write to the same file",
             remedy="NCCL_DEBUG_FILE=nccl.%h.%p.log"),
     note("nccl-debug-file-unused", "NCCL_DEBUG_FILE", without="NCCL_DEBUG",
          because="NCCL_DEBUG is not set, so nothing is written",
-         remedy="leave it out, or set NCCL_DEBUG=WARN"),
+         remedy="remove it, or set NCCL_DEBUG=WARN"),
     note("nccl-debug-subsys-unused", "NCCL_DEBUG_SUBSYS", when=_no_info,
-         because="it chooses among the lines of NCCL_DEBUG=INFO, which is not set"),
+         because="no effect without NCCL_DEBUG=INFO, which is not set"),
     error("nccl-crossed", tuple(_CROSSED), when=_crossed,
-          because="the least is more than the most: {seen}", remedy="leave both out"),
+          because="the minimum is above the maximum: {seen}", remedy="remove both"),
     note("nccl-nchannels", "NCCL_MIN_NCHANNELS NCCL_MAX_NCHANNELS", since="2.17",
-         because="deprecated for NCCL_MIN_CTAS and NCCL_MAX_CTAS; more channels take more SMs from"
-         " the kernels that compute", remedy="leave it out, or use the new name"),
+         because="deprecated, use NCCL_MIN_CTAS and NCCL_MAX_CTAS; more channels take SMs from"
+         " compute kernels", remedy="remove it, or use the new name"),
     note("nccl-nrings", "NCCL_MIN_NRINGS NCCL_MAX_NRINGS", since="2.5",
-         because="the old name of NCCL_MIN_NCHANNELS and NCCL_MAX_NCHANNELS"),
+         because="old name of NCCL_MIN_NCHANNELS and NCCL_MAX_NCHANNELS"),
     note("nccl-check-pointers-old", "NCCL_CHECK_POINTERS", since="2.29.7",
-         because="deprecated for NCCL_CHECK_MODE", source="NCCL source 2.29.7"),
+         because="deprecated, use NCCL_CHECK_MODE", source="NCCL source 2.29.7"),
     warning("nccl-check-pointers", "NCCL_CHECK_POINTERS", value="[1-9]",
-            because="each call checks its pointers first", remedy=_DEBUGGING),
+            because="slows the job: every call checks its pointers first", remedy=_DEBUGGING),
     note("nccl-launch-mode", "NCCL_LAUNCH_MODE",
-         because="deprecated; it is about launching kernels for several GPUs of one process"),
+         because="deprecated; it matters only for processes with several GPUs"),
     warning("nccl-threads", "NCCL_NTHREADS", when=_bad_threads,
-            because="a block has 64 to 512 threads, in steps of 32; NCCL takes another number than"
-            " {value}", source="NCCL src/graph/tuning.cc (getNthreads)"),
+            because="a block has 64 to 512 threads, in steps of 32; NCCL does not use {value}",
+            source="NCCL src/graph/tuning.cc (getNthreads)"),
     warning("nccl-net-mismatch", "NCCL_IGNORE_NET_MISMATCH", value="[1-9]", since="2.30",
-            because="ranks with different numbers of network devices go on, and may hang in"
-            " silence; it is the default", remedy="NCCL_IGNORE_NET_MISMATCH=0, to be told",
+            because="ranks with different numbers of network devices go on, and may hang silently;"
+            " this is the default", remedy="NCCL_IGNORE_NET_MISMATCH=0, so that NCCL reports it",
             source="NCCL src/init.cc; nccl#2428"),
     note("nccl-ras-port", "NCCL_RAS_ADDR", value=r".*:\d+", since="2.24",
          because="a second job on the node finds the port taken and has no RAS",
-         remedy="leave it out where jobs share nodes, or give each job a port of its own"),
+         remedy="remove it where jobs share nodes, or give each job its own port"),
     note("nccl-dump-left", "NCCL_TOPO_DUMP_FILE NCCL_GRAPH_DUMP_FILE",
-         because="writes a file at each start",
-         remedy="once is enough: leave it out when you have the file"),
+         because="NCCL writes the file at every start",
+         remedy="remove it once you have the file"),
     error("conf-quotes", "NCCL_* RCCL_*", value=r"(['\"]).*\1", forms=(SettingForm.CONF,),
-          because="an nccl.conf is no shell: the quotes become part of the value",
-          remedy="NAME=value, without quotes", source="NCCL src/misc/param.cc"),
+          because="an nccl.conf is not a shell script: the quotes become part of the value",
+          remedy="write NAME=value without quotes", source="NCCL src/misc/param.cc"),
     error("conf-name", "*", when=_odd_name, forms=(SettingForm.CONF,),
-          because="an nccl.conf is no shell: all before the `=` is the name, so nobody reads"
-          " `{name}`", remedy="NAME=value at the beginning of the line",
+          because="an nccl.conf is not a shell script: everything before `=` is the name, and no"
+          " program reads `{name}`", remedy="start the line with NAME=value",
           source="NCCL src/misc/param.cc"),
     error("conf-no-value", "*", when=lambda one, _: one.value is None,
-          forms=(SettingForm.CONF,), because="there is no `=` in the line, so it sets nothing",
-          remedy="NAME=value", source="NCCL src/misc/param.cc"),
+          forms=(SettingForm.CONF,), because="the line has no `=`, so it sets nothing",
+          remedy="write NAME=value", source="NCCL src/misc/param.cc"),
 )  # fmt: skip
 
 
@@ -213,13 +213,13 @@ def _prefixes(one: Setting, scene: Scene) -> Seen | None:
     do = f"{one.name}={'^' * value.startswith('^')}={value.removeprefix('^')}"
     if nics is None:
         short = next((name for name in names if _A_ONE.fullmatch(name)), None)
-        words = f"{short} is also that of {short}0 to {short}9"
+        words = f"{short} also matches {short}0 to {short}9"
         return Seen(words, do, is_sure=False) if short else None
     more = [
         nic for nic in nics if nic not in names and nic.startswith(names)
         and any(name in nics and nic.startswith(name) for name in names)
     ]  # fmt: skip
-    return Seen(f"the list takes {named(more)} too", do) if more else None
+    return Seen(f"the list also matches {named(more)}", do) if more else None
 
 
 def _too_many(one: Setting, _: Scene) -> str | None:
@@ -260,45 +260,45 @@ def _out_of_range(one: Setting, _: Scene) -> str | None:
 
 IB_RULES: Final = (
     warning("ib-off", "NCCL_IB_DISABLE", value=r"0*[1-9]\d*", nodes="not one",
-            because="NCCL does without InfiniBand and RoCE, and goes over TCP; often left from"
+            because="turns InfiniBand and RoCE off, so NCCL uses TCP; often left over from"
             " debugging"),
     warning("ib-idle", "NCCL_IB_*", when=lambda one, _: one.name != "NCCL_IB_DISABLE",
             beside=("NCCL_IB_DISABLE", r"0*[1-9]\d*"),
-            because="has no effect beside {other}", remedy="leave NCCL_IB_DISABLE out, or this",
+            because="no effect with {other}", remedy="remove NCCL_IB_DISABLE or this",
             source="NCCL src/transport/net_ib (ncclIbInit)"),
     warning("ib-idle-socket", "NCCL_IB_*", when=lambda one, _: one.name != "NCCL_IB_DISABLE",
             beside=("NCCL_NET", "socket"),
-            because="has no effect beside {other}", remedy="leave NCCL_NET out, or this"),
+            because="no effect with {other}", remedy="remove NCCL_NET or this"),
     warning("ib-hca-prefix", "NCCL_IB_HCA", when=_prefixes,
-            because="without `=` a name is a beginning: {seen}", remedy="{do}"),
+            because="without `=` a name is a prefix: {seen}", remedy="{do}"),
     error("ib-hca-many", "NCCL_IB_HCA", when=_too_many,
-          because=f"{{seen}} names, and NCCL reads {MOST_DEVICES} at most",
-          remedy="a shorter list, or one of those to leave out (^)",
+          because=f"{{seen}} names, but NCCL reads at most {MOST_DEVICES}",
+          remedy="shorten the list, or list the devices to exclude (^)",
           source="NCCL src/transport/net_ib (MAX_IB_DEVS)"),
     error("ib-hca-absent", "NCCL_IB_HCA",
           when=lambda one, scene: (here := _absent(one, scene)) and f"the node has {here}",
-          because="no device here matches, so NCCL goes over TCP; {seen}",
-          remedy="leave it out, or name devices that are here"),
+          because="no device of this node matches, so NCCL uses TCP; {seen}",
+          remedy="remove it, or name devices of this node"),
     warning("ib-hca-partly", "NCCL_IB_HCA", when=_partly_absent, because="not on this node: {seen}",
-            remedy="leave it out, or name devices that are here"),
+            remedy="remove it, or name devices of this node"),
     error("list-sign", "NCCL_IB_HCA NCCL_SOCKET_IFNAME NCCL_OOB_NET_IFNAME", when=_later_equals,
-          because="`=` and `^` stand once, before the whole list; `{seen}` matches nothing",
+          because="`=` and `^` go once, before the whole list; `{seen}` matches nothing",
           remedy="{name}==a,b or {name}=^=a,b"),
     note("ib-gid-index", "NCCL_IB_GID_INDEX", value=r"\d+", since="2.21",
-         because="NCCL chooses the GID by itself (-1); a fixed one is wrong on a node whose table"
-         " differs"),
+         because="NCCL chooses the GID itself (-1); a fixed index is wrong on nodes with another"
+         " GID table"),
     warning("ib-timeout-short", "NCCL_IB_TIMEOUT", since="2.23",
             when=lambda one, _: whole_number(one.value) in range(1, 20),
-            because="shorter than the default of 20: large fabrics then fail while routes change"),
+            because="below the default of 20: jobs on large fabrics fail while routes change"),
     error("ib-range", "NCCL_IB_SL NCCL_IB_TC NCCL_IB_TIMEOUT NCCL_IB_RETRY_CNT", when=_out_of_range,
-          because="{seen} is the most that it can be",
-          remedy="leave it out, or ask who runs the fabric",
+          because="the maximum is {seen}",
+          remedy="remove it, or ask your admins",
           source="InfiniBand Architecture Specification, volume 1"),
     note("ib-split-data", "NCCL_IB_SPLIT_DATA_ON_QPS", value="0*1", since="2.20",
-         because="each message goes over all queue pairs in pieces; 0 is the default because"
-         " small messages suffer"),
+         because="splits each message over all queue pairs, which slows small messages; the"
+         " default is 0"),
     note("ib-on-efa", "NCCL_IB_*", plugins=(NetPlugin.AWS_OFI, NetPlugin.TCPX, NetPlugin.TCPXO),
-         because="this network is not reached through NCCL's own InfiniBand code",
+         because="no effect: this network does not use NCCL's own InfiniBand transport",
          source="aws-ofi-nccl doc/efa-env-var.md"),
 )  # fmt: skip
 
@@ -309,17 +309,17 @@ _ROCM: Final = "ROCm documentation, environment variables"
 
 RCCL_RULES: Final = (
     note("rccl-on-nvidia", "RCCL_* HSA_* HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES",
-         library=CommLibrary.NCCL, because="for GPUs of AMD; NCCL and CUDA do not read it",
+         library=CommLibrary.NCCL, because="for AMD GPUs; NCCL and CUDA do not read it",
          source="RCCL documentation, environment variables"),
     note("nvlink-on-amd", "NCCL_NVLS_* NCCL_MNNVL_* NCCL_NVB_*", library=CommLibrary.RCCL,
-         because="about NVLink; GPUs of AMD have none",
+         because="for NVLink, which AMD GPUs do not have",
          source="RCCL documentation, environment variables"),
     note("hsa-fine-grain", "HSA_FORCE_FINE_GRAIN_PCIE",
-         because="of old ROCm releases, where P2P over PCIe needed it",
-         remedy="leave it out unless the site asks for it", source=_ROCM),
+         because="only old ROCm releases need it, for P2P over PCIe",
+         remedy="remove it unless the site asks for it", source=_ROCM),
     note("hsa-sdma-off", "HSA_ENABLE_SDMA", value="0",
-         because="copies take compute units in place of the copy engines",
-         remedy="leave it out; it is a workaround", source=_ROCM),
+         because="copies use compute units instead of the SDMA engines",
+         remedy="remove it; it is a workaround", source=_ROCM),
 )  # fmt: skip
 
 
@@ -345,11 +345,11 @@ def _sockets(one: Setting, scene: Scene) -> str | None:
     """More sockets or threads a connection than NCCL takes."""
     threads = whole_number(one.value) or 0
     if threads > _MOST_THREADS:
-        return f"{threads} threads, and NCCL takes {_MOST_THREADS} at most"
+        return f"{threads} threads, but NCCL takes at most {_MOST_THREADS}"
     for other in scene.beside(one, "NCCL_NSOCKS_PERTHREAD"):
         each = whole_number(other.value) or 0
         if threads * each > _MOST_SOCKETS:
-            return f"{threads} × {each} sockets, and NCCL takes {_MOST_SOCKETS} at most"
+            return f"{threads} × {each} sockets, but NCCL takes at most {_MOST_SOCKETS}"
     return None
 
 
@@ -362,32 +362,32 @@ def _virtual(one: Setting, _: Scene) -> str | None:
 SOCKET_RULES: Final = (
     error("ifname-absent", _BY_PREFIX, when=_absent,
           because="no interface of this node matches; it has {seen}",
-          remedy="leave it out, or name one that all nodes have: {name}==NAME"),
+          remedy="remove it, or name one that all nodes have: {name}==NAME"),
     error("ifname-absent-exact", _BY_NAME, when=absent_name,
           because="this node has no such interface; it has {seen}",
-          remedy="leave it out, or name one that all nodes have", source="PyTorch, distributed"),
+          remedy="remove it, or name one that all nodes have", source="PyTorch, distributed"),
     error("ifname-sign", _BY_NAME, value=r"[=^].*",
-          because="`=` and `^` are NCCL's; here the name must be written as it is",
-          remedy="the name alone", source="PyTorch, distributed"),
+          because="only NCCL's variables take `=` and `^`; this one needs the plain name",
+          remedy="write the name alone", source="PyTorch, distributed"),
     note("ifname-eth0", (*_BY_PREFIX, *_BY_NAME), value=r"=?eth0(,.*)?",
          when=lambda _, scene: scene.facts.interfaces is None,
-         because="most hosts name interfaces by their place (ens1f0, enp0s12) and have no eth0;"
-         " without one NCCL fails",
-         remedy="look at `ip -br link` on a compute node, or leave it out"),
+         because="most hosts name interfaces by slot (ens1f0, enp0s12) and have no eth0; without a"
+         " match NCCL fails",
+         remedy="check `ip -br link` on a compute node, or remove it"),
     error("ifname-lo", (*_BY_PREFIX, *_BY_NAME), value=r"=?lo(,.*)?", nodes="not one",
           because="the loopback interface reaches no other node"),
     error("ifname-virtual", (*_BY_PREFIX, *_BY_NAME), when=_virtual,
-          because="{seen} is a bridge inside the node, and reaches no other",
-          remedy="leave it out: NCCL passes over docker and lo by itself"),
+          because="{seen} is a virtual interface, which reaches no other node",
+          remedy="remove it: NCCL skips docker and lo by itself"),
     warning("socket-family", "NCCL_SOCKET_FAMILY", value=r"(?-i:(?!AF_INET6?$).+)",
-            because="`{value}` is none of AF_INET and AF_INET6, so the line has no effect",
+            because="`{value}` is neither AF_INET nor AF_INET6, so the line has no effect",
             remedy="NCCL_SOCKET_FAMILY=AF_INET or AF_INET6", source="NCCL src/misc/socket.cc"),
     warning("socket-count", "NCCL_SOCKET_NTHREADS", when=_sockets, because="{seen}",
-            remedy="leave both out", source="NCCL src/transport/net_socket.cc"),
+            remedy="remove both", source="NCCL src/transport/net_socket.cc"),
     note("socket-idle", "NCCL_SOCKET_NTHREADS NCCL_NSOCKS_PERTHREAD",
          plugins=(NetPlugin.AWS_OFI, NetPlugin.TCPXO, NetPlugin.GIB),
-         because="traffic does not go over NCCL's sockets here",
+         because="no effect: traffic here does not use NCCL's sockets",
          source="aws-ofi-nccl doc/efa-env-var.md"),
     note("socket-idle-ib", "NCCL_SOCKET_NTHREADS NCCL_NSOCKS_PERTHREAD", beside=("NCCL_NET", "ib"),
-         because="has no effect beside {other}"),
+         because="no effect with {other}"),
 )  # fmt: skip

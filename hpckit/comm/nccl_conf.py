@@ -97,7 +97,7 @@ PREFIXES: Final = (
     PrefixFact("FI_", "libfabric"),
     PrefixFact("UCX_", "UCX"),
     PrefixFact("SHARP_", "SHARP"),
-    PrefixFact("HSA_", "ROCm's runtime"),
+    PrefixFact("HSA_", "the ROCm runtime"),
 )
 """Sources: NCCL src/misc/param.cc, 2.30.7; aws-ofi-nccl include/nccl_ofi_param.h, 1.21; PyTorch
 ProcessGroupNCCL.hpp (read before a communicator is made); fabric(7); ucx_info -f; HPC-X manual."""
@@ -202,13 +202,13 @@ def _setting(name: str, values: list[tuple[str, str]], *, is_of_file: bool) -> A
 def _remark_of(name: str, value: str, *, is_of_file: bool) -> str | None:
     fact = fact_of(name)
     if is_of_file and fact is not None and not fact.is_read_by_nccl:
-        return f"{fact.reader} sees it only if it is loaded after NCCL has read its files"
+        return f"{fact.reader} sees it only if loaded after NCCL has read its configuration files"
     if not value:
-        return "it is empty: the default counts, and no file is asked"
+        return "empty: the default applies, and configuration files cannot set it"
     if value != value.strip():
-        return "a space or line end is part of the value"
+        return "the value includes a space or line end"
     if is_of_file and _QUOTED.fullmatch(value):
-        return "the quotes are part of the value"
+        return "the value includes the quotes"
     return None
 
 
@@ -218,9 +218,9 @@ def _remark(line: str) -> str | None:
         return None
     name, equals, _ = line.partition("=")
     if not equals:
-        return "sets nothing: there is no ="
+        return "sets nothing: it has no ="
     if not _NAME.fullmatch(name):
-        return f"sets {name!r}, which no program reads: a name stands alone before its ="
+        return f"sets {name!r}, which no program reads: write NAME=value"
     return None
 
 
@@ -232,14 +232,14 @@ def _notes(
 ) -> Iterator[str]:
     given = environment.get("NCCL_CONF_FILE")
     if given and _is_before(version, SINCE_CONF_FILE):
-        yield f"{library.upper()} {version} does not read NCCL_CONF_FILE: that came with 2.23"
+        yield f"{library.upper()} {version} does not read NCCL_CONF_FILE; 2.23 and later do"
     elif given and given not in conf_texts:
-        yield f"NCCL_CONF_FILE names {given}, which is not there: no file of the user is read"
+        yield f"NCCL_CONF_FILE names a missing file, so no user file is read: {given}"
     elif given and version is None:
-        yield "NCCL_CONF_FILE counts from 2.23 on, and the version is not known"
+        yield "NCCL reads NCCL_CONF_FILE since 2.23, and the version here is unknown"
     plugin = environment.get("NCCL_ENV_PLUGIN")
     if plugin and plugin.lower() != "none" and not _is_before(version, SINCE_ENV_PLUGIN):
-        yield f"NCCL_ENV_PLUGIN names {plugin}, which may give other values than these"
+        yield f"NCCL_ENV_PLUGIN names {plugin}, which may override these values"
 
 
 def fact_of(name: str) -> PrefixFact | None:

@@ -115,17 +115,17 @@ _NEMO: Final = (
 EFA_RULES: Final = (
     _rule("efa-socket-ifname", "NCCL_SOCKET_IFNAME", "^docker,lo,veth",
           interconnects=(NicKind.EFA,), min_nodes=2,
-          because="ranks meet over the instance's own interface, whatever it is called, and not"
-          " over one of a container", source=_NEMO, date="2026-07"),
+          because="bootstrap goes over the instance's own interface, whatever its name, not over"
+          " a container's", source=_NEMO, date="2026-07"),
 )  # fmt: skip
 
 EFA_ADVICE: Final = (
     CommAdvice(
         name="efa-without-plugin", severity=Severity.WARNING, subject="plugin",
         when=When(interconnects=(NicKind.EFA,), plugins=(NetPlugin.NONE,), min_nodes=2),
-        because="NCCL itself cannot use EFA: without aws-ofi-nccl it goes by TCP",
+        because="NCCL cannot use EFA without aws-ofi-nccl: traffic between nodes goes over TCP",
         source="aws-ofi-nccl, README.md, https://github.com/aws/aws-ofi-nccl",
-        remedy="load the plugin: its folder on LD_LIBRARY_PATH, before the image's own",
+        remedy="load aws-ofi-nccl: put its folder on LD_LIBRARY_PATH, before the image's own",
     ),
 )  # fmt: skip
 
@@ -136,9 +136,9 @@ _A3_MEGA: Final = f"cluster-toolkit, a3-megagpu-8g/nccl-tests/run-nccl-tests.sh,
 _A3_ULTRA: Final = f"cluster-toolkit, a3-ultragpu-8g/nccl-tests/run-nccl-tests.sh, {_TOOLKIT}"
 _DATE: Final = "2026-06"
 # Variables that share their reason share a line of the script.
-_ALONE: Final = "these alone, as Google's reference job has it for this plugin"
-_THREADS: Final = "connections of a thread, and threads, as in Google's reference job"
-_SIZES: Final = "bytes of a chunk and of a buffer, as in Google's reference job"
+_ALONE: Final = "algorithm and protocol of Google's reference job for this plugin"
+_THREADS: Final = "sockets per thread, and threads, of Google's reference job"
+_SIZES: Final = "chunk and buffer size in bytes, of Google's reference job"
 _TCPX_NICS: Final = ("enp6s0", "enp12s0", "enp134s0", "enp140s0")
 _TX_CPUS: Final = ("8-21,112-125", "8-21,112-125", "60-73,164-177", "60-73,164-177")
 _RX_CPUS: Final = ("22-35,126-139", "22-35,126-139", "74-87,178-191", "74-87,178-191")
@@ -165,36 +165,37 @@ _tcpx: Final = _gcp(NetPlugin.TCPX, _A3_HIGH)
 _tcpxo: Final = _gcp(NetPlugin.TCPXO, _A3_MEGA)
 
 GCP_RULES: Final = (
-    _tcpx("NCCL_NET", "GPUDirectTCPX_v7", "a missing plugin ends the job, instead of plain TCP"),
-    _tcpx("NCCL_SOCKET_IFNAME", "enp0s12", "ranks meet over the NIC that is not for data"),
-    _tcpx("NCCL_GPUDIRECTTCPX_CTRL_DEV", "enp0s12", "the plugin's own control goes there too"),
-    _tcpx("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", ",".join(_TCPX_NICS), "the four NICs for data"),
+    _tcpx("NCCL_NET", "GPUDirectTCPX_v7",
+          "the job fails if the plugin is missing, instead of running over plain TCP"),
+    _tcpx("NCCL_SOCKET_IFNAME", "enp0s12", "bootstrap goes over the NIC that carries no data"),
+    _tcpx("NCCL_GPUDIRECTTCPX_CTRL_DEV", "enp0s12", "the plugin's control traffic goes there too"),
+    _tcpx("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", ",".join(_TCPX_NICS), "the four data NICs"),
     _tcpx("NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX", "/run/tcpx-${{SLURM_JOB_ID}}",
-          "where the receive daemon of this job listens, which the prolog starts",
+          "socket of this job's receive daemon, which the prolog starts",
           is_expanded=True),
     _tcpx("NCCL_GPUDIRECTTCPX_TX_BINDINGS", _bindings(_TX_CPUS),
-          "CPUs near each NIC that send, apart from those of the ranks"),
+          "CPUs near each NIC for sending, separate from the ranks' CPUs"),
     _tcpx("NCCL_GPUDIRECTTCPX_RX_BINDINGS", _bindings(_RX_CPUS),
-          "CPUs near each NIC that receive"),
-    _tcpx("NCCL_CROSS_NIC", "0", "each NIC has a network of its own"),
+          "CPUs near each NIC for receiving"),
+    _tcpx("NCCL_CROSS_NIC", "0", "each NIC is on a separate network"),
     _tcpx("NCCL_ALGO", "Ring", _ALONE),
     _tcpx("NCCL_PROTO", "Simple", _ALONE),
     _tcpx("NCCL_NSOCKS_PERTHREAD", "4", _THREADS),
     _tcpx("NCCL_SOCKET_NTHREADS", "1", _THREADS),
     _tcpx("NCCL_DYNAMIC_CHUNK_SIZE", "524288", _SIZES),
     _tcpx("NCCL_BUFFSIZE", "4194304", _SIZES),
-    _tcpx("NCCL_NET_GDR_LEVEL", "PIX", "GPUDirect for the NIC below the GPU's own switch alone"),
-    _tcpx("NCCL_P2P_PXN_LEVEL", "0", "no sending through another GPU's NIC"),
-    _tcpxo("NCCL_FASTRAK_CTRL_DEV", "enp0s12", "the plugin's control, off the NICs for data"),
+    _tcpx("NCCL_NET_GDR_LEVEL", "PIX", "GPUDirect only with the NIC on the GPU's PCIe switch"),
+    _tcpx("NCCL_P2P_PXN_LEVEL", "0", "no sending through another GPU's NIC (PXN)"),
+    _tcpxo("NCCL_FASTRAK_CTRL_DEV", "enp0s12", "the plugin's control traffic, off the data NICs"),
     _tcpxo("NCCL_FASTRAK_IFNAME",
            "enp6s0,enp7s0,enp13s0,enp14s0,enp134s0,enp135s0,enp141s0,enp142s0",
-           "the eight NICs for data, one a GPU"),
+           "the eight data NICs, one per GPU"),
     _tcpxo("NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY", "/dev/aperture_devices",
-           "where the image has the devices of the plugin"),
-    _tcpxo("NCCL_SOCKET_IFNAME", "enp0s12", "ranks meet over the NIC that is not for data"),
+           "where the image keeps the plugin's devices"),
+    _tcpxo("NCCL_SOCKET_IFNAME", "enp0s12", "bootstrap goes over the NIC that carries no data"),
     _gcp(NetPlugin.GIB, _A3_ULTRA)(
-        "NCCL_NET", "gIB", "a missing plugin ends the job, instead of plain RoCE without its"
-        " settings",
+        "NCCL_NET", "gIB", "the job fails if the plugin is missing, instead of running plain RoCE"
+        " without its settings",
     ),
 )  # fmt: skip
 
@@ -207,18 +208,19 @@ OWN_TRANSPORTS: Final = (None, NetPlugin.NONE, NetPlugin.HPCX)
 NCCL_RULES: Final = (
     _rule("cross-nic-isolated-rails", "NCCL_CROSS_NIC", "0", min_nodes=2, plugins=OWN_TRANSPORTS,
           traits=(Trait.ISOLATED_RAILS,),
-          because="no path leads from a rail to another, and 2, the default, may try to cross;"
-          " ranks that are not on one rail still need PXN",
+          because="rails are not connected, and the default (2) may try to cross them; ranks on"
+          " different rails still need PXN",
           source=ENV_RST + "; NVIDIA/nccl issues 836 and 2345"),
     _rule("mnnvl-loud", "NCCL_MNNVL_ENABLE", "1", min_nodes=2, library=CommLibrary.NCCL,
           since="2.21", traits=(Trait.DOMAIN_DOWN, Trait.GRACE),
-          because="{domain}: by NVIDIA's reference 1 ends a job that lacks its NVLink domain; NCCL"
-          " before 2.25 does so, a later one may still go on over the NICs",
+          because="{domain}: with 1 a job without its NVLink domain fails (NVIDIA's reference);"
+          " NCCL before 2.25 does so, later releases may still fall back to the NICs",
           source=ENV_RST + "; init.cc of v2.24.3, mnnvl.cc of"
           " v2.27.3"),
     _rule("gdr-c2c", "NCCL_NET_GDR_C2C", "1", min_nodes=2, library=CommLibrary.NCCL, since="2.26",
           before="2.27", traits=(Trait.GRACE,),
-          because="NICs reach these GPUs through the CPU's C2C; off by default in 2.26 alone",
+          because="NICs reach these GPUs through the CPU's NVLink-C2C, which only NCCL 2.26 leaves"
+          " off by default",
           source=ENV_RST + "; paths.cc of v2.26.2 and v2.27.3"),
 )  # fmt: skip
 
@@ -227,10 +229,10 @@ NCCL_ADVICE: Final = (
         name="nvlink-domain", severity=Severity.WARNING, subject="GPUs",
         when=When(min_nodes=2, traits=(Trait.DOMAIN_DOWN, Trait.GRACE)),
         because="{domain}; NVLink between nodes needs the fabric manager's domain and the IMEX"
-        " daemon on each node",
+        " daemon on every node",
         source=ENV_RST.format(variable="NCCL_MNNVL_ENABLE"),
-        remedy="nvidia-smi -q -d FABRIC; nvidia-imex-ctl -N; Slurm hands out channels with"
-        " SwitchType=switch/nvidia_imex",
+        remedy="check nvidia-smi -q -d FABRIC and nvidia-imex-ctl -N; Slurm hands out IMEX channels"
+        " with SwitchType=switch/nvidia_imex",
     ),
 )  # fmt: skip
 
@@ -244,19 +246,19 @@ _LARGE_NODES: Final = 128
 IB_RULES: Final = (
     _rule("ib-hca-subset", "NCCL_IB_HCA", "={hcas}", interconnects=_VERBS, plugins=OWN_TRANSPORTS,
           min_nodes=2, traits=(Trait.OTHER_HCAS,),
-          because="exactly the devices for jobs (= is no prefix); not {others}"),
+          because="only the devices for jobs, by exact name (=); not {others}"),
     _rule("ib-hca-listed", "NCCL_IB_HCA", "={hcas}", interconnects=_VERBS, plugins=OWN_TRANSPORTS,
           min_nodes=2, traits=(Trait.LISTED_HCAS,),
-          because="exactly the devices that the site lists for jobs (= is no prefix)"),
+          because="only the devices that the site lists for jobs, by exact name (=)"),
     _rule("ib-gid-index", "NCCL_IB_GID_INDEX", "3", interconnects=(NicKind.ROCE,),
           plugins=OWN_TRANSPORTS, min_nodes=2, before="2.21",
-          because="NCCL {version} takes GID 0, mostly RoCE v1; 3 is the first IPv4 address by RoCE"
-          " v2 (2.21 and later find it)",
+          because="NCCL {version} uses GID 0, mostly RoCE v1; 3 is the first IPv4 GID of RoCE v2"
+          " (2.21 and later find it)",
           source=ENV_RST + "; net_ib.cc of v2.20.5 and v2.21.5"),
     _rule("ib-timeout", "NCCL_IB_TIMEOUT", "22", interconnects=_VERBS, plugins=OWN_TRANSPORTS,
           min_nodes=_LARGE_NODES, before="2.23",
-          because="{nodes} nodes: before 2.23 NCCL waits 1.1 s at most for each answer, too short"
-          " on large fabrics (2.23 and later: 4.3 s)",
+          because="{nodes} nodes: NCCL before 2.23 waits at most 1.1 s for an answer, too short on"
+          " large fabrics (2.23 and later: 4.3 s)",
           source=ENV_RST + "; net_ib.cc of v2.22.3 and v2.23.4"),
 )  # fmt: skip
 
@@ -272,7 +274,7 @@ MPI_RULES: Final = (
     _rule("ucx-net-devices", "UCX_NET_DEVICES", "{ucx_devices}",
           interconnects=(NicKind.INFINIBAND, NicKind.ROCE), min_nodes=2,
           traits=(Trait.MPI, Trait.OTHER_HCAS),
-          because="MPI messages keep to the devices for jobs; not {others}", source=_UCX),
+          because="MPI uses only the devices for jobs; not {others}", source=_UCX),
 )  # fmt: skip
 
 
@@ -286,8 +288,8 @@ _TIPS: Final = (
 RCCL_RULES: Final = (
     _rule("rccl-pcie-peers", "HSA_FORCE_FINE_GRAIN_PCIE", "1", library=CommLibrary.RCCL,
           traits=(Trait.PCIE_PEERS,),
-          because="these GPUs reach each other by PCIe alone, which RCCL uses for peers with it"
-          " only", source=_TIPS),
+          because="these GPUs are connected only by PCIe, where RCCL needs it for P2P",
+          source=_TIPS),
 )  # fmt: skip
 
 
@@ -302,24 +304,24 @@ _LUMI: Final = "LUMI, PyTorch, https://docs.lumi-supercomputer.eu/software/packa
 
 SLINGSHOT_RULES: Final = (
     _rule("slingshot-socket-ifname", "NCCL_SOCKET_IFNAME", "{interfaces}", interconnects=_SLINGSHOT,
-          min_nodes=2, because="ranks meet over Slingshot, not over the nodes' Ethernet",
+          min_nodes=2, because="bootstrap goes over Slingshot, not over the nodes' Ethernet",
           source=_LUMI, date="2024-10"),
     _rule("slingshot-gdr", "NCCL_NET_GDR_LEVEL", "PHB", interconnects=_SLINGSHOT,
           plugins=(None, NetPlugin.AWS_OFI), min_nodes=2,
-          because="NCCL and RCCL see these NICs at PHB from their GPUs, and by default use"
-          " GPUDirect RDMA up to PXB alone", source=f"{_LUMI} (as the number 3); {_CSCS}"),
+          because="NCCL and RCCL see PHB between GPUs and these NICs, and by default use"
+          " GPUDirect RDMA only up to PXB", source=f"{_LUMI} (as the number 3); {_CSCS}"),
     _rule("slingshot-net", "NCCL_NET", "AWS Libfabric", interconnects=_SLINGSHOT, plugins=_OFI,
           min_nodes=2,
-          because="a plugin that is not found ends the job, instead of TCP at a fraction of the"
-          " speed", source=_CSCS),
+          because="the job fails if the plugin is missing, instead of running over TCP at a"
+          " fraction of the speed", source=_CSCS),
     _rule("slingshot-cross-nic", "NCCL_CROSS_NIC", "1", interconnects=_SLINGSHOT, plugins=_OFI,
           min_nodes=2,
-          because="a dragonfly has no rails: rings may leave by one NIC and come back by another",
+          because="a dragonfly has no rails: rings may leave on one NIC and return on another",
           source=f"{ENV_RST}; {_CSCS}"),
     _rule("slingshot-ll128", "NCCL_PROTO", "^LL128", interconnects=_SLINGSHOT, plugins=_OFI,
           library=CommLibrary.NCCL, since="2.27", min_nodes=2, traits=(Trait.GRACE,),
-          because="LL128 between nodes, which NCCL turned on in 2.27, was seen to give wrong sums"
-          " here: NICs write to these GPUs through the CPU",
+          because="LL128 between nodes, on since NCCL 2.27, gave wrong sums on such nodes: NICs"
+          " write to these GPUs through the CPU",
           source="NVIDIA/nccl, issue 2001, https://github.com/NVIDIA/nccl/issues/2001, and pull"
           f" request 2053; {_CSCS}"),
 )  # fmt: skip
@@ -328,17 +330,17 @@ SLINGSHOT_ADVICE: Final = (
     CommAdvice(
         name="slingshot-without-plugin", severity=Severity.WARNING, subject="plugin",
         when=When(interconnects=_SLINGSHOT, plugins=(NetPlugin.NONE,), min_nodes=2),
-        because="NCCL and RCCL reach Slingshot's RDMA through aws-ofi-nccl alone: without it they"
-        " go by TCP",
+        because="NCCL and RCCL cannot use Slingshot's RDMA without aws-ofi-nccl: traffic between"
+        " nodes goes over TCP",
         source=_CSCS,
-        remedy="load the plugin of your centre (a module, a container hook), then"
+        remedy="load your site's plugin (a module or a container hook), then give"
         " --plugin aws-ofi-nccl",
     ),
     CommAdvice(
         name="slingshot-plugin-unknown", severity=Severity.NOTE, subject="plugin",
         when=When(interconnects=_SLINGSHOT, plugins=(None,), min_nodes=2),
-        because="whether the job loads aws-ofi-nccl is not known; with it NCCL_NET and"
-        " NCCL_CROSS_NIC are set as well",
+        because="unknown whether the job loads aws-ofi-nccl; if it does, hpckit also sets NCCL_NET"
+        " and NCCL_CROSS_NIC",
         source=_CSCS,
         remedy="--plugin aws-ofi-nccl, or [tune] plugin in the job file",
     ),

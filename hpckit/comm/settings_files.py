@@ -27,8 +27,8 @@ from hpckit.core.errors import ParseError
 from hpckit.core.excerpt import refusal
 from hpckit.spec.job import JOB_SCHEMA
 
-EXPECTED: Final = "a shell script, what `env` printed, a job file or an nccl.conf"
-_JOB: Final = f"a job file `{JOB_SCHEMA}`"
+EXPECTED: Final = "a shell script, the output of `env`, a job file or an nccl.conf"
+_JOB: Final = f"a job file (schema `{JOB_SCHEMA}`)"
 MOST_BYTES: Final = 4 * 1024**2
 _ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*|BASH_FUNC_[^=\s]+%%|_)=", re.ASCII)
 _SHELL_VALUE: Final = re.compile(r"=['\"$`]|[^ ] #|;\s*$")
@@ -62,21 +62,19 @@ def parse_settings(data: bytes, name: str) -> Settings:
     the most that Slurm takes as a script.
     """
     if len(data) > MOST_BYTES:
-        raise _refusal(
-            name, f"a file of {len(data)} bytes", expected=f"one of {MOST_BYTES} at most"
-        )
+        raise _refusal(name, f"a file of {len(data)} bytes", expected=f"at most {MOST_BYTES} bytes")
     text = data.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
     if "\0" in text:
         return _parse_zero_ended(text, name)
     binary = _BINARY.search(text)
     if binary is not None:
-        raise _refusal(name, "not a text", text, binary.start())
+        raise _refusal(name, "not a text file", text, binary.start())
     if _is_toml(text, name):
         return _parse_job(text, name)
     first = text.lstrip()[:200]
     is_foreign = first.startswith("#!") and not _SHELLS.match(first)
     if first.startswith(_OTHER) or is_foreign or name.endswith(_OTHER_NAMES):
-        raise _refusal(name, "another kind of file", first)
+        raise _refusal(name, "unsupported kind of file", first)
     kind = _kind(text, name)
     if kind is SettingsKind.SCRIPT:
         found = parse_shell(text, name)
@@ -110,7 +108,7 @@ def _kind(text: str, name: str) -> SettingsKind:
     last = name.rsplit("/", 1)[-1]
     if last.endswith(".conf"):
         if not last.endswith(("nccl.conf", "rccl.conf")) and not _NCCL_LINE.search(text):
-            raise _refusal(name, "another kind of configuration")
+            raise _refusal(name, "unsupported kind of configuration file")
         return SettingsKind.CONF
     is_script = any(line.startswith(("#!", "#SBATCH")) for line in lines[:1000])
     is_script = is_script or last.endswith((".sh", ".sbatch", ".slurm", ".bash", ".csh", ".job"))
@@ -173,7 +171,7 @@ def _parse_zero_ended(text: str, name: str) -> Settings:
     """What `env -0` printed, or /proc/PID/environ; a line is the number of an entry."""
     entries = text.removesuffix("\0").split("\0")
     if not all(_ASSIGNED.match(entry) for entry in entries if entry.strip()):
-        raise _refusal(name, "not a text")
+        raise _refusal(name, "not a text file")
     return Settings(kind=SettingsKind.ENV, assignments=tuple(_environment(entries)))
 
 
@@ -186,14 +184,14 @@ def _parse_job(text: str, name: str) -> Settings:
     try:
         tree = tomllib.loads(text)
     except RecursionError:
-        raise _refusal(name, "is nested too deeply", text, expected=_JOB) from None
+        raise _refusal(name, "nested too deeply", text, expected=_JOB) from None
     except ValueError as error:
         place = _PLACE.search(str(error))
         starts = [0, *(match.end() for match in re.finditer("\n", text))]
         at = starts[int(place[1]) - 1] if place else 0
         raise _refusal(name, str(error), text, at, _JOB) from error
     if tree.get("schema") != JOB_SCHEMA:
-        raise _refusal(name, "another document in TOML", text, expected=_JOB)
+        raise _refusal(name, "a TOML file, but not a job file", text, expected=_JOB)
     lines = _KeyLines(text)
     stages = tree.get("stages")
     stages = [one for one in stages if isinstance(one, dict)] if isinstance(stages, list) else []

@@ -56,7 +56,7 @@ def compressed_text(data: bytes) -> bytes | None:
     text = head + unpacked.read(MOST_TEXT_BYTES)
     if len(text) > MOST_TEXT_BYTES:
         expected = f"at most {MOST_TEXT_BYTES // 1024**2} MiB of text"
-        raise refuse_tar("it unpacks to more than a capture of nodes", expected=expected)
+        raise refuse_tar("it unpacks to more text than a capture of nodes has", expected=expected)
     return text
 
 
@@ -71,7 +71,9 @@ class _Unpacked:
     def __init__(self, data: bytes) -> None:
         if data.startswith(_ZSTD):
             expected = "gzip, bzip2, xz or no compression"
-            raise refuse_tar("it is compressed with zstd", expected=expected)
+            raise refuse_tar(
+                "it is compressed with zstd, which is not supported", expected=expected
+            )
         packed = io.BytesIO(data)
         packers = (packer for magic, packer in _PACKERS.items() if data.startswith(magic))
         self._file: BinaryIO = next(packers, lambda file: file)(packed)
@@ -82,7 +84,9 @@ class _Unpacked:
         try:
             data = self._file.read(size)
         except _DAMAGED as error:
-            raise refuse_tar(f"it does not unpack: {error}", expected="a whole archive") from error
+            raise refuse_tar(
+                f"it cannot be unpacked: {error}", expected="a complete archive"
+            ) from error
         self._left -= len(data)
         if self._left < 0:
             expected = f"at most {MOST_BYTES // 1024**2} MiB, the tree of one node"
@@ -101,7 +105,7 @@ class _Member(tarfile.TarInfo):
         spent = vars(archive)
         spent["pax"] = spent.get("pax", 0) + self.size**2
         if spent["pax"] > _MOST_PAX:
-            raise refuse_tar("its extended headers are too long", name=self.name)
+            raise refuse_tar("its extended (pax) headers are too long", name=self.name)
         return super()._proc_pax(archive)  # type: ignore[misc,no-any-return]
 
     @classmethod
@@ -109,10 +113,10 @@ class _Member(tarfile.TarInfo):
         try:
             return super().frombuf(buf, encoding, errors)
         except (tarfile.EmptyHeaderError, tarfile.TruncatedHeaderError):  # type: ignore[attr-defined]
-            expected = "a whole archive"
-            raise refuse_tar("it ends without its end mark", expected=expected) from None
+            expected = "a complete archive"
+            raise refuse_tar("the end is missing", expected=expected) from None
         except tarfile.InvalidHeaderError as error:  # type: ignore[attr-defined]
-            raise refuse_tar(f"a header is wrong: {error}") from None
+            raise refuse_tar(f"wrong header: {error}") from None
 
 
 def tar_members(
@@ -136,4 +140,4 @@ def tar_members(
                 yield member, file.read(wanted(member)) if file is not None else b""
                 archive.members = []  # type: ignore[attr-defined]  # else it keeps every header
     except _MALFORMED as error:
-        raise refuse_tar(f"it is damaged: {error}", expected="a whole archive") from error
+        raise refuse_tar(f"it is damaged: {error}", expected="a complete archive") from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import json
 import re
 import tomllib
 import types
@@ -28,6 +29,14 @@ UNKNOWN_KEY = "unknown key"
 """The `reason` of the ConfigError for one."""
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `(?P<path>[^`]*)`(?: in `(?P<outer>[^`]*)`)?)?$", re.S)
 _EXPECTED = re.compile(r"^Expected (?P<expected>.*), got (?P<got>.*)$", re.S)
+_TWICE = re.compile(r"Cannot declare \((.*)\) twice")
+_LINE_NO = re.compile(r"at line (\d+)")
+_UNQUOTED = re.compile(r"\s*([\w.-]+)\s*[=:]\s*([^\[{#]*?)\s*(?:#.*)?")
+BOOLEANS = {
+    **dict.fromkeys(("true", "yes", "on", "1"), "true"),
+    **dict.fromkeys(("false", "no", "off", "0", "never"), "false"),
+}
+"""What people write for true and false."""
 _INT64 = (-(2**63), 2**63 - 1)
 _MISSING = re.compile(r"^Object missing required field `(?P<name>[^`]*)`$")
 
@@ -39,7 +48,36 @@ def parse_toml(text: str, source: str) -> Tree:
     except RecursionError:
         raise ConfigError("is nested too deeply", source=source) from None
     except ValueError as error:
-        raise ConfigError(f"is not valid TOML: {error}", source=source) from error
+        hint = _hint_of_text(str(error), text, source)
+        raise ConfigError(f"is not valid TOML: {error}", source=source, hint=hint) from error
+
+
+def _hint_of_text(reason: str, text: str, source: str) -> str | None:
+    """Return what to write in place of a line that is not TOML."""
+    if source.lower().endswith((".yaml", ".yml", ".json")):
+        return "a job file is TOML: hpckit init writes one"
+    if twice := _TWICE.search(reason):
+        name = ".".join(re.findall(r"'([^']*)'", twice[1]))
+        return f"put all keys of [{name}] in one table"
+    found = _LINE_NO.search(reason)
+    line = text.splitlines()[int(found[1]) - 1 :][:1] if found else []
+    if line and "overwrite" in reason:
+        return f"the key stands there twice, remove one: {line[0].strip()}"
+    pair = _UNQUOTED.fullmatch(line[0]) if line else None
+    return None if pair is None else _quoted(pair[1], pair[2].strip("\"'"))
+
+
+def _quoted(key: str, value: str) -> str:
+    """Return the line of a key whose value is text without quotes."""
+    if value.lower() in BOOLEANS:
+        return f"{key} = {BOOLEANS[value.lower()]}"
+    if value.isdecimal():
+        return f"{key} = {value}"
+    if value.lower() in ("none", "null", "nil", ""):
+        return f"remove {key}: it is unset without the line"
+    if key == "command":
+        return f"command = {json.dumps(value.split())}"
+    return f"quote it: {key} = {json.dumps(value, ensure_ascii=False)}"
 
 
 @functools.cache
@@ -144,7 +182,8 @@ def _refuse_unknown_words(value: object, hint: Any, source: str, path: str) -> N
             raise ConfigError("got a whole number of more than 64 bits", source=source, key=path)
     closed, keys = _enum_of(hint), _enum_of_keys(hint)
     if closed is not None and isinstance(value, str) and value not in list(closed):
-        raise _unknown_word(path, value, closed, source)
+        others = ["true", "false"] if bool in typing.get_args(hint) else []
+        raise _unknown_word(path, value, [*closed, *others], source)
     if keys is not None and isinstance(value, Mapping):
         for name in value:
             if name not in list(keys):
@@ -160,7 +199,7 @@ def _nearest(word: str, words: list[str], *, cutoff: float) -> list[str]:
 @functools.cache
 def _enum_of(hint: Any) -> type[enum.StrEnum] | None:
     if isinstance(hint, types.UnionType):
-        hint = next(one for one in typing.get_args(hint) if one is not types.NoneType)
+        hint = next((one for one in typing.get_args(hint) if _enum_of(one)), None)
     return hint if isinstance(hint, type) and issubclass(hint, enum.StrEnum) else None
 
 
@@ -170,8 +209,8 @@ def _enum_of_keys(hint: Any) -> type[enum.StrEnum] | None:
     return _enum_of(parts[0]) if parts else None
 
 
-def _unknown_word(path: str, got: str, closed: type[enum.StrEnum], source: str) -> ConfigError:
-    near = _nearest(got, [str(word) for word in closed], cutoff=0.5)
+def _unknown_word(path: str, got: str, closed: list[str], source: str) -> ConfigError:
+    near = _nearest(got, closed, cutoff=0.5)
     return ConfigError(
         f"got {got!r}, expected one of: {', '.join(closed)}",
         source=source,
@@ -181,7 +220,7 @@ def _unknown_word(path: str, got: str, closed: type[enum.StrEnum], source: str) 
 
 
 def _unknown_key(path: str, name: str, known: Mapping[str, Any], source: str) -> ConfigError:
-    near = _nearest(str(name), list(known), cutoff=0.0)
+    near = _nearest(str(name), list(known), cutoff=0.5)
     good = f"did you mean `{near[0]}`? " if near else ""
     return ConfigError(
         UNKNOWN_KEY, source=source, key=path, hint=f"{good}valid keys here: {', '.join(known)}"
@@ -199,7 +238,7 @@ def refuse_other_schema(tree: Tree, expected: str, source: str) -> None:
         f'{got}, expected "{expected}"',
         source=source,
         key="schema",
-        hint=f'begin the file with: schema = "{expected}"',
+        hint=f'start the file with: schema = "{expected}"',
     )
 
 

@@ -118,8 +118,8 @@ class JobRefused(PlanError):
                 f"{one}: {what}" + (f"\n    fix: {how}" if how else "")
                 for one, what, how in findings
             ]
-            message, hint = "\n  ".join([f"{len(findings)} findings", *lines]), None
-        HpckitError.__init__(self, f"refused before Slurm saw it: {message}", hint=hint)
+            message, hint = "\n  ".join([f"{len(findings)} problems", *lines]), None
+        HpckitError.__init__(self, f"this job cannot run: {message}", hint=hint)
         self.findings = tuple(findings)
 
 
@@ -158,8 +158,8 @@ class ToolFailed(AdapterError):
     """A program ended with a non-zero code; its own words are kept."""
 
     def __init__(self, argv: Sequence[str], returncode: int, stderr: str) -> None:
-        words = stderr.strip() or "it printed no reason"
-        super().__init__(f"{_joined(argv)} ended with {returncode}: {words}")
+        words = stderr.strip() or "no error message"
+        super().__init__(f"{_joined(argv)} failed with exit code {returncode}: {words}")
         self.argv = tuple(argv)
         self.returncode = returncode
         self.stderr = stderr
@@ -169,7 +169,7 @@ class ToolTimeout(AdapterError):
     """A program did not end within its limit and was ended; `stderr` is what it said until then."""
 
     def __init__(self, argv: Sequence[str], timeout_s: float, stderr: str = "") -> None:
-        super().__init__(f"{_joined(argv)} gave no answer within {timeout_s:g} s and was ended")
+        super().__init__(f"{_joined(argv)} did not answer within {timeout_s:g} s and was killed")
         self.argv = tuple(argv)
         self.timeout_s = timeout_s
         self.stderr = stderr

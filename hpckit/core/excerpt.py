@@ -35,5 +35,5 @@ def refuse_text(message: str, *, tool: str, lines: Sequence[str], expected: str)
 
 def refuse_node(error: InvalidValue, tool: str) -> ParseError:
     """The same for what is in its format and says what no node can be; it has no line."""
-    message = f"this is no node: {error.key}: got {error.got}"
+    message = f"not a valid node: {error.key}: got {error.got}"
     return refusal(message, tool=tool, line_no=1, line="", expected=error.expected)

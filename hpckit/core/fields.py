@@ -133,7 +133,7 @@ def one_line(value: str) -> str | None:
     if not value.strip():
         return "text that is not empty"
     found = _unprintable(value)
-    return None if found is None else f"one line of printable text (it holds {found})"
+    return None if found is None else f"one line of printable text (it contains {found})"
 
 
 def program_text(value: str) -> str | None:
@@ -202,9 +202,11 @@ _RUN_BY_BASH: Final = frozenset(
     (
         *("BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "POSIXLY_CORRECT", "BASH_XTRACEFD", "PS4"),
         *("RANDOM", "SRANDOM", "SECONDS", "OPTIND", "HISTCMD", "LINENO", "IFS"),
+        *("BASH_VERSINFO", "EUID", "PPID", "UID"),
     )
 )
-"""Variables whose value bash itself evaluates or obeys (bash(1), Shell Variables)."""
+"""Variables whose value bash itself evaluates or obeys, or that are read-only in it (bash(1), Shell
+Variables)."""
 
 
 def settable_name(name: str) -> str | None:
@@ -212,7 +214,7 @@ def settable_name(name: str) -> str | None:
     if name.startswith(("HPCKIT_", "hpckit_", "SLURM_")):
         return "a variable that is neither hpckit's nor Slurm's own"
     if name in _RUN_BY_BASH:
-        return "a variable that bash itself does not evaluate"
+        return "a variable that bash does not evaluate or set itself"
     return _ENV_NAME(name)
 
 
@@ -236,5 +238,9 @@ def to_tree(value: Any) -> Any:
 
 
 def as_json(document: object) -> str:
-    """A document as people and programs read it: indented UTF-8 JSON, one final newline."""
-    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+    """A document as people and programs read it: indented UTF-8 JSON, one final newline.
+
+    A byte of a path that is not UTF-8, which Python holds as half a surrogate pair, is escaped.
+    """
+    text = json.dumps(document, ensure_ascii=False, indent=2)
+    return re.sub("[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", text) + "\n"

@@ -52,12 +52,29 @@ def dead_link(path: Path) -> tuple[str, str] | None:
         if why is None:
             continue
         if why == errno.ELOOP:
-            return f"{part} is a link that leads back to itself", f"rm {shlex.quote(str(part))}"
+            return f"{part} is a symbolic link to itself", f"rm {shlex.quote(str(part))}"
         target = os.path.realpath(part)
-        return f"{part} is a link to {target}, which is not there", (
+        return f"{part} is a symbolic link to {target}, which does not exist", (
             f"mkdir -p {shlex.quote(target)} first, or rm {shlex.quote(str(part))}"
         )
     return None
+
+
+def space_hint(error: OSError, path: Path) -> str | None:
+    """Return what shows whether a disk or a quota is full; None for another error."""
+    return space_words(path) if error.errno in (errno.ENOSPC, errno.EDQUOT) else None
+
+
+def space_words(path: Path) -> str:
+    """Return what shows how full the disk and the quota of a path are."""
+    there = next((str(one) for one in path.parents if os.path.ismount(one)), "/")
+    return f"free space or quota there: df -h {shlex.quote(there)}; quota -s"
+
+
+def not_written(path: Path, error: OSError) -> StorageFailed:
+    """Return the error about a file that could not be written."""
+    hint = space_hint(error, path)
+    return StorageFailed(f"{path} cannot be written: {error.strerror}", hint=hint)
 
 
 def _why_dead(link: Path) -> int | None:
@@ -110,7 +127,7 @@ class LocalFiles:
             with open_regular(Path(path)) as file:
                 data = file.read(most_bytes + 1)
             if len(data) > most_bytes:
-                raise OSError(f"it is over {most_bytes} bytes")
+                raise OSError(f"larger than {most_bytes} bytes")
             return data.decode("utf-8", "surrogateescape")
 
         return self._answer(path, read, None)
@@ -134,8 +151,8 @@ class LocalFiles:
         thread.join(self._limit_s)
         if thread.is_alive():
             self._is_late = True
-            late = f"{path} gave no answer within {self._limit_s:g} s"
-            self._unread.append(f"{late}, and nothing more was looked at")
+            late = f"no answer from {path} within {self._limit_s:g} s"
+            self._unread.append(f"{late}; stopped looking")
         return answers[0] if answers else nothing
 
 
@@ -174,6 +191,18 @@ def packaged_data() -> Path:
     """
     installed = _PACKAGE / "_data"
     return installed if installed.is_dir() else _PACKAGE.parent
+
+
+def packaged_examples() -> Path:
+    """The folder of hpckit's examples, which `hpckit demo` copies."""
+    return packaged_data() / "examples"
+
+
+def packaged_schema(name: str) -> Path:
+    """The JSON Schema `hpckit.NAME-1`; in a checkout it lies with the documentation."""
+    data = packaged_data()
+    folder = data / "schemas" if data.name == "_data" else data / "docs" / "reference"
+    return folder / f"hpckit.{name}-1.schema.json"
 
 
 def search_path(
@@ -309,8 +338,8 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 def _elsewhere(path: Path, error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         folder = shlex.quote(str(_target(path).parent if path.is_symlink() else path.parent))
-        return f"mkdir -p {folder} first, or name a file in a folder that there is"
-    return "name a file in a folder that you may write to, with space left"
+        return f"mkdir -p {folder} first, or use an existing folder"
+    return "use a folder that you can write to, with free space"
 
 
 @contextlib.contextmanager

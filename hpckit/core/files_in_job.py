@@ -79,7 +79,7 @@ def read_regular(path: Path) -> bytes:
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > MOST_BYTES:
-            raise OSError(errno.EFBIG, f"it is over {MOST_BYTES // 1024**2} MiB", str(path))
+            raise OSError(errno.EFBIG, f"larger than {MOST_BYTES // 1024**2} MiB", str(path))
         return file.read(size + 1)
 
 
@@ -88,7 +88,7 @@ def open_regular(path: Path) -> BinaryIO:
     file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115  the caller closes it
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     return file
 
 

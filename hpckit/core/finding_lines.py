@@ -69,7 +69,7 @@ def finding_lines(
 
 def more_lines(left: int) -> list[Line]:
     """Return that so many findings are not shown; nothing of none."""
-    return [Line(text=f"… {left} more: --json has them all", style=Style.FAINT)] if left > 0 else []
+    return [Line(text=f"… {left} more: --json shows all", style=Style.FAINT)] if left > 0 else []
 
 
 def node_finding_lines(findings: Sequence[Finding], width: int, command: str) -> list[Line]:
@@ -94,7 +94,7 @@ def grouped_lines(findings: Sequence[Finding], width: int, command: str) -> list
 
 def left_lines(left: int, command: str) -> list[Line]:
     """That so many are not shown, and what shows them; not broken, as it is there to be copied."""
-    how = f"{command} --json" if command else "--json has them all"
+    how = f"{command} --json" if command else "--json shows all"
     return [Line(text=f"{'':{LABEL}}… {left} more: {how}", style=Style.FAINT)] if left > 0 else []
 
 

@@ -46,7 +46,7 @@ def _decoded(
         raise _refuse(text, name, error.pos, error.msg, expected) from None
     except (RecursionError, ValueError) as error:
         is_deep = isinstance(error, RecursionError)
-        message = "is nested too deeply" if is_deep else f"not readable: {error}"
+        message = "nested too deeply" if is_deep else f"not readable: {error}"
         raise _refuse(text, name, start, message, expected) from None
 
 
@@ -61,7 +61,7 @@ _HALF: Final = re.compile(
     re.DOTALL,
 )
 """Half of a character of two halves: an escape of JSON can write one, and no output can."""
-_EXPECTED: Final = "a JSON object, a list of them, or one a line"
+_EXPECTED: Final = "a JSON object, a list of objects, or one object per line"
 _TOOLS_JSON: Final = "the tool's JSON"
 
 
@@ -94,7 +94,7 @@ def json_objects(text: str, name: str) -> list[JsonObject]:
     )
     half = next((found for found in _HALF.finditer(text) if found.lastgroup), None)
     if half is not None:
-        message = f"{half[0].encode('unicode_escape').decode()} is half a character"
+        message = f"{half[0].encode('unicode_escape').decode()} is half a surrogate pair"
         raise _refuse(text, name, half.start(), message, "Unicode text")
     objects: list[JsonObject] = []
     at = _after_space(text, 0)
@@ -117,14 +117,14 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     tree = dict(pairs)
     if len(tree) < len(pairs):
         twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
-        raise ValueError(f"the key {twice[:60]!r} is there twice in one object")
+        raise ValueError(f"the key {twice[:60]!r} is twice in one object")
     return tree
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text[:40]} is no number")
+        raise ValueError(f"{text[:40]} is not a number")
     return number
 
 
@@ -226,12 +226,12 @@ class _Builder:
         self, _name: str, _system: str | None, _public: str | None, has_declarations: bool
     ) -> None:
         if has_declarations:
-            message = "declarations are not taken from a file"
+            message = "declarations are not allowed"
             raise _Refused(message, "XML without declarations")
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         if len(self._open) >= DEEPEST:
-            raise _Refused(f"over {DEEPEST} levels deep")
+            raise _Refused(f"nested more than {DEEPEST} levels")
         parser = self.parser
         element = Element(
             name, attributes, parser.CurrentLineNumber, parser.CurrentColumnNumber + 1
@@ -257,7 +257,7 @@ def parse_xml(data: bytes, tool: str) -> XmlDocument:
     absurdly large.
     """
     if len(data) > MOST_BYTES:
-        expected = f"the topology of one node, up to {MOST_BYTES}"
+        expected = f"the topology of one node, up to {MOST_BYTES} bytes"
         raise _xml_refusal(data, tool, (1, 1), f"it has {len(data)} bytes", expected)
     builder = _Builder()
     try:
@@ -287,7 +287,7 @@ _DEEPEST: Final = 24
 _NOTHING: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUE: Final = frozenset({"true", "yes", "on"})
 _FALSE: Final = frozenset({"false", "no", "off"})
-_YAML_EXPECTED: Final = "YAML as topology.yaml(5) shows it"
+_YAML_EXPECTED: Final = "YAML as in topology.yaml(5)"
 
 
 @dataclass(slots=True)
@@ -368,11 +368,11 @@ def yaml_tree(text: str, name: str) -> YamlNode:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         top.line_no = mark.line + 1 if mark else 1
-        raise top.refuse(error.problem or "no YAML") from None
+        raise top.refuse(error.problem or "not YAML") from None
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-        raise top.refuse(f"no YAML: {str(error)[:100]}") from None
+        raise top.refuse(f"not YAML: {str(error)[:100]}") from None
     if root is None:
-        raise top.refuse("nothing in it")
+        raise top.refuse("the file is empty")
     _fill(top, root, set())
     return top
 
@@ -383,7 +383,7 @@ def _fill(node: YamlNode, read: yaml.Node, seen: set[int]) -> None:
 
     node.line_no = read.start_mark.line + 1
     if id(read) in seen:
-        raise node.refuse("an anchor or alias", "each value written out")
+        raise node.refuse("an anchor or alias", "each value written in full")
     seen.add(id(read))
     if node.path.count(".") + node.path.count("[") > _DEEPEST:
         raise node.refuse("nested too deeply")
@@ -413,9 +413,9 @@ def _put(node: YamlNode, table: dict[str, YamlNode], key: yaml.Node) -> None:
 
     at = YamlNode(node.text_of_file, node.name, key.start_mark.line + 1, node.path)
     if not isinstance(key, yaml.ScalarNode) or _is_null(key):
-        raise at.refuse("a key that is no text", "keys that are words")
+        raise at.refuse("a key that is not text", "text keys")
     if key.value in table:
         before = table[key.value].line_no
-        raise at.refuse(f"{key.value} is on line {before} already", "each key once")
+        raise at.refuse(f"{key.value} is already on line {before}", "each key only once")
     path = f"{node.path}.{key.value}".removeprefix(".")
     table[key.value] = YamlNode(node.text_of_file, node.name, 1, path)

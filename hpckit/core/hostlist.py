@@ -96,7 +96,7 @@ def expand_hosts(text: str, separators: str = ", \t\r\n") -> tuple[str, ...]:
     for match in re.finditer(rf"((?:[^\[\]{gap}]|\[[^\[\]]*\])+)|[^{gap}]", text):
         part = match[1]
         if part is None:
-            got = f"the bracket in {_short(text[match.start() :])} has no other"
+            got = f"unmatched bracket in {_short(text[match.start() :])}"
             raise HostListError(got, "a list such as c[1-4,7],d1")
         if "[" not in part:
             names.append(part)
@@ -105,7 +105,7 @@ def expand_hosts(text: str, separators: str = ", \t\r\n") -> tuple[str, ...]:
             [text] if text else _numbers(ranges, part) for ranges, text in _BRACKET.findall(part)
         ]
         if len(names) + prod(map(len, pieces)) > _MOST_NAMES:
-            got = f"with {_short(part)} there are more than {_MOST_NAMES:,} names"
+            got = f"more than {_MOST_NAMES:,} names with {_short(part)}"
             raise HostListError(got, f"at most {_MOST_NAMES:,} names in a list")
         names += map("".join, product(*pieces))
     return tuple(names)
@@ -116,12 +116,12 @@ def _numbers(ranges: str, part: str) -> list[str]:
     for text in ranges.split(","):
         match = _RANGE.fullmatch(text)
         if match is None:
-            got = f"{text!r} in {_short(part)} is no range of numbers"
+            got = f"{text!r} in {_short(part)} is not a range of numbers"
             raise HostListError(got, "numbers in brackets such as [1-4,7]")
         first, last = match[1], match[2] or match[1]
         if not 0 <= int(last) - int(first) < _WIDEST_RANGE:
-            got = f"{text} in {_short(part)} is no range: from {int(first)} to {int(last)}"
-            raise HostListError(got, f"a range that counts up to {_WIDEST_RANGE:,} names")
+            got = f"{text} in {_short(part)} is not a valid range ({int(first)} to {int(last)})"
+            raise HostListError(got, f"a range that goes up, of at most {_WIDEST_RANGE:,} names")
         numbers += [f"{number:0{len(first)}d}" for number in range(int(first), int(last) + 1)]
     return numbers
 

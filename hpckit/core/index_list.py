@@ -65,7 +65,7 @@ def check_lists(key: str, texts: Iterable[str | None]) -> None:
     """Raises InvalidValue for lists that hold more indices together than there can be."""
     count = sum(count_indices(text or "") for text in texts)
     if count > MOST_INDICES:
-        raise InvalidValue(key, f"{count} in all", f"at most {MOST_INDICES}")
+        raise InvalidValue(key, f"{count} in total", f"at most {MOST_INDICES}")
 
 
 def check_indices(key: str, text: str | None) -> None:
@@ -84,7 +84,7 @@ def check_cores(key: str, texts: Iterable[str]) -> None:
     for text in listed:
         check_indices(key, text)
         if not text.strip():
-            raise InvalidValue(key, "an empty list", "a CPU or more for each core")
+            raise InvalidValue(key, "an empty list", "at least one CPU per core")
     check_lists(key, listed)
 
 

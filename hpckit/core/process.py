@@ -476,9 +476,9 @@ def in_processes(function: Callable[[Given], Made], given: Sequence[Given]) -> I
                 yield waiting.pop(0).result()
         except BrokenProcessPool:
             raise AdapterError(
-                "one of the processes that share the work was killed before it was done",
-                hint="for want of memory, mostly: try again where more of it is free, or "
-                "with fewer CPUs and so fewer processes: taskset -c 0 hpckit …",
+                "a worker process was killed before it finished",
+                hint="usually out of memory: free some memory, or use fewer CPUs and thus fewer "
+                "processes: taskset -c 0 hpckit …",
             ) from None
         finally:
             for future in waiting:

@@ -1,7 +1,9 @@
-"""Rectangles, wires and text as SVG that stands alone: no script, no style sheet, no reference.
+"""Rectangles, wires and text as SVG that stands alone: no script, no reference.
 
-What it is shown by need not have a certain font, so widths are estimates on the safe side: those of
-DejaVu Sans, the widest of the usual generic faces. Source: SVG 1.1 (Second Edition), W3C.
+Colours are attributes, those of light ground; its one style sheet replaces them where the reader
+prefers dark. What it is shown by need not have a certain font, so widths are estimates on the safe
+side: those of DejaVu Sans, the widest of the usual generic faces. Sources: SVG 1.1 (Second
+Edition), W3C; Media Queries Level 5, W3C: prefers-color-scheme.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from math import ceil
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
@@ -21,6 +24,39 @@ _BROAD: Final = frozenset("mwMW@%…—×")
 _LONGEST: Final = 4000
 _GROUNDS: Final = frozenset({"panel", "pod", "leaf"})
 """Boxes that others stand on."""
+SHOWN_W: Final = 1280.0
+LEAST_TEXT: Final = 11.0
+"""No text is smaller, in pixels, where a picture is shown `SHOWN_W` wide: on a slide, on a page."""
+
+DARK: Final[Mapping[str, str]] = {
+    "#ffffff": "#0d1117", "#f6f8fa": "#161b22", "#d0d7de": "#3d444d", "#e3e8ee": "#2d333b",
+    "#1f2328": "#e6edf3", "#57606a": "#9da7b3", "#6e7781": "#8b949e", "#afb8c1": "#545d68",
+    "#cf222e": "#ff8f88", "#9a6700": "#e3b341", "#7d4e00": "#e3b341", "#0969da": "#6cb6ff",
+    "#1a7f37": "#57ab5a", "#8250df": "#b083f0", "#bf3989": "#f28fc4", "#bc4c00": "#f0934e",
+    "#b08be8": "#8256d0", "#7236d1": "#b083f0", "#4c1a95": "#dcbdfb",
+    "#fff4d6": "#3b2f0d", "#d3f5db": "#153d22", "#ffe8d9": "#452410", "#ddf0ff": "#12304f",
+    "#a8d4ff": "#1d5a94",
+    "#ffebe9": "#431a1c", "#eddcff": "#33215a", "#ffe0f0": "#4a1b36",
+    "#d3f5dd": "#12361f", "#ffc680": "#8a4b00", "#ff9d97": "#a01820", "#bfdcff": "#0b4a94",
+    "#fff1f0": "#161b22", "#a01820": "#ff9d97", "#fefefe": "#0d1117",
+    "#9be9a8": "#1b5e2c", "#ffe28a": "#6b4f00", "#ffb3ab": "#8e2a24",
+}  # fmt: skip
+"""What each colour of light ground is on dark ground; a colour that is not here is kept."""
+_CLASS: Final = "hpckit-picture"
+_KEPT: Final = "kept"
+"""The class of text on a colour that is kept."""
+
+
+def _dark_rules() -> Iterable[str]:
+    yield f".{_CLASS}{{color-scheme:light dark}}@media (prefers-color-scheme:dark){{"
+    for light, dark in DARK.items():
+        for name in ("fill", "stroke"):
+            yield f'.{_CLASS} [{name}="{light}"]:not(.{_KEPT}){{{name}:{dark}}}'
+    yield "}"
+
+
+STYLE: Final = "".join(_dark_rules())
+"""The style sheet of every picture; a page's policy that lets styles in by digest needs it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +108,12 @@ class Word:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stroke:
-    """How a wire is drawn."""
+    """How a wire is drawn; `is_kept` is on a colour that is kept on dark ground, and so is it."""
 
     colour: str
     width: float
     dash: str = ""
+    is_kept: bool = False
 
 
 class Layer(StrEnum):
@@ -153,31 +190,59 @@ def _rect(rect: Rect, look: Look) -> str:
     return _tag("rect", {**place, "fill": look.fill, **edge})
 
 
-def _text(x: float, y: float, word: Word) -> str:
+def _text(x: float, y: float, word: Word, ground: str = "#ffffff") -> str:
+    """A text on a colour; where that is kept on dark ground, so is the text's."""
     weight = "bold" if word.is_bold else ""
     anchor = word.anchor if word.anchor != "start" else ""
-    style = {"font-weight": weight, "text-anchor": anchor, "fill": word.colour}
+    kept = "" if ground in DARK else _KEPT
+    style = {"font-weight": weight, "text-anchor": anchor, "fill": word.colour, "class": kept}
     return _tag("text", {"x": x, "y": y, "font-size": word.size, **style}, word.text)
 
 
 class Drawing:
-    """A picture that grows; what is added last to a layer lies on top in it."""
+    """A picture that grows; what is added last to a layer lies on top in it.
 
-    def __init__(self) -> None:
+    Its `width` is known before: text that would be too small where it is shown is larger.
+    """
+
+    def __init__(self, width: float = SHOWN_W) -> None:
         self._layers: dict[Layer, list[str]] = {layer: [] for layer in Layer}
+        self._least = ceil(LEAST_TEXT * max(1.0, width / SHOWN_W) * 10) / 10  # a digit is written
 
-    def box(self, kind: str, rect: Rect, look: Look, words: Sequence[Word], *, about: str) -> None:
-        """A box with a line of text a word, each cut short to fit; `about` is told on pointing."""
+    def size(self, wanted: float) -> float:
+        """The size of a text for which this is wanted."""
+        return max(wanted, self._least)
+
+    def box(
+        self,
+        kind: str,
+        rect: Rect,
+        look: Look,
+        words: Sequence[Word],
+        *,
+        about: str,
+        load: tuple[float, str] | None = None,
+    ) -> None:
+        """A box with a line of text a word, each cut short to fit; `about` is told on pointing.
+
+        `load` is a share of its width from the left, and the colour that this part is filled with.
+        """
         room = rect.w - 12
         texts = []
+        words = [replace(word, size=self.size(word.size)) for word in words]
         y = rect.y + (rect.h - sum(word.size * 1.25 for word in words)) / 2
         for word in words:
             y += word.size * 1.25
             x = rect.middle if word.anchor == "middle" else rect.x + 6
             shown = replace(word, text=fitted(word.text, word.size, room))
-            texts.append(_text(x, y - word.size * 0.3, shown))
+            texts.append(_text(x, y - word.size * 0.3, shown, look.fill))
         title = f"<title>{escape(visible(about, _LONGEST))}</title>"
-        body = "".join((title, _rect(rect, look), *texts))
+        shapes = [_rect(rect, look)]
+        if load is not None:
+            inner = Look(fill=load[1], stroke="none", width=0, radius=max(0, look.radius - 1))
+            full = Rect(x=rect.x + 1, y=rect.y + 1, w=(rect.w - 2) * load[0], h=rect.h - 2)
+            shapes.append(_rect(full, inner))
+        body = "".join((title, *shapes, *texts))
         layer = Layer.PANEL if kind in _GROUNDS else Layer.BOX
         self._layers[layer].append(f'<g class="{kind}">{body}</g>')
 
@@ -193,7 +258,8 @@ class Drawing:
         """What an SVG path encloses, in few bytes, with texts over it; `about` may be empty."""
         title = f"<title>{escape(visible(about, _LONGEST))}</title>" if about else ""
         shape = f'<path d="{d}" fill="{fill}"/>'
-        texts = "".join(_text(x, y, word) for x, y, word in words)
+        sized = ((x, y, replace(word, size=self.size(word.size))) for x, y, word in words)
+        texts = "".join(_text(x, y, word, fill) for x, y, word in sized)
         self._layers[Layer.BOX].append(f'<g class="{kind}">{title}{shape}{texts}</g>')
 
     def wire(self, d: str, stroke: Stroke, layer: Layer = Layer.WIRE) -> None:
@@ -202,14 +268,22 @@ class Drawing:
         ends = {
             "stroke-dasharray": stroke.dash,
             "stroke-linecap": "butt" if stroke.dash else "round",
+            "class": _KEPT if stroke.is_kept else "",
         }
         self._layers[layer].append(_tag("path", {"d": d, "fill": "none", **line, **ends}))
 
     def label(self, x: float, y: float, word: Word) -> None:
         """A text beside a wire or in a free place; a light edge keeps it legible over lines."""
-        text = _text(x, y, word)
+        text = _text(x, y, replace(word, size=self.size(word.size)))
         edge = ' class="label" paint-order="stroke" stroke="#ffffff" stroke-width="3"'
         self._layers[Layer.LABEL].append(text.replace("<text", f"<text{edge}", 1))
+
+    def ring(self, rect: Rect, stroke: Stroke) -> None:
+        """A line around a box, over all but badges."""
+        gap = stroke.width / 2 + 1
+        outer = Rect(x=rect.x - gap, y=rect.y - gap, w=rect.w + 2 * gap, h=rect.h + 2 * gap)
+        look = Look(fill="none", stroke=stroke.colour, width=stroke.width, radius=6)
+        self._layers[Layer.LABEL].append(_rect(outer, look))
 
     def cross(self, rect: Rect, colour: str) -> None:
         """A cross at the right end of a box: what is in it does not work."""
@@ -222,19 +296,21 @@ class Drawing:
     def badge(self, x: float, y: float, text: str, colour: str) -> None:
         """A number in a disc, around a point."""
         edge = {"stroke": "#ffffff", "stroke-width": 1.5}
-        disc = _tag("circle", {"cx": x, "cy": y, "r": 8.0, "fill": colour, **edge})
-        word = Word(text=text, size=10, is_bold=True, colour="#ffffff", anchor="middle")
-        self._layers[Layer.BADGE].append(f"<g>{disc}{_text(x, y + 3.5, word)}</g>")
+        size = self.size(LEAST_TEXT)
+        disc = _tag("circle", {"cx": x, "cy": y, "r": size * 0.8, "fill": colour, **edge})
+        word = Word(text=text, size=size, is_bold=True, colour="#ffffff", anchor="middle")
+        self._layers[Layer.BADGE].append(f"<g>{disc}{_text(x, y + size * 0.36, word, colour)}</g>")
 
     def document(self, width: float, height: float, *, title: str, about: str) -> str:
-        """The picture as an SVG file with its own light ground."""
+        """The picture as an SVG file with its own ground."""
         ground = Look(fill="#ffffff", stroke="#d0d7de", width=1, radius=8)
         area = Rect(x=0.5, y=0.5, w=width - 1, h=height - 1)
         size = f'width="{_number(width)}" height="{_number(height)}"'
         lines = [
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} '
             f'viewBox="0 0 {_number(width)} {_number(height)}" role="img" '
-            'font-family="sans-serif">',
+            f'class="{_CLASS}" font-family="sans-serif">',
+            f"<style>{STYLE}</style>",
             f"<title>{escape(visible(title, _LONGEST))}</title>",
             f"<desc>{escape(visible(about, _LONGEST))}</desc>",
             _rect(area, ground),
@@ -280,13 +356,18 @@ PALETTE: Final = (
     "#aa3377",
 )
 NO_GROUP: Final = "#d0d7de"
-_DARK: Final = frozenset({"#0072b2", "#664411", "#aa3377"})
+_INKS: Final = {
+    "#0072b2": "#ffffff",
+    "#664411": "#ffffff",
+    "#aa3377": "#ffffff",
+    "#d55e00": "#000000",
+}
 _WEIGHT: Final = 10_000
 
 
 def ink_on(colour: str) -> str:
     """The colour of text that is legible on a colour of the palette."""
-    return "#ffffff" if colour in _DARK else "#1f2328"
+    return _INKS.get(colour, "#1f2328")
 
 
 def group_colours(

@@ -25,6 +25,12 @@ def say(text: str, log: int | None = None) -> None:
             continue
 
 
+def restart_words(env: Mapping[str, str]) -> str:
+    """Return the line about a requeue before what this run of the job prints; else nothing."""
+    count = env.get("SLURM_RESTART_COUNT", "0")
+    return "" if count in {"", "0"} else f"requeued by Slurm: restart {count} begins here"
+
+
 def _harmless(char: str) -> str:
     # Bytes of a path that are no UTF-8 go out as they came.
     is_raw_byte = "\udc80" <= char <= "\udcff"

@@ -37,7 +37,7 @@ def must_be_ours(path: Path) -> None:
         for part, status in _way(path):
             _check(part, status)
     except OSError as error:
-        raise StorageFailed(f"{path} cannot be looked at: {error.strerror}") from error
+        raise StorageFailed(f"{path} cannot be checked: {error.strerror}") from error
 
 
 def is_ours(path: Path) -> bool:
@@ -110,7 +110,7 @@ def _way(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
             continue
         links += 1
         if links > _MOST_LINKS:
-            raise StorageFailed(f"{path} leads through more than {_MOST_LINKS} links")
+            raise StorageFailed(f"{path} has more than {_MOST_LINKS} symbolic links")
         target = part.readlink()
         left += reversed(target.parts[1:] if target.is_absolute() else target.parts)
         here = Path("/") if target.is_absolute() else here
@@ -120,17 +120,21 @@ def _check(part: Path, status: os.stat_result) -> None:
     word = shlex.quote(str(part))
     if status.st_uid not in _owners():
         raise Untrusted(
-            f"{part} belongs to {_user(status.st_uid)}, who could change what is run from it",
-            hint="name a place of your own",
+            f"{part} belongs to {_user(status.st_uid)}, who could change files that hpckit runs",
+            hint="use a folder that only you can write to",
         )
     if stat.S_ISLNK(status.st_mode) or not status.st_mode & _SHARED_BITS:
         return
     is_sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
     if is_sticky or _is_private_group(part, status):
         return
-    who = "everybody" if status.st_mode & stat.S_IWOTH else f"the group {_group(status.st_gid)}"
-    may = f"chmod go-w {word}" if status.st_uid == os.geteuid() else "name a place of your own"
-    raise Untrusted(f"{part} may be changed by {who}", hint=may)
+    who = "everybody" if status.st_mode & stat.S_IWOTH else f"group {_group(status.st_gid)}"
+    may = (
+        f"chmod go-w {word}"
+        if status.st_uid == os.geteuid()
+        else "use a folder that only you can write to"
+    )
+    raise Untrusted(f"{part} can be changed by {who}", hint=may)
 
 
 @cache
@@ -155,13 +159,13 @@ def _is_private_group(part: Path, status: os.stat_result) -> bool:
 
 def _user(uid: int) -> str:
     try:
-        return f"the user {pwd.getpwuid(uid).pw_name}"
+        return f"user {pwd.getpwuid(uid).pw_name}"
     except KeyError:
-        return f"the user with the number {uid}"
+        return f"the user with UID {uid}"
 
 
 def _group(gid: int) -> str:
     try:
         return grp.getgrgid(gid).gr_name
     except KeyError:
-        return f"with the number {gid}"
+        return f"with GID {gid}"

@@ -28,7 +28,9 @@ def parse_slurm_time_s(text: str) -> int:
     """
     total_s = parse_slurm_limit_s(text)
     if not 0 < total_s <= _MAX_TIME_S:
-        raise ValueError(f"expected {TIME_EXPECTED} above zero, up to ten years, got {text!r}")
+        raise ValueError(
+            f"expected {TIME_EXPECTED}, more than zero and at most ten years, got {text!r}"
+        )
     return total_s
 
 

@@ -70,7 +70,7 @@ def parse_azure_domains(text: str, name: str) -> ClusterTopology:
             continue
         match = _DOMAIN.fullmatch(line.strip())
         if match is None:
-            raise place.refuse("is no host with its domain", "host: clusterUUID")
+            raise place.refuse("is not a host with its domain", "host: clusterUUID")
         domain = _azure_domain(match["uuid"].casefold(), match["clique"])
         hosts.append(PlacedHost(node=match["host"], refuse=place.refuse, domain=domain))
     return placed_topology(hosts, FabricSource.AZURE)
@@ -98,7 +98,7 @@ def parse_azure_sharp(text: str, name: str) -> ClusterTopology:
     for switch, (place, guids) in read.guids.items():
         for guid in guids:
             if guid not in read.host_of:
-                message = f"0x{guid} is none of the {len(read.host_of)} GUIDs of hosts here"
+                message = f"0x{guid} is not among the {len(read.host_of)} host GUIDs here"
                 raise place.refuse(message, "a line host: 0xGUID for each, as in nodes_guids.txt")
             ports.append(HostPort(node=read.host_of[guid], switch=switch, guid=f"0x{guid}"))
     links = {
@@ -118,12 +118,12 @@ def _read_line(read: _Sharp, words: str, place: Place) -> None:
     if found := _GUID.fullmatch(words):
         guid = found["guid"].casefold()
         if read.host_of.setdefault(guid, found["host"]) != found["host"]:
-            message = f"0x{guid} is of {read.host_of[guid]} and of {found['host']}"
-            raise place.refuse(message, "one host a GUID")
+            message = f"0x{guid} belongs to both {read.host_of[guid]} and {found['host']}"
+            raise place.refuse(message, "one host per GUID")
         return
     match = _SWITCH.fullmatch(words)
     if match is None:
-        raise place.refuse("is no host and no switch", _EXPECTED)
+        raise place.refuse("is neither a host nor a switch", _EXPECTED)
     names = match["list"].split(",")
     if match["key"] == "Switches":
         read.cabled.setdefault(match["name"], {}).update(dict.fromkeys(names, place))
@@ -137,14 +137,14 @@ def _levels(read: _Sharp) -> Mapping[str, int]:
     for one, others in read.cabled.items():
         for other, place in others.items():
             if other not in near:
-                raise place.refuse(f"{other} is none of the {len(near)} switches here", _EXPECTED)
+                raise place.refuse(f"{other} is not among the {len(near)} switches here", _EXPECTED)
             near[one].add(other)
             near[other].add(one)
     beside = {name: sorted(others) for name, others in near.items()}
     levels = steps_from(dict.fromkeys(read.guids, 0), beside)
     for name, cables in read.cabled.items():
         if name not in levels:
-            message = f"no port is reached from switch {name}"
+            message = f"switch {name} leads to no port"
             raise next(iter(cables.values())).refuse(message, "SwitchName=… Nodes=0xGUID,…")
     return levels
 
@@ -170,8 +170,8 @@ def placed_topology(hosts: Sequence[PlacedHost], source: FabricSource) -> Cluste
     in different ways, for something that is below two others, and where no place is told at all.
     """
     if not any(host.above or host.domain for host in hosts):
-        message = f"none of the {len(hosts)} hosts here has a place"
-        expected = "what a cloud tells of running instances, or GPUs with a cluster and a clique"
+        message = f"no location for any of the {len(hosts)} hosts here"
+        expected = "a cloud's topology of running instances, or GPUs with a cluster and a clique"
         raise hosts[0].refuse(message, expected)
     said: dict[str, PlacedHost] = {}
     height: dict[str, int] = {}
@@ -180,14 +180,14 @@ def placed_topology(hosts: Sequence[PlacedHost], source: FabricSource) -> Cluste
     for host in hosts:
         before = said.setdefault(host.node, host)
         if (before.above, before.domain) != (host.above, host.domain):
-            message = f"{host.node} is at {_place(host)}, and before at {_place(before)}"
-            raise host.refuse(message, "one place a host")
+            message = f"{host.node} is at {_place(host)} here, at {_place(before)} before"
+            raise host.refuse(message, "one location per host")
         for level, name in enumerate(reversed(host.above)):
             height[name] = max(level, height.get(name, 0))
         for upper, lower in zip(host.above, host.above[1:], strict=False):
             if parent.setdefault(lower, upper) != upper:
                 message = f"{lower} is below {parent[lower]} and, for {host.node}, below {upper}"
-                raise host.refuse(message, "one place above each")
+                raise host.refuse(message, "one parent each")
         if host.domain:
             members.setdefault(host.domain, {})[host.node] = None
     ports = {(host.node, host.above[-1]): None for host in hosts if host.above}
@@ -207,7 +207,7 @@ def placed_topology(hosts: Sequence[PlacedHost], source: FabricSource) -> Cluste
 
 
 def _place(host: PlacedHost) -> str:
-    return " > ".join((*host.above, *([host.domain] if host.domain else []))) or "no place"
+    return " > ".join((*host.above, *([host.domain] if host.domain else []))) or "no location"
 
 
 _NAMES: Final = ("node", "host", "hostname", "nodeName")
@@ -243,12 +243,12 @@ def parse_cloud_topology(objects: Sequence[JsonObject]) -> ClusterTopology:
             continue
         if found is None or found is not source:
             keys = ", ".join(list(words)[:8])
-            expected = "hosts of one cloud, as hpckit.fabric.clouds lists them"
+            expected = "hosts of one cloud: AWS, Azure, GCP or OCI"
             raise one.refuse("", f"a host with the keys {keys or '(none)'}", expected)
         named = names.get(_text(one, words, "InstanceId"), {})
         hosts.append(_READ[found](one, {**named, **words}))
     if source is None or not hosts:
-        raise objects[0].refuse("", "no host in it", "a list of hosts")
+        raise objects[0].refuse("", "no host found", "a list of hosts")
     return placed_topology(hosts, source)
 
 
@@ -310,7 +310,7 @@ def _table(one: JsonObject, words: _Words, key: str) -> _Words | None:
 def _aws(one: JsonObject, words: _Words) -> PlacedHost:
     nodes = [] if words["NetworkNodes"] is None else words["NetworkNodes"]
     if not isinstance(nodes, list) or not all(isinstance(node, str) for node in nodes):
-        raise one.refuse("NetworkNodes", f"got {kind_of(nodes)}", "a list of texts")
+        raise one.refuse("NetworkNodes", f"got {kind_of(nodes)}", "a list of strings")
     name = _name(one, words, "PrivateDnsName", "InstanceId")
     is_dns = name == words.get("PrivateDnsName")
     return PlacedHost(

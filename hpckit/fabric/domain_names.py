@@ -68,7 +68,7 @@ def where_words(locality: Locality, nodes: Sequence[str]) -> str:
     else:
         where = on or "on no leaf"
     lost = len(nodes) - len(known)
-    return f"{where}, {lost} of them unknown" if lost else where
+    return f"{where}, {counted(lost, 'node')} unknown" if lost else where
 
 
 def _counted_kinds(locality: Locality, domains: Iterable[int]) -> str:

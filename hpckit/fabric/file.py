@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 _NODE_BESIDE: Final = ("schema", "hpckit", "findings")
 _HOST: Final = re.compile(r"""^[ \t]*([^\s:"{}\[\],]+):(?=[ \t]*\{)""", re.MULTILINE)
 _EXPECTED: Final = (
-    f'the schema "{FABRIC_SCHEMA}" of hpckit fabric show --json, "{TOPOLOGY_SCHEMA}" of hpckit'
-    " inspect --json on each node, or a cloud's list of instances"
+    f'the schema "{FABRIC_SCHEMA}" (hpckit fabric show --json) or "{TOPOLOGY_SCHEMA}" (hpckit'
+    " inspect --json on each node), or a cloud's list of instances"
 )
 
 _LEAST: Final = 1.0
@@ -68,7 +68,7 @@ def parse_host_lines(text: str, name: str) -> tuple[ClusterTopology, ...]:
     objects = json_objects(_HOST.sub(lambda match: " " * len(match[0]), text), name)
     if len(objects) != len(hosts):
         message = f"{len(hosts)} hosts and {len(objects)} objects"
-        raise objects[0].refuse("", message, "one object on each line, behind its host")
+        raise objects[0].refuse("", message, "one object per line, after its host")
     named = [
         replace(one, tree={"node": host, **one.tree})
         for host, one in zip(hosts, objects, strict=True)
@@ -83,7 +83,7 @@ def _topologies(objects: Sequence[JsonObject]) -> tuple[ClusterTopology, ...]:
         return (parse_cloud_topology(objects),)
     nameless = next((one for one in objects if one.tree.get("schema") is None), None)
     if nameless is not None:
-        raise nameless.refuse("", 'there is no "schema" that says what this is', _EXPECTED)
+        raise nameless.refuse("", 'no "schema" key', _EXPECTED)
     schemas = {str(one.tree["schema"]): one for one in objects}
     if set(schemas) == {FABRIC_SCHEMA}:
         return tuple(_topology(one) for one in objects)
@@ -92,7 +92,7 @@ def _topologies(objects: Sequence[JsonObject]) -> tuple[ClusterTopology, ...]:
     for schema, one in schemas.items():
         if schema not in {FABRIC_SCHEMA, TOPOLOGY_SCHEMA}:
             raise one.refuse("schema", f"got {schema[:60]!r}", _EXPECTED)
-    raise objects[0].refuse("schema", "fabrics and nodes in one text", "objects of one schema")
+    raise objects[0].refuse("schema", "fabrics and nodes in one file", "objects of one schema")
 
 
 def _topology(told: JsonObject) -> ClusterTopology:
@@ -103,15 +103,15 @@ def _topology(told: JsonObject) -> ClusterTopology:
     named = [name for link in found.links for name in (link.lower, link.upper)]
     for name in (*named, *(port.switch for port in found.ports)):
         if name not in known:
-            raise told.refuse("switches", f"there is no switch {name[:60]!r}", "every switch named")
+            raise told.refuse("switches", f"no switch {name[:60]!r} here", "every switch listed")
     for what, names in (("switches", switches), ("blocks", [block.name for block in found.blocks])):
         for name, count in Counter(names).items():
             if count > 1:
-                raise told.refuse(what, f"{name[:60]!r} is there {count} times", "each once")
+                raise told.refuse(what, f"{name[:60]!r} appears {count} times", "unique names")
     speeds = [cable.bytes_per_s for link in found.links for cable in link.cables or ()]
     for speed in (*speeds, *(port.bytes_per_s for port in found.ports)):
         if speed is not None and not _LEAST <= speed <= _MOST:
-            raise told.refuse("bytes_per_s", f"got {speed}", "bytes in a second, from 1")
+            raise told.refuse("bytes_per_s", f"got {speed}", "bytes per second, 1 or more")
     return found
 
 
@@ -121,7 +121,7 @@ def _domains(objects: Sequence[JsonObject]) -> ClusterTopology:
         body = {key: value for key, value in told.tree.items() if key not in _NODE_BESIDE}
         node = _converted(told, body, NodeTopology)
         if node.host.name is None:
-            raise told.refuse("host.name", "this snapshot names no node", "the node's name")
+            raise told.refuse("host.name", "no node name in this snapshot", "the node's name")
         refuse = partial(told.refuse, "fabric")
         hosts.append(PlacedHost(node=node.host.name, refuse=refuse, domain=nvlink_domain(node)))
     return placed_topology(hosts, FabricSource.INSPECT)
@@ -132,7 +132,7 @@ def _converted(one: JsonObject, body: dict[str, Any], cls: type[T]) -> T:
         return convert(body, cls, one.name)
     except ConfigError as error:
         raise one.refuse(
-            error.key or "", error.reason, "what docs/reference/json.md lists"
+            error.key or "", error.reason, "the keys in docs/reference/json.md"
         ) from None
     except RecursionError:
         raise one.refuse("", "nested too deeply", _EXPECTED) from None
@@ -140,7 +140,7 @@ def _converted(one: JsonObject, body: dict[str, Any], cls: type[T]) -> T:
 
 EXPECTED: Final = (
     "topology.conf, topology.yaml, scontrol show topology, ibnetdiscover, lines of "
-    "SLURM_TOPOLOGY_ADDR, hpckit's own JSON, or a cloud's"
+    "SLURM_TOPOLOGY_ADDR, or JSON of hpckit or a cloud"
 )
 
 _COMPRESSED: Final = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")
@@ -163,11 +163,11 @@ def fabric_text(data: bytes, name: str) -> str:
     if data.startswith(_COMPRESSED) or b"\0" in data[:8192]:
         what = "an archive" if data.startswith(_COMPRESSED) else "a binary file"
         raise refusal(
-            f"this is {what} and no text",
+            f"this is {what}, not text",
             tool=name,
             line_no=1,
             line=f"{data[:16].hex(' ')} …",
-            expected=f"a text, unpacked from what holds it: {EXPECTED}",
+            expected=f"an unpacked text file: {EXPECTED}",
         )
     return data.decode("utf-8", "replace")
 
@@ -183,7 +183,7 @@ def parse_fabric(text: str, name: str) -> tuple[ClusterTopology, ...]:
             if found := parse(body, name):
                 return found if isinstance(found, tuple) else (found,)
             break
-    raise refuse_text("tells of no fabric", tool=name, lines=body.split("\n"), expected=EXPECTED)
+    raise refuse_text("no fabric found", tool=name, lines=body.split("\n"), expected=EXPECTED)
 
 
 def _ibnetdiscover(text: str, name: str) -> ClusterTopology:
@@ -233,8 +233,8 @@ def fabric_of_slurm(probe: FabricProbe, *, fresh: bool = False) -> tuple[Cluster
     found = tuple(probe.topologies(None, fresh=fresh))
     if not found:
         raise ConfigError(
-            "Slurm knows no switches or blocks here (TopologyPlugin is flat)",
-            hint="name a FILE: what ibnetdiscover printed, a topology.conf, a cloud's JSON",
+            "Slurm has no switches or blocks here (TopologyPlugin is flat)",
+            hint="give a FILE: ibnetdiscover output, a topology.conf or a cloud's JSON",
         )
     return tuple(with_rails(one) for one in found)
 
@@ -248,7 +248,7 @@ def choose(topologies: Sequence[ClusterTopology], name: str | None, source: str)
         for one in topologies:
             if name == one.name or name in one.partitions:
                 return one
-        named = ", ".join(one.name for one in topologies if one.name) or "one without a name"
+        named = ", ".join(one.name for one in topologies if one.name) or "one unnamed topology"
         raise ConfigError(
             f"{source} has no topology {name!r}", key="--topology", hint=f"it has {named}"
         )

@@ -136,8 +136,8 @@ _QUOTED: Final = re.compile(r"^[ \t]{0,3}>", re.MULTILINE)
 _KINDS: Final = {"Switch": "S", "Ca": "H", "Rt": "R"}
 _QUOTE: Final = 40
 EXPECTED: Final = (
-    "what the command ibnetdiscover prints without options, as root on a host of the fabric:"
-    ' vendid=, devid=, Switch 40 "S-…", [1] "H-…"[1]; files of ibsim are another format'
+    "the output of ibnetdiscover without options, as root on a host of the fabric:"
+    ' vendid=, devid=, Switch 40 "S-…", [1] "H-…"[1]; ibsim files have another format'
 )
 
 
@@ -197,7 +197,7 @@ class _Discovered:
         elif not _BESIDES.fullmatch(line):
             words = " ".join(line[: _QUOTE * 4].split())
             short = words if len(words) <= _QUOTE else f"{words[:_QUOTE]}…"
-            raise self._refused(f"{short!r} is none of ibnetdiscover's lines", line_no)
+            raise self._refused(f"{short!r} is not a line of ibnetdiscover", line_no)
 
     def _refused(self, message: str, line_no: int) -> ParseError:
         line = self._lines[line_no - 1].expandtabs()
@@ -208,19 +208,19 @@ class _Discovered:
         device = Device(kind, _guid(guid), int(ports), description, self._system)
         known = self.devices.get(device.guid)
         if kind != _KINDS[word] or (known is not None and known.kind != kind):
-            message = f"{device.guid} is a {word} here and something else in the same text"
+            message = f"{device.guid} is a {word} here and another kind elsewhere in the text"
             raise self._refused(message, line_no)
         self._device = self.devices.setdefault(device.guid, device)
         self._system = None
 
     def _add_end(self, match: re.Match[str], line_no: int) -> None:
         if self._device is None:
-            raise self._refused("a port stands before any device", line_no)
+            raise self._refused("a port before any device", line_no)
         near, kind, guid, port, description, speed = match.groups()
         far = Far(kind, _guid(guid), int(port), description, speed, line_no)
         known = self.ends.setdefault((self._device.guid, int(near)), far)
         if known[:3] != far[:3]:
-            message = f"port {near} led somewhere else in line {known.line_no}"
+            message = f"port {near} has another end in line {known.line_no}"
             raise self._refused(message, line_no)
 
     def _check_ends(self) -> None:
@@ -229,12 +229,12 @@ class _Discovered:
             device = self.devices.get(far.guid)
             back = self.ends.get((far.guid, far.port))
             if device is not None and device.kind != far.kind:
-                message = f"{far.guid} is called {far.kind}- here and has a block of another kind"
+                message = f"{far.guid} is {far.kind}- here, but its block is of another kind"
                 raise self._refused(message, far.line_no)
             if back is not None and (back.guid, back.port) != (guid, port):
                 message = (
-                    f"port {far.port} of {far.guid} says in line {back.line_no} that it leads to"
-                    f" port {back.port} of {back.guid}"
+                    f"port {far.port} of {far.guid} leads to port {back.port} of {back.guid} in"
+                    f" line {back.line_no}"
                 )
                 raise self._refused(message, far.line_no)
 
@@ -369,7 +369,7 @@ def parse_ibnetdiscover(text: str, name: str = "ibnetdiscover") -> ClusterTopolo
     descriptions = _descriptions(found)
     if not descriptions:
         lines = text.split("\n")
-        raise refuse_text("there is no switch in it", tool=name, lines=lines, expected=EXPECTED)
+        raise refuse_text("no switch found", tool=name, lines=lines, expected=EXPECTED)
     names = switch_names(descriptions)
     cables, ports = _cables_and_ports(found, names)
     levels = _levels(names, cables, ports)

@@ -158,14 +158,14 @@ def nics_anonymous(view: FabricView) -> Iterator[Evidence]:
     may_be = [f"about {counted(nodes, 'node')}"] if nodes else []
     lacking = [node for there in known.values() for node in there]
     if lacking:
-        may_be.append(f"{counted(len(lacking), 'NIC')} not seen of {hosts(lacking)}")
+        may_be.append(f"{counted(len(lacking), 'NIC')} missing on {hosts(lacking)}")
     words = Counter(port.description or "" for port in ports)
     one = len(ports) == 1
     yield Evidence(
         f"{ports[0].switch} port {ports[0].switch_port}" if one else f"{len(ports)} HCA ports",
         f"{counted(len(ports), 'HCA port')} on {switches(len({port.switch for port in ports}))}"
-        f" {'does' if one else 'do'} not say on which node {'it is' if one else 'they are'}"
-        f"{''.join(f', {words}' for words in may_be)}: {listed([repr(word) for word in words])}",
+        f" {'does not name its node' if one else 'do not name their nodes'}"
+        f"{f' ({listed(may_be)})' if may_be else ''}: {listed([repr(word) for word in words])}",
     )
 
 
@@ -221,7 +221,7 @@ class _Rates:
 def links_slow(view: FabricView) -> Iterator[Evidence]:
     """Rule `link-slow`: below the rate of more than half of the cables of its kind."""
     yield from _slow("between switches", list(_between(view)))
-    yield from _slow("of nodes", list(_of_nodes(view)))
+    yield from _slow("to nodes", list(_of_nodes(view)))
 
 
 def _slow(what: str, links: Sequence[_Link]) -> Iterator[Evidence]:
@@ -240,8 +240,8 @@ def _slow(what: str, links: Sequence[_Link]) -> Iterator[Evidence]:
         names = [f"{one.name} {one.speed}" for one in slow]
         yield Evidence(
             slow[0].name if len(slow) == 1 else f"{len(slow)} cables {what}",
-            f"{are(len(slow), 'cable')} slower than {bit_rate(usual)}, which {count} of"
-            f" {len(group)} cables {what} of their kind carry: {listed(names)}",
+            f"{are(len(slow), 'cable')} slower than {bit_rate(usual)}, the rate of {count} of"
+            f" {len(group)} similar cables {what}: {listed(names)}",
         )
 
 

@@ -36,11 +36,11 @@ def cables_missing(view: FabricView) -> Iterator[Evidence]:
         cables = sum(bundle.cables for bundle in alike)
         expected = sum(bundle.expected for bundle in alike)
         between = f"{counted(len(pairs), 'pair')} of switches"
-        upwards = f"cables from {f'level {level}' if level else 'leaves'} upwards"
+        upwards = f"uplinks of {f'level {level}' if level else 'leaves'}"
         yield Evidence(
             _subject_of(pairs, upwards),
-            f"{cables} of {expected} {upwards} are up:"
-            f" {are(expected - cables, 'cable')} missing over {between}:"
+            f"{cables} of {expected} {upwards} are up,"
+            f" {are(expected - cables, 'cable')} missing between {between}:"
             f" {listed([_pair_words(pair) for pair in pairs])}",
         )
 
@@ -52,14 +52,14 @@ def uplinks_uneven(view: FabricView) -> Iterator[Evidence]:
             lowers = dict.fromkeys(pair.lower for pair in bundle.uneven)
             yield Evidence(
                 named(lowers),
-                f"cables lead elsewhere than those of the {switches(len(bundle.lowers))} that are"
-                f" cabled alike: {listed([_pair_words(pair) for pair in bundle.uneven])}",
+                f"uplinks differ from the others in a group of {switches(len(bundle.lowers))}:"
+                f" {listed([_pair_words(pair) for pair in bundle.uneven])}",
             )
         for upper, cables, usual in bundle.weak:
             yield Evidence(
                 upper,
-                f"{counted(cables, 'cable')} lead to it from below, and {usual} to each of most"
-                f" others of the {len(bundle.uppers)}",
+                f"{counted(cables, 'cable')} from below; most of the {len(bundle.uppers)} switches"
+                f" in its group have {usual}",
             )
 
 
@@ -77,9 +77,8 @@ def uplinks_fewer(view: FabricView) -> Iterator[Evidence]:
             yield Evidence(
                 named(bundle.lowers),
                 f"{switches(len(bundle.lowers))} of level {bundle.level}"
-                f" {have(len(bundle.lowers))} {counted(cables, 'cable')} upwards each, and {usual}"
-                f" those of most of the {len(alike)} sets that are cabled alike: a switch above may"
-                " be absent",
+                f" {have(len(bundle.lowers))} {counted(cables, 'uplink')} each, most of the"
+                f" {len(alike)} similar groups {usual}: a switch above may be missing",
             )
 
 
@@ -111,8 +110,8 @@ def switch_isolated(view: FabricView) -> Iterator[Evidence]:
             nodes = _nodes_on(view, [switch.name])
             yield Evidence(
                 switch.name,
-                f"no cable leads from it to another switch, as from {len(others)} others;"
-                f" {counted(len(nodes), 'node')} {have(len(nodes))} a NIC there",
+                f"no cable to another switch, unlike {len(others)} other leaves;"
+                f" {counted(len(nodes), 'node')} {have(len(nodes))} a NIC on it",
             )
 
 
@@ -168,15 +167,15 @@ def leaf_absent(view: FabricView) -> Iterator[Evidence]:
     """Rule `leaf-absent`: a group of nodes lacks the leaf of a rail that other groups have."""
     groups, rails = _regular(view)
     present = sum(bool(view.grid.cell(group, rail)) for group in groups for rail in rails)
-    for one in view.absent[len(_empty(view)) :]:
+    for one in view.absent[len(empty_leaves(view)) :]:
         rail = rail_words(view, one.rail)
         beside = ", ".join(view.grid.groups[one.group])
         yield Evidence(
-            one.name or f"leaf of {rail} beside {view.grid.groups[one.group][0]}",
-            f"{len(groups)} groups of nodes have leaves for {len(rails)} rails,"
-            f" and this one has none for {rail}: beside {beside} a leaf is not there"
-            f" ({present} of {len(groups) * len(rails)} are)"
-            f"{f'; by the names of its like it is {one.name}' if one.name else ''}"
+            one.name or f"leaf of {rail} next to {view.grid.groups[one.group][0]}",
+            f"{len(groups)} groups of nodes have leaves for {len(rails)} rails;"
+            f" the group with {beside} has none for {rail}"
+            f" ({present} of {len(groups) * len(rails)} leaves found)"
+            f"{f'; by the names of similar leaves it is {one.name}' if one.name else ''}"
             f"{_without(view, one)}",
         )
 
@@ -204,11 +203,11 @@ def _without(view: FabricView, one: Absent) -> str:
     return (
         f"; {counted(len(named), 'named node')} therefore {have(len(named))} {rails} of"
         f" {len(_regular(view)[1])} rails: {hosts(named)}"
-        + (f"; so {have(len(also))} {' and '.join(also)}" if also else "")
+        + (f"; the same for {' and '.join(also)}" if also else "")
     )
 
 
-def _empty(view: FabricView) -> list[str]:
+def empty_leaves(view: FabricView) -> list[str]:
     """Leaves on which nothing computes that could be seen.
 
     One with other hosts alone is theirs, unless the leaf of a rail is absent, which it may be.
@@ -223,14 +222,14 @@ def _empty(view: FabricView) -> list[str]:
 
 def leaf_empty(view: FabricView) -> Iterator[Evidence]:
     """Rule `leaf-empty`: a switch that is cabled as leaves are, and no node hangs on it."""
-    empty = _empty(view)
+    empty = empty_leaves(view)
     for at, leaf in enumerate(empty):
         why = ""
         if at < len(view.absent):
             one = view.absent[at]
-            why = f"; it may be that of {rail_words(view, one.rail)}{_without(view, one)}"
+            why = f"; it may be the leaf of {rail_words(view, one.rail)}{_without(view, one)}"
         others = len(view.leaves) - len(empty)
-        yield Evidence(leaf, f"no node has a NIC on it, as on {others} other leaves{why}")
+        yield Evidence(leaf, f"no node has a NIC on it, unlike {others} other leaves{why}")
 
 
 # --- Who hangs there: names that say nothing, and what Slurm knows.
@@ -243,8 +242,8 @@ _WHERE: Final = {
 """The sources that Slurm wrote or reads, and where a node is added to each."""
 
 _ADD: Final = (
-    "add them to {where}, on the switch or block that they hang on; Slurm places no job there that"
-    " asks for switches or blocks"
+    "add them to {where}, on their switch or block; until then Slurm places no job there that"
+    " requests switches or blocks"
 )
 
 
@@ -256,8 +255,8 @@ def name_says_nothing(view: FabricView) -> Iterator[Evidence]:
             leaves = listed([f"{port.switch} port {port.switch_port}" for port in ports])
             yield Evidence(
                 node,
-                f"{counted(len(ports), 'port')} of {counted(most, 'node')} or more"
-                f" {have(len(ports))} this name, which Slurm cannot know: {leaves}",
+                f"{counted(len(ports), 'port')} of at least {counted(most, 'node')}"
+                f" {have(len(ports))} this name, which is not a node in Slurm: {leaves}",
             )
 
 
@@ -272,7 +271,7 @@ def name_twice(view: FabricView) -> Iterator[Evidence]:
             yield Evidence(
                 node,
                 f"{counted(len(nodes[node]), 'port')} have this name, {listed(nics)}: at least"
-                f" {max(count.values())} nodes are called so; they hang on {where}",
+                f" {max(count.values())} nodes have it; ports: {where}",
             )
 
 
@@ -283,14 +282,14 @@ def hosts_besides(view: FabricView) -> Iterator[Evidence]:
     there = [port for port in ports if port.switch in leaves]
     if not there:
         return
-    names = [port.node or port.description or "without a name" for port in there]
+    names = [port.node or port.description or "unnamed" for port in there]
     switches = dict.fromkeys(port.switch for port in there)
     count = len(set(names))
     yield Evidence(
         hosts(names) if all(port.node for port in there) else named(names),
         f"{counted(count, 'host')} with {counted(len(there), 'port')} on {named(switches)}"
-        f" {'is' if count == 1 else 'are'} taken for no compute node: unlike the nodes there by"
-        f" name, and by the number of ports or what they are called",
+        f" {'does' if count == 1 else 'do'} not look like compute nodes: names, and the number or"
+        " names of ports, differ from those of the nodes there",
     )
 
 
@@ -303,9 +302,10 @@ def not_in_slurm(view: FabricView) -> Iterator[Evidence]:
     if missing:
         yield Evidence(
             hosts(missing),
-            f"{len(missing)} of the {len(ours)} nodes with a name in the fabric are not among the"
-            f" {len(view.slurm_nodes)} of Slurm, whatever their case or domain"
-            + ("; the two may be different clusters" if len(missing) == len(ours) else ""),
+            f"{len(missing)} of {counted(len(ours), 'named node')} in the fabric"
+            f" {'is' if len(missing) == 1 else 'are'} not among Slurm's {len(view.slurm_nodes)}"
+            " (case and domain ignored)"
+            + ("; these may be different clusters" if len(missing) == len(ours) else ""),
         )
 
 
@@ -318,7 +318,7 @@ def not_in_fabric(view: FabricView) -> Iterator[Evidence]:
     missing = _unmatched(view.slurm_nodes, [*ends, *view.topology.nodes])
     if not missing or len(missing) == len(set(view.slurm_nodes)):
         return
-    count = f"{len(missing)} of the {len(set(view.slurm_nodes))} nodes of Slurm"
+    count = f"{len(missing)} of Slurm's {len(set(view.slurm_nodes))} nodes"
     if view.topology.source in _WHERE:
         source = view.topology.source
         yield Evidence(
@@ -330,10 +330,10 @@ def not_in_fabric(view: FabricView) -> Iterator[Evidence]:
     hidden = sum(port.kind is EndKind.ANONYMOUS for port in view.topology.ports)
     nameless = sum(map(says_nothing, by_node(view.topology.ports)))
     maybe = [counted(hidden, "anonymous port")] if hidden else []
-    maybe += [counted(nameless, "node") + " whose name says nothing"] if nameless else []
+    maybe += [counted(nameless, "node") + " with a default name"] if nameless else []
     yield Evidence(
         hosts(missing),
-        f"{count} have no port in the fabric"
+        f"{count} {have(len(missing))} no port in the fabric"
         + (f"; they may be among the {' and '.join(maybe)}" if maybe else ""),
     )
 
@@ -356,7 +356,7 @@ def names_differ(view: FabricView) -> Iterator[Evidence]:
         yield Evidence(
             hosts(one for one, _ in pairs),
             f"{counted(len(pairs), 'node')} {have(len(pairs))} another case or domain in Slurm and"
-            f" {'is' if len(pairs) == 1 else 'are'} taken for the same: {ours} is {theirs} there",
+            f" {'is' if len(pairs) == 1 else 'are'} treated as the same: {ours} is {theirs} there",
         )
 
 
@@ -457,8 +457,8 @@ def rails_swapped(view: FabricView) -> Iterator[Evidence]:
             nodes = dict.fromkeys(one.node for one in group)
             yield Evidence(
                 hosts(nodes),
-                f"{' and '.join(_hangs(view, one) for one in group)}: they hang in each other's"
-                f" place; {_others(view, group)}",
+                f"{' and '.join(_hangs(view, one) for one in group)}: cabled to each other's leaf;"
+                f" {_others(view, group)}",
             )
 
 
@@ -467,10 +467,10 @@ def nic_misplaced(view: FabricView) -> Iterator[Evidence]:
     for group in _swapped(_strays(view)):
         if not _is_exchange(group):
             for one in group:
-                where = f", which is {one.leaves[0]} here" if one.leaves else ""
+                where = f"{one.leaves[0]}, " if one.leaves else ""
                 yield Evidence(
                     one.words,
-                    f"{_hangs(view, one)}, and its like on {rail_words(view, one.rail)}{where};"
+                    f"{_hangs(view, one)}; expected on {where}{rail_words(view, one.rail)};"
                     f" {_others(view, [one])}",
                 )
 
@@ -484,7 +484,7 @@ def _is_exchange(group: list[_Stray]) -> bool:
 def _hangs(view: FabricView, one: _Stray) -> str:
     rail = view.grid.rail_of[one.port.switch]
     port = f" port {one.port.switch_port}" if one.port.switch_port is not None else ""
-    return f"{one.words} hangs on {one.port.switch}{port}, rail {rail}"
+    return f"{one.words} is on {one.port.switch}{port}, rail {rail}"
 
 
 def _others(view: FabricView, group: list[_Stray]) -> str:
@@ -496,7 +496,7 @@ def _others(view: FabricView, group: list[_Stray]) -> str:
         if node not in strays
         for port in ports
     )
-    return f"{count} others of {rail_words(view, group[0].rail)} hang on it"
+    return f"{count} other NICs of {rail_words(view, group[0].rail)} are in place"
 
 
 def rails_fewer(view: FabricView) -> Iterator[Evidence]:
@@ -539,7 +539,7 @@ def switch_two_parents(view: FabricView) -> Iterator[Evidence]:
         pairs = ((link.lower, link.upper) for link in view.topology.links)
         for above, switches in _in_several(pairs):
             for switch in switches:
-                yield Evidence(switch, f"it is below {listed(above)}, and has one place in a tree")
+                yield Evidence(switch, f"it is below {listed(above)}; a tree allows one parent")
 
 
 def node_multi_homed(view: FabricView) -> Iterator[Evidence]:
@@ -549,8 +549,8 @@ def node_multi_homed(view: FabricView) -> Iterator[Evidence]:
         for leaves, nodes in _in_several(ends):
             yield Evidence(
                 hosts(nodes),
-                f"{counted(len(nodes), 'node')} on each of {listed(leaves)}; in a tree a node hangs"
-                " on one leaf",
+                f"{counted(len(nodes), 'node')} on each of {listed(leaves)}; a tree allows one leaf"
+                " per node",
             )
 
 
@@ -560,7 +560,7 @@ def node_two_blocks(view: FabricView) -> Iterator[Evidence]:
     for names, nodes in _in_several((node, one.name) for one in blocks for node in one.nodes):
         yield Evidence(
             hosts(nodes),
-            f"{counted(len(nodes), 'node')} in each of {listed(names)}; a node is in one block",
+            f"{counted(len(nodes), 'node')} in each of {listed(names)}; a node has one block",
         )
 
 

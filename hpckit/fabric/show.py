@@ -52,7 +52,7 @@ def fabric_check_lines(
     input), or where it holds what a terminal hides, there is no such line.
     """
     width = max(width, _NARROWEST)
-    title = (verdict(findings, "nothing odd"), *_seen(topology))
+    title = (verdict(findings, "no problems found"), *_seen(topology))
     lines = _title_lines(title, width)
     lines += [Line(text=text) for text in wrapped(_unchecked(topology), width, further="  ")]
     for finding in findings[:_MOST_SHOWN]:
@@ -79,7 +79,7 @@ def _unchecked(topology: ClusterTopology) -> tuple[str, ...]:
         return ()
     *first, last = what
     named = f"{', '.join(first)} and {last}" if first else last
-    return tuple(f"not checked: {named}; {topology.source} does not tell them".split(" "))
+    return tuple(f"not checked: {named}; {topology.source} does not have them".split(" "))
 
 
 def _seen(topology: ClusterTopology) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ def _seen(topology: ClusterTopology) -> tuple[str, ...]:
     counts = (
         (len(topology.switches), "switch", "switches"),
         (cables, "cable between them", "cables between them"),
-        (len(topology.nodes), "node with a name", "nodes with a name"),
+        (len(topology.nodes), "named node", "named nodes"),
         (len(topology.rails), "rail", "rails"),
         (len(topology.planes), "plane", "planes"),
     )
@@ -110,14 +110,14 @@ def uplink_words(topology: ClusterTopology, locality: Locality) -> tuple[str, ..
     kind = domain_kind(lowest[0], 2)
     told = [rate for one in lowest if (rate := one.uplink_bytes_per_s) is not None]
     if len(told) < len(lowest):
-        return tuple(f"what leads out of {kind} is not told".split())
+        return tuple(f"uplink bandwidth of {kind}: unknown".split())
     up = sum(told)
-    words = f"out of {kind}: {up_rate(up)}"
+    words = f"uplink bandwidth of {kind}: {up_rate(up)}"
     nics = _carried(topology, locality, {name for one in lowest for name in names_in(one.name)})
     into = sum(rate for rate in nics if rate is not None)
     if None in nics or not nics:
-        return tuple(f"{words}; what NICs carry is not told".split())
-    ratio = f"{figure(into / up, 2)}:1" if up > 0 else "nothing leads out"
+        return tuple(f"{words}; NIC bandwidth unknown".split())
+    ratio = f"{figure(into / up, 2)}:1" if up > 0 else "no uplink"
     return tuple(f"{words} for NICs of {up_rate(into)}, {ratio}".split())
 
 
@@ -148,7 +148,7 @@ def fabric_lines(
     are alike share a line.
     """
     width = max(width, _NARROWEST)
-    yield from _title_lines(tuple(_title(topology, locality)), width)
+    yield from _title_lines(title_parts(topology, locality), width)
     yield from (
         Line(text=text) for text in wrapped(uplink_words(topology, locality), width, further="  ")
     )
@@ -156,28 +156,28 @@ def fabric_lines(
     for branch in branches(locality, 48):
         yield from _tree(branch, width, "", "")
     if not locality.domain_of:
-        yield Line(text="no compute node has a name", style=Style.WARNING)
+        yield Line(text="no named compute node", style=Style.WARNING)
     besides = list(_besides(topology, width))
     yield from [Line(text=""), *besides] if besides else []
     commands = _commands(topology, file)
     yield from [Line(text=""), *next_lines(commands)] if commands else []
 
 
-def _title(topology: ClusterTopology, locality: Locality) -> Iterator[str]:
+def title_parts(topology: ClusterTopology, locality: Locality) -> tuple[str, ...]:
+    """What told of a network and what is in it: `topology.conf`, `400 nodes`, `20 leaves`."""
     name = f"{topology.source}"
-    yield name if topology.name is None else f"{name} {visible(topology.name)}"
+    parts = [name if topology.name is None else f"{name} {visible(topology.name)}"]
     levels = {switch.level for switch in topology.switches if switch.level is not None}
-    yield counted(len(locality.domain_of), "node")
+    parts.append(counted(len(locality.domain_of), "node"))
     if topology.switches:
-        yield _count(len(topology.switches), "switch", "switches")
-        yield from _leaves(locality)
+        parts += [_count(len(topology.switches), "switch", "switches"), *_leaves(locality)]
     counts = {
         "level": len(levels),
         "rail": len(topology.rails),
         "plane": len(topology.planes),
         "block": sum(not block.is_aggregated for block in topology.blocks),
     }
-    yield from (counted(count, noun) for noun, count in counts.items() if count)
+    return (*parts, *(counted(count, noun) for noun, count in counts.items() if count))
 
 
 def _leaves(locality: Locality) -> Iterator[str]:
@@ -210,7 +210,11 @@ def _tree(branch: Branch, width: int, first: str, further: str) -> Iterator[Line
 
 def _besides(topology: ClusterTopology, width: int) -> Iterator[Line]:
     sizes = _sizes(map(len, topology.planes)) if topology.planes else ""
-    planes = [f"{len(topology.planes)} that no cable joins, of {sizes} switches"] if sizes else []
+    planes = (
+        [f"{len(topology.planes)} without cables between them, of {sizes} switches"]
+        if sizes
+        else []
+    )
     partitions = [f"partitions {short_names(topology.partitions, _LONG // 2)}"]
     facts = (
         ("rails", _rails(topology)),
@@ -260,9 +264,9 @@ def _others(topology: ClusterTopology) -> Iterator[str]:
     )
     others = {one.node or one.description or one.guid for one in ends if one.kind is EndKind.OTHER}
     if unnamed:
-        yield f"{counted(unnamed, 'port')} of adapters that name no node"
+        yield f"{counted(unnamed, 'port')} without a node name"
     if others:
-        yield f"{_count(len(others), 'host that does', 'hosts that do')} not compute"
+        yield counted(len(others), "non-compute host")
     if topology.unplaced:
         yield f"{counted(len(topology.unplaced), 'node')} in no domain"
 

@@ -41,11 +41,13 @@ def block_sizes(words: Sequence[str], place: Place) -> tuple[int, ...]:
     for word in words:
         match = _SIZE.fullmatch(word)
         if match is None:
-            raise place.refuse(f"the block size {word[:60]!r} is no number", "sizes such as 18,36")
+            raise place.refuse(
+                f"block size {word[:60]!r} is not a positive number", "sizes such as 18,36"
+            )
         size = int(match["size"])
         times, rest = divmod(size, sizes[0] if sizes else size)
         if rest or times.bit_count() != 1 or times.bit_length() > _MOST_DOUBLINGS + 1:
-            message = f"the block size {size} is not {sizes[0]} times a power of two"
+            message = f"block size {size} is not {sizes[0]} times a power of two"
             raise place.refuse(message, f"{sizes[0]}, {2 * sizes[0]}, {4 * sizes[0]}, …")
         sizes.append(size)
     return tuple(sizes)
@@ -72,9 +74,9 @@ def _refuse_strangers(row: SwitchRow, by_name: Mapping[str, SwitchRow]) -> None:
     for child in row.switches:
         if child == row.name:
             message = f"switch {child} is its own child"
-            raise row.place.refuse(message, "a child that is another one")
+            raise row.place.refuse(message, "another switch as its child")
         if child not in by_name:
-            count = f"none of the {len(by_name)} switches here"
+            count = f"not among the {len(by_name)} switches here"
             message = f"{child}, a child of switch {row.name}, is {count}"
             raise row.place.refuse(message, f"a line SwitchName={child}")
 
@@ -94,8 +96,8 @@ def tree_of(
     levels, ring = heights({row.name: row.switches for row in rows})
     if ring:
         lines = " > ".join(f"{name} (line {by_name[name].place.line_no})" for name in ring)
-        message = f"switch {ring[0]} is below itself, {len(ring) - 1} switches in a ring: {lines}"
-        raise by_name[ring[0]].place.refuse(message, "a tree: none below itself")
+        message = f"switch {ring[0]} is below itself, a loop of {len(ring) - 1} switches: {lines}"
+        raise by_name[ring[0]].place.refuse(message, "a tree, without loops")
     return ClusterTopology(
         source=source,
         plugin=TopologyKind.TREE,
@@ -138,8 +140,8 @@ def _refuse_twins(named: Iterable[tuple[str, Place]], what: str) -> None:
     for name, place in named:
         before = lines.setdefault(name, place.line_no)
         if before != place.line_no:
-            message = f"{what} {name} is on line {before} already"
-            raise place.refuse(message, f"one line a {what}")
+            message = f"{what} {name} is already on line {before}"
+            raise place.refuse(message, f"one line per {what}")
 
 
 # --- topology.conf(5); parse_config.c, switch_record.c and block_record.c. What only some releases
@@ -179,7 +181,9 @@ def parse_topology_conf(text: str, name: str) -> ClusterTopology:
     if read.switches:
         return tree_of(read.switches, FabricSource.TOPOLOGY_CONF)
     if not read.blocks:
-        raise Place(name, 1, text.split("\n", 1)[0]).refuse("has no switch and no block", _EXPECTED)
+        raise Place(name, 1, text.split("\n", 1)[0]).refuse(
+            "has neither switches nor blocks", _EXPECTED
+        )
     return ClusterTopology(
         source=FabricSource.TOPOLOGY_CONF,
         plugin=TopologyKind.BLOCK,
@@ -221,8 +225,8 @@ def _read_line(read: _Read, place: Place, line: str) -> None:
         read.sizes = block_sizes(value.split(","), place)
     read.first = read.first or place
     if read.switches and (read.blocks or read.sizes):
-        message = f"switches and blocks in one file, the other begins on line {read.first.line_no}"
-        raise place.refuse(message, "lines for topology/tree or for topology/block")
+        message = f"switches and blocks in one file; line {read.first.line_no} has the other kind"
+        raise place.refuse(message, "lines for either topology/tree or topology/block")
 
 
 def _pair(place: Place, line: str, at: int, known: tuple[str, ...]) -> tuple[str, str, int]:
@@ -230,24 +234,26 @@ def _pair(place: Place, line: str, at: int, known: tuple[str, ...]) -> tuple[str
     match = _PAIR.match(line, at)
     if match is None:
         words = line[at:].strip()[:60]
-        raise place.refuse(f"{words!r} is no key with a value", ", ".join(known) or _EXPECTED)
+        raise place.refuse(f"{words!r} is not key=value", ", ".join(known) or _EXPECTED)
     key = next((name for name in known if name.casefold() == match["key"].casefold()), None)
     if key is None:
         what = ", ".join(known) or "nothing more on this line"
-        raise place.refuse(f"the key {match['key']} is not known here", what)
+        raise place.refuse(f"unknown key {match['key']}", what)
     quoted = match["quoted"]
     return key, match["bare"] if quoted is None else quoted, match.end()
 
 
 def _switch(name: str, values: Mapping[str, str], place: Place) -> SwitchRow:
     if len(name) > LONGEST_SWITCH_NAME:
-        message = f"the switch's name has {len(name)} characters"
+        message = f"the switch name has {len(name)} characters"
         raise place.refuse(message, f"at most {LONGEST_SWITCH_NAME}")
     if "Nodes" in values and "Switches" in values:
         raise place.refuse(f"switch {name} has both nodes and switches", "Nodes= or Switches=")
     speed = values.get("LinkSpeed")
     if speed is not None and LINK_SPEED.fullmatch(speed) is None:
-        raise place.refuse(f"LinkSpeed={speed[:60]} is no number", "a number such as LinkSpeed=50")
+        raise place.refuse(
+            f"LinkSpeed={speed[:60]} is not a number", "a number such as LinkSpeed=50"
+        )
     return SwitchRow(
         name=name,
         place=place,
@@ -260,7 +266,7 @@ def _switch(name: str, values: Mapping[str, str], place: Place) -> SwitchRow:
 # --- topology.yaml(5); the data_parser's TOPOLOGY_CONF: Slurm 25.05 and later. `scontrol show
 # topoconf` prints one too, with an empty table for each plugin that a topology does not use.
 _KINDS: Final = ("tree", "block", "flat", "ring", "torus3d")
-_YAML_EXPECTED: Final = "tree, block or flat; of ring and torus3d the nodes are read"
+_YAML_EXPECTED: Final = "tree, block or flat; only the nodes of ring and torus3d are read"
 
 
 def parse_topology_yaml(text: str, name: str) -> tuple[ClusterTopology, ...]:
@@ -304,8 +310,8 @@ def _names(tables: list[tuple[YamlNode, Mapping[str, YamlNode]]]) -> list[str]:
     for node, table in tables:
         name = _required(node, table, "topology")
         if name in lines:
-            message = f"the topology {name} is on line {lines[name]} already"
-            raise table["topology"].refuse(message, "a name of its own")
+            message = f"topology {name} is already on line {lines[name]}"
+            raise table["topology"].refuse(message, "a unique name")
         lines[name] = node.line_no
     return list(lines)
 
@@ -316,7 +322,7 @@ def _topology(
     used = [kind for kind in _KINDS if kind in table and not _is_absent(table[kind], kind)]
     if len(used) != 1:
         got = " and ".join(used) or "no plugin"
-        raise node.refuse(f"the topology {name} has {got}", f"one of: {_YAML_EXPECTED}")
+        raise node.refuse(f"topology {name} has {got}", f"one of: {_YAML_EXPECTED}")
     topology = _of_plugin(used[0], table[used[0]])
     return dataclasses.replace(topology, name=name, is_default=is_default)
 
@@ -348,7 +354,7 @@ def _is_absent(node: YamlNode, kind: str) -> bool:
 def _required(node: YamlNode, table: Mapping[str, YamlNode], key: str) -> str:
     text = table[key].text() if key in table else None
     if not text:
-        raise node.refuse(f"{key} is missing", f"{key}: and a name")
+        raise node.refuse(f"{key} is missing", f"{key}: with a name")
     return text
 
 
@@ -365,7 +371,7 @@ def _rows(node: YamlNode, key: str) -> list[YamlNode]:
     table = node.table((key,))
     rows = list(table[key].items()) if key in table else []
     if not rows:
-        raise node.refuse(f"has no {key}", f"{key}: and a list")
+        raise node.refuse(f"has no {key}", f"{key}: with a list")
     return rows
 
 
@@ -373,7 +379,8 @@ def _yaml_switch(row: YamlNode) -> SwitchRow:
     table = row.table(("switch", "children", "nodes"))
     name = _required(row, table, "switch")
     if len(name) > LONGEST_SWITCH_NAME:
-        raise row.refuse(f"the switch's name has {len(name)} characters", f"{LONGEST_SWITCH_NAME}")
+        expected = f"at most {LONGEST_SWITCH_NAME}"
+        raise row.refuse(f"the switch name has {len(name)} characters", expected)
     nodes = _names_in(table, "nodes")
     # With both, slurmctld warns and takes the nodes (switch_record.c).
     children = () if nodes else _names_in(table, "children")
@@ -385,7 +392,7 @@ def _blocks(node: YamlNode) -> ClusterTopology:
     sizes = table["block_sizes"].items() if "block_sizes" in table else ()
     rows = table["blocks"].items() if "blocks" in table else ()
     if not rows:
-        raise node.refuse("has no blocks", "blocks: and a list")
+        raise node.refuse("has no blocks", "blocks: with a list")
     return ClusterTopology(
         source=FabricSource.TOPOLOGY_YAML,
         plugin=TopologyKind.BLOCK,

@@ -47,7 +47,7 @@ def parse_partition_topologies(text: str) -> Mapping[str, str | None]:
             found[match[1]] = topology[1] if topology else None
         elif line.strip() and line.strip() != "No partitions in the system":
             raise Place("scontrol show partitions", line_no, line).refuse(
-                "is no partition", "PartitionName=… …"
+                "is not a partition", "PartitionName=… …"
             )
     return found
 
@@ -110,7 +110,7 @@ def parse_scontrol_topology(
             blocks.append((_block(match, place), place))
             kinds.append(TopologyKind.BLOCK)
         elif line:
-            raise place.refuse("is no switch and no block", _EXPECTED)
+            raise place.refuse("is neither a switch nor a block", _EXPECTED)
     return tuple(
         tree_of(switches, FabricSource.SCONTROL, is_default=at == 0)
         if kind is TopologyKind.TREE
@@ -179,7 +179,7 @@ def parse_topology_addr(text: str, name: str) -> ClusterTopology:
             continue
         match = _PATTERN.fullmatch(words[-1])
         if len(words) != 3 or match is None:  # noqa: PLR2004  the fields of _EXPECTED
-            raise place.refuse("is no address of a node", _ADDR_EXPECTED)
+            raise place.refuse("is not a node address", _ADDR_EXPECTED)
         _read_line(read, words[0], words[1], words[2], place)
     if not read.addresses:
         raise Place(name, 1, "").refuse("has no address", _ADDR_EXPECTED)
@@ -189,15 +189,15 @@ def parse_topology_addr(text: str, name: str) -> ClusterTopology:
 def _read_line(read: _Read, host: str, address: str, pattern: str, place: Place) -> None:
     before = read.addresses.setdefault(host, (address, pattern, place.line_no))
     if before[:2] != (address, pattern):
-        message = f"{host} is {address}, and {before[0]} on line {before[2]}"
-        raise place.refuse(message, "one address a node")
+        message = f"{host} is {address} here, {before[0]} on line {before[2]}"
+        raise place.refuse(message, "one address per node")
     if before[2] != place.line_no:
         return
     parts = pattern.count(".")
     above, node = _split(address, host, parts)
     if len(above) != parts:
-        message = f"{address} has {len(above) + 1} parts and its pattern {parts + 1}"
-        raise place.refuse(message, "as many of both; the name of a switch may hold no dot")
+        message = f"{address} has {len(above) + 1} parts, its pattern {parts + 1}"
+        raise place.refuse(message, "the same number; switch names cannot contain dots")
     if bool(read.blocks if pattern.startswith("switch") else read.level) and parts:
         raise place.refuse("switches and blocks in one text", "the addresses of one topology")
     if pattern.startswith("block"):
@@ -218,8 +218,8 @@ def _hang(read: _Read, node: str, above: list[str], place: Place) -> None:
         for switch in here:
             known = read.level.setdefault(switch, level)
             if known != level:
-                message = f"switch {switch} is at level {level} here, and at {known} before"
-                raise place.refuse(message, "one level a switch")
+                message = f"switch {switch} is at level {level} here, at {known} before"
+                raise place.refuse(message, "one level per switch")
             read.links.update(dict.fromkeys((below, switch) for below in lower))
             if not lower:
                 read.ports[node, switch] = None

@@ -43,7 +43,7 @@ def slurm_tree(topology: ClusterTopology) -> ClusterTopology:
     is_of_blocks = topology.plugin is TopologyKind.BLOCK or not topology.switches
     if topology.blocks and is_of_blocks and not any(block.nodes for block in blocks):
         count = counted(len(blocks), "block")
-        raise RenderError(f"there is no node in {count}, so there is nothing to write for Slurm")
+        raise RenderError(f"nothing to write for Slurm: no node in {count}")
     if topology.plugin in _OWN_TREES:
         return topology
     if not topology.switches:
@@ -63,7 +63,7 @@ def _with_leaves(locality: Locality) -> Locality:
     for node, at in locality.domain_of.items():
         if at in above and at not in leaves:
             leaves[at] = len(domains)
-            name = f"{domains[at].name}, nodes on no switch below it"
+            name = f"{domains[at].name}, nodes directly on it"
             domains.append(Domain(name=name, level=domains[at].level - 1, parent=at))
         of_node[node] = leaves.get(at, at)
     return replace(locality, domains=tuple(domains), domain_of=of_node)
@@ -83,13 +83,13 @@ def left_out(topology: ClusterTopology) -> tuple[str, ...]:
     if nothing:
         ports = sum(node in nothing for node in named)
         found.append(
-            f"{', '.join(nothing)}, {counted(ports, 'port')}: Slurm cannot know such a name"
+            f"{', '.join(nothing)}, {counted(ports, 'port')}: a default name, not a node in Slurm"
         )
     if nameless:
-        found.append(f"{counted(nameless, 'port')} of adapters that name no node")
+        found.append(f"{counted(nameless, 'port')} without a node name")
     if others:
         hosts = fold_hosts(sorted(others, key=natural_order)[:100])
-        found.append(f"{counted(len(others), 'host')} taken for no compute node: {hosts}")
+        found.append(f"{counted(len(others), 'non-compute host')}: {hosts}")
     return tuple(found)
 
 
@@ -187,7 +187,7 @@ def kind_of(topology: ClusterTopology) -> TopologyKind:
     Raises RenderError for one that has neither.
     """
     if topology.plugin is not TopologyKind.FLAT and not (topology.switches or topology.blocks):
-        raise RenderError("this topology has no switch and no block, so there is nothing to write")
+        raise RenderError("nothing to write: this topology has neither switches nor blocks")
     return topology.plugin or (TopologyKind.TREE if topology.switches else TopologyKind.BLOCK)
 
 
@@ -203,7 +203,7 @@ def switch_rows(topology: ClusterTopology) -> tuple[tuple[Row, ...], tuple[str, 
     for name in names:
         if nodes[name] and children[name]:
             message = f"switch {name} has {len(nodes[name])} nodes and {len(children[name])}"
-            raise RenderError(f"{message} switches on it, and Slurm takes one or the other")
+            raise RenderError(f"{message} switches on it; Slurm allows only one of these")
     used = _leading_to_nodes(names, nodes, children)
     slurm_names = _slurm_names(name for name in names if name in used)
     rows = tuple(
@@ -221,7 +221,7 @@ def switch_rows(topology: ClusterTopology) -> tuple[tuple[Row, ...], tuple[str, 
         if switch.name in used
     )
     if not rows:
-        raise RenderError(f"none of the {len(names)} switches leads to a node with a name")
+        raise RenderError(f"none of the {len(names)} switches leads to a named node")
     notes = (f"{_printable(name)} leads to no node" for name in names if name not in used)
     return rows, tuple(notes)
 
@@ -247,7 +247,9 @@ def block_rows(topology: ClusterTopology) -> tuple[Row, ...]:
         nodes = _checked(block.nodes)
         notes = _note(block.name, names[block.name])
         if len(nodes) < least:
-            notes += (f"{len(nodes)} nodes of {least}: slurmctld 24.11 ends on this",)
+            notes += (
+                f"{counted(len(nodes), 'node')}, block size {least}: slurmctld 24.11 exits on this",
+            )
         rows += [Row(name=names[block.name], nodes=nodes, notes=notes)] if nodes else []
     return tuple(rows)
 
@@ -283,10 +285,12 @@ def _children_by_switch(
         before = above.setdefault(link.lower, link.upper)
         if before != link.upper:
             message = f"switch {link.lower} is below {before} and {link.upper}"
-            raise RenderError(f"{message}: no tree; each switch of one is below one other")
+            raise RenderError(f"{message}: not a tree, where each switch has one parent")
         found[link.upper][link.lower] = None
     if ring := heights(found)[1]:
-        raise RenderError(f"switch {ring[0]} is below itself, by {len(ring) - 1} links: no tree")
+        raise RenderError(
+            f"switch {ring[0]} is below itself, over {len(ring) - 1} links: not a tree"
+        )
     return {name: tuple(children) for name, children in found.items()}
 
 
@@ -309,7 +313,7 @@ def _checked(nodes: Iterable[str]) -> tuple[str, ...]:
     found = tuple(dict.fromkeys(nodes))
     for node in found:
         if _NODE.fullmatch(node) is None:
-            raise RenderError(f"{_printable(node)!r} is no name that Slurm takes for a node")
+            raise RenderError(f"{_printable(node)!r} is not a valid Slurm node name")
     return found
 
 
@@ -325,9 +329,7 @@ def topology_conf_text(topology: ClusterTopology) -> str:
     """
     kind = kind_of(topology)
     if kind is TopologyKind.FLAT:
-        raise RenderError(
-            "a flat topology has no topology.conf; TopologyPlugin=topology/flat is it"
-        )
+        raise RenderError("a flat topology has no topology.conf: set TopologyPlugin=topology/flat")
     word = "SwitchName" if kind is TopologyKind.TREE else "BlockName"
     rows, left = _rows(topology, kind)
     lines = [f"# left out: {note}" for note in left]
@@ -359,11 +361,13 @@ def topology_yaml_text(topologies: Sequence[ClusterTopology]) -> str:
     `topology_conf_text`. Raises RenderError as it does, and where two are called alike.
     """
     if not topologies:
-        raise RenderError("there is no topology to write")
+        raise RenderError("no topology to write")
     given = [one.name or str(kind_of(one)) for one in topologies]
     twin = next((name for name in given if given.count(name) > 1), None)
     if twin is not None:
-        raise RenderError(f"{given.count(twin)} topologies are called {twin}; each needs its name")
+        raise RenderError(
+            f"{given.count(twin)} topologies have the name {twin}; names must be unique"
+        )
     names = _slurm_names(given)
     default = next((at for at, one in enumerate(topologies) if one.is_default), 0)
     lines = ["---"]

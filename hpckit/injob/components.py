@@ -115,7 +115,10 @@ class _Group:
                 self._go_on()
             elif time.monotonic() >= self._end_s:
                 left = " ".join(part.name for part in self._parts if part.code is None)
-                say(f"{left}: not ended after {self._kill_wait_s} s; Slurm ends it with the job")
+                say(
+                    f"{left}: still running after {self._kill_wait_s} s; Slurm kills it with the "
+                    "job"
+                )
                 for part in self._parts:
                     if part.code is None:
                         part.code = _KILLED
@@ -171,7 +174,7 @@ class _Group:
                 pid, status = os.waitpid(part.pid, os.WNOHANG)
             except ChildProcessError:
                 # The shell saw its end, before it became this process.
-                say(f"{part.name}: a line of its setup failed")
+                say(f"{part.name}: a setup command failed")
                 pid, status = part.pid, _FAILED
             if pid:
                 part.code = exit_code_of(status)
@@ -192,9 +195,9 @@ class _Group:
         if part.code:
             self._code = part.code
             self._keep_failure(part)
-            self._end(f"{part.name} failed with {part.code}")
+            self._end(f"{part.name} failed with exit code {part.code}")
         elif all(one.code is not None for one in self._parts if not one.is_service):
-            self._end("the work is done")
+            self._end("all other components have ended")
 
     def _end(self, why: str) -> None:
         self._end_s = time.monotonic() + self._kill_wait_s
@@ -204,7 +207,7 @@ class _Group:
         for part in left:
             part.was_asked = True
         names = ", ".join(part.name for part in left)
-        say(f"{why}: {names} {'is' if len(left) == 1 else 'are'} ended")
+        say(f"{why}: stopping {names}")
         ids = {
             self._env.get(f"SLURM_JOB_ID_HET_GROUP_{part.group}", ""): part
             for part in left

@@ -7,7 +7,7 @@ import sys
 
 from hpckit.core.files_in_job import make_folder
 from hpckit.core.identity import SOURCES, identify
-from hpckit.core.talk import reason, say
+from hpckit.core.talk import reason, restart_words, say
 
 TYPE_CHECKING = False
 
@@ -40,7 +40,7 @@ def rank(words: list[str], env: dict[str, str]) -> int | None:
     exports = {} if source == "env" else identity.exports()
     env = {**without_coerced_locale(env), **exports}
     path = _rank_log_path(source, identity.rank, env)
-    log = None if path is None else _open_rank_log(path)
+    log = None if path is None else _open_rank_log(path, restart_words(env))
 
     def failed(code: int) -> None:
         if path is not None and identity.rank is not None:
@@ -145,13 +145,16 @@ def _own_steps(env: dict[str, str], source: str, identity: Identity) -> dict[str
 def _warn_of_missing_workdir(workdir: str, log: int | None) -> None:
     # slurmd then starts the job in /tmp, and says so to the log of the script alone.
     if workdir and not os.path.isdir(workdir):
-        say(f"warning: this node has no folder {workdir}: the command runs in {os.getcwd()}", log)
+        say(
+            f"warning: {workdir} does not exist on this node: the command runs in {os.getcwd()}",
+            log,
+        )
 
 
 def _rank_log_path(source: str, rank: int | None, env: dict[str, str]) -> str | None:
     job_folder = env.get("HPCKIT_JOB_FOLDER", "")
     if rank is None:
-        say(f"no rank number in the environment (--from {source}), so there is no rank log")
+        say(f"no rank log: the environment has no rank number (--from {source})")
         return None
     if not job_folder:
         return None
@@ -161,20 +164,26 @@ def _rank_log_path(source: str, rank: int | None, env: dict[str, str]) -> str | 
     return os.path.join(logs, f"rank-{rank}.log")
 
 
-def _open_rank_log(path: str) -> int | None:
+def _open_rank_log(path: str, restart: str) -> int | None:
     """Open a rank's log for appending, for its owner alone, and return the descriptor.
+
+    What an earlier run of a requeued job printed stays before the line `restart`.
 
     An array task's folder is made; any other folder that is missing, or a file that cannot be
     opened, gives one warning and None, since the job matters more than its log.
     """
     folder = os.path.dirname(path)
+    log = None
     try:
         if os.path.basename(folder).startswith("array-"):
             make_folder(folder)
-        return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if restart:
+            os.write(log, f"hpckit: {restart}\n".encode())
     except OSError as error:
-        say(f"no rank log, {path} cannot be opened: {reason(error)}")
-        return None
+        if log is None:
+            say(f"no rank log: {path} cannot be opened: {reason(error)}")
+    return log
 
 
 def _record_failure(log_path: str, restart: str, who: str, code: int) -> None:

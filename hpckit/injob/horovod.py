@@ -31,7 +31,7 @@ class Meeting:
                    identity.local_world_size, identity.node_rank)  # fmt: skip
         port = env.get("MASTER_PORT", "")
         if None in numbers or not port.isdigit():
-            say("no Horovod: this rank does not know its number, or no port to meet at", log)
+            say("Horovod cannot start: this rank has no rank number or no MASTER_PORT", log)
             raise SystemExit(1)
         self._env, self._identity = env, identity
         self.held: int | None = None
@@ -39,7 +39,7 @@ class Meeting:
             try:
                 self.held = _keep_store(int(port), through_exec=log is None)
             except OSError as error:
-                say(f"no Horovod: port {port} of this node: {reason(error)}", log)
+                say(f"Horovod cannot start: port {port} on this node: {reason(error)}", log)
                 raise SystemExit(1) from None
 
     def exports(self) -> dict[str, str]:

@@ -61,7 +61,7 @@ class Ledger:
             self._fd = fd
             self._io_before = _io_of_children()
         except OSError as error:
-            say(f"no ledger, {self._path} cannot be written: {reason(error)}")
+            say(f"no ledger: {self._path} cannot be written: {reason(error)}")
 
     def watch(self, pid: int) -> None:
         """Note which NCCL the command loads; rank 0 speaks for all."""
@@ -110,7 +110,7 @@ class Ledger:
                 finally:
                     os.close(fd)
             except OSError as error:
-                say(f"the ledger has no end: {reason(error)}")
+                say(f"the end of the ledger cannot be written: {reason(error)}")
             done.release()
 
         try:

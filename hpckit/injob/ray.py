@@ -119,7 +119,7 @@ class _Node:
         except FileExistsError:
             there = os.lstat(self._folder)
             if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.getuid():
-                raise _Ended(f"{self._folder} is somebody else's") from None
+                raise _Ended(f"{self._folder} belongs to another user") from None
         except OSError as error:
             raise _Ended(f"{self._folder}: {reason(error)}") from None
 
@@ -131,7 +131,7 @@ class _Node:
         self._await_head()
         waits = ["python3", "-c", _ALL_THERE, str(self._nodes), f"{_START_S:g}"]
         if self._nodes > 1 and self._run(waits):
-            raise _Ended(f"not all of {self._nodes} nodes came within {_START_S:g} s")
+            raise _Ended(f"not all {self._nodes} nodes joined within {_START_S:g} s")
         return self._run(command)
 
     def worker(self) -> int:
@@ -151,7 +151,7 @@ class _Node:
             except OSError as error:
                 refused = 0
                 if time.monotonic() - answered_s > _LOST_S:
-                    raise _Ended(f"the head is lost: {reason(error)}") from None
+                    raise _Ended(f"lost the connection to the head: {reason(error)}") from None
             else:
                 refused, answered_s = 0, time.monotonic()
                 self._look()
@@ -191,7 +191,7 @@ class _Node:
                     if one.is_file() and 0 < one.stat().st_size <= _MOST_LOG_BYTES:
                         shutil.copyfile(one.path, f"{kept}/{one.name}")
         except OSError as error:
-            say(f"ray on {self.host}: its logs are lost: {error.filename}: {reason(error)}")
+            say(f"ray on {self.host}: cannot keep its logs: {error.filename}: {reason(error)}")
 
     def _start(self, *words: str) -> None:
         sizes = [f"--num-cpus={len(os.sched_getaffinity(0))}"]
@@ -206,7 +206,7 @@ class _Node:
     def _claimed(self, index: int, option: str) -> str:
         claimed = claim_port(self._address[1], index, len(_PORTS) + 1)
         if claimed is None:
-            raise _Ended("no port is free")
+            raise _Ended("no free port")
         self._names.append(claimed[1])
         return f"{option}={claimed[0]}"
 
@@ -241,7 +241,9 @@ class _Node:
         until = time.monotonic() + _START_S
         while not self._answers():
             if time.monotonic() > until or self._asked_to_end is not None:
-                raise _Ended(f"no head at {self._env['RAY_ADDRESS']} within {_START_S:g} s")
+                raise _Ended(
+                    f"no answer from the head at {self._env['RAY_ADDRESS']} within {_START_S:g} s"
+                )
             self._look()
             time.sleep(_POLL_S / 5)
 
@@ -266,7 +268,7 @@ class _Node:
                 said = [line.strip() for line in log if line.strip()]
         except OSError:
             said = []
-        raise _Ended(" / ".join(["it ended early", *said[-3:]]))
+        raise _Ended(" / ".join(["ray ended early", *said[-3:]]))
 
 
 def memory_options(env: dict[str, str]) -> list[str]:

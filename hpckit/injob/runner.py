@@ -12,12 +12,13 @@ import signal
 import sys
 import time
 
-from hpckit.core.talk import reason, say
+from hpckit.core.talk import reason, restart_words, say
 from hpckit.injob.entry import not_started, without_coerced_locale
 from hpckit.injob.steps import end_steps, hostnames
 from hpckit.injob.supervise import catch_signals, exit_code_of, forward, spawn_quietly
 from hpckit.spec.folder_in_job import (
     BEGAN_FILE,
+    PLACE_FOLDER,
     SAMPLER_STEP,
     WAITING_FILE,
     component_folder,
@@ -182,8 +183,8 @@ def sampler_command(
 ) -> list[str]:
     """Return what samples: a step, or beside a local job whose runner is `parent`.
 
-    `step` says where, in srun's options. In a session of its own it gets no signal that is meant
-    for the command.
+    `step` says where, in srun's options. In its own session it gets no signal that is meant for
+    the command.
     """
     sample = [*agent, "sample", "--out", folder, "--hz", hz]
     if parent is not None:
@@ -226,6 +227,8 @@ def run(words: list[str], env: dict[str, str]) -> int | None:
     caught = [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD]
     wake = catch_signals([*caught, *([signal.SIGINT, signal.SIGHUP] if options.local else [])])
     env = without_coerced_locale(env)
+    if mark := restart_words(env):
+        say(mark)
     if options.component is not None:
         told = _component_environment(env, options.component, option_of(command, _GROUP), wake)
         if told is None:
@@ -364,9 +367,9 @@ class _Runner:
             return code
         numbers = "ranks are in Slurm's own order"
         if not self._options.keep_numbers:
-            numbers = "ranks are numbered by hpckit's own map"
+            numbers = "hpckit numbers the ranks itself"
             self._env["HPCKIT_RANK_MAP"] = hosts
-        say(f"warning: srun took no order of nodes: {numbers}")
+        say(f"warning: srun rejected the node order: {numbers}")
         return self._wait([self._start(command, self._env)])
 
     def _place(self, nodes: Sequence[str], command: Sequence[str]) -> str | None:
@@ -374,7 +377,7 @@ class _Runner:
         options = self._options
         if not (self._folder and (options.order or options.bind)):
             return None
-        self._env["HPCKIT_PLACE"] = of_start(self._env, "place", "restart")
+        self._env["HPCKIT_PLACE"] = of_start(self._env, PLACE_FOLDER, "restart")
         self._env |= {"HPCKIT_BIND": "1"} if options.bind else {}
         self._env |= {"HPCKIT_STRICT": "1"} if options.strict else {}
         plan = f"{self._folder}/order.json"
@@ -391,7 +394,7 @@ class _Runner:
 
         found = free_port(job, self._env.get("SLURM_ARRAY_TASK_ID", group)) if job else None
         if found is None:
-            say("warning: no free port found for the ranks to meet at")
+            say("warning: no free port found for MASTER_PORT")
         else:
             port, self._port_name = found
             self._env["MASTER_PORT"] = str(port)
@@ -412,7 +415,7 @@ class _Runner:
         if self._was_asked:
             return
         self._was_asked = True
-        say(f"{why}: the server is asked to end")
+        say(f"{why}: stopping the server")
         if self._options.local or not end_steps([self._env.get("SLURM_JOB_ID", "")], self._env):
             _send(alive, signal.SIGTERM)
 
@@ -422,7 +425,7 @@ class _Runner:
         if self._folder and names is not None:
             from hpckit.binding.in_job import outside
 
-            self._env.setdefault("HPCKIT_PLACE", of_start(self._env, "place", "restart"))
+            self._env.setdefault("HPCKIT_PLACE", of_start(self._env, PLACE_FOLDER, "restart"))
             self._env["HPCKIT_OUTSIDE"] = outside(self._env, names.split(","))
 
     def _sample(self, step: Sequence[str], parent: int | None) -> None:
@@ -482,7 +485,7 @@ class _Runner:
             elif number == signal.SIGTERM and self._server:
                 self._end_server("TERM", alive)
         if self._server and not self._was_asked and self._server.look():
-            self._end_server(f"nobody used it for {self._options.idle_s} s", alive)
+            self._end_server(f"no connection for {self._options.idle_s} s", alive)
             self._kill_s = time.monotonic() + (self._options.kill_wait_s or 0)
 
     def _arrived(self, timeout_s: float) -> bytes:

@@ -26,12 +26,12 @@ class Secrets:
         self._tasks = env.get("SLURM_ARRAY_TASK_COUNT", "")
         try:
             if not self._folder:
-                raise FileNotFoundError("hpckit submit makes it, and sbatch by hand has none")
+                raise FileNotFoundError("only hpckit submit creates it, not sbatch")
             with open(f"{self._folder}/{FILE}", encoding="utf-8") as file:
                 self.values: dict[str, str] = json.load(file)["values"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             why = reason(error) if isinstance(error, OSError) else "it is damaged"
-            say(f"no secrets, and the command was not started: {FILE}: {why}")
+            say(f"the command was not started, because it has no secrets: {FILE}: {why}")
             raise SystemExit(1) from None
 
     def forget(self) -> None:

@@ -81,7 +81,7 @@ class Server:
         if not self.port:
             self._choose()
         elif answers(host, self.port, ""):
-            say(f"port {self.port} of {host} is in use: the server was not started")
+            say(f"the server was not started: port {self.port} on {host} is in use")
             raise SystemExit(1)
 
     def _choose(self) -> None:
@@ -90,7 +90,7 @@ class Server:
         after = self._env.get("MASTER_PORT", "")
         found = claim_port(int(after) if after.isdigit() else 0, 0, 1)
         if found is None:
-            say("no port is free here: the server was not started")
+            say("the server was not started: no free port on this host")
             raise SystemExit(1)
         self.port, self.claim = found
 

@@ -51,6 +51,6 @@ def end_steps(job_ids: Sequence[str], env: dict[str, str]) -> set[str]:
         if named:
             said(["scancel", "--signal=TERM", *named], env)
     except (OSError, subprocess.SubprocessError) as error:
-        say(f"{error}: the steps are killed")
+        say(f"killing the job steps: {error}")
         return set()
     return {step.partition(".")[0] for step in named}

@@ -320,7 +320,7 @@ class RankLog:
             while view:
                 view = view[os.write(self._fd, view) :]
         except OSError as error:
-            say(f"the rank log ends here: {reason(error)}")
+            say(f"the rank log stops here: {reason(error)}")
             self._fd = None
 
 
@@ -373,7 +373,7 @@ class Tee:
             return
         except OSError as error:
             if not isinstance(error, BrokenPipeError):
-                say(f"output ends here: {reason(error)}")
+                say(f"the output stops here: {reason(error)}")
             self._target = None
             self.pending = memoryview(b"")
             return

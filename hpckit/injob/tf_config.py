@@ -35,7 +35,7 @@ class Workers:
         self.held: socket.socket | None = None
         rank, size = identity.rank, identity.world_size
         if rank is None or size is None:
-            say("no TF_CONFIG: this rank does not know its number", log)
+            say("no TF_CONFIG: this rank has no rank number", log)
             raise SystemExit(1)
         try:
             addresses = self._gathered(env, identity, rank, size)
@@ -43,7 +43,7 @@ class Workers:
             say(f"no TF_CONFIG: {error.filename or 'job folder'}: {reason(error)}", log)
             raise SystemExit(1) from None
         if addresses is None:
-            say(f"no TF_CONFIG: not all of {size} ranks said their address in {_WAIT_S:g} s", log)
+            say(f"no TF_CONFIG: not all {size} ranks sent their address within {_WAIT_S:g} s", log)
             raise SystemExit(1)
         self.config = {
             "cluster": {"worker": addresses},
@@ -76,7 +76,7 @@ class Workers:
         at, ranks = identity.local_rank or 0, identity.local_world_size or 1
         claimed = claim_port(int(env.get("MASTER_PORT") or 0), at, ranks)
         if claimed is None:
-            say(f"no TF_CONFIG: no port is free on {host}")
+            say(f"no TF_CONFIG: no free port on {host}")
             raise SystemExit(1)
         number, self.held = claimed
         return f"{host}:{number}"

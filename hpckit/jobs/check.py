@@ -169,17 +169,19 @@ def _lines(text: str) -> Iterator[SourcedFinding]:
     """Lines that do not do what they look like."""
     if "\r\n" in text:
         remedy = "sed -i 's/\\r$//' FILE"
-        yield _finding("dos-lines", "sbatch refuses lines that end as in DOS", remedy, 1)
+        yield _finding("dos-lines", "sbatch refuses DOS line ends (CRLF)", remedy, 1)
     if "\0" in text:
-        yield _finding("nul-bytes", "sbatch refuses a script with NUL bytes", "a text file", 1)
+        yield _finding(
+            "nul-bytes", "sbatch refuses a script with NUL bytes", "save it as a plain text file", 1
+        )
     late, pbs = passed_over(text)
     if late:
         because = "sbatch does not read #SBATCH lines after the first command"
-        remedy = "move it above the first command"
+        remedy = "move the line above the first command"
         yield _finding("late-option", because, remedy, late[0], Severity.WARNING)
     if pbs:
-        because = "sbatch obeys #PBS lines too, which are not looked at here"
-        remedy = "say the same by #SBATCH, or --ignore-pbs"
+        because = "sbatch also obeys #PBS lines, which are not checked here"
+        remedy = "use #SBATCH lines instead, or --ignore-pbs"
         yield _finding("pbs-option", because, remedy, pbs[0], Severity.WARNING)
 
 
@@ -187,20 +189,26 @@ def _values(request: Request, max_array_size: int | None) -> Iterator[SourcedFin
     """Values that are none, and tasks of an array that Slurm does not number so high."""
     for name, parse, kind, example in (
         *((one, parse_slurm_limit_s, "time", "2:00:00") for one in ("time", "time-min")),
-        *((one, parse_slurm_mem_bytes, "amount of memory", "4000M") for one in MEM_OPTIONS),
+        *((one, parse_slurm_mem_bytes, "memory size", "4000M") for one in MEM_OPTIONS),
     ):
         said = request.text(name)
         try:
             if said is not None and said not in ("UNLIMITED", "INFINITE"):
                 parse(said)
         except ValueError:
-            because = f"--{name}={said} is no {kind} to Slurm"
-            yield _finding("value", because, f"such as --{name}={example}", request.line_no(name))
+            because = f"--{name}={said} is not a valid {kind}"
+            yield _finding(
+                "value", because, f"for example --{name}={example}", request.line_no(name)
+            )
     array = request.text("array")
     last = max((tasks[-1] for tasks in _ranges(array)), default=0)
     if array and max_array_size and last >= max_array_size:
-        because = f"tasks are numbered up to {max_array_size - 1} here (MaxArraySize), not {last}"
-        remedy = f"--array=0-{max_array_size - 1}; hpckit submit, of a job file, splits it"
+        because = (
+            f"the highest task number here is {max_array_size - 1} (MaxArraySize - 1), not {last}"
+        )
+        remedy = (
+            f"--array=0-{max_array_size - 1}; or use a job file: hpckit submit splits its array"
+        )
         yield _finding("array-size", because, remedy, request.line_no("array"))
 
 
@@ -218,9 +226,8 @@ def _tokens(text: str) -> Iterator[SourcedFinding]:
                 rule="secret",
                 severity=Severity.ERROR,
                 subject="secret",
-                because=f"what looks like a secret ({token.kind}) stands in the script, and so in "
-                "Slurm's records",
-                remedy="leave it out, and export it in the shell before sbatch; or hpckit submit "
+                because=f"this looks like a secret ({token.kind}); Slurm's records keep the script",
+                remedy="remove it and export it in the shell before sbatch, or use hpckit submit "
                 "--secret NAME",
                 source="docs/reference/environment.md",
                 line_no=line_no,
@@ -230,9 +237,9 @@ def _tokens(text: str) -> Iterator[SourcedFinding]:
 def _options(request: Request, version: SlurmVersion | None) -> Iterator[SourcedFinding]:
     for name in request.not_sbatchs_own:
         near = difflib.get_close_matches(name, KNOWN, n=1, cutoff=0.8)
-        meant = f"--{near[0]}, if that was meant; " if near else ""
-        because = f"sbatch itself has no option --{name}; a plugin of the site may take it (spank)"
-        remedy = f"{meant}srun --help lists what plugins take"
+        meant = f"did you mean --{near[0]}? " if near else ""
+        because = f"sbatch has no option --{name}; only a SPANK plugin of the site could accept it"
+        remedy = f"{meant}srun --help lists the options of plugins"
         yield _finding("slurm-option", because, remedy, request.line_no(name), Severity.WARNING)
     options = [Option(name=name, value=asked.value) for name, asked in request.options.items()]
     for notice in lint(options, Program.SBATCH, version):
@@ -245,7 +252,7 @@ def _options(request: Request, version: SlurmVersion | None) -> Iterator[Sourced
             severity=severity,
             subject=notice.subject,
             because=notice.text,
-            remedy=notice.remedy or "leave it out",
+            remedy=notice.remedy or "remove it",
             source=notice.source or "sbatch(1)",
             line_no=request.line_no(name),
         )
@@ -260,8 +267,8 @@ def _communication(text: str, request: Request) -> Iterator[Finding]:
             rule="unread",
             severity=Severity.NOTE,
             subject="script",
-            because=f"the settings of communication were not looked at: {error.message}",
-            remedy="bash -n says whether it is shell",
+            because=f"the communication settings were not checked: {error.message}",
+            remedy="check the syntax with bash -n",
             source="docs/reference/lint-rules.md",
             line_no=error.line_no,
         )
@@ -303,6 +310,6 @@ def refusal(words: str) -> SourcedFinding:
         severity=Severity.WARNING if _UNSURE in words else Severity.ERROR,
         subject="sbatch",
         because=" ".join(words.split()),
-        remedy=explain_refusal(words) or "ask for something else",
+        remedy=explain_refusal(words) or "change the request",
         source="sbatch(1), --test-only",
     )

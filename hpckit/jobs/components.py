@@ -59,7 +59,7 @@ def _together(
     plans = component_plans(list(zip(requests, launches, strict=True)))
     digest = digest_of([job.effective.digest for job in jobs])
     provenance = replace(
-        provenance_of(source, site, digest),
+        provenance_of(source, site, replace(jobs[0].effective, digest=digest)),
         template=_TEMPLATE.partition("/")[2],
         runner_digest=resources.runner_digest(),
     )
@@ -102,8 +102,8 @@ def in_one_partition(job: PreparedJob) -> Iterator[PreparedJob]:
 def _refuse_differences(jobs: Sequence[PreparedJob]) -> None:
     specs = [job.effective.spec for job in jobs]
     if any(spec.serve.drain_s is not None for spec in specs):
-        reason = "the components are ended together"
-        raise ConfigError(reason, key="serve.drain_s", hint="leave it out")
+        reason = "all components end together"
+        raise ConfigError(reason, key="serve.drain_s", hint="remove it")
     for key, said in (
         ("environment.inherit", [str(spec.environment.inherit) for spec in specs]),
         ("chdir", [str(spec.chdir) for spec in specs]),
@@ -111,31 +111,32 @@ def _refuse_differences(jobs: Sequence[PreparedJob]) -> None:
         ("resources.time_limit", [str(spec.resources.time_limit) for spec in specs]),
     ):
         if len({*said}) > 1:
-            reason = "the components start and end together, with one of it"
-            raise ConfigError(reason, key=key, hint="say it at the top of the file")
+            reason = "all components start and end together: they need the same value"
+            raise ConfigError(reason, key=key, hint="set it at the top of the file")
 
 
 def _refuse(source: JobSource, site: SiteSpec, requests: Sequence[ComponentRequest]) -> None:
     if source.command:
-        reason = "its components have commands of their own"
-        raise ConfigError(reason, key="-- COMMAND", hint="--component names the one that is meant")
+        reason = "each component has its own command"
+        raise ConfigError(reason, key="-- COMMAND", hint="choose one with --component")
     if source.advised is not None:
         reason = (
-            f"the report of {source.advised.report_id} is of one job, and this file has components"
+            f"the report of {source.advised.report_id} is for a single job, but this file has "
+            "components"
         )
         names = ", ".join(request.name for request in requests)
-        raise ConfigError(reason, key=OPTION, hint=f"--component is one of: {names}")
+        raise ConfigError(reason, key=OPTION, hint=f"choose one with --component: {names}")
     if site.submitter is SubmitterKind.LOCAL:
         raise PlanError(
             f"site {site.name} has no scheduler for heterogeneous jobs",
             have="one job at a time",
-            need=f"{len(requests)} components beside each other",
-            hint=f"--component {requests[0].name} for one of them, or a site with Slurm",
+            need=f"{len(requests)} components at the same time",
+            hint=f"run one with --component {requests[0].name}, or use a site with Slurm",
         )
     template = source.template or site.template
     if template != _BASE:
         raise ConfigError(
-            f"got {template!r}, and a job with {COMPONENT_KEY}s has a template of hpckit's own",
+            f"got {template!r}, but a job with {COMPONENT_KEY}s needs hpckit's own template",
             key="template",
             hint=f"--template {_BASE}",
         )

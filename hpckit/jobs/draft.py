@@ -8,8 +8,8 @@ from pathlib import Path
 
 import hpckit
 from hpckit.account.advice.outcome import applied_document
-from hpckit.core.errors import StorageFailed
 from hpckit.core.fields import as_json, to_tree
+from hpckit.core.files import not_written
 from hpckit.core.findings import Notice
 from hpckit.core.units import parse_slurm_time_s
 from hpckit.injob.archive import pack_injob
@@ -115,9 +115,7 @@ class PackedJobFolders(FileJobFolders):
         try:
             pack_injob(folder / AGENT_FILE, self._cache)
         except OSError as error:
-            raise StorageFailed(
-                f"{folder / AGENT_FILE} cannot be written: {error.strerror}"
-            ) from error
+            raise not_written(folder / AGENT_FILE, error) from error
 
 
 def _intent(draft: Draft) -> dict[str, object]:

@@ -130,5 +130,5 @@ class HpckitJobEnvironment(SlurmJobEnvironment):
 
     def _requeue(self, countdown: int) -> None:
         if "SLURM_JOB_ID" not in os.environ:
-            raise utils.UncompletedJobError("a job on this machine has no queue to go back to")
+            raise utils.UncompletedJobError("a local job cannot be requeued: there is no queue")
         super()._requeue(countdown)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hpckit.core.errors import StorageFailed
+from hpckit.core.files import space_hint, space_words
 from hpckit.core.trust import make_private, must_be_ours
 from hpckit.slurm.values import JobEntry, JobId, JobPart, JobState
 
@@ -112,7 +113,7 @@ class SqliteJobIndex:
                 db.execute(_INSERT, row_of(entry))
             except sqlite3.IntegrityError as error:
                 raise StorageFailed(
-                    f"job {entry.job_id} is already in the index {self._path}"
+                    f"job {entry.job_id} is already in the job index {self._path}"
                 ) from error
 
         self._write(change)
@@ -185,7 +186,7 @@ class SqliteJobIndex:
             try:
                 found[rowid] = entry_of(values)
             except ValueError as error:
-                problems.append(self._damaged(f"its line {rowid}: {error}").message)
+                problems.append(self._damaged(f"line {rowid}: {error}").message)
 
         for order, is_as_stated in (("rowid", True), ("rowid DESC", False)):
             try:
@@ -255,11 +256,12 @@ class SqliteJobIndex:
         has_table = db.execute(_HAS_TABLE).fetchone()
         version = int(db.execute("PRAGMA user_version").fetchone()[0])
         if version < _VERSION and (version or has_table):
-            raise self._damaged(f"its version is {version}")
+            raise self._damaged(f"it has version {version}")
         if version > _VERSION:
             raise StorageFailed(
-                f"the job index {self._path} has version {version}, this hpckit knows {_VERSION}",
-                hint="upgrade hpckit: a newer one wrote this file",
+                f"the job index {self._path} has version {version}, but this hpckit reads only "
+                f"{_VERSION}",
+                hint="upgrade hpckit: a newer release wrote this file",
             )
         return version
 
@@ -278,19 +280,22 @@ class SqliteJobIndex:
                 f"the job index {self._path} cannot be {doing}: {error}", hint=self._remedy(code)
             ) from error
         except ValueError as error:
-            raise self._damaged(f"a line of it: {error}") from error
+            raise self._damaged(f"a line: {error}") from error
         except OSError as error:
             raise StorageFailed(
-                f"the job index {self._path} cannot be {doing}: {error.strerror}"
+                f"the job index {self._path} cannot be {doing}: {error.strerror}",
+                hint=space_hint(error, self._path),
             ) from error
 
     def _remedy(self, code: int) -> str:
         import sqlite3
 
         path = shlex.quote(str(self._path))
+        if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+            return space_words(self._path)
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return f"another process has it: fuser -v {path} names it"
-        return f"a file is expected that you may write to, in such a folder: ls -ld {path}"
+            return f"another process has locked it: fuser -v {path} shows which"
+        return f"the file and its folder must be writable for you: ls -ld {path}"
 
     def _replace(self, change: Callable[[sqlite3.Connection], object]) -> None:
         """Have a new file in place of the damaged one, of which a copy is kept."""

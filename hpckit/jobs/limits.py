@@ -66,7 +66,7 @@ class LimitsProbe:
         """Return what the request's own cluster says; `fresh` asks for what is remembered too."""
         cluster = request.text("clusters")
         if cluster and ("," in cluster or cluster == "all"):
-            return _unasked(f"--clusters={cluster} leaves it to sbatch which one")
+            return _unasked(f"with --clusters={cluster}, sbatch chooses the cluster")
         try:
             view = self.probe.look(cluster, fresh=fresh)
             known = self.ask(view, request, cluster)
@@ -76,7 +76,7 @@ class LimitsProbe:
 
 
 def _unasked(why: str) -> Told:
-    text = f"no cluster was asked: {why}"
+    text = f"cluster limits not checked: {why}"
     return Told(None, None, (Notice(level=Level.NOTE, subject="checks", text=text),))
 
 
@@ -133,6 +133,6 @@ class _Asking:
         except SchedulerUnreachable:
             raise
         except (AdapterError, ParseError) as error:
-            text = f"{what} were not looked at: {error.message}"
+            text = f"{what} not checked: {error.message}"
             self.unsaid.append(Notice(level=Level.NOTE, subject="checks", text=text))
             return None

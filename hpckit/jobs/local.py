@@ -95,7 +95,7 @@ class LocalSubmitter:
         """
         job_id, folder = job.job_id, Path(job.folder)
         if task is not None:
-            raise HpckitError(f"job {job_id} is no job array and has no task {task}")
+            raise HpckitError(f"job {job_id} is not a job array: it has no task {task}")
         name = signal_word(signal_name, sorted((*_FORWARDED, *_REQUESTED)), "a local job")
         status = local_status(job_id, folder)
         run = None
@@ -110,7 +110,7 @@ class LocalSubmitter:
         elif status.state.is_final:
             raise HpckitError(f"job {job_id} has already ended: {status.state}")
         else:
-            raise AdapterError(f"job {job_id} cannot be cancelled: {status.reason}")
+            raise AdapterError(f"cannot cancel job {job_id}: {status.reason}")
         return status
 
 
@@ -176,7 +176,7 @@ class _Launch:
         logs = sorted((self._folder / SUBMITIT_FOLDER).glob("*.log*"))
         text = "\n".join(log.read_text(encoding="utf-8", errors="replace") for log in logs)
         lines = [line for line in text.splitlines() if line]
-        return "\n".join(lines[-_TAIL_LINES:]) or "it printed no reason"
+        return "\n".join(lines[-_TAIL_LINES:]) or "no output"
 
     def _executor(self) -> Any:
         try:
@@ -231,11 +231,11 @@ def _check_folder(folder: Path) -> None:
     odd = [word for word in _PLACEHOLDERS if word in str(folder)]
     if odd:
         raise AdapterError(
-            f"submitit reads {odd[0]} in the job folder {folder} as a placeholder",
-            hint="choose another job_root in the site file",
+            f"the path of the job folder {folder} has {odd[0]}, which submitit expands",
+            hint="set another job_root in the site file",
         )
     if (folder / RUN_FILE).exists() or (folder / RESULT_FILE).exists():
-        raise AdapterError(f"the job in {folder} has been started already")
+        raise AdapterError(f"the job in {folder} was already started")
 
 
 def _search_path(environment: Mapping[str, str]) -> str:
@@ -299,11 +299,14 @@ def _end_rest(job_id: JobId, run: LocalRun, folder: Path, name: str | None) -> N
     if name not in (None, "KILL"):
         script = None if run.script is None else find_process(run.script)
         if script is None:
-            raise AdapterError(f"the script of job {job_id} has ended; cancel ends what it left")
+            raise AdapterError(
+                f"the script of job {job_id} has ended; hpckit cancel without a signal ends its "
+                "remaining processes"
+            )
         send_signal([script], signal.Signals[f"SIG{name}"])
         return
     _record_request(folder, name)
     kill_wait_s = 0.0 if name == "KILL" else run.kill_wait_s
     left = end_members(run.script, variable, run.started_s, kill_wait_s)
     if left:
-        raise AdapterError(f"{left} processes of job {job_id} outlived SIGKILL")
+        raise AdapterError(f"{left} processes of job {job_id} did not end on SIGKILL")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import msgspec
 
@@ -13,9 +13,18 @@ from hpckit.core.errors import StorageFailed
 from hpckit.core.files_in_job import read_regular
 from hpckit.jobs.process_tree import ProcessMark, is_running_since
 from hpckit.slurm.values import JobState
-from hpckit.spec.folder_in_job import SERVE_FILE
+from hpckit.spec.folder_in_job import (
+    ACCOUNT_FOLDER,
+    PLACE_FOLDER,
+    PROOF_FILE,
+    SERVE_FILE,
+    restart_of,
+)
 from hpckit.spec.job_folder import INTENT_FILE, LOCAL_RESULT_SCHEMA
 from hpckit.spec.store import FileJobFolders
+
+if TYPE_CHECKING:
+    from hpckit.binding.proof import Verdict
 
 Record = TypeVar("Record")
 
@@ -152,6 +161,38 @@ def read_served(folder: Path) -> Served | None:
         return read_record(folder, newest.name, Served)
     except (OSError, ValueError, StorageFailed):
         return None
+
+
+def requeues(folder: Path, task: int | None = None) -> int:
+    """Return how often Slurm has started the job of a folder again, by what its runs left."""
+    of_task = f"array-{task}" if task is not None else ""
+    runs = [
+        path
+        for parent in (PLACE_FOLDER, ACCOUNT_FOLDER)
+        for path in (folder / parent / of_task).glob("restart-*")
+    ]
+    return max((restart_of(path.name) or 0 for path in runs), default=0)
+
+
+def read_placement(folder: Path, task: int | None = None) -> list[Verdict]:
+    """Return what the ranks of a folder's latest start found of their places; else nothing."""
+    place = folder / PLACE_FOLDER / (f"array-{task}" if task is not None else "")
+    starts = {restart_of(path.name): path for path in place.glob("restart-*")}
+    newest = max((one for one in starts if one is not None), default=None)
+    if newest is None:
+        return []
+    try:
+        document = FileJobFolders().read_json(starts[newest], PROOF_FILE, "verdicts")
+    except StorageFailed:
+        return []
+    return list(document["verdicts"])
+
+
+def placement_words(folder: Path, task: int | None = None) -> str | None:
+    """Return the same in a line; None where they left nothing."""
+    from hpckit.binding.proof import proof_words
+
+    return proof_words(read_placement(folder, task)) or None
 
 
 def component_names(folder: Path) -> tuple[str, ...]:

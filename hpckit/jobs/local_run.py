@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -139,7 +140,10 @@ class Supervision:
         ]
 
     def _time_out(self) -> None:
-        self._cause = (JobState.TIMEOUT, f"the time limit of {self._time_limit_s} s was reached")
+        self._cause = (
+            JobState.TIMEOUT,
+            f"the job reached its time limit of {self._time_limit_s} s",
+        )
         self._terminate_all()
         self._timers = [(time.monotonic() + self._kill_wait_s, self._kill_all)]
 
@@ -185,7 +189,9 @@ class Supervision:
         state, reason = self._cause or _own_end(exit_code, number)
         if left := descendants(os.getpid()):
             pids = ", ".join(str(process.pid) for process in left)
-            reason = f"{reason or 'the script ended'}; these processes outlived SIGKILL: {pids}"
+            reason = (
+                f"{reason or 'the script ended'}; these processes did not end on SIGKILL: {pids}"
+            )
         return _result(self._run, exit_code, state, reason, exit_signal=number)
 
 
@@ -210,10 +216,8 @@ def _result(
 
 def _own_end(exit_code: int, number: int | None) -> tuple[JobState, str | None]:
     if number is not None:
-        return JobState.FAILED, f"the script was ended by {signal.Signals(number).name}"
-    if exit_code:
-        return JobState.FAILED, f"the script ended with exit code {exit_code}"
-    return JobState.COMPLETED, None
+        return JobState.FAILED, f"the script was killed by {signal.Signals(number).name}"
+    return JobState.FAILED if exit_code else JobState.COMPLETED, None
 
 
 # Python's own variables would steer the supervisor, submitit's belong to a job around this one,
@@ -224,6 +228,9 @@ _NOT_RUNNABLE = 126  # POSIX.1-2024, Shell Command Language, 2.8.2
 _NOT_FOUND = 127
 _RESULT_ATTEMPTS = 3
 _RESULT_PAUSE_S = 1.0
+_RESERVE_FILE = ".reserve"
+_RESERVE_BYTES = 4096
+"""Space for the result, given back where the job itself has filled the disk."""
 
 
 def supervisor_environment(environment: Mapping[str, str], search_path: str) -> dict[str, str]:
@@ -281,6 +288,8 @@ def run_script(
     become_subreaper()
     run = _new_run(script_sha256, kill_wait_s)
     write_record(job, RUN_FILE, run)
+    with suppress(OSError):
+        (job / _RESERVE_FILE).write_bytes(bytes(_RESERVE_BYTES))
     try:
         script = _start(job, Path(workdir), script_sha256)
     except _NotStartedError as error:
@@ -306,7 +315,7 @@ def _catch_signals() -> int:
 def _new_run(script_sha256: str, kill_wait_s: float) -> LocalRun:
     own = mark_of(os.getpid())
     if own is None:
-        raise StorageFailed("/proc does not show this process; is it mounted?")
+        raise StorageFailed("this process is not in /proc; is /proc mounted?")
     return LocalRun(
         host=socket.gethostname(),
         pid=own.pid,
@@ -326,8 +335,8 @@ def _start(job: Path, workdir: Path, script_sha256: str) -> subprocess.Popen[byt
         if found != script_sha256:
             raise _NotStartedError(
                 _NOT_RUNNABLE,
-                f"{SCRIPT_FILE} is not the script that was submitted: its SHA-256 is {found}, "
-                f"expected {script_sha256}",
+                f"{SCRIPT_FILE} changed after submission: its SHA-256 is {found}, expected "
+                f"{script_sha256}",
             )
         log = os.open(job / log_file(None), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         return subprocess.Popen(  # noqa: S603  the script that the user had rendered
@@ -349,9 +358,9 @@ def _start(job: Path, workdir: Path, script_sha256: str) -> subprocess.Popen[byt
 
 def _start_reason(error: OSError, workdir: Path) -> str:
     if error.filename == str(workdir):
-        return f"the working directory {workdir} cannot be entered: {error.strerror}"
+        return f"cannot enter the working directory {workdir}: {error.strerror}"
     if error.filename == "bash":
-        return f"bash cannot be run: {error.strerror}"
+        return f"cannot run bash: {error.strerror}"
     return f"the script was not started: {error}"
 
 
@@ -385,14 +394,19 @@ def _record_result(job: Path, result: LocalResult) -> None:
             write_record(job, RESULT_FILE, result)
         except StorageFailed as error:
             _say(str(error))
+            with suppress(OSError):
+                (job / _RESERVE_FILE).unlink()
+                continue
             if attempt + 1 < _RESULT_ATTEMPTS:
                 time.sleep(_RESULT_PAUSE_S)
         else:
+            (job / _RESERVE_FILE).unlink(missing_ok=True)
             return
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"hpckit: {text}\n")
+    with suppress(OSError):
+        sys.stderr.write(f"hpckit: {text}\n")
 
 
 if __name__ == "__main__":

@@ -43,10 +43,10 @@ def order_plan(
         return _plan(spec, chosen, kept_together(spec, job.site)), ()
     except (AdapterError, ParseError) as error:
         said, _, _ = error.message.partition("\n")
-        why = f"the cluster's network is not known: {said}"
+        why = f"the cluster's network is unknown: {said}"
     except PlanError as error:
-        why = f"there is no order for this job: {error.message}"
-    text = f"{why}; ranks will be in Slurm's own order"
+        why = f"no node order for this job: {error.message}"
+    text = f"ranks keep Slurm's order: {why}"
     return None, (Notice(level=Level.NOTE, subject="order", text=text),)
 
 
@@ -62,8 +62,8 @@ def _refuse_old_pmi2(job: PreparedJob, probe: FabricProbe, cluster: str | None) 
     plugin = str(said or config.mpi_default or "")
     if plugin.startswith("pmi2") and (config.version is None or config.version < _MAPS_ORDERS):
         raise PlanError(
-            "Slurm tells PMI-2 which ranks share a node",
-            have=f"Slurm {config.version or 'of an unknown release'}, which forgets the order",
+            "PMI-2 gets from Slurm which ranks share a node",
+            have=f"Slurm {config.version or '(release unknown)'}, which ignores the order",
             need="Slurm 24.05 or later, or PMIx",
         )
 

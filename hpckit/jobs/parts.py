@@ -82,10 +82,10 @@ def planned_parts(
     has_more = one_by_one or (place is not None and not place.is_first)
     if has_more and "?" in (slurm.dependency or ""):
         raise PlanError(
-            "Slurm takes either , or ? between dependencies",
+            "Slurm cannot mix , and ? between dependencies",
             have=f"slurm.dependency {slurm.dependency}",
-            need="dependencies that can be joined with one more by a comma",
-            hint="join them with commas, or submit this job by itself",
+            need="dependencies joined by commas, because hpckit adds one",
+            hint="join them with commas, or submit this job alone",
         )
     return parts
 
@@ -98,10 +98,10 @@ def _refuse_what_counts_within_a_part(slurm: SlurmOptions) -> None:
         wrong.append("slurm.dependency")
     if wrong:
         raise PlanError(
-            f"{wrong[0]} goes by the number of a task, and this array is submitted in parts",
-            have="task numbers that begin anew in each part",
+            f"{wrong[0]} depends on task numbers, but this array is submitted in parts",
+            have="task numbers that start again in each part",
             need="task numbers of the whole array",
-            hint="submit arrays that fit MaxArraySize, or use SLURM_ARRAY_TASK_ID in the command",
+            hint="submit arrays within MaxArraySize, or use SLURM_ARRAY_TASK_ID in the command",
         )
 
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import hpckit
 from hpckit.comm.communication import Communication, comm_findings, communication
+from hpckit.core.document import Tree
 from hpckit.core.errors import ConfigError, JobRefused
 from hpckit.core.fields import to_tree
 from hpckit.core.findings import Level, Notice
 from hpckit.jobs.sites import load_site, load_templates
 from hpckit.script.admission import as_notices, find_obstacles
-from hpckit.script.checks import check_job, site_partitions
+from hpckit.script.checks import check_job, command_notices, site_partitions
 from hpckit.script.directives import plan_launch
 from hpckit.script.launchers.launcher import Launcher
 from hpckit.script.launchers.registry import (
@@ -35,11 +36,13 @@ from hpckit.spec.job_folder import ADVICE_FILE, EFFECTIVE_SCHEMA, TOPOLOGY_FILE
 from hpckit.spec.merge import (
     EffectiveJob,
     Layer,
+    OriginKind,
     effective_job,
     file_layers,
     option_layer,
     report_layer,
     site_layer,
+    tree_layers,
 )
 from hpckit.spec.site import SiteSpec, SubmitterKind
 from hpckit.spec.tokens import refuse_file, refuse_script, refuse_words
@@ -64,7 +67,7 @@ class JobSource:
     and the option as typed; `option_words` are the same options as words of a command line.
     `slurm_version` is the release that somebody named in place of the site file's. `advised` is
     what a report says, which stands over the file and under the options. `topology` is what one of
-    its nodes looks like, None where none was inspected.
+    its nodes looks like, None where none was inspected. `defaults` are the user's own.
     """
 
     file_text: str | None
@@ -80,6 +83,7 @@ class JobSource:
     component: str | None = None
     advised: AdvisedJob | None = None
     topology: NodeTopology | None = None
+    defaults: Layer | None = None
 
 
 def source_of(
@@ -90,11 +94,12 @@ def source_of(
     folder: Path,
     template: str | None = None,
     file: tuple[str, str] | None = None,
+    defaults: Layer | None = None,
 ) -> JobSource:
     """Return what a program asks for: keys of a job file over those of a file (text, name).
 
-    A key is dotted, or names a table that is a mapping itself; None is not said. Raises
-    ConfigError for a word that is shaped like a secret, in the file too.
+    A key is dotted, or names a table that is a mapping itself; None is not said. `defaults` are
+    the user's own. Raises ConfigError for a word that is shaped like a secret, in the file too.
     """
     said = dict(_leaves(settings))
     words = [word for key, value in said.items() for word in ("--set", f"{key}={_toml(value)}")]
@@ -110,6 +115,7 @@ def source_of(
         site_name=site,
         template=template,
         folder=folder,
+        defaults=defaults,
     )
 
 
@@ -180,8 +186,7 @@ def prepare(
 ) -> PreparedJob:
     """Merge, check, decide and render. Raises ConfigError, PlanError, RenderError."""
     site = load_site(resources, source.site_name)
-    layers = layers_of(source, site, launchers)
-    effective = effective_job(layers, partial(refuse_launch, launchers=launchers))
+    layers, effective = _effective(source, site, launchers)
     if source.advised is not None:
         from hpckit.account.advice.outcome import check_advised
 
@@ -195,9 +200,10 @@ def prepare(
 
         plan = explained(plan, source.advised, effective)
     about_model = _about_model(effective.spec, site, source.folder)
-    notes = without_errors((*_findings(plan, site, dialect), *about_model))
+    found = (*_findings(plan, site, dialect), *command_notices(effective.spec.command))
+    notes = without_errors((*found, *about_model))
     notes += comm_findings(comm.env)
-    script, own = _script(plan, resources, cache, provenance_of(source, site, effective.digest))
+    script, own = _script(plan, resources, cache, provenance_of(source, site, effective))
     said = " ".join((source.file_text or "", *source.option_words, *source.command))
     refuse_script(script.text, said)
     return PreparedJob(
@@ -212,6 +218,32 @@ def prepare(
     )
 
 
+def _effective(
+    source: JobSource, site: SiteSpec, launchers: Launchers
+) -> tuple[Sequence[Layer], EffectiveJob]:
+    """Return the layers and the job. Raises ConfigError, of a file with all that is wrong."""
+    refuse = partial(refuse_launch, launchers=launchers)
+    try:
+        layers = layers_of(source, site, launchers)
+        return layers, effective_job(layers, refuse)
+    except ConfigError as error:
+        from hpckit.spec.job_errors import all_errors, option_meant
+
+        text, name = source.file_text, source.file_name
+        is_one_job = source.stage is None and source.component is None
+        if text is None or error.source != name or not is_one_job:
+            error.hint = option_meant(error, source.options) or error.hint
+            raise
+
+        options, defaults = option_layer(_options(source)), _defaults(source, site)
+
+        def read(tree: Tree) -> None:
+            layers = [options, *tree_layers(tree, name), *defaults]
+            effective_job(read_launchers(layers, launchers), refuse)
+
+        raise all_errors(text, name, error, read) from error
+
+
 def _about_model(spec: JobSpec, site: SiteSpec, folder: Path) -> tuple[Notice, ...]:
     """Return whether the job's model fits on its GPUs, where it says one."""
     if spec.model.config is None and "--num-layers" not in " ".join(spec.command):
@@ -222,15 +254,15 @@ def _about_model(spec: JobSpec, site: SiteSpec, folder: Path) -> tuple[Notice, .
     return tuple(model_notices(spec, site, lambda name: text_of(folder / name)))
 
 
-def provenance_of(source: JobSource, site: SiteSpec, job_digest: str) -> Provenance:
+def provenance_of(source: JobSource, site: SiteSpec, effective: EffectiveJob) -> Provenance:
     """Return what a script of this job says of its making; the runner's digest is not in it."""
     return Provenance(
         version=hpckit.__version__,
         site=site.name,
-        job_digest=job_digest,
+        job_digest=effective.digest,
         template=source.template or site.template,
         template_digest=None,
-        reproduce=_reproduce(source, site),
+        reproduce=_reproduce(source, site, effective),
     )
 
 
@@ -246,7 +278,7 @@ def _script(
         return script, ()
     provenance = replace(provenance, template_digest=digest)
     files = [str(templates.own[name]) for name in script.templates if name in templates.own]
-    text = f"{', '.join(dict.fromkeys(files))}, not hpckit's own: sha256 {digest[:12]}"
+    text = f"custom template {', '.join(dict.fromkeys(files))}: sha256 {digest[:12]}"
     notice = Notice(level=Level.NOTE, subject="template", text=text)
     return render_script(plan, provenance, templates.texts, cache), (notice,)
 
@@ -278,8 +310,12 @@ def layers_of(source: JobSource, site: SiteSpec, launchers: Launchers = LAUNCHER
             layers += file_layers(source.file_text, source.file_name, source.stage)
         else:
             layers += component_layers(source.file_text, source.file_name, source.component)
-    layers.append(site_layer(site.job, site.name))
+    layers += _defaults(source, site)
     return read_launchers(layers, launchers)
+
+
+def _defaults(source: JobSource, site: SiteSpec) -> list[Layer]:
+    return [*([source.defaults] if source.defaults else []), site_layer(site.job, site.name)]
 
 
 def _options(source: JobSource) -> dict[str, tuple[object, str]]:
@@ -295,18 +331,19 @@ def _options(source: JobSource) -> dict[str, tuple[object, str]]:
         options["name"] = (f"{name}-{part}", option)
     if part is not None and source.file_text is None:
         option = "--stage" if source.stage else "--component"
-        raise ConfigError("a command has no parts", key=option, hint="name a job file")
+        raise ConfigError("this works only with a job file", key=option, hint="give a job file")
     return options
 
 
-def _reproduce(source: JobSource, site: SiteSpec) -> tuple[str, ...]:
+def _reproduce(source: JobSource, site: SiteSpec, effective: EffectiveJob) -> tuple[str, ...]:
+    """Return the command that renders the same elsewhere, where site and defaults are others."""
     version = source.slurm_version
     said = (
         ("--from-report", ADVICE_FILE if source.advised is not None else None),
         ("--topology", TOPOLOGY_FILE if source.topology is not None else None),
         ("--stage", source.stage),
         ("--component", source.component),
-        ("--site", site.name if source.site_name is not None else None),
+        ("--site", site.name),
         ("--slurm-version", None if version is None else str(version)),
         ("--template", source.template),
     )
@@ -316,6 +353,9 @@ def _reproduce(source: JobSource, site: SiteSpec) -> tuple[str, ...]:
     for option, value in said:
         words += [] if value is None else [option, value]
     words += source.option_words
+    for origin in effective.origins:
+        if origin.origin is OriginKind.USER:
+            words += ["--set", f"{origin.key}={origin.value}"]
     if source.command:
         words += ["--", *source.command]
     return tuple(words)

@@ -56,11 +56,11 @@ def _read(path: Path, key: str) -> str:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}", key=key) from error
     if mode & 0o077:
-        raise ConfigError(f"others may read {path}", key=key, hint=f"chmod 600 {path}")
+        raise ConfigError(f"other users can read {path}", key=key, hint=f"chmod 600 {path}")
     try:
         text = data.decode().removesuffix("\n")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is no text", key=key) from error
+        raise ConfigError(f"{path} is not UTF-8 text", key=key) from error
     if not text or "\0" in text or len(data) > _MOST_BYTES:
-        raise ConfigError(f"expected a text of up to 64 KiB in {path}", key=key)
+        raise ConfigError(f"expected up to 64 KiB of text in {path}", key=key)
     return text

@@ -65,11 +65,28 @@ def load_site(resources: FileResources, name: str | None) -> SiteSpec:
         near = difflib.get_close_matches(name, files, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise ConfigError(
-            f"there is no site {name!r}",
-            hint=f"{hint}sites found: {', '.join(sorted(files))} (hpckit sites list)",
+            f"no such site: {name!r}",
+            hint=f"{hint}available: {', '.join(sorted(files))} (hpckit sites list)",
         )
     path = files[name][0]
     return parse_site_file(resources.read(path), str(path), name, refuse_launch)
+
+
+def site_of_cluster(resources: FileResources, cluster: str) -> str | None:
+    """The site whose file names this ClusterName, one's own before hpckit's; None for several."""
+    found: dict[bool, list[str]] = {True: [], False: []}
+    for name, paths in resources.site_files().items():
+        try:
+            # Most name another: only those that may be meant are read whole.
+            if cluster not in resources.read(paths[0]).lower():
+                continue
+            named = load_site(resources, name).slurm.cluster
+        except (ConfigError, StorageFailed):
+            continue
+        if named is not None and named.lower() == cluster:
+            found[resources.is_packaged(paths[0])].append(name)
+    names = found[False] or found[True]
+    return names[0] if len(names) == 1 else None
 
 
 def list_sites(resources: FileResources) -> tuple[FoundSite, ...]:
@@ -113,6 +130,6 @@ def recorded_site(entry: JobEntry, folders: FileJobFolders) -> SiteSpec:
             return generic_site()
         raise StorageFailed(
             f"the folder of {entry.job_id} is gone: {folder}",
-            hint="hpckit jobs --rebuild forgets jobs without a folder",
+            hint="hpckit jobs --rebuild removes jobs without a folder from the index",
         )
     return convert(dict(folders.read_json(folder, SITE_FILE)), SiteSpec, str(folder / SITE_FILE))

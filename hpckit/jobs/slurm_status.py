@@ -230,10 +230,10 @@ def _elsewhere(job: JobEntry, intent: Intent) -> str | None:
 
     there, here = intent.slurm_cluster, cluster_name(os.environ)
     if there is not None and here is not None:
-        return None if there == here else f"it belongs to the cluster {there}: ask there"
+        return None if there == here else f"it belongs to cluster {there}: run this command there"
     if job.is_confirmed:
         return None
-    return f"only {intent.submitter_host} can tell: it was submitted there"
+    return f"unknown on this host: it was submitted on {intent.submitter_host}, ask there"
 
 
 def _intent(folder: Path) -> Intent:
@@ -312,7 +312,7 @@ def _own_end(status: Ending, folder: Path) -> Ending:
     except (OSError, ValueError):
         return status
     if asked:
-        reason = "ended with the others"
+        reason = "stopped when the other components ended"
         return replace(status, state=JobState.CANCELLED, exit_code=exit_code, reason=reason)
     state = JobState.FAILED if exit_code else JobState.COMPLETED
     return replace(status, state=state, exit_code=exit_code)
@@ -370,13 +370,13 @@ def _ended(job_id: JobId, result: LocalResult) -> JobStatus:
 
 def _started(job_id: JobId, run: LocalRun, *, alive: bool) -> JobStatus:
     if not is_here(run):
-        state, reason = JobState.UNKNOWN, f"it runs on {run.host}; ask there"
+        state, reason = JobState.UNKNOWN, f"it runs on {run.host}: run this command there"
     elif alive:
         return JobStatus(job_id=job_id, state=JobState.RUNNING, started_s=run.started_s)
     else:
         state, reason = JobState.FAILED, LOST_REASON
         if run.script is not None and find_process(run.script) is not None:
-            reason += "; its script still runs, and cancel ends it"
+            reason += "; its script still runs: hpckit cancel ends it"
     return JobStatus(job_id=job_id, state=state, started_s=run.started_s, reason=reason)
 
 
@@ -385,14 +385,14 @@ def _intended(job_id: JobId, folder: Path) -> JobStatus:
     if intent is None:
         is_there = folder.is_dir()
         return _lost(
-            job_id, f"{folder} {f'holds no {INTENT_FILE}' if is_there else 'is not there'}"
+            job_id, f"{folder} {f'has no {INTENT_FILE}' if is_there else 'does not exist'}"
         )
     if (folder / SUBMITTED_FILE).exists():
-        return _lost(job_id, "it was started, and its run.json is gone")
+        return _lost(job_id, "it was started, but its run.json is gone")
     if _submission_is_over(intent, folder):
-        reason = "the submission ended before the job was started"
+        reason = "the submission ended before the job started"
         return JobStatus(job_id=job_id, state=JobState.NOT_SUBMITTED, reason=reason)
-    return JobStatus(job_id=job_id, state=JobState.PENDING, reason="it is being submitted")
+    return JobStatus(job_id=job_id, state=JobState.PENDING, reason="submission in progress")
 
 
 def _submission_is_over(intent: Intent, folder: Path) -> bool:

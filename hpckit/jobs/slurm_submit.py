@@ -20,7 +20,7 @@ from hpckit.core.errors import (
     ToolMissing,
     ToolTimeout,
 )
-from hpckit.core.files import Clock
+from hpckit.core.files import Clock, not_written
 from hpckit.core.process import CommandRunner
 from hpckit.jobs.slurm_status import SlurmStatuses
 from hpckit.jobs.status import CONFIRM_S
@@ -102,7 +102,7 @@ class SlurmSubmitter:
                         f"Slurm did not answer: {words}", hint="nothing was queued; try again"
                     ) from error
                 raise SchedulerRefused(
-                    f"Slurm would not take the job: {words}", hint=explain_refusal(words)
+                    f"Slurm would refuse the job: {words}", hint=explain_refusal(words)
                 ) from error
         return sbatch.words
 
@@ -148,7 +148,7 @@ class SlurmSubmitter:
         if status.state.is_final:
             raise HpckitError(f"job {status.job_id} has already ended: {status.state}")
         if status.state is JobState.UNKNOWN:
-            raise AdapterError(f"job {status.job_id} cannot be cancelled: {status.reason}")
+            raise AdapterError(f"cannot cancel job {status.job_id}: {status.reason}")
         signal = signal_word(signal_name, _SIGNALS, "a job")
         targets = cancel_targets(status, task, signal)
         argv = ["scancel"]
@@ -174,9 +174,9 @@ class SlurmSubmitter:
                         job_id=record.job_id, state=JobState.PENDING, cluster=request.cluster
                     )
         raise SubmissionUnconfirmed(
-            f"whether Slurm took the job is not known: {error.message}",
-            hint=f"do not submit it again; `hpckit status {request.job_id}` tells within "
-            f"{CONFIRM_S:.0f} s of Slurm's return",
+            f"unknown whether Slurm accepted the job: {error.message}",
+            hint=f"do not submit it again; `hpckit status {request.job_id}` shows it within "
+            f"{CONFIRM_S:.0f} s after Slurm is back",
         ) from error
 
 
@@ -188,9 +188,9 @@ def _write_script(request: SubmitRequest) -> Path:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
             file.write(request.script)
     except FileExistsError as error:
-        raise StorageFailed(f"the job in {path.parent} has been submitted already") from error
+        raise StorageFailed(f"the job in {path.parent} was already submitted") from error
     except OSError as error:
-        raise StorageFailed(f"{path} cannot be written: {error.strerror}") from error
+        raise not_written(path, error) from error
     return path
 
 
@@ -205,7 +205,7 @@ def script_file(script: str) -> Iterator[Path]:
         except OSError as error:
             raise StorageFailed(
                 f"the script cannot be written to a temporary file: {error.strerror}",
-                hint="TMPDIR may name another folder",
+                hint="set TMPDIR to another folder",
             ) from error
         yield path
 
@@ -237,7 +237,8 @@ class _Sbatch:
                 raise SubmissionUnconfirmed(_timed_out(error)) from error
             except ToolMissing as error:
                 raise ToolMissing(
-                    error.message, hint="submit from a login node of the cluster, or use --local"
+                    error.message,
+                    hint="submit from a login node of the cluster, or run here with --local",
                 ) from error
             words = refusal_words(result.stderr)
             if result.returncode == 0:
@@ -252,10 +253,10 @@ class _Sbatch:
                 )
             if failure is SbatchFailure.UNCONFIRMED:
                 raise SubmissionUnconfirmed(
-                    words or f"sbatch ended with {result.returncode} and said nothing"
+                    words or f"sbatch ended with {result.returncode} and no message"
                 )
         raise SchedulerUnreachable(
-            f"sbatch did not reach Slurm: {words}",
+            f"sbatch cannot reach Slurm: {words}",
             hint=f"nothing was submitted; {_remedy(words)}",
         )
 
@@ -264,21 +265,21 @@ class _Sbatch:
         late_s = self._clock.now_s() - self._request.begun_s
         if late_s > CONFIRM_S / 4:
             raise AdapterError(
-                f"this submission was held up for {late_s:.0f} s, and nothing was submitted",
+                f"nothing was submitted: this process was delayed by {late_s:.0f} s",
                 hint="submit it again",
             )
 
 
 def _remedy(words: str) -> str:
     if "configuration source" in words or "configuration file" in words:
-        return "this host knows of no Slurm: submit from a login node, or set SLURM_CONF"
+        return "this host has no Slurm configuration: submit from a login node, or set SLURM_CONF"
     return "slurmctld may be restarting: try again in a minute"
 
 
 def _timed_out(error: ToolTimeout) -> str:
     words = refusal_words(error.stderr)
-    text = f"sbatch gave no answer within {error.timeout_s:g} s"
-    return f"{text}; it said: {words}" if words else text
+    text = f"sbatch did not answer within {error.timeout_s:g} s"
+    return f"{text}; its message: {words}" if words else text
 
 
 def _options(request: SubmitRequest) -> list[str]:
@@ -306,8 +307,8 @@ def _log_pattern(request: SubmitRequest) -> str:
     folder = str(request.folder)
     if "\\" in folder:
         raise StorageFailed(
-            f"sbatch cannot write a log into {folder}: a backslash is special in such paths",
-            hint="choose another job_root in the site file",
+            f"sbatch cannot write logs to {folder}: a backslash in the path has a special meaning",
+            hint="set another job_root in the site file",
         )
     name = task_log("%a", request.array_offset) if request.is_array else f"{LOGS_FOLDER}/job.log"
     return f"{folder.replace('%', '%%')}/{name}"

@@ -27,12 +27,12 @@ FAR_CONFIRM_S: Final = 300.0
 """The same on another login node, whose clock may differ."""
 
 _WHY: Final[Mapping[JobState, str]] = {
-    JobState.TIMEOUT: "the time limit was reached",
+    JobState.TIMEOUT: "time limit reached",
     JobState.NODE_FAIL: "a node failed",
     JobState.OUT_OF_MEMORY: "out of memory",
     JobState.PREEMPTED: "preempted by another job",
     JobState.BOOT_FAIL: "a node did not boot",
-    JobState.DEADLINE: "its deadline had passed",
+    JobState.DEADLINE: "its deadline has passed",
     JobState.LAUNCH_FAILED: "Slurm could not launch it",
     JobState.SUSPENDED: "suspended",
 }
@@ -160,7 +160,7 @@ def status_of_records(
     which = f"{status.reason}; not listed: {format_indices(missing)}"
     if not status.state.is_final:
         return _stale(replace(status, reason=which), view)
-    never = "never begun" if entry.is_whole else "never begun, or never submitted"
+    never = "never started" if entry.is_whole else "never started, or never submitted"
     return _without_tasks(status, which, never, view)
 
 
@@ -194,14 +194,14 @@ def status_of_task(entry: JobEntry, status: JobStatus, task: int) -> JobStatus:
     if not listed:
         raise no_array(entry, task, f"hpckit status {entry.job_id}")
     raise HpckitError(
-        f"Slurm lists no task {task} of job {entry.job_id}",
-        hint=f"it lists: {format_indices(listed)}",
+        f"job {entry.job_id} has no task {task} in Slurm",
+        hint=f"its tasks: {format_indices(listed)}",
     )
 
 
 def no_array(entry: JobEntry, task: int, hint: str) -> HpckitError:
     """The error about a task of a job that has none; `hint` is the command for the whole job."""
-    return HpckitError(f"job {entry.job_id} is no job array and has no task {task}", hint=hint)
+    return HpckitError(f"job {entry.job_id} is not a job array: it has no task {task}", hint=hint)
 
 
 def _not_listed(
@@ -237,7 +237,7 @@ def _without_tasks(status: JobStatus, which: str, never: str, view: SlurmView) -
         exit_code=None,
         ended_s=None,
         is_lost=not view.has_accounts,
-        reason=f"{which}; {view.problem or 'there are no accounts of ended tasks'}",
+        reason=f"{which}; {view.problem or 'Slurm keeps no accounting of ended tasks'}",
     )
 
 
@@ -265,7 +265,7 @@ def _stale(status: JobStatus, view: SlurmView) -> JobStatus:
     """The accounts hear of changes last: while they alone answer, a living job says so."""
     if view.queue_problem is None or status.state.is_final:
         return status
-    return replace(status, reason=f"as the accounts have it; {view.problem}")
+    return replace(status, reason=f"from sacct, may be out of date; {view.problem}")
 
 
 def _status(entry: JobEntry, record: JobRecord) -> JobStatus:
@@ -295,9 +295,9 @@ def _why(record: JobRecord) -> str | None:
         _, by, uid = record.raw.partition(" by ")
         return f"cancelled by uid {uid}" if by else "cancelled"
     if record.state is JobState.REVOKED:
-        return "another cluster of the federation has started it: ask there"
+        return "another cluster of the federation started it: run this command there"
     if record.state is JobState.UNKNOWN:
-        return f'Slurm gives it the state "{record.raw}", which hpckit does not know'
+        return f'Slurm reports the state "{record.raw}", which is unknown to hpckit'
     return _WHY.get(record.state)
 
 
@@ -318,18 +318,18 @@ def _tasks_sentence(records: Sequence[JobRecord], chosen: JobRecord) -> str:
     words = [f"{count} {state}" for state, count in counts.most_common()]
     text = "tasks: " + ", ".join([*words, *(f"many {state}" for state in many)])
     bad = chosen.state.is_final and chosen.state is not JobState.COMPLETED
-    return f"{text}; the first of them task {chosen.task_index}" if bad else text
+    return f"{text}; first: task {chosen.task_index}" if bad else text
 
 
 def unsettled_status(status: JobStatus) -> JobStatus:
     """The status of an array that has ended as far as it is listed, and may be listed further."""
-    reason = f"{status.reason}; whether more of it comes is not certain yet"
+    reason = f"{status.reason}; more tasks may follow"
     return replace(status, state=JobState.UNKNOWN, exit_code=None, ended_s=None, reason=reason)
 
 
 def runaway_status(entry: JobEntry, status: JobStatus) -> JobStatus:
     """The status of a job that only the accounts believe to live; sacctmgr calls it a runaway."""
-    reason = f"the accounts say {status.state}, and slurmctld does not know it any more"
+    reason = f"sacct says {status.state}, but slurmctld no longer has the job"
     return replace(unknown_status(entry, reason), is_lost=True)
 
 
@@ -350,21 +350,20 @@ def unlisted_status(
     """
     if not entry.is_confirmed:
         if is_submitting:
-            return unknown_status(entry, "it is being submitted")
+            return unknown_status(entry, "submission in progress")
         if age_s < confirm_s:
             return unknown_status(
                 entry,
-                "its submission was cut short; whether Slurm has it is certain "
-                f"in {confirm_s - age_s:.0f} s: do not submit it again before",
+                "its submission was interrupted: do not submit it again yet; in "
+                f"{confirm_s - age_s:.0f} s it is certain whether Slurm has it",
             )
         if not has_log:
-            reason = "the submission ended before Slurm took the job"
+            reason = "the submission ended before Slurm accepted the job"
             return JobStatus(job_id=entry.job_id, state=JobState.NOT_SUBMITTED, reason=reason)
     elif age_s < confirm_s:
         return unknown_status(entry, "Slurm does not list it yet")
-    ran = "it ran, and " if has_log else ""
-    asked = "squeue and sacct do not list it" if accounts_asked else "squeue does not list it"
-    return replace(unknown_status(entry, f"{ran}its end is not on record: {asked}"), is_lost=True)
+    tools = "squeue and sacct no longer list" if accounts_asked else "squeue no longer lists"
+    return replace(unknown_status(entry, f"{tools} it"), is_lost=True)
 
 
 def unknown_status(entry: JobEntry, reason: str) -> JobStatus:

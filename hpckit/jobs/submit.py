@@ -215,7 +215,7 @@ def check_live(
             known = ask(view, request, cluster)
             findings = _live_findings(job, view, cluster, request, known)
     except (ToolFailed, ToolMissing, ParseError) as error:
-        text = f"the cluster was not looked at: {error.message}"
+        text = f"the cluster was not checked: {error.message}"
         unread = Notice(level=Level.NOTE, subject="checks", text=text)
         return None, without_errors((unread, *(about_launch(job, None) if refuse else ())))
     except SchedulerUnreachable as error:
@@ -247,7 +247,7 @@ def _live_findings(
 ) -> tuple[Notice, ...]:
     found = [*about_cluster(job, view.config, cluster), *about_launch(job, view.config)]
     if view.unread is not None:
-        text = f"the partitions were not looked at: {view.unread}"
+        text = f"the partitions were not checked: {view.unread}"
         found.append(Notice(level=Level.NOTE, subject="checks", text=text))
     found += dialect_findings(job.plan, live_dialect(job.site, view.config))
     obstacles = find_obstacles(request, known.cluster, known.user, known.now_s)
@@ -261,10 +261,10 @@ def about_cluster(job: PreparedJob, config: SlurmConfig, cluster: str | None) ->
         yield Notice(
             level=Level.ERROR,
             subject="site",
-            text=f"{job.site.name} is the cluster {rules.cluster}, and this host submits to "
+            text=f"site {job.site.name} is cluster {rules.cluster}, but this host submits to "
             f"{config.cluster_name}",
-            remedy="submit from a login node of that cluster, or --site with a site file of this"
-            " one",
+            remedy=f"submit from a login node of {rules.cluster}, or use --site with a site file "
+            f"of {config.cluster_name}",
         )
         return
     note = release_note(job.site, config)
@@ -382,7 +382,7 @@ def cluster_of(environment: Mapping[str, str]) -> str | None:
     for name in ("SBATCH_CLUSTERS", "SLURM_CLUSTERS"):
         cluster = environment.get(name)
         if cluster and ("," in cluster or cluster == "all"):
-            raise ConfigError(f"{name} names more than one cluster: {cluster}", key="--pass")
+            raise ConfigError(f"{name} has more than one cluster: {cluster}", key="--pass")
         if cluster:
             return cluster
     return None
@@ -402,14 +402,14 @@ def expand_job_root(job_root: str, caller: Caller) -> Path:
         expanded = Template(job_root).substitute(variables)
     except (KeyError, ValueError) as error:
         raise ConfigError(
-            f"job_root {job_root!r} names {error}, which is not set",
+            f"job_root {job_root!r} uses {error}, which is not set",
             hint="set it in the environment, or change job_root in the site file",
         ) from error
     names = Template(job_root).get_identifiers()
     if not (expanded and expanded.isprintable() and all(map(variables.get, names))):
         raise ConfigError(
-            f"job_root {job_root!r} becomes {expanded!r}, which is no place for job folders",
-            hint="set the variables that it names, or change job_root in the site file",
+            f"job_root {job_root!r} expands to {expanded!r}, which cannot hold job folders",
+            hint="set the variables that it uses, or change job_root in the site file",
         )
     if expanded == "~" or expanded.startswith("~/"):
         expanded = str(caller.home) + expanded[1:]
@@ -421,12 +421,12 @@ def _workdir(job: PreparedJob, caller: Caller, folders: FileJobFolders) -> Path:
     chdir = job.effective.spec.chdir
     if chdir is None:
         if any("\ud800" <= char <= "\udfff" for char in str(caller.workdir)):
-            raise ConfigError(f"this folder's name is not UTF-8: {str(caller.workdir)!r}")
+            raise ConfigError(f"the name of this folder is not UTF-8: {str(caller.workdir)!r}")
         return caller.workdir
     workdir = Path(os.path.normpath(job.source.folder / chdir))
     if not folders.is_folder(workdir):
         raise ConfigError(
-            f"got {chdir!r}, expected a folder that exists: there is no {workdir}", key="chdir"
+            f"got {chdir!r}, expected an existing folder: {workdir} does not exist", key="chdir"
         )
     return workdir
 
@@ -446,7 +446,7 @@ def _record(draft: Draft, entry: JobEntry, tools: SubmitTools) -> None:
     except StorageFailed as error:
         raise NotRecorded(
             f"job {entry.job_id} was started from {draft.folder}, but {error.message}",
-            hint="do not submit it again: once that is mended, hpckit jobs --rebuild finds it",
+            hint="do not submit it again: fix this, then hpckit jobs --rebuild finds the job",
         ) from error
 
 
@@ -480,7 +480,7 @@ def _start_parts(
     words: tuple[str, ...] = ()
     for number, part in enumerate(draft.parts or (None,)):
         if number and interrupted():
-            error = HpckitError("not every part was sent")
+            error = HpckitError("not all parts were submitted")
             _give_up(draft, entry, error, tools, progress, number=number)
             raise interrupt_of(error)
         waits_for = dependency(draft.job.effective.spec.slurm, entry, draft.after)
@@ -494,7 +494,7 @@ def _start_parts(
         except SubmissionUnconfirmed as error:
             if part is not None:
                 error.message += (
-                    f" (part {number + 1} of {len(draft.parts)}; none after it was sent)"
+                    f" (part {number + 1} of {len(draft.parts)}; later parts were not submitted)"
                 )
             raise
         except HpckitError as error:
@@ -524,19 +524,19 @@ def _give_up(
     Of tasks that have begun the folder and the record stay, and no other part is awaited.
     """
     which = f"part {number + 1} of {len(entry.parts)} (array {draft.parts[number].expression})"
-    before = "it and the parts" if isinstance(error, NotRecorded) else "the parts"
+    before = "this and the earlier parts" if isinstance(error, NotRecorded) else "the earlier parts"
     silent = isinstance(error, SchedulerUnreachable)
     taken_back = TakenBack.NOT if silent else take_back(entry, tools.submitter)
     if taken_back is TakenBack.NOT:
-        error.message = f"{error.message} ({which}; {before} before it could not be cancelled)"
+        error.message = f"{error.message} ({which}; {before} could not be cancelled)"
         error.hint = f"hpckit cancel {entry.job_id}"
         return
-    error.message = f"{error.message} ({which}; {before} before it were cancelled)"
+    error.message = f"{error.message} ({which}; {before} were cancelled)"
     if taken_back is TakenBack.WHOLLY:
         progress.is_kept = False
         error.hint = None if isinstance(error, NotRecorded) else error.hint
         return
-    error.hint = f"tasks had begun or ended: hpckit status {entry.job_id}"
+    error.hint = f"some tasks had already started or ended: hpckit status {entry.job_id}"
     sent = tuple(part for part in entry.parts if is_confirmed(part.job_id))
     with suppress(StorageFailed):
         tools.index.update([replace(entry, parts=sent)])
@@ -576,9 +576,9 @@ def try_out(
     if job.site.submitter is SubmitterKind.LOCAL:
         raise PlanError(
             f"site {job.site.name} has no scheduler to ask",
-            have="this machine alone",
+            have="this machine only",
             need="a scheduler for --test-only",
-            hint="--dry-run shows the script, or use a site with Slurm",
+            hint="use --dry-run to see the script, or a site with Slurm",
         )
     draft = draft_of(job, caller, tools, place)
     kinds = {part.expression: part for part in draft.parts}

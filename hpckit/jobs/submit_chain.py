@@ -44,17 +44,18 @@ def prepare_chain(
     names = stages_of(source)
     if source.advised is not None:
         raise ConfigError(
-            f"the report of {source.advised.report_id} is of one job, and this file has stages",
+            f"the report of {source.advised.report_id} is for a single job, but this file has "
+            "stages",
             key=OPTION,
-            hint=f"--stage is one of: {', '.join(names)}",
+            hint=f"choose one with --stage: {', '.join(names)}",
         )
     site = load_site(resources, source.site_name)
     if site.submitter is SubmitterKind.LOCAL:
         raise PlanError(
             f"site {site.name} has no scheduler for chains",
             have="one job at a time",
-            need=f"{len(names)} stages, one after the other",
-            hint=f"--stage {names[0]} for one of them, or a site with Slurm",
+            need=f"{len(names)} stages, one after another",
+            hint=f"run one with --stage {names[0]}, or use a site with Slurm",
         )
     return tuple(prepare(replace(source, stage=name), resources, cache) for name in names)
 
@@ -78,7 +79,7 @@ def submit_chain(
             held = replace(tools, interrupts_held=lambda: nullcontext(interrupted))
             for stage, caller, place in zip(stages, callers, places, strict=True):
                 if done and interrupted():
-                    raise _interrupt(f"stage {stage.source.stage} was not sent", done, tools)
+                    raise _interrupt(f"stage {stage.source.stage} was not submitted", done, tools)
                 after = done[-1].entry.job_ids if done else ()
                 done.append(_submit_stage(stage, caller, held, done, replace(place, after=after)))
     except KeyboardInterrupt as interrupt:
@@ -113,13 +114,13 @@ def _submit_stage(
         return submit(stage, caller, tools, place, progress)
     except KeyboardInterrupt as interrupt:
         if progress.is_kept:
-            words = f"stage {stage.source.stage}: {interrupt} · no stage after it was submitted"
+            words = f"stage {stage.source.stage}: {interrupt} · later stages were not submitted"
             raise KeyboardInterrupt(words) from None
         raise _interrupt(f"stage {stage.source.stage}: {interrupt}", done, tools) from None
     except HpckitError as error:
         error.message = f"stage {stage.source.stage}: {error.message}"
         if progress.is_kept:
-            error.message += "; no stage after it was submitted"
+            error.message += "; later stages were not submitted"
         else:
             _give_up(done, error, tools)
         raise
@@ -136,7 +137,7 @@ def _give_up(done: Sequence[Submission], error: HpckitError, tools: SubmitTools)
         silent = isinstance(error, SchedulerUnreachable)
         taken_back = TakenBack.NOT if silent else take_back(submission.entry, tools.submitter)
         if taken_back is TakenBack.NOT:
-            error.hint = f"hpckit cancel {submission.job_id}: stages before it go on"
+            error.hint = f"hpckit cancel {submission.job_id}: the earlier stages continue"
             return
         if taken_back is TakenBack.HAD_BEGUN:
             begun.append(str(submission.entry.stage))
@@ -146,8 +147,10 @@ def _give_up(done: Sequence[Submission], error: HpckitError, tools: SubmitTools)
             with suppress(StorageFailed):
                 tools.folders.remove(submission.folder)
     if begun:
-        error.message += " (of the stages before it, what had not ended was cancelled)"
+        error.message += " (unfinished earlier stages were cancelled)"
         names = " and ".join(reversed(begun))
-        error.hint = f"{names} had begun or ended: hpckit status {done[len(begun) - 1].job_id}"
+        error.hint = (
+            f"{names} had already started or ended: hpckit status {done[len(begun) - 1].job_id}"
+        )
     elif done:
-        error.message += " (the stages before it were cancelled)"
+        error.message += " (the earlier stages were cancelled)"

@@ -51,10 +51,10 @@ def ambiguous(wanted: str, by_name: Mapping[str, JobEntry]) -> HpckitError:
     names = (ids if is_begin else list(by_name))[::-1]
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
     return HpckitError(
-        f"{wanted!r} can be more than one job: {', '.join(names[:_MOST_NAMED])}{more}",
-        hint="give more of the id; hpckit jobs lists them"
+        f"{wanted!r} matches more than one job: {', '.join(names[:_MOST_NAMED])}{more}",
+        hint="give more of the job ID; hpckit jobs lists them"
         if is_begin
-        else "give it with its place, as 'ID;PLACE'",
+        else "add the cluster or site: 'ID;PLACE'",
     )
 
 
@@ -156,18 +156,21 @@ def find_job(index: SqliteJobIndex, wanted: str | None) -> JobEntry:
     if wanted is None:
         newest = index.latest(1)
         if not newest:
-            raise HpckitError("no job has been submitted yet", hint="hpckit submit JOB")
+            raise HpckitError(
+                "no job has been submitted yet",
+                hint="hpckit submit JOB; hpckit jobs --rebuild finds jobs by their folders",
+            )
         return newest[0]
     job_id, _, where = wanted.partition(";")
     if not (job_id and wanted.strip() and wanted.isprintable()):
-        raise NoSuchJob(f"{wanted!r} is no job id")
+        raise NoSuchJob(f"invalid job ID {wanted!r}")
     found = [
         entry
         for entry in _named(index, job_id)
         if not where or where in (entry.cluster, entry.site)
     ]
     if not found:
-        raise NoSuchJob(f"hpckit has submitted no job {wanted!r} from here")
+        raise NoSuchJob(f"no job {wanted!r} was submitted from here with hpckit")
     # The newest of each place: a cluster uses its ids again after years.
     by_name = {_name(entry, job_id): entry for entry in reversed(found)}
     if len(by_name) > 1:
@@ -181,7 +184,7 @@ def _component_of(entry: JobEntry, wanted: str) -> JobEntry:
     numbers = [str(number) for number in range(len(names))]
     if wanted not in (*names, *numbers):
         known = ", ".join(names) or "none"
-        raise NoSuchJob(f"job {entry.job_id} has no component {wanted!r}: it has {known}")
+        raise NoSuchJob(f"job {entry.job_id} has no component {wanted!r}; its components: {known}")
     number = names.index(wanted) if wanted in names else int(wanted)
     return replace(
         entry,
@@ -294,7 +297,9 @@ def _remember(
         record_end(after, status, tools.folders)
         if after.job_ids != entry.job_ids:
             confirmed.append(after)
-    tools.index.update(changed)
+    # How the jobs are is true without the index too, as where its disk is full.
+    with contextlib.suppress(StorageFailed):
+        tools.index.update(changed)
     for entry in confirmed:
         document = submitted_document(entry, tools.clock.now_s())
         # The index has it; a folder on a full disk must not hide how the other jobs are.
@@ -485,7 +490,7 @@ def entry_of_folder(folders: FileJobFolders, folder: Path) -> JobEntry:
         and 0 <= entry.created_s < _LATEST_S
         and all(0 <= part.offset < _MOST_TASKS for part in entry.parts)
     ):
-        raise ValueError("it holds an id, a time or parts that cannot be")
+        raise ValueError("its job ID, time or parts are invalid")
     entry.folder.encode()  # else the index cannot hold it
     return entry
 
@@ -498,7 +503,7 @@ def signal_word(name: str | None, known: Sequence[str], whose: str) -> str | Non
     """The signal's name without SIG. Raises HpckitError for one that is not known."""
     word = None if name is None else name.upper().removeprefix("SIG")
     if word not in (None, *known):
-        raise HpckitError(f"{whose} cannot be sent {name}", hint=f"one of {', '.join(known)}")
+        raise HpckitError(f"cannot send {name} to {whose}", hint=f"one of {', '.join(known)}")
     return word
 
 
@@ -522,9 +527,9 @@ def cancel_targets(status: JobStatus, task: int | None, signal: str | None) -> S
         ]
         if running:
             return [task.slurm_id for task in running]
-        raise HpckitError(f"no task of job {job_id} runs now")
+        raise HpckitError(f"no task of job {job_id} is running")
     if status.state.is_waiting:
-        raise HpckitError(f"job {job_id} has not begun: {status.state}")
+        raise HpckitError(f"job {job_id} has not started: {status.state}")
     return (job_id,)
 
 
@@ -532,11 +537,11 @@ def _task_to_cancel(status: JobStatus, task: int, *, ends: bool) -> JobRecord:
     job_id = status.job_id
     record = next((record for record in status.tasks if record.task_index == task), None)
     if record is None and not status.tasks:
-        raise HpckitError(f"job {job_id} is no job array and has no task {task}")
+        raise HpckitError(f"job {job_id} is not a job array: it has no task {task}")
     if record is None:
-        raise HpckitError(f"job {job_id} has no task {task} that Slurm lists")
+        raise HpckitError(f"job {job_id} has no task {task} in Slurm")
     if record.state.is_final:
         raise HpckitError(f"task {task} of job {job_id} has already ended: {record.state}")
     if record.state.is_waiting and not ends:
-        raise HpckitError(f"task {task} of job {job_id} has not begun: {record.state}")
+        raise HpckitError(f"task {task} of job {job_id} has not started: {record.state}")
     return record

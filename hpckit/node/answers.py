@@ -54,7 +54,7 @@ def differences(a: NodeTopology, b: NodeTopology) -> tuple[str, ...]:
         values = here.get((subject, what)), there.get((subject, what))
         changed.setdefault((what, *values), []).append(subject)
     found = [f"{_subjects(lost)} missing"] if lost else []
-    found += [f"{_subjects(new)} too many"] if new else []
+    found += [f"{_subjects(new)} extra"] if new else []
     found += [
         f"{_subjects(subjects)}: {what} {_shown(what, after)}, not {_shown(what, before)}"
         for (what, before, after), subjects in changed.items()
@@ -288,6 +288,6 @@ def silent_node(answer: NodeAnswer) -> Finding:
         rule="node-silent",
         severity=Severity.ERROR,
         subject=answer.node,
-        because=answer.because or "it gave no answer",
+        because=answer.because or "no answer",
         remedy=f"scontrol show node {answer.node}",
     )

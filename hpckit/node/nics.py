@@ -119,7 +119,7 @@ class _View:
         if nic.kind is None:
             return Verdict(None, None)
         if nic.kind is NicKind.ETHERNET:
-            return Verdict(NicRole.OTHER, "plain Ethernet, without RDMA")
+            return Verdict(NicRole.OTHER, "plain Ethernet, no RDMA")
         aside = self._aside(nic)
         if aside is not None:
             return Verdict(NicRole.OTHER, aside)
@@ -129,9 +129,9 @@ class _View:
 
     def _aside(self, nic: Nic) -> str | None:
         if nic.physfn is not None and nic.physfn in self._names:
-            return f"a virtual function of {self._names[nic.physfn]}, which is here too"
+            return f"virtual function of {self._names[nic.physfn]}"
         if nic.bond in self._bonds and nic.bond not in (nic.name, *nic.netdevs):
-            return f"a part of {nic.bond}, which is here too"
+            return f"part of {nic.bond}"
         return None
 
     def _traits_of(self, nic: Nic) -> _Traits:
@@ -194,19 +194,19 @@ class _View:
         if (traits.rate_bytes_per_s or 0.0) < (main.rate_bytes_per_s or 0.0):
             return self._slower(nic, traits, main)
         if nic.index in self._close:
-            return Verdict(NicRole.COMPUTE, "beside a GPU, and as fast as those for jobs")
+            return Verdict(NicRole.COMPUTE, "next to a GPU, and as fast as the NICs for jobs")
         if (traits.kind, traits.layer) != (main.kind, main.layer):
             return _other_fabric(traits, main)
         is_even = traits.rate_bytes_per_s == main.rate_bytes_per_s
         if is_even and None in (_ids(traits), _ids(main)):
-            return Verdict(NicRole.COMPUTE, "as fast as those for jobs")
-        return Verdict(None, "no slower than those for jobs, another card, and beside no GPU")
+            return Verdict(NicRole.COMPUTE, "as fast as the NICs for jobs")
+        return Verdict(None, "as fast as the NICs for jobs, but another card, not next to a GPU")
 
     def _slower(self, nic: Nic, traits: _Traits, main: _Traits) -> Verdict:
         if (traits.kind, traits.layer) != (main.kind, main.layer):
             return _other_fabric(traits, main)
         if traits.card == main.card and self._stands_with(nic, main):
-            return Verdict(NicRole.COMPUTE, "a card like those for jobs, beside a GPU like them")
+            return Verdict(NicRole.COMPUTE, "same card as the NICs for jobs, also next to a GPU")
         if not traits.rate_bytes_per_s or not main.rate_bytes_per_s:
             return Verdict(None, None)
         rates = (rate_words(traits.rate_bytes_per_s), rate_words(main.rate_bytes_per_s))
@@ -214,18 +214,20 @@ class _View:
 
     def _of_jobs(self, nic: Nic, traits: _Traits, alike: int) -> Verdict:
         if traits.kind is NicKind.GVNIC and alike == 1:
-            return Verdict(NicRole.OTHER, "the only gVNIC, so it is the machine's own network")
+            return Verdict(NicRole.OTHER, "the only gVNIC: the machine's own network")
         told = (
             "" if traits.rate_bytes_per_s is None else f" of {rate_words(traits.rate_bytes_per_s)}"
         )
         word = traits.kind.value if traits.kind is not None else "NIC"
-        place = ", beside a GPU" if nic.index in self._close else ""
+        place = ", next to a GPU" if nic.index in self._close else ""
         return Verdict(NicRole.COMPUTE, f"one of {counted(alike, f'{word} NIC')}{told}{place}")
 
     def _down(self, nic: Nic, traits: _Traits, main: _Traits) -> Verdict:
         if self._is_of_main(nic, main):
-            return Verdict(NicRole.COMPUTE, f"a card like those for jobs; its port is {nic.state}")
-        return Verdict(NicRole.OTHER, f"unlike the NICs for jobs, and its port is {nic.state}")
+            return Verdict(
+                NicRole.COMPUTE, f"same card as the NICs for jobs; its port is {nic.state}"
+            )
+        return Verdict(NicRole.OTHER, f"not like the NICs for jobs; its port is {nic.state}")
 
     def _is_of_main(self, nic: Nic, main: _Traits) -> bool:
         """Whether a NIC that is down should be up: not the second port that nobody has cabled."""

@@ -37,7 +37,9 @@ def parse_node_file(text: str) -> NodeSettings:
     for key, value in tree.items():
         expected = _KEYS.get(key)
         if expected is None:
-            raise ConfigError("unknown key", source=NODE_FILE, key=key, hint=", ".join(_KEYS))
+            raise ConfigError(
+                "unknown key", source=NODE_FILE, key=key, hint=f"keys: {', '.join(_KEYS)}"
+            )
         if not isinstance(value, expected):
             raise ConfigError(f"got {value!r}", source=NODE_FILE, key=key)
     if tree.get("schema") != NODE_SCHEMA:

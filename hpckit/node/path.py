@@ -76,11 +76,11 @@ class PathTable:
         if size > MOST_ROWS:
             raise InvalidValue("devices", size, f"at most {MOST_ROWS}")
         if len(set(self.devices)) < size:
-            raise InvalidValue("devices", "a name twice", "each device once")
+            raise InvalidValue("devices", "a duplicate name", "unique names")
         for key, rows in (("cells", self.cells), ("nccl", self.nccl)):
             is_left_out = key == "nccl" and not rows
             if not is_left_out and [len(row) for row in rows] != [size] * size:
-                raise InvalidValue(key, "rows of another shape", f"{size} rows of {size} cells")
+                raise InvalidValue(key, "rows of another length", f"{size} rows of {size} cells")
         for cell in {cell for row in self.cells for cell in row if cell is not None}:
             if not _NV.fullmatch(cell) and cell not in _KINDS:
                 expected = f"one of {', '.join(PathKind)}, or NV18"

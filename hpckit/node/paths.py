@@ -278,17 +278,14 @@ class _Answer(NamedTuple):
 
 _ANSWERS: Final = {kind: _Answer(kind.value) for kind in PathKind}
 _PHB, _NODE, _SYS = (_ANSWERS[kind] for kind in (PathKind.PHB, PathKind.NODE, PathKind.SYS))
-_NO_ADDRESS: Final = _Answer(None, "the source has no PCI address of one of the two")
-_NO_DEVICE: Final = _Answer(None, "the PCI tree of the source lacks one of the two")
+_NO_ADDRESS: Final = _Answer(None, "one of the two has no PCI address in the source")
+_NO_DEVICE: Final = _Answer(None, "one of the two is missing from the PCI tree of the source")
 _NO_NUMA: Final = _Answer(
     None,
-    "they are on different root complexes and the NUMA node of one is unknown,"
-    " so this may be NODE or SYS",
+    "they are on different root complexes and the NUMA node of one is unknown: NODE or SYS",
 )
-_NO_ROOT: Final = _Answer(
-    None, "the source tells NUMA nodes and no root complexes, so this may be PHB or NODE"
-)
-_NO_PLACE: Final = _Answer(None, "the source tells neither root complexes nor NUMA nodes")
+_NO_ROOT: Final = _Answer(None, "the source has NUMA nodes but no root complexes: PHB or NODE")
+_NO_PLACE: Final = _Answer(None, "the source has neither root complexes nor NUMA nodes")
 
 
 def with_paths(topology: NodeTopology) -> NodeTopology:
@@ -359,13 +356,13 @@ def _few(pairs: list[str]) -> str:
 def _left_out(topology: NodeTopology, count: int) -> Unknown | None:
     """That a table of `count` devices would be too large, or lacks some to be small enough."""
     if count > MOST_ROWS:
-        because = f"there are {count} of them, and a table has up to {MOST_ROWS}"
+        because = f"{count} devices, but a matrix has at most {MOST_ROWS}"
         return Unknown(_SUBJECT, "devices", because)
     lacking = sum(not gpu.is_hidden for gpu in topology.gpus) - count
     lacking += sum(is_listed(nic) for nic in topology.nics)
     if lacking <= 0:
         return None
-    because = f"a table has up to {MOST_ROWS} rows, and each sits where its physical function does"
+    because = f"a matrix has at most {MOST_ROWS} rows; each has the paths of its physical function"
     return Unknown(_SUBJECT, f"{lacking} virtual functions", because)
 
 

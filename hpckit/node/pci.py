@@ -118,9 +118,9 @@ def check_tree(devices: Iterable[PciDevice]) -> None:
     for device in devices:
         parent = device.parent
         if device.address in depths:
-            raise InvalidValue("pci", f"{device.address[:40]} twice", "each device once")
+            raise InvalidValue("pci", f"{device.address[:40]} twice", "unique addresses")
         if parent is not None and parent in parents and parent not in depths:
-            raise InvalidValue("pci", f"{parent[:40]} late", "a bridge before what is below it")
+            raise InvalidValue("pci", f"{parent[:40]} late", "a bridge before the devices below it")
         depths[device.address] = 0 if parent is None else depths.get(parent, 0) + 1
         if depths[device.address] > DEEPEST_TREE:
             expected = f"at most {DEEPEST_TREE} levels"

@@ -46,7 +46,7 @@ _SCRIPT: Final = (
     'command -v "$p" >/dev/null 2>&1 && break; done; '
     'exec 3>&1; said=$("$p" -I "$1" probe "$2" 2>&1 >&3 3>&-) && exit; code=$?; '
     "said=$(printf '%s\\n' \"$said\" | tail -n 1); "
-    'echo "hpckit: $SLURMD_NODENAME: ${said:-the probe ended with $code}" >&2; exit $code'
+    'echo "hpckit: $SLURMD_NODENAME: ${said:-the probe exited with $code}" >&2; exit $code'
 )
 # Refusals that may be those of one node among many. Source: Slurm's slurm_errno.c.
 _OF_SOME_NODE: Final = re.compile(
@@ -144,13 +144,13 @@ class SrunProbe:
         if len(parts) > 1:
             several = ", ".join(one for one, _, _ in parts[:_MOST_PARTS])
             raise AdapterError(
-                f"job {job_id} is {len(parts)} jobs: {several}", hint=f"`--job {parts[0][0]}`"
+                f"job {job_id} has {len(parts)} parts: {several}", hint=f"use `--job {parts[0][0]}`"
             )
         state, nodes = parts[0][1:] if parts else ("not in the queue", "")
         if state != "RUNNING" or not nodes:
             raise AdapterError(
-                f"job {job_id} has no nodes to ask: it is {state}",
-                hint="a job that runs has them; `--nodes` asks nodes without one",
+                f"job {job_id} has no nodes to inspect: it is {state}",
+                hint="use a running job, or `--nodes` to inspect nodes without a job",
             )
         return nodes
 
@@ -238,7 +238,7 @@ class SrunProbe:
                 shutil.rmtree(folder, ignore_errors=True)
             raise StorageFailed(
                 f"{folder} cannot be written: {error.strerror}",
-                hint="`--shared-dir` names a folder that the nodes share with this host",
+                hint="use `--shared-dir` with a folder that the nodes share with this host",
             ) from error
         try:
             yield archive
@@ -304,14 +304,14 @@ def _options(question: NodeQuestion, name: str, limit_s: float) -> list[str]:
 
 def _answer(node: str, document: bytes | None) -> NodeAnswer:
     if document is None:
-        return NodeAnswer(node=node, because="its answer came in pieces that do not fit together")
+        return NodeAnswer(node=node, because="its answer is incomplete or corrupted")
     because = error_in(document)
     if because is not None:
         return NodeAnswer(node=node, because=because)
     try:
         return NodeAnswer(node=node, topology=decode_snapshot(document))
     except ParseError as error:
-        return NodeAnswer(node=node, because=f"its answer is not understood: {error.message}")
+        return NodeAnswer(node=node, because=f"cannot read its answer: {error.message}")
 
 
 # States in which Slurm starts no job step on a node. Source: sinfo(1), "NODE STATE CODES".
@@ -345,7 +345,7 @@ def inspect_nodes(
     """
     listed = probe.nodes(nodelist or probe.nodes_of_job(question.job_id or ""))
     if not listed:
-        raise ConfigError(f"{nodelist!r} names no node", hint="such as c[1-4], or c1,c7")
+        raise ConfigError(f"no node in {nodelist!r}", hint="give a list such as c[1-4] or c1,c7")
     silent = [
         NodeAnswer(node=node.name, because=because)
         for node in listed
@@ -374,13 +374,13 @@ def inspect_nodes(
 
 def _unreachable(node: SlurmNode, *, in_job: bool) -> str | None:
     if node.state is None:
-        return "Slurm knows no node of this name"
+        return "no such node in Slurm"
     if not node.is_responding:
-        return f"Slurm says that it does not respond ({node.state})"
+        return f"Slurm: node not responding ({node.state})"
     if node.is_powered_off and not in_job:
-        return f"it is powered off ({node.state}), and a job would boot it"
+        return f"powered off ({node.state}); a job would boot it"
     if node.state in (_GONE if in_job else _CLOSED):
-        return f"Slurm starts nothing there: it is {node.state}"
+        return f"Slurm starts no jobs there: {node.state}"
     return None
 
 
@@ -390,7 +390,7 @@ def _judged(
     if answer is None:
         said = words_about(node.name, words)
         reason = f" within {question.timeout_s:g} s" if said is None else f": {said}"
-        return NodeAnswer(node=node.name, because=f"it gave no answer{reason}")
+        return NodeAnswer(node=node.name, because=f"no answer{reason}")
     if answer.topology is None:
         return answer
     findings = node_findings(

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hpckit.core.finding_lines import (
+    LABEL,
     grouped_lines,
     labelled,
-    left_lines,
     next_lines,
     node_finding_lines,
     sentence,
@@ -19,7 +19,7 @@ from hpckit.core.finding_lines import (
 )
 from hpckit.core.findings import Finding, FindingGroup, group_findings
 from hpckit.core.hostlist import fold_hosts
-from hpckit.core.text import Line, Style, numbers_shown, visible, wrapped
+from hpckit.core.text import Line, Style, columns, numbers_shown, visible, wrapped
 from hpckit.node.answers import AlikeNodes
 from hpckit.node.pci_tree import is_nvswitch
 from hpckit.node.title import node_title
@@ -27,7 +27,6 @@ from hpckit.node.topology import NodeTopology
 from hpckit.node.tree_text import tree_lines
 from hpckit.node.words import memory
 
-_MOST_UNKNOWN: Final = 5
 _LONGEST_UNKNOWN: Final = 120
 _UNIT: Final = re.compile(r"_(?:bytes_per_s|bytes|gt_per_s|w|c)$", re.ASCII)
 _FIELD: Final = re.compile(r"[a-z0-9]+(?:[_.][a-z0-9]+)*", re.ASCII)
@@ -43,7 +42,7 @@ _NAMES: Final = {
     "numa_index": "NUMA node",
     "numa_nodes": "NUMA nodes",
     "nvlinks": "NVLinks",
-    "nvml_version": "version of NVML",
+    "nvml_version": "NVML version",
     "own_numa_index": "NUMA node of the memory",
     "packages": "CPU packages",
     "parent": "bridges above",
@@ -55,25 +54,28 @@ _SWITCHED: Final = "whether NVLinks go through a switch"
 _OF_GPUS_ALONE: Final = frozenset({"is_gdr", "driver_version", "nvml_version", "gpus"})
 
 
-def _unknown_lines(topology: NodeTopology, width: int, command: str) -> list[Line]:
-    """What is not known and why, a line a reason; on a node without GPUs nothing about these.
+def _unknown_lines(topology: NodeTopology, width: int) -> list[Line]:
+    """What is unknown: with its reason where all have one, else on one line.
 
-    `command` shows all of it with --json; it may be empty.
+    On a node without GPUs nothing about these.
     """
-    reasons: dict[str, dict[str, list[str]]] = {}
+    whats: dict[str, list[str]] = {}
+    reasons: set[str] = set()
     for one in topology.unknown:
         if topology.gpus or not topology.pci or one.what not in _OF_GPUS_ALONE:
-            because = one.because
-            if one.what == "gpus" and because.startswith("NVML: "):
-                because = f"no driver of NVIDIA answers: {because.removeprefix('NVML: ')}"
-            whats = reasons.setdefault(because, {})
             whats.setdefault(one.subject, []).append(one.what)
-    lines: list[Line] = []
-    for because, whats in list(reasons.items())[:_MOST_UNKNOWN]:
-        words = (*words_of(", ".join(_known_by_none(whats))), "–", *words_of(because))
-        lines += labelled("" if lines else "unknown", words, width, Style.FAINT)
-    left = len(reasons) - _MOST_UNKNOWN
-    return [*lines, *left_lines(left, command)]
+            reasons.add(one.because.replace("NVML: ", "NVIDIA driver not available: "))
+    names = _known_by_none(whats)
+    if len(reasons) == 1:
+        words = (*words_of(", ".join(names)), "–", *words_of(reasons.pop()))
+        return labelled("unknown", words, width, Style.FAINT)
+    for count in range(len(names), -1 if names else 0, -1):
+        rest = f"{len(names) - count} {'more' if count else 'facts'}"
+        parts = names[:count] + ([rest] if count < len(names) else [])
+        text = f"{'unknown':<{LABEL}}{', '.join(parts)} (why: --json)"
+        if columns(text) <= width:
+            return [Line(text=text, style=Style.FAINT)]
+    return []
 
 
 def _known_by_none(whats: Mapping[str, Sequence[str]]) -> list[str]:
@@ -138,12 +140,10 @@ def node_lines(
     shown = command if command and visible(command, _LONGEST_LINE) == command else ""
     return [
         *title,
-        Line(text=""),
+        *node_finding_lines(findings, width, shown),
         *tree_lines(topology, width),
         *_besides(topology, width),
-        Line(text=""),
-        *_unknown_lines(topology, width, shown),
-        *node_finding_lines(findings, width, shown),
+        *_unknown_lines(topology, width),
         *_next(topology, shown),
     ]
 
@@ -222,6 +222,6 @@ def _head(group: AlikeNodes, width: int) -> list[str]:
     if group.differs:
         return wrapped((hosts, f"{count} nodes differ" if count > 1 else "1 node differs"), width)
     about = node_title(group.topology)[1:]
-    words = f"{count} nodes alike:" if count > 1 else "1 node:"
+    words = f"{count} identical nodes:" if count > 1 else "1 node:"
     parts = (f"{hosts} {words}", *(f"{part} ·" for part in about[:-1]), *about[-1:])
     return wrapped(parts, width, further="  ")

@@ -14,9 +14,8 @@ from hpckit.node.words import cpu_model, gpu_model, is_storage, memory, nic_rate
 
 _CPU: Final = "CPU"
 _SOURCES: Final = {
-    "nccl-xml": "NCCL's XML",
-    "rccl-xml": "RCCL's XML",
-    "hwloc XML": "hwloc's XML",
+    "nccl-xml": "NCCL XML",
+    "rccl-xml": "RCCL XML",
     "sysfs": "/sys",
     "sysfs-tarball": "an archive of /sys",
     "infiniband-tarball": "an archive of /sys/class/infiniband",
@@ -38,7 +37,7 @@ def node_title(topology: NodeTopology) -> tuple[str, ...]:
         _accelerators(topology),
         _nics(topology.nics),
         "" if driver is None else f"driver {visible(driver, 20)}",
-        "synthetic: no real machine" if topology.source.is_synthetic else "",
+        "synthetic: not a real machine" if topology.source.is_synthetic else "",
     )
     return tuple(part for part in parts if part)
 
@@ -128,7 +127,7 @@ def _kinds(nics: Iterable[Nic]) -> list[str]:
 def place_title(place: Place) -> str:
     """`package 0 · NUMA 1`, or what of it is known."""
     if place.numa_index is None:
-        return "NUMA node not known"
+        return "NUMA node unknown"
     package = "" if place.package_index is None else f"package {figure(place.package_index)} · "
     return f"{package}NUMA {figure(place.numa_index)}"
 

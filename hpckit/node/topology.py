@@ -1,6 +1,6 @@
 """A node as it was seen: CPUs, memory, GPUs, network, and what lies between them.
 
-None is "not known"; `NodeTopology.unknown` says why where the source can tell. Words are those of
+None is "unknown"; `NodeTopology.unknown` says why where the source can tell. Words are those of
 hwloc, NVML, NCCL and Linux.
 """
 
@@ -33,9 +33,9 @@ MOST_BYTES_PER_S: Final = 1e14
 def _check_numbers(key: str, parts: Sequence[Gpu | Nic | Accelerator | NumaNode]) -> None:
     indices = [part.index for part in parts]
     if min(indices, default=0) < 0:
-        raise InvalidValue(key, min(indices), "indices from 0 on")
+        raise InvalidValue(key, min(indices), "indices from 0")
     if len(set(indices)) < len(indices):
-        raise InvalidValue(key, "an index twice", "an index of its own for each")
+        raise InvalidValue(key, "a duplicate index", "unique indices")
 
 
 def _check_rates(key: str, rates_bytes_per_s: Iterable[float | None]) -> None:
@@ -119,7 +119,7 @@ class L3Group:
 class CpuTopology:
     """The CPUs of a node; `cpus` are all of them, `allowed` those that this process may use.
 
-    `core_cpus` are the CPUs (SMT siblings) of each core, empty where that is not known. `family`
+    `core_cpus` are the CPUs (SMT siblings) of each core, empty where that is unknown. `family`
     and `model_number` are CPUID's, as lscpu prints them; NCCL's files write 25 as 175.
     """
 
@@ -220,7 +220,7 @@ class NvLink:
 class Gpu:
     """A GPU as the driver counts it: a partition of one (MI300 in CPX mode, a GCD) is one too.
 
-    `numa_index` is the NUMA node of the CPUs beside it, `own_numa_index` that of its own memory
+    `numa_index` is the NUMA node of the CPUs beside it, `own_numa_index` that of the GPU's memory
     where it is a node of the system (Grace). `cpus` and `memory_numa` are the CPU and NUMA
     affinity. `architecture` is `sm_90` or `gfx942`. `partition` is AMD's compute partition, or an
     index within the package. `is_hidden` says that the PCI tree has it and the driver does not

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, zip_longest
 from typing import Final
 
 from hpckit.core.errors import PlanError
+from hpckit.core.finding_lines import labelled
 from hpckit.core.text import (
     Line,
     Style,
@@ -45,10 +47,10 @@ _NARROWEST: Final = 6
 
 _MEANING: Final = {
     PathKind.SELF: "the device itself",
-    PathKind.NV: "that many NVLinks to the other GPU, or to the switch between them",
+    PathKind.NV: "# NVLinks to the other GPU, or to the switch between them",
     PathKind.XGMI: "Infinity Fabric links to the other GPU",
     PathKind.C2C: "NVLink-C2C between GPU and CPU",
-    PathKind.PIX: "one PCIe switch at most",
+    PathKind.PIX: "at most one PCIe switch",
     PathKind.PXB: "several PCIe switches, but not the host bridge",
     PathKind.PHB: "the PCIe host bridge of a CPU",
     PathKind.NODE: "two PCIe host bridges of one NUMA node",
@@ -57,14 +59,14 @@ _MEANING: Final = {
 
 _NCCL_MEANING: Final = {
     NcclPath.LOC: "the device itself",
-    NcclPath.NVL: "NVLink, also through a switch",
+    NcclPath.NVL: "NVLink, directly or through a switch",
     NcclPath.NVB: "NVLink through another GPU",
     NcclPath.C2C: "a chip-to-chip link between GPU and CPU",
-    NcclPath.PIX: "one PCIe switch at most",
+    NcclPath.PIX: "at most one PCIe switch",
     NcclPath.PXB: "several PCIe switches, but not the host bridge",
     NcclPath.P2C: "the chip-to-chip link, then PCIe of the same CPU",
-    NcclPath.PXN: "another GPU that is nearer to the NIC",
-    NcclPath.PHB: "one CPU, so also two host bridges of one NUMA node",
+    NcclPath.PXN: "through another GPU that is nearer to the NIC",
+    NcclPath.PHB: "within one CPU, also between host bridges of one NUMA node",
     NcclPath.SYS: "the link between two CPUs",
 }
 
@@ -77,7 +79,7 @@ def matrix_text(topology: NodeTopology, *, nccl: bool = False) -> str:
     """
     table = topology.paths
     if table is None or (nccl and not table.nccl):
-        raise _no_table(topology, "one that does in the words of NCCL" if nccl else "one that does")
+        raise _no_table(topology, "one with NCCL's paths" if nccl else "one with them")
     cells = table.nccl if nccl else table.cells
     gpus = {f"GPU{gpu.index}": gpu for gpu in topology.gpus}
     rows = [("", *map(_shown, table.devices), *_AFFINITIES)]
@@ -97,12 +99,12 @@ def matrix_text(topology: NodeTopology, *, nccl: bool = False) -> str:
 
 
 def _no_table(topology: NodeTopology, need: str) -> PlanError:
-    what = "a matrix of paths"
+    what = "no path matrix"
     if topology.source.is_live and not topology.gpus:
         have = "none of its devices on this machine"
-        return PlanError(what, have=have, need="a GPU, or a NIC that does RDMA")
-    hint = "inspect the node itself, or a capture that has its PCI tree or its matrix"
-    have = "a topology that does not say what lies between its devices"
+        return PlanError(what, have=have, need="a GPU or an RDMA NIC")
+    hint = "inspect the node itself, or a capture with its PCI tree or its matrix"
+    have = "a topology without the paths between its devices"
     return PlanError(what, have=have, need=need, hint=hint)
 
 
@@ -139,12 +141,12 @@ def _meanings(cells: Iterable[Iterable[str | None]], *, nccl: bool) -> list[str]
             (_SYMBOL.get(kind, str(kind)), _MEANING[kind]) for kind in PathKind if kind in kinds
         ]
     if None in used:
-        words.append((_UNKNOWN, "not known"))
+        words.append((_UNKNOWN, "unknown"))
     return [f"  {word:<4} = {meaning}" for word, meaning in words]
 
 
-_SLOW: Final = "(slowest on the way; links slow down when idle)"
-_NARROW: Final = "(narrowest on the way)"
+_SLOW: Final = "(slowest hop; idle links slow down)"
+_NARROW: Final = "(narrowest hop)"
 
 
 class PcieWays:
@@ -178,6 +180,10 @@ class PcieWays:
         is_less_wide = any((whole.width or 0) < (link.width or 0) for link in faster if link)
         return f"{words} {_NARROW if is_less_wide else _SLOW}", is_odd
 
+    def own(self, address: PciAddress | None) -> PcieLink | None:
+        """The link of a device itself."""
+        return None if address is None else self._own.get(address)
+
     def of_device(self, address: PciAddress | None) -> tuple[str, bool]:
         """The words for the link of a device, and whether it is narrow.
 
@@ -190,7 +196,7 @@ class PcieWays:
         if not _is_slower(whole, own) or (told is not None and not _is_slower(whole, told)):
             return words, is_odd
         above, is_narrow_above = _marked(whole)
-        return f"{words}, way up {above}", is_odd or is_narrow_above
+        return f"{words}, upstream {above}", is_odd or is_narrow_above
 
 
 def _below(branch: Branch) -> list[PciAddress]:
@@ -211,6 +217,8 @@ def _is_slower(one: PcieLink | None, other: PcieLink | None) -> bool:
 
 
 _WIDEST_CELL: Final = 30
+_NEAREST_ROOM: Final = _WIDEST_CELL - len("↔  PIX")
+_MOST_LINKS_SHOWN: Final = 3
 _CLOSE: Final = frozenset({PathKind.C2C, PathKind.PIX, PathKind.PXB, PathKind.PHB})
 _MANY_PLACES: Final = 4
 _MOST_PLACES: Final = 16
@@ -228,6 +236,8 @@ def _row(form: str, cells: tuple[str, ...], is_odd: bool | None) -> _Row:
 
 
 class _Facts:
+    """What the rows are made of; `usual_reach` and `usual_pcie` are said above the tree, once."""
+
     def __init__(self, topology: NodeTopology) -> None:
         self.ways = PcieWays(topology)
         self.reach = gpu_reach(topology)
@@ -235,6 +245,37 @@ class _Facts:
         shown = [gpu for gpu in topology.gpus if not gpu.is_hidden]
         self.has_one_kind = len(set(map(gpu_kind, shown))) == 1
         self.beside_cpu = {link.gpu_index: link.kind for link in topology.cpu_links}
+        firsts = [next(iter(self.reach.get(gpu.index, ())), None) for gpu in shown]
+        ways = [None if one is None or not one.is_all else _reach_words(one) for one in firsts]
+        self.usual_reach = _usual(ways)
+        self.exceptions = {gpu.index for gpu, way in zip(shown, ways, strict=True)
+                           if way != self.usual_reach}  # fmt: skip
+        devices = (topology.gpus, topology.accelerators, topology.nics)
+        links = (self.ways.own(one.pci) for kind in devices for one in kind)
+        self.usual_pcie = _usual([_marked(link)[0] for link in links])
+
+    def pcie(self, address: PciAddress | None) -> str:
+        """The words for the link of a device; none for the usual one."""
+        words = self.ways.of_device(address)[0]
+        return "" if words == self.usual_pcie else words
+
+    def links_line(self, width: int) -> list[Line]:
+        """What most links of the node are, where the tree shows the others alone."""
+        parts = [f"GPUs {self.usual_reach}" if self.usual_reach else ""]
+        parts += [f"PCIe {self.usual_pcie}" if self.usual_pcie else ""]
+        parts = [part for part in parts if part]
+        if not parts:
+            return []
+        words = (" · ".join(parts) + ", unless shown otherwise").split(" ")
+        return labelled("links", tuple(words), width, Style.PLAIN)
+
+
+def _usual(words: Sequence[str | None]) -> str:
+    """The words of more than half of all, where there are three and more and all are known."""
+    if len(words) < _MOST_LINKS_SHOWN or not all(words):
+        return ""
+    word, count = Counter(words).most_common(1)[0]
+    return word if word and 2 * count > len(words) and "NARROW" not in word else ""
 
 
 def tree_lines(topology: NodeTopology, width: int) -> list[Line]:
@@ -247,7 +288,7 @@ def tree_lines(topology: NodeTopology, width: int) -> list[Line]:
         rows.append(("", "", _head(place, ["· no devices"] * is_told)))
         if not isinstance(place, str):
             _walk(place.root, place, "", facts, rows)
-    return _aligned_rows(rows, width)
+    return [*facts.links_line(width), *_aligned_rows(rows, width)]
 
 
 def _with_empty_folded(found: Sequence[Place]) -> list[Place | str]:
@@ -257,7 +298,7 @@ def _with_empty_folded(found: Sequence[Place]) -> list[Place | str]:
     if len(found) <= (_MANY_PLACES if shown else _MOST_PLACES):
         return list(found)
     if not shown:
-        return [f"{numbers_shown(empty)} · devices not known"]
+        return [f"{numbers_shown(empty)} · devices unknown"]
     return [*shown, f"{numbers_shown(empty)} · no devices"] if empty else shown
 
 
@@ -286,19 +327,42 @@ def _walk(
     for at, part in enumerate(parts):
         is_last = at == len(parts) - 1
         first, further = stem + ("└─ " if is_last else "├─ "), stem + ("   " if is_last else "│  ")
-        if isinstance(part, Branch):
+        row = _shared_row(part, place, facts) if isinstance(part, Branch) else part
+        if row is not None:
+            rows.append((first, further, row))
+        elif isinstance(part, Branch):
             rows.append((first, further, _switch_row(part, facts)))
             facts.ways.tell(part)
             _walk(part, place, further, facts, rows)
-        else:
-            rows.append((first, further, part))
 
 
 def _switch_row(branch: Branch, facts: _Facts) -> _Row:
     if branch.bridge is None:
         return _Row(form="switch", cells=("switch", "(from the matrix)"))
     words, is_odd = facts.ways.of_switch(branch)
+    words = "" if words == facts.usual_pcie else words
     return _row("switch", (f"switch {slot_name(branch.bridge.address)}", words), is_odd)
+
+
+def _shared_row(branch: Branch, place: Place, facts: _Facts) -> _Row | None:
+    """The line that a switch shares with its GPUs and their NICs, where nothing is unusual."""
+    nics, gpus = _nic_rows(branch.nics, facts), _gpu_rows(branch.gpus, place, facts)
+    if branch.branches or branch.accelerators or len(nics) != 1:
+        return None
+    if len({row.cells[1:] for row in gpus}) != 1:
+        return None
+    switch = _switch_row(branch, facts)
+    _, links, pcie, nearest, remarks = gpus[0].cells
+    names, rate, state, nic_pcie, nic_remarks = nics[0].cells
+    closest = f"↔ {names_within([nic.name for nic in branch.nics], _NEAREST_ROOM)} {PathKind.PIX}"
+    is_plain = not any((switch.cells[1], pcie, nic_pcie, nic_remarks)) and state in {"", "ACTIVE"}
+    is_warned = any(row.style is not Style.PLAIN for row in (switch, *nics, *gpus))
+    if not is_plain or is_warned or nearest != closest:
+        return None
+    gpu_names = numbers_shown(gpu_name(gpu.index) for gpu in branch.gpus)
+    return _Row(
+        form="shared", cells=(switch.cells[0], gpu_names, links, f"↔ {names}", rate, remarks)
+    )
 
 
 def _gpu_rows(gpus: Sequence[Gpu], place: Place, facts: _Facts) -> list[_Row]:
@@ -326,11 +390,11 @@ def _gpu_rows(gpus: Sequence[Gpu], place: Place, facts: _Facts) -> list[_Row]:
 
 def _gpu_cells(gpu: Gpu, place: Place, facts: _Facts) -> tuple[str, ...]:
     if gpu.is_hidden:
-        return ("hidden here", facts.ways.of_device(gpu.pci)[0], "", "")
+        return ("hidden here", facts.pcie(gpu.pci), "", "")
     nearest = facts.nearest.get(gpu.index)
     return (
         _links_cell(gpu, facts),
-        facts.ways.of_device(gpu.pci)[0],
+        facts.pcie(gpu.pci),
         "" if nearest is None else _nearest_cell(nearest),
         " · ".join(_remarks(gpu, place, facts)),
     )
@@ -338,11 +402,13 @@ def _gpu_cells(gpu: Gpu, place: Place, facts: _Facts) -> tuple[str, ...]:
 
 def _links_cell(gpu: Gpu, facts: _Facts) -> str:
     reach = facts.reach.get(gpu.index, ())
+    if gpu.index not in facts.exceptions:  # nor what joins it to these, which they say
+        reach = tuple(one for one in reach[1:] if not facts.exceptions.issuperset(one.gpus))
     parts = [_reach_words(one) for one in reach]
     if reach and reach[0].is_all:  # what follows are exceptions from it
         parts = [", ".join(parts)]
     active = sum(bool(link.is_active) for link in gpu.nvlinks or ())
-    if not parts and active:
+    if not facts.reach.get(gpu.index) and active:
         parts.append(f"{active} NVLinks")
     beside = facts.beside_cpu.get(gpu.index)
     if beside is not None:
@@ -353,7 +419,7 @@ def _links_cell(gpu: Gpu, facts: _Facts) -> str:
 def _reach_words(reach: GpuReach) -> str:
     peers = "all" if reach.is_all else numbers_shown(map(gpu_name, reach.gpus))
     if not reach.is_direct:
-        return f"over other GPUs to {peers}"
+        return f"via other GPUs to {peers}"
     count = "" if reach.count is None else figure(reach.count)
     if reach.kind is LinkKind.NVLINK:
         name = f"NV{count}"
@@ -365,9 +431,8 @@ def _reach_words(reach: GpuReach) -> str:
 def _nearest_cell(nearest: Nearest) -> str:
     if nearest.kind not in _CLOSE:
         far = f"no close NIC ({nearest.kind})"
-        return far if nearest.is_certain else "nearest NIC not known"
-    room = _WIDEST_CELL - columns(f"↔  {nearest.kind}")
-    return f"↔ {names_within([nic.name for nic in nearest.nics], room)} {nearest.kind}"
+        return far if nearest.is_certain else "nearest NIC unknown"
+    return f"↔ {names_within([nic.name for nic in nearest.nics], _NEAREST_ROOM)} {nearest.kind}"
 
 
 def _remarks(gpu: Gpu, place: Place, facts: _Facts) -> list[str]:
@@ -389,8 +454,8 @@ def _remarks(gpu: Gpu, place: Place, facts: _Facts) -> list[str]:
 def _accelerator_row(one: Accelerator, facts: _Facts) -> _Row:
     slot = "" if one.pci is None else slot_name(one.pci)
     driver = "" if one.driver is None else f"driver {visible(one.driver, 16)}"
-    link, is_odd = facts.ways.of_device(one.pci)
-    return _row("accelerator", (visible(one.name, 28), slot, link, driver), is_odd)
+    is_odd = facts.ways.of_device(one.pci)[1]
+    return _row("accelerator", (visible(one.name, 28), slot, facts.pcie(one.pci), driver), is_odd)
 
 
 def _nic_rows(nics: Sequence[Nic], facts: _Facts) -> list[_Row]:
@@ -419,7 +484,7 @@ def _nic_cells(nic: Nic, facts: _Facts) -> tuple[str, ...]:
     return (
         "" if is_bare else nic_rate(nic),
         "" if nic.state is None else visible(nic.state, 12),
-        facts.ways.of_device(nic.pci)[0],
+        facts.pcie(nic.pci),
         " · ".join(remarks),
     )
 

@@ -80,8 +80,8 @@ def _slow_nodes(request: PlacementRequest, order: Sequence[int], time_s: float) 
     whose, up_to = ("its", "") if len(slow) == 1 else ("their", "up to ")
     yield (
         f"--exclude={fold_hosts(slow)} ({_saves(time_s, best_s)}): {whose} NICs carry"
-        f" {up_to}{max(slow.values()):.0%} less than those of others of {whose} kind;"
-        f" {counted(len(slow), 'spare node')} would stand in"
+        f" {up_to}{max(slow.values()):.0%} less than those of similar nodes;"
+        f" needs {counted(len(slow), 'spare node')}"
     )
 
 
@@ -116,7 +116,7 @@ def _fewer_leaves(request: PlacementRequest, time_s: float) -> Iterator[str]:
     nodes, leaves = ideal
     if gain := _gain(request, nodes, time_s):
         yield (
-            f"--switches={leaves}@2:00:00 (waits 2 h at most): {leaves}"
+            f"--switches={leaves}@2:00:00 (waits up to 2 h): {leaves}"
             f" {'leaf' if leaves == 1 else 'leaves'} instead of {len(now)}; {gain}"
         )
 
@@ -130,8 +130,8 @@ def _whole_segments(request: PlacementRequest, time_s: float) -> Iterator[str]:
     segment = max(n for n in range(1, largest + 1) if count % n == 0)
     ideal = _ideal_nodes(members, count, segment) if segment > 1 else None
     if ideal is not None and (gain := _gain(request, ideal[0], time_s)):
-        spare = f", {largest - segment} of a block's {largest} spare" if segment < largest else ""
-        yield f"--segment={segment}: whole segments in one block{spare}; {gain}"
+        free = f", {largest - segment} of its {largest} nodes free" if segment < largest else ""
+        yield f"--segment={segment}: each segment in one block{free}; {gain}"
 
 
 def _gain(request: PlacementRequest, nodes: tuple[str, ...], time_s: float) -> str:
@@ -155,13 +155,13 @@ def _alone(
     if shared:
         of = f"{shared} of these blocks" if len(mine) > 1 else "this block"
         yield (
-            f"--exclusive=topo: other jobs may be on {of}, and uplinks are what is busiest here"
+            f"--exclusive=topo: other jobs may be on {of}, and uplinks are the bottleneck"
             " (Slurm 24.05 and later)"
         )
 
 
 def _saves(time_s: float, better_s: float) -> str:
-    return f"saves up to {short_time(time_s - better_s)} of {short_time(time_s)} a step"
+    return f"saves up to {short_time(time_s - better_s)} of {short_time(time_s)} per step"
 
 
 def _ideal_nodes(
@@ -224,8 +224,8 @@ def unknown_note(instance: Instance) -> Iterator[str]:
     names = ", ".join(map(visible, lost)) if len(lost) <= _FEW else short_names(lost, 200)
     verb = "is" if len(lost) == 1 else "are"
     yield (
-        f"{len(lost)} of {counted(len(instance.nodes), 'node')} {verb} placed last, in every order"
-        f" shown: the fabric does not know {names}"
+        f"{len(lost)} of {counted(len(instance.nodes), 'node')} {verb} not in the fabric, and last"
+        f" in every order shown: {names}"
     )
 
 
@@ -258,15 +258,15 @@ def order_notes(
 
 def _no_difference(instance: Instance, order: Sequence[int], time: Compared) -> str:
     if not time.placed:
-        return "order does not matter here: nothing is sent between nodes"
+        return "the order does not matter: no traffic between nodes"
     busy = _busiest(instance, order)
     links_s = sum(map(max, busy.uplinks_s, busy.nodes_s))
     if sum(busy.latency_s) > links_s:
-        return "order does not matter here: the latency of its steps is what takes the time"
+        return "the order does not matter: latency takes most of the time"
     if busy.beyond_nodes_s > _SAME * links_s:
-        return "order does not matter here: uplinks are as busy in every order shown"
+        return "the order does not matter: the uplinks are equally busy in every order shown"
     own = "NICs or NVLink" if any(instance.nvlink) else "NICs"
-    return f"order does not matter here: the nodes' own {own} are what is busiest, not uplinks"
+    return f"the order does not matter: the nodes' {own} are the bottleneck, not the uplinks"
 
 
 _PRICE_FRAC: Final = 0.001
@@ -322,13 +322,13 @@ def _price(request: PlacementRequest, free: Found, pinned: Found | None) -> Iter
     first = _job_first(request)
     if request.first is None:
         yield (
-            f"a job that hpckit starts keeps rank 0 on {first}, where programs look for it:"
-            f" {times[0]} a step, not {times[1]}"
+            f"hpckit keeps a job's rank 0 on {first}, where programs expect it:"
+            f" {times[0]} per step instead of {times[1]}"
         )
     else:
         yield (
-            f"rank 0 stays on {first}, the first of Slurm's list, where programs look for it:"
-            f" {times[0]} a step; {times[1]} with another node first"
+            f"rank 0 stays on {first}, the first node of Slurm's list, where programs expect it:"
+            f" {times[0]} per step; {times[1]} with another node first"
         )
 
 
@@ -405,24 +405,18 @@ def _because(found: Found, judged: _Orders, first: str | None) -> str:
     others = [judged[name] for name in ORDER_WORDS if name in judged]
     times = [one.loads.total_s() for one in others if first in (None, one.names[0])]
     names = judged["placed"].names
-    begin = "" if first is None else f" that begin with {first}"
+    begin = "" if first is None else f" starting with {first}"
     if not found.is_least:
-        return (
-            f"of the orders tried{begin} that are no slower than those beside it, the fewest groups"
-            " straddle a leaf in it"
-        )
+        return f"fewest split groups among the orders tried{begin} that are no slower"
     if found.time_s < min(times, default=float("inf")) * (1 - 1e-9):
-        return (
-            f"of all orders tried{begin}, its predicted time of communication in a step is the"
-            " least"
-        )
+        return f"best of all orders tried{begin}, by predicted communication time per step"
     if "slurm" in judged and names == judged["slurm"].names:
-        return f"it is Slurm's own order: none tried{begin} is faster"
+        return f"same as Slurm's order: no order tried{begin} is faster"
     if names == judged["hostname"].names:
-        return f"it is the order of host names: none tried{begin} is faster"
+        return f"same as host-name order: no order tried{begin} is faster"
     if first is None:
-        return "another order tried is as fast; none is faster"
-    return f"another order tried that begins with {first} is as fast; none of those is faster"
+        return "as fast as another order tried; none is faster"
+    return f"as fast as another order tried{begin}; none is faster"
 
 
 def _rows(

@@ -79,11 +79,11 @@ def _ordered(plan_file: str, nodes: Sequence[str]) -> tuple[Sequence[str], str]:
         plan = order_of_tree(json.load(file))
     lost = sorted(set(nodes) - set(plan.locality.domain_of))
     if len(lost) == len(set(nodes)):
-        return (), "the cluster's network, as it was at submission, has none of these nodes"
+        return (), "none of these nodes was in the cluster's topology at submission"
     if lost:
         more = f" and {len(lost) - _MOST_NAMED} more" if len(lost) > _MOST_NAMED else ""
         named = ", ".join(lost[:_MOST_NAMED])
-        say(f"note: placed last, as the cluster's network did not have them: {named}{more}")
+        say(f"note: placed last, not in the cluster's topology at submission: {named}{more}")
     request = PlacementRequest(
         nodes=tuple(nodes),
         ranks_per_node=plan.ranks_per_node,

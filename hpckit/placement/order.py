@@ -44,13 +44,13 @@ def instance_of(request: PlacementRequest) -> Instance:
     have = len(nodes) * request.ranks_per_node
     if request.mesh.ranks != have:
         need, rest = divmod(request.mesh.ranks, request.ranks_per_node)
-        fix = f"set the mesh so that its product is {have}"
+        fix = f"change the mesh so that its sizes multiply to {have}"
         raise PlanError(
-            "the mesh is not the size of the job",
+            "the mesh does not match the number of ranks",
             have=f"{counted(have, 'rank')} ({counted(len(nodes), 'node')}"
             f" × {request.ranks_per_node})",
             need=f"{request.mesh.ranks} ({mesh_words(request.mesh)})",
-            hint=fix if rest else f"name {counted(need, 'node')}, or {fix}",
+            hint=fix if rest else f"use {counted(need, 'node')}, or {fix}",
         )
     traffic = traffic_of(request.mesh, request.ranks_per_node)
     return make_instance(nodes, request.locality, traffic, request.speeds)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
@@ -26,10 +26,12 @@ from hpckit.core.svg import (
     text_width,
 )
 from hpckit.core.text import visible
-from hpckit.core.units import format_indices, short_time
-from hpckit.fabric.domain_names import short_names
+from hpckit.core.units import counted, format_indices, short_time
+from hpckit.fabric.domain_names import place_kind, short_names
 from hpckit.fabric.locality import Locality
 from hpckit.placement.picture_layout import (
+    BOX_TEXT,
+    CELL_TEXT,
     Cell,
     Frame,
     Layout,
@@ -44,22 +46,30 @@ from hpckit.placement.picture_layout import (
 
 POD: Final = Look(fill="#f6f8fa", stroke="#afb8c1", width=1, radius=6)
 LEAF: Final = Look(fill="#ffffff", stroke="#57606a", width=1, radius=3)
+SPLIT_LEAF: Final = Look(fill="#ffffff", stroke="#1f2328", width=2, radius=3)
 GREY: Final = "#57606a"
 _MOST_PARTS: Final = 4
 _GRID_FROM: Final = 4.0
-_CELL_TEXT: Final = 10.0
+_OUTLINE_FROM: Final = 8.0
+_WIDE_OUTLINE_FROM: Final = 14.0
+_GRID: Final = "#fefefe"
+"""The lines between cells: nearly white, to be told from white text and outlines in the dark."""
 _LONG: Final = 160
 _Groups = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coloured:
-    """One order with its groups: `place` is each node's position, `groups` those of a position."""
+    """One order with its groups: `place` is each node's position, `groups` those of a position.
+
+    `split` are the groups in more than one box, which are outlined.
+    """
 
     place: Mapping[str, int]
     groups: Sequence[_Groups]
     colours: Sequence[str]
     ranks_per_node: int
+    split: Set[int] = frozenset()
 
     def of(self, node: str) -> _Groups:
         """The groups in which a node has ranks, none where no group leaves its node."""
@@ -103,6 +113,7 @@ def draw_order(
         pen.draw()
     for pen in pens:
         pen.draw_grid()
+        pen.draw_outlines()
 
 
 def _called(part: Unit | Frame, most: int) -> str:
@@ -116,19 +127,22 @@ def _unit_words(unit: Unit, order: Coloured) -> str:
     found = Counter(group for node in unit.nodes for group in order.of(node))
     count = f"{len(unit.nodes)} nodes of the job" if len(unit.nodes) > 1 else "one node of the job"
     name = f"{_called(unit, _LONG)}: {count}"
-    return f"{name}, of {len(found)} groups" if len(found) != 1 else f"{name}, of one group"
+    return f"{name}, {len(found)} groups" if len(found) != 1 else f"{name}, one group"
 
 
 def _box(drawing: Drawing, spot: Spot, order: Coloured, cell: Cell) -> None:
     if isinstance(spot.part, Frame):
         drawing.box("pod", spot.rect, POD, (), about=_called(spot.part, _LONG))
     elif spot.part.domain is not None:
-        drawing.box("leaf", spot.rect, LEAF, (), about=_unit_words(spot.part, order))
+        groups = (group for node in spot.part.nodes for group in order.of(node))
+        is_outlined = cell.w < _OUTLINE_FROM and not order.split.isdisjoint(groups)
+        look = SPLIT_LEAF if is_outlined else LEAF
+        drawing.box("leaf", spot.rect, look, (), about=_unit_words(spot.part, order))
     most = cell.chars(spot.part)
-    text = "" if most is None else fitted(label(spot.part, most), _CELL_TEXT, spot.rect.w - 4)
+    text = "" if most is None else fitted(label(spot.part, most), BOX_TEXT, spot.rect.w - 4)
     if text:
-        word = Word(text=text, size=_CELL_TEXT, colour=GREY)
-        drawing.label(spot.rect.x + 4, spot.rect.y + cell.pad + 8, word)
+        word = Word(text=text, size=BOX_TEXT, colour=GREY)
+        drawing.label(spot.rect.x + 4, spot.rect.y + cell.pad + 10, word)
 
 
 class _Pen:
@@ -141,6 +155,7 @@ class _Pen:
         self._columns = spot.columns
         self._x, self._y = spot.first
         self._unit = unit
+        self._outlined: list[tuple[range, str]] = []
 
     def draw(self) -> None:
         """Draw the nodes, those of one group beside each other; each by itself if it has a text."""
@@ -148,6 +163,8 @@ class _Pen:
         nodes = sorted(self._unit.nodes, key=lambda node: (order.of(node), order.place[node]))
         for groups, alike in groupby(nodes, key=order.of):
             run = tuple(alike)
+            if not order.split.isdisjoint(groups):
+                self._outlined.append((range(at, at + len(run)), ink_on(order.fill(groups))))
             for part in [(node,) for node in run] if self._cell.lines else [run]:
                 self._draw_run(range(at, at + len(part)), part, groups)
                 at += len(part)
@@ -183,14 +200,12 @@ class _Pen:
     def _words(
         self, node: str, groups: _Groups, rect: Rect, ink: str
     ) -> Iterator[tuple[float, float, Word]]:
-        text, size = number_text(groups) or "–", _CELL_TEXT
+        text, size = number_text(groups) or "–", CELL_TEXT
         y = rect.y + rect.h / 2 + size * 0.36
         if self._cell.lines > 1:
             name = fitted(node, size, rect.w - 6)
-            bold = Word(text=name, size=size, is_bold=True, colour=ink, anchor="middle")
-            yield rect.middle, rect.y + 14, bold
-            text = f"group {text}" if groups else "no group"
-            text, y = fitted(text, size, rect.w - 6), rect.y + 27
+            yield rect.middle, rect.y + 15, Word(text=name, size=size, colour=ink, anchor="middle")
+            text, y = fitted(text, size, rect.w - 6), rect.y + 29
         if text_width(text, size) <= rect.w:
             yield rect.middle, y, Word(text=text, size=size, colour=ink, anchor="middle")
 
@@ -222,19 +237,59 @@ class _Pen:
         lines = [path((down, y), (down, bottom)) for down in downs]
         lines += [path((x, across), (right, across)) for across in acrosses]
         width = 1.0 if self._cell.w >= 8 else 0.5  # noqa: PLR2004
-        grid = Stroke(colour="#ffffff", width=width)
+        grid = Stroke(colour=_GRID, width=width)
         if lines:
             self._drawing.wire("".join(lines), grid, Layer.BOX)
 
+    def draw_outlines(self) -> None:
+        """A line within the cells of each split group, in the colour of text on them.
 
-# --- The whole picture: leaves with their nodes, once as placed and once by host name.
+        Where cells are too small for that, their box has it.
+        """
+        if self._cell.w < _OUTLINE_FROM:
+            return
+        is_large = self._cell.w >= _WIDE_OUTLINE_FROM
+        inset, width = (2.5, 2.0) if is_large else (0.5, 1.0)
+        inks: defaultdict[str, list[str]] = defaultdict(list)
+        for cells, ink in self._outlined:
+            inks[ink] += self._around(cells, inset)
+        for ink, paths in inks.items():
+            outline = Stroke(colour=ink, width=width, is_kept=True)
+            self._drawing.wire("".join(paths), outline, Layer.BOX)
+
+    def _around(self, cells: range, d: float) -> Iterator[str]:
+        """The closed lines around cells that follow each other, so far inside of their edges."""
+        first, last = self._rect(cells.start), self._rect(cells.stop - 1)
+        if first.y == last.y or (last.right <= first.x and last.y == first.bottom):
+            for part in dict.fromkeys((first.y, last.y)):
+                start = first.x if part == first.y else self._x
+                end = last.right if part == last.y else self._x + self._columns * self._cell.w
+                low, high = part + d, part + self._cell.h - d
+                yield path((start + d, low), (end - d, low), (end - d, high), (start + d, high))
+                yield "z"
+            return
+        left, right = self._x + d, self._x + self._columns * self._cell.w - d
+        yield path(
+            (first.x + d, first.y + d), (right, first.y + d), (right, last.y - d)
+            if last.right < right else (right, last.bottom - d),
+            (last.right - d, last.y - d) if last.right < right else (right, last.bottom - d),
+            (last.right - d, last.bottom - d), (left, last.bottom - d),
+            (left, first.bottom + d), (first.x + d, first.bottom + d),
+        )  # fmt: skip
+        yield "z"
+
+
+# --- The whole picture: leaves with their nodes, once by host name and once as placed.
 _MARGIN: Final = 24.0
 _BETWEEN: Final = 40.0
-_TITLE: Final = 20.0
+_TITLE: Final = 18.0
 _TEXT: Final = 12.0
 _LINE: Final = 18.0
 _SWATCH: Final = 14.0
-_ORDERS: Final = ("as placed", "by host name")
+_NARROWEST: Final = 376.0
+_WIDEST: Final = 596.0
+"""Of each half: the page is 1280 wide then, so no text is smaller than it says on a slide."""
+_ORDERS: Final = ("by host name", "hpckit's order")
 
 
 def placement_svg(
@@ -247,23 +302,24 @@ def placement_svg(
     title: str,
     facts: tuple[Sequence[str], Sequence[float]] = ((), ()),
 ) -> str:
-    """The placed order on the left, that of host names on the right, as an SVG file in itself.
+    """The order of host names on the left, the placed one on the right, as an SVG file in itself.
 
-    `orders` are these two, each with the same node names, the i-th carrying the ranks i·g … i·g+g−1
-    of g ranks a node. `groups` are those of the axis, each with its positions in an order; a group
-    that stays on its node is not among them. A box is one of the lowest domains that the fabric
-    tells of, and a group in several of them counts as split. `facts` are words below the title, and
-    the predicted times of both orders. The same bytes for the same input.
+    `orders` are the placed one and that of host names, each with the same node names, the i-th
+    carrying the ranks i·g … i·g+g−1 of g ranks a node. `groups` are those of the axis, each with
+    its positions in an order; a group that stays on its node is not among them. A box is one of the
+    lowest domains that the fabric tells of, and a group in several of them counts as split, and is
+    outlined. `facts` are words below the title, and the predicted times of both orders. The same
+    bytes for the same input.
     """
-    picture = _Picture(locality, orders, groups, axis, ranks_per_node)
-    return picture.document(title, *facts)
+    picture = _Picture(locality, orders[::-1], groups, axis, ranks_per_node)
+    return picture.document(title, facts[0], facts[1][::-1])
 
 
 class _Picture:
     def __init__(
         self,
         locality: Locality,
-        orders: tuple[Sequence[str], Sequence[str]],
+        orders: tuple[Sequence[str], ...],
         groups: Sequence[Sequence[int]],
         axis: str,
         ranks_per_node: int,
@@ -274,19 +330,17 @@ class _Picture:
         units = units_of(locality, orders[0])
         self._unit_of = {node: unit.index for unit in units for node in unit.nodes}
         self._unknown = {unit.index for unit in units if unit.domain is None}
-        kinds = dict.fromkeys(unit.kind for unit in units if unit.domain is not None)
-        words = [f"an {kind}" if kind.startswith("NV") else f"a {kind}" for kind in kinds]
-        self._kind = " or ".join(words) or "a node"
+        self._boxes = place_kind(locality, orders[0])
         of_place: list[list[int]] = [[] for _ in orders[0]]
         for number, places in enumerate(groups):
             for place in dict.fromkeys(places):
                 of_place[place].append(number)
         self._of_place = [tuple(its) for its in of_place]
         self._per = ranks_per_node
-        self._colours = group_colours(len(groups), *map(self._together, orders))
+        self._colours = group_colours(len(groups), *map(self._together, orders[::-1]))
         numbers = {number_text(its) for its in self._of_place}
-        names = max((text_width(node, 10) for node in orders[0]), default=0.0)
-        self._layout = layout_of(parts_of(locality, units), tuple(numbers), names, 620.0)
+        names = max((text_width(node, CELL_TEXT) for node in orders[0]), default=0.0)
+        self._layout = layout_of(parts_of(locality, units), tuple(numbers), names, _WIDEST)
 
     def _together(self, order: Sequence[str]) -> list[list[int]]:
         """The groups of each unit in an order."""
@@ -295,80 +349,97 @@ class _Picture:
             found.setdefault(self._unit_of[node], []).extend(self._of_place[place])
         return list(found.values())
 
-    def split(self, order: Sequence[str]) -> int:
-        """How many groups of an order are in more than one domain that the fabric knows."""
-        return sum(
-            len({self._unit_of[order[place]] for place in group} - self._unknown) > 1
-            for group in self._groups
+    def split(self, order: Sequence[str]) -> frozenset[int]:
+        """The groups of an order that are in more than one domain that the fabric knows."""
+        return frozenset(
+            number
+            for number, group in enumerate(self._groups)
+            if len(self._units(order, group)) > 1
         )
 
     def document(self, title: str, words: Sequence[str], times_s: Sequence[float]) -> str:
         drawing = Drawing()
-        panel = max(330.0, self._layout.w)
+        panel = max(_NARROWEST, self._layout.w)
         width = 2 * (panel + _MARGIN) + _BETWEEN
-        y = _MARGIN + _TITLE * 0.8
-        name = fitted(title, _TITLE, width - 2 * _MARGIN)
-        drawing.label(_MARGIN, y, Word(text=name, size=_TITLE, is_bold=True))
-        known = (*words, *self._facts())
-        for line in broken(known, _TEXT, width - 2 * _MARGIN, " · "):
-            y += _LINE
-            drawing.label(_MARGIN, y + 5, Word(text=line, size=_TEXT, colour=GREY))
-        y += 36
-        times = [f"predicted {short_time(one)}" for one in times_s]
+        split = [self.split(order) for order in self._orders]
+        is_all = sum(map(len, split)) == len(split) * len(self._groups)
+        # A line around all that is small would hide it, and tell nothing.
+        outlined = [frozenset[int]()] * 2 if is_all and not self._layout.cell.lines else split
+        facts = self._facts(is_outlined=any(outlined))
+        y = self._head(drawing, title, (words, facts), width - 2 * _MARGIN) + 40
         said = [
-            [*times[which : which + 1], f"{self.split(order)} of {len(self._groups)} groups split"]
-            for which, order in enumerate(self._orders)
+            " · ".join((*map(short_time, times_s[at : at + 1]), *self._split_words(order)))
+            for at, order in enumerate(self._orders)
         ]
-        top = y + _LINE * len(said[0]) + 14
+        top = y + _LINE + 14
         for which, order in enumerate(self._orders):
             x = _MARGIN + which * (panel + _BETWEEN)
-            drawing.label(x, y, Word(text=_ORDERS[which], size=14.0, is_bold=True))
-            for at, line in enumerate(said[which], start=1):
-                drawing.label(x, y + at * _LINE, Word(text=line, size=_TEXT))
+            drawing.label(x, y, Word(text=_ORDERS[which], size=15.0, is_bold=True))
+            text = fitted(said[which], _TEXT, panel)
+            drawing.label(x, y + _LINE + 2, Word(text=text, size=_TEXT))
             coloured = Coloured(
                 place={node: at for at, node in enumerate(order)},
                 groups=self._of_place,
                 colours=self._colours,
                 ranks_per_node=self._per,
+                split=outlined[which],
             )
             draw_order(drawing, self._layout, coloured, (x, top))
-        y = top + self._layout.h + 30
-        y = self._legend(drawing, y, width)
-        of_orders = (f"{name}: {', '.join(its)}" for name, its in zip(_ORDERS, said, strict=True))
-        about = ". ".join((*known, *of_orders))
-        return drawing.document(width, y + _MARGIN - 8, title=title, about=about)
+        y = self._legend(drawing, top + self._layout.h + 30, width)
+        of_orders = (f"{name}: {its}" for name, its in zip(_ORDERS, said, strict=True))
+        about = ". ".join((*words, *facts, *of_orders))
+        return drawing.document(width, y + _MARGIN - 26, title=title, about=about)
 
-    def _facts(self) -> tuple[str, ...]:
+    def _head(
+        self, drawing: Drawing, title: str, facts: Sequence[Sequence[str]], room: float
+    ) -> float:
+        """The headline and the lines below it; where they end."""
+        y = _MARGIN - 6
+        for line in broken(title.split(" "), _TITLE, room):
+            y += _TITLE * 1.25
+            drawing.label(_MARGIN, y, Word(text=line, size=_TITLE, is_bold=True))
+        y += 5
+        for line in (line for parts in facts for line in broken(parts, _TEXT, 0.94 * room, " · ")):
+            y += _LINE
+            drawing.label(_MARGIN, y, Word(text=line, size=_TEXT, colour=GREY))
+        return y
+
+    def _split_words(self, order: Sequence[str]) -> Iterator[str]:
+        split, count = len(self.split(order)), len(self._groups)
+        if count:
+            yield f"{split} of {counted(count, f'{self._axis} group')} split"
+        most = max((len(self._units(order, group)) for group in self._groups), default=0)
+        if split:
+            yield f"on up to {most} {self._boxes}"
+
+    def _units(self, order: Sequence[str], group: Sequence[int]) -> set[int]:
+        """The known domains that a group is in."""
+        return {self._unit_of[order[place]] for place in group} - self._unknown
+
+    def _facts(self, *, is_outlined: bool) -> tuple[str, ...]:
         if not self._groups:
-            return (f"every group of {self._axis} stays on its node",)
+            return (f"each {self._axis} group stays on one node",)
         sizes = {len(set(group)) for group in self._groups}
         most = max(sizes)
         size = f"{most} nodes" if len(sizes) == 1 else f"{min(sizes)} to {most} nodes"
-        count = len(self._groups)
-        whole = f"{count} groups of {size}" if count > 1 else f"one group of {size}"
+        cell, count = self._layout.cell, len(self._groups)
+        colour = "colour and number" if cell.lines else "colour"
+        what = "split over several boxes"
+        what = "boxes with split groups" if cell.w < _OUTLINE_FROM else what
+        shared = f"{count} groups share {len(PALETTE)} colours"
         return (
-            f"colours: {self._axis}, {whole}",
-            f"{self._per} ranks on a node" if self._per > 1 else "one rank on a node",
-            f"a box is {self._kind}",
+            f"boxes: {self._boxes}",
+            f"{colour}: {counted(count, f'{self._axis} group')} of {size}",
+            *([f"outlined: {what}"] if is_outlined else []),
+            *([shared] if count > len(PALETTE) else []),
+            f"{self._per} ranks per node" if self._per > 1 else "one rank per node",
         )
 
     def _legend(self, drawing: Drawing, y: float, width: float) -> float:
+        """What the colours are where no number is in the cells; where its last line ends."""
         entries: list[tuple[str, str]] = []
-        if len(self._groups) <= len(PALETTE):
+        if len(self._groups) <= len(PALETTE) and not self._layout.cell.lines:
             entries += [(f"group {at}", colour) for at, colour in enumerate(self._colours)]
-        else:
-            told = (
-                "a cell has the number of"
-                if self._layout.cell.lines
-                else "pointing at a cell tells"
-            )
-            words = (
-                f"{len(self._groups)} groups share {len(PALETTE)} colours, unlike ones within a box"
-                f" where there are enough; {told} its group"
-            )
-            for line in broken(words.split(" "), _TEXT, width - 2 * _MARGIN):
-                drawing.label(_MARGIN, y, Word(text=line, size=_TEXT, colour=GREY))
-                y += _LINE
         if not all(self._of_place):
             entries.append(("no group here", NO_GROUP))
         x = _MARGIN

@@ -14,7 +14,7 @@ from hpckit.fabric.domain_names import domain_kind, domain_name
 from hpckit.fabric.locality import ROOT, Locality
 
 _DEEPEST: Final = 3
-UNKNOWN: Final = "not known to the fabric"
+UNKNOWN: Final = "not in the fabric"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,13 +119,14 @@ class _Framing:
         return (*found, *self._inside.get(domain, ()))
 
 
-_TEXT: Final = 10.0
+CELL_TEXT: Final = 11.0
+BOX_TEXT: Final = 12.0
 _HIGHEST: Final = 700.0
 _MOST_TRIED: Final = 200
 _MOST_NAMED: Final = 96
 _MOST_NUMBERED: Final = 2048
-_LINE: Final = 14.0
-_NUMBERED: Final = ((30.0, 22.0), (22.0, 17.0), (16.0, 14.0))
+_LINE: Final = 16.0
+_NUMBERED: Final = ((34.0, 24.0), (26.0, 19.0), (20.0, 15.0), (16.0, 14.0))
 _PLAIN: Final = (13.0, 11.0, 9.0, 8.0, 7.0, 6.0, 5.0, 4.0)
 _SMALLEST: Final = 3.0
 _WIDE_FROM: Final = 8.0
@@ -186,7 +187,7 @@ def layout_of(parts: Sequence[Part], numbers: Sequence[str], names: float, width
     `numbers` are the texts of groups, `names` the pixels that the widest node's name takes.
     """
     nodes = sum(len(unit.nodes) for unit in _units(parts))
-    widest = max((text_width(text, _TEXT) for text in numbers), default=0.0) + 4
+    widest = max((text_width(text, CELL_TEXT) for text in numbers), default=0.0) + 4
     found = _placed(parts, Cell(w=_SMALLEST, h=_SMALLEST, lines=0), width)
     for cell in _cells(nodes, widest, names):
         if nodes * cell.w * cell.h < width * _HIGHEST:
@@ -214,8 +215,8 @@ def _labelled(parts: Sequence[Part], found: Layout, width: float, *, is_unit: bo
 def _cells(nodes: int, widest: float, names: float) -> Iterator[Cell]:
     """The cells that come into question, the largest first."""
     if nodes <= _MOST_NAMED:
-        named = max(62.0, min(132.0, ceil(names) + 12.0))
-        yield Cell(w=named, h=34.0, lines=2)
+        named = max(56.0, min(132.0, ceil(names) + 8.0))
+        yield Cell(w=named, h=36.0, lines=2)
     if nodes <= _MOST_NUMBERED:
         yield from (Cell(w=max(w, ceil(widest)), h=h, lines=1) for w, h in _NUMBERED)
     yield from (Cell(w=size, h=size, lines=0) for size in _PLAIN)
@@ -241,7 +242,8 @@ def _has_room(layout: Layout, cell: Cell, *, is_unit: bool) -> bool:
     texts = [label(spot.part, cell.chars(spot.part) or 0) for spot in boxes]
     whole = {label(spot.part, 4000) for spot in boxes}
     return len(set(texts)) == len(whole) > 0 and all(
-        text_width(text, _TEXT) + 6 <= spot.rect.w for text, spot in zip(texts, boxes, strict=True)
+        text_width(text, BOX_TEXT) + 6 <= spot.rect.w
+        for text, spot in zip(texts, boxes, strict=True)
     )
 
 

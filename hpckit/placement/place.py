@@ -69,10 +69,10 @@ def even_ranks(sizes: Mapping[MeshAxis, int], nodes: int) -> int:
     each, rest = divmod(mesh.ranks, nodes)
     if rest:
         raise PlanError(
-            "the ranks of the mesh cannot be dealt evenly",
+            "the ranks of the mesh do not divide evenly over the nodes",
             have=f"{counted(mesh.ranks, 'rank')} ({mesh_words(mesh)}) for {counted(nodes, 'node')}",
             need=f"a multiple of {nodes} ranks",
-            hint="name as many nodes as divide the ranks, or say --gpus-per-node",
+            hint=f"use a number of nodes that divides {mesh.ranks}, or set --gpus-per-node",
         )
     return each
 
@@ -86,12 +86,12 @@ def fabric_for(nodes: Sequence[str], topology: ClusterTopology) -> ClusterTopolo
     there = found.nodes
     if not nodes or not set(nodes).isdisjoint(there):
         return found
-    own = short_names(there, _LONGEST) or "no node with a name"
+    own = short_names(there, _LONGEST) or "no named node"
     raise PlanError(
-        f"{topology.source} knows none of the {counted(len(nodes), 'node')} of the job",
+        f"{topology.source} has none of the job's {counted(len(nodes), 'node')}",
         have=short_names(nodes, _LONGEST),
-        need="names that it has",
-        hint=f"it has {own}: name nodes of these, or the fabric of the job's nodes (--fabric)",
+        need="names in it",
+        hint=f"it has {own}: use these nodes, or the fabric of the job's nodes (--fabric)",
     )
 
 
@@ -150,10 +150,10 @@ def _refuse_parted(nodes: Sequence[str], locality: Locality, source: str) -> Non
         return
     told = [f"{len(ends)} under {locality.domains[top].name[:60]}" for top, ends in parts.items()]
     raise PlanError(
-        f"{source} has no way between all nodes of the job",
-        have=f"{len(parts)} networks of their own: {', '.join(told[:4])}",
-        need="one switch above them all",
-        hint="name nodes of one network, or a topology whose switches are joined",
+        f"{source} does not connect all nodes of the job",
+        have=f"{len(parts)} separate networks: {', '.join(told[:4])}",
+        need="one switch above all of them",
+        hint="use nodes of one network, or a topology that connects the switches",
     )
 
 
@@ -164,8 +164,8 @@ def _cut_off(nodes: Sequence[str], locality: Locality) -> Iterator[str]:
         domain = locality.domains[at]
         if domain.uplink_bytes_per_s == 0 and count < len(nodes):
             yield (
-                f"no cable out of {domain.name[:60]} works: its {counted(count, 'node')} of this"
-                " job cannot reach the others; the order takes it for one that works"
+                f"{domain.name[:60]} has no working uplink: its {counted(count, 'node')} of this"
+                " job cannot reach the others; the order assumes that it has one"
             )
 
 
@@ -174,15 +174,13 @@ def _given(question: PlaceQuestion, mesh: Mesh, locality: Locality) -> Iterator[
     sent = [f"{axis.name} {short_bytes(axis.bytes_per_rank)}" for axis in mesh.axes
             if axis.bytes_per_rank]  # fmt: skip
     if question.volumes and sent:
-        yield f"{', '.join(sent)} a rank and step"
-    unused = ", which the fabric itself tells"
+        yield f"{', '.join(sent)} per rank and step"
+    unused = ", ignored: the fabric has its own figures"
     if question.node_bytes_per_s is not None:
         gbits = question.node_bytes_per_s * 8 / 1e9
-        yield f"{gbits:g} Gb/s out of each node" + (
-            "" if _lacks_nics(question, locality) else unused
-        )
+        yield f"{gbits:g} Gb/s per node" + ("" if _lacks_nics(question, locality) else unused)
     if question.oversubscription is not None:
-        yield f"{question.oversubscription:g}:1 out of each leaf" + (
+        yield f"{question.oversubscription:g}:1 oversubscription at each leaf" + (
             "" if _lacks_uplinks(question, locality) else unused
         )
 
@@ -192,17 +190,17 @@ def _assumed(question: PlaceQuestion, mesh: Mesh, locality: Locality) -> Iterato
         ranks, nodes = counted(mesh.ranks, "rank"), counted(len(question.nodes), "node")
         yield f"{ranks} on {nodes}: {question.ranks_per_node} each (--gpus-per-node)"
     if not question.volumes:
-        yield f"every axis sends {EQUAL_BYTES / 1e9:g} GB a rank and step (--volume)"
+        yield f"{EQUAL_BYTES / 1e9:g} GB per rank and step on every axis (--volume)"
     else:
         silent = [axis.name for axis in mesh.axes if not axis.bytes_per_rank]
         if silent:
-            yield f"nothing is sent along {', '.join(silent)} (--volume)"
+            yield f"no traffic on {', '.join(silent)} (--volume)"
     if question.node_bytes_per_s is None and _lacks_nics(question, locality):
         gpus = question.gpus or question.ranks_per_node
         gbits = gpus * GPU_NIC_BYTES_PER_S * 8 / 1e9
-        yield f"{gbits:g} Gb/s out of each node, 400 a GPU (--node-gbits)"
+        yield f"{gbits:g} Gb/s per node, 400 per GPU (--node-gbits)"
     if question.oversubscription is None and _lacks_uplinks(question, locality):
-        yield f"{OVERSUBSCRIPTION:g}:1 out of each leaf and above (--oversubscription)"
+        yield f"{OVERSUBSCRIPTION:g}:1 oversubscription at leaves and above (--oversubscription)"
 
 
 def _lacks_nics(question: PlaceQuestion, locality: Locality) -> bool:
@@ -241,41 +239,46 @@ def placed_picture(
     placement: Placement,
     axis: str | None = None,
     *,
-    title: str | None = None,
+    source: str | None = None,
 ) -> str:
     """Return the SVG with the colours of an axis's groups, else of that which the order changes.
 
-    Its title is what told of the network unless said.
+    `source` is what told of the network, in words.
     """
     from hpckit.placement.picture import placement_svg
+    from hpckit.placement.show import headline
 
     mesh = mesh_of(question.sizes, question.volumes)
     axes = {one.axis.name: one for one in traffic_of(mesh, question.ranks_per_node)}
     shown = axes[axis or _most_changed(axes, placement)]
     time = placement.objectives["step_comm_time_s"]
+    locality = locality_of(topology)
+    nodes = f"{counted(len(question.nodes), 'node')} {where_words(locality, question.nodes)}"
     return placement_svg(
-        locality_of(topology),
+        locality,
         (placement.orders.placed, placement.orders.hostname),
         [group.nodes for group in shown.groups],
         axis=shown.axis.name,
         ranks_per_node=question.ranks_per_node,
-        title=title or str(topology.source),
+        title=headline(time) or nodes,
         facts=(
-            (counted(len(placement.orders.placed), "node"), mesh_words(mesh)),
+            (f"{nodes} ({source or topology.source})", f"mesh {mesh_words(mesh)}"),
             (time.placed, time.hostname),
         ),
     )
 
 
 def _most_changed(axes: dict[str, AxisTraffic], placement: Placement) -> str:
-    """The axis of which the order splits other groups than host names; of alike ones the slowest.
+    """The axis whose time the order changes most; else whose split groups, else the slowest.
 
     Of those that cross nodes where there are some.
     """
 
-    def worth(name: str) -> tuple[float, float]:
+    def worth(name: str) -> tuple[float, ...]:
         found = placement.groups[name]
-        return abs(found.straddling.placed - found.straddling.hostname), found.time_s.placed
+        split, time_s = found.straddling, found.time_s
+        saved_ms = round(1e3 * abs(time_s.placed - time_s.hostname))
+        return saved_ms, abs(split.placed - split.hostname), time_s.placed
 
     crossing = [name for name, one in axes.items() if one.groups] or list(axes)
     return max(crossing, key=worth)

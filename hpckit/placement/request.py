@@ -43,19 +43,19 @@ def mesh_of(sizes: Mapping[AxisName, int], volumes: Mapping[AxisName, float]) ->
     for axis in volumes:
         if axis not in sizes:
             raise PlanError(
-                f"a volume is given for the axis {axis}",
+                f"there is a volume for axis {axis}, but the mesh has no such axis",
                 have=f"a mesh of {', '.join(sizes)}" if sizes else "no mesh",
-                need="a mesh with that axis",
-                hint=f"leave {axis} out of the volumes, or give the mesh that axis",
+                need=f"a mesh with axis {axis}",
+                hint=f"remove {axis} from the volumes, or add it to the mesh",
             )
     splits = None
     if AxisName.EXPERT in sizes and AxisName.DATA in sizes:
         splits = str(AxisName.DATA)
         if sizes[AxisName.DATA] % sizes[AxisName.EXPERT]:
             raise PlanError(
-                "experts split the data axis",
+                "the expert axis must divide the data axis",
                 have=f"data {sizes[AxisName.DATA]}",
-                need=f"a multiple of the {sizes[AxisName.EXPERT]} experts",
+                need=f"a multiple of {sizes[AxisName.EXPERT]}, the size of expert",
                 hint="set expert to a divisor of data",
             )
     return Mesh(
@@ -142,7 +142,7 @@ TIME: Final = "step_comm_time_s"
 HOP_BYTES: Final = "hop_bytes"
 STRADDLING: Final = "straddling_groups"
 SPREAD: Final = "max_spread"
-STEP_TIME_WORDS: Final = "communication of a step"
+STEP_TIME_WORDS: Final = "communication per step"
 BYTES_X_HOPS: Final = "bytes × hops"
 ORDER_WORDS: Final[Mapping[str, str]] = {
     "hostname": "host names",
@@ -154,7 +154,7 @@ ORDER_WORDS: Final[Mapping[str, str]] = {
 
 def spread_words(places: str) -> str:
     """What the most places of a group are called, `places` being `leaves` or the like."""
-    return f"{places} of a group, at most"
+    return f"most {places} per group"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

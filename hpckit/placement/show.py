@@ -35,8 +35,9 @@ def placement_lines(
     """The whole screen in lines of at most `width` columns; `where` are the nodes in words."""
     nodes = counted(len(placement.orders.placed), "node")
     title = f"{nodes} {where} ({source}) · mesh {mesh_words(mesh)}"
-    lines = wrapped(tuple(title.split()), width, first=" ", further=" ")
-    yield from (Line(text=text, style=Style.TITLE) for text in lines)
+    for text, style in ((headline(placement.objectives[TIME]), Style.TITLE), (title, Style.PLAIN)):
+        lines = wrapped(tuple(text.split()), width, first=" ", further=" ") if text else ()
+        yield from (Line(text=line, style=style) for line in lines)
     yield from _table(placement, width)
     yield Line(text=f" {placement.because}")
     # The first names of the order, so that it can be seen what kind of order it is.
@@ -44,15 +45,39 @@ def placement_lines(
     shown = ", ".join(order[:_MOST_SHOWN]) + (", …" if len(order) > _MOST_SHOWN else "")
     for head, sentences, style in (
         ("order", (shown,), Style.PLAIN),
-        ("given", placement.given, Style.FAINT),
-        ("assumed", placement.assumed, Style.FAINT),
+        ("given", _joined(placement.given), Style.FAINT),
+        ("assumed", _joined(placement.assumed), Style.FAINT),
         ("note", placement.notes, Style.NOTE),
-        ("would help", placement.advice, Style.PLAIN),
+        ("try", placement.advice, Style.PLAIN),
     ):
         first = f" {head}: "
         for words in sentences:
             texts = wrapped(tuple(words.split()), width, first=first, further=" " * len(first))
             yield from (Line(text=text, style=style) for text in texts)
+
+
+def _joined(sentences: Sequence[str]) -> Sequence[str]:
+    return ("; ".join(sentences),) if sentences else ()
+
+
+_NOTICEABLE: Final = 0.01
+_FEW: Final = 2
+
+
+def headline(time_s: Compared) -> str:
+    """Return what the order is worth; nothing where ranks send nothing."""
+    if not time_s.placed:
+        return ""
+    ratio = time_s.hostname / time_s.placed
+    other = f"host-name order ({short_time(time_s.hostname)})"
+    times = f"{ratio:.2f}" if ratio < _FEW else f"{ratio:.2g}"
+    worth = f"{times}× less than {other}" if ratio > 1 + _NOTICEABLE else f"as in {other}"
+    text = f"{short_time(time_s.placed)} communication per step: {worth}"
+    if not time_s.lower_bound:
+        return text
+    above = time_s.placed / time_s.lower_bound - 1
+    words = "at the bound" if above < _NOTICEABLE else f"{100 * above:.0f} % above the bound"
+    return f"{text}, {words} ({short_time(time_s.lower_bound)})"
 
 
 def _table(placement: Placement, width: int) -> Iterator[Line]:

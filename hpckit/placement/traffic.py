@@ -93,8 +93,8 @@ def traffic_of(mesh: Mesh, ranks_per_node: int) -> tuple[AxisTraffic, ...]:
         raise PlanError(
             "the mesh does not fill whole nodes",
             have=f"{mesh.ranks} ranks ({mesh_words(mesh)})",
-            need=f"a multiple of the {ranks_per_node} ranks of a node",
-            hint="use as many ranks on a node as fill whole nodes, or another mesh",
+            need=f"a multiple of {ranks_per_node} ranks per node",
+            hint="change the ranks per node, or the mesh",
         )
     return tuple(_traffic(mesh, axis, ranks_per_node) for axis in mesh.axes)
 
@@ -105,7 +105,7 @@ def _traffic(mesh: Mesh, axis: MeshAxis, ranks_per_node: int) -> AxisTraffic:
     pairs = sum(len(group.nodes) * (len(group.nodes) - 1) for group in sending)
     if axis.pattern is Pattern.ALL_TO_ALL and pairs > _MOST_PAIRS:
         raise PlanError(
-            f"the all-to-all of {axis.name} is among too many nodes",
+            f"the all-to-all of {axis.name} spans too many nodes",
             have=f"{pairs} pairs of nodes",
             need=f"at most {_MOST_PAIRS}",
             hint=f"make the groups of {axis.name} smaller",

@@ -101,7 +101,7 @@ ACCELERATORS: Final[tuple[Accelerator, ...]] = (
          nic_gbits=400, matmul=794.5),
     _row("H200-NVL-141GB", "NVIDIA", 835, 1671, 143771, 4800, 600, 450, 4, "NVLink bridge"),
     _row("GH200-96GB", "NVIDIA", 989, 1979, 97871, 4000, 700, 450, 4, "NVLink4", node=4,
-         nic_gbits=200, matmul=794.5, note="the driver's name has the CPU's memory in it"),
+         nic_gbits=200, matmul=794.5, note="the driver's name includes the CPU memory"),
     _row("B200-SXM-180GB", "NVIDIA", 2250, 4500, 183359, 8000, 1000, 900, 8, "NVLink5",
          nic_gbits=400, matmul=1745),
     _row("GB200", "NVIDIA", 2500, 5000, 189471, 8000, 1200, 900, 72, "NVLink5", node=4,
@@ -112,7 +112,7 @@ ACCELERATORS: Final[tuple[Accelerator, ...]] = (
          nic_gbits=800),
     _row("L40S", "NVIDIA", 362, 733, 46068, 864, 350, None, 1, "PCIe 4"),
     _row("MI250X", "AMD", 191.5, None, 65520, 1638, 280, 200, 8, "xGMI3", nic_gbits=100,
-         note="a GCD, half of a module and a GPU to Slurm"),
+         note="one GCD: half of a module, and a GPU to Slurm"),
     _row("MI300X", "AMD", 1307, 2614, 196592, 5300, 750, 448, 8, "xGMI4", nic_gbits=400,
          matmul=668),
     _row("MI325X", "AMD", 1307, 2614, 262128, 6000, 1000, 448, 8, "xGMI4", nic_gbits=400,
@@ -206,8 +206,8 @@ def accelerator_named(name: str, more: Iterable[Accelerator] = ()) -> Accelerato
         return found
     names = [row.name for row in (*more, *ACCELERATORS)]
     near = difflib.get_close_matches(name.upper(), names, n=3, cutoff=0.5)
-    known = f"nearest names: {', '.join(near)}; " if near else ""
+    known = f"nearest names: {', '.join(near)}; or " if near else ""
     raise ConfigError(
         f"unknown accelerator {name!r}",
-        hint=f"{known}describe yours under [accelerators.NAME] of a site file, and give --site",
+        hint=f"{known}describe it under [accelerators.NAME] in a site file, and give --site",
     )

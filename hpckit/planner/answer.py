@@ -254,4 +254,4 @@ def explained(first: Ranked, other: Ranked) -> str:
     words = [
         f"{name} {seconds:+.3g} s" for seconds, name in differences[:3] if abs(seconds) >= _LEAST_S
     ]
-    return ", ".join(words) or "the same time; fewer degrees"
+    return ", ".join(words) or "same time, fewer degrees"

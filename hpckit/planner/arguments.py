@@ -96,7 +96,7 @@ def read_megatron(words: Sequence[str], vocab: int | None = None) -> tuple[Model
     gated = options.has("--swiglu")
     found = options.number("--padded-vocab-size") or options.number("--vocab-size") or vocab
     if found is None:
-        hint = "--vocab N says how many tokens the tokenizer has"
+        hint = "give the tokenizer's vocabulary size: --vocab N"
         raise ConfigError("missing", source="the command", key="--vocab-size", hint=hint)
     groups = options.number("--num-query-groups")
     ffn = options.number("--ffn-hidden-size")
@@ -233,8 +233,8 @@ def model_of_command(words: Sequence[str], vocab: int | None) -> tuple[ModelShap
     if is_megatron(words):
         return read_megatron(words, vocab)
     raise ConfigError(
-        "the command says no shape of a model",
-        hint="Megatron-LM's --num-layers, --hidden-size and --num-attention-heads do; else MODEL",
+        "the command does not describe a model",
+        hint="give --num-layers, --hidden-size and --num-attention-heads (Megatron-LM), or MODEL",
     )
 
 
@@ -245,9 +245,9 @@ def model_of_file(text: str, name: str) -> tuple[ModelShape, Asked]:
     model, asked = read_settings(text, name)
     if model is None:
         raise ConfigError(
-            "no model that is known by name, and no hidden_size and num_layers",
+            "no known model name, and no hidden_size and num_layers",
             source=name,
-            hint="give its config.json, and the rest as options",
+            hint="give its config.json instead, and the rest as options",
         )
     return model, asked
 
@@ -297,9 +297,9 @@ def _tree(text: str, source: str) -> Mapping[str, Any]:
     try:
         tree = tomllib.loads(text) if source.endswith(".toml") else yaml.safe_load(text)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
-        raise ConfigError(f"cannot be read: {error}", source=source) from None
+        raise ConfigError(f"not valid YAML or TOML: {error}", source=source) from None
     if not isinstance(tree, dict):
-        raise ConfigError("expected a table of settings", source=source)
+        raise ConfigError("expected a mapping of keys to values", source=source)
     return tree
 
 

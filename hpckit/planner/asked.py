@@ -116,7 +116,7 @@ def layout_of(asked: Asked, gpus: int) -> Layout:
     if asked.dp is not None and asked.dp != layout.data:
         others = layout.tensor * layout.context * layout.pipeline
         raise PlanError(
-            "the mesh over the GPUs",
+            "the parallel degrees must multiply to the number of GPUs",
             have=f"{gpus} GPUs",
             need=f"{others * asked.dp} (tensor {layout.tensor} × context {layout.context} × "
             f"pipeline {layout.pipeline} × data {asked.dp})",

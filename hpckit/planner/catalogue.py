@@ -111,6 +111,6 @@ def model_named(name: str) -> ModelShape:
     near = difflib.get_close_matches(_folded(name), [_folded(own) for own in CONFIGS], n=3)
     names = [own for own in CONFIGS if _folded(own) in near] or list(CONFIGS)[3:6]
     raise ConfigError(
-        f"no file and no model of the catalogue: {name!r}",
-        hint=f"its config.json, a name such as {', '.join(names)}, or --params N",
+        f"no such file or built-in model: {name!r}",
+        hint=f"give its config.json, a name such as {', '.join(names)}, or --params N",
     )

@@ -158,7 +158,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
 }  # fmt: skip
 
 _NO_DECODER: Final = {
-    "is_encoder_decoder": "an encoder and a decoder",
+    "is_encoder_decoder": "an encoder-decoder model",
     "ssm_cfg": "a state space model",
     "mamba_d_state": "a hybrid with state space layers",
     "state_size": "a state space model",
@@ -192,10 +192,10 @@ def shape_of(tree: object, source: str) -> ModelShape:
     for key, what in _NO_DECODER.items():
         if tree.get(key) not in (None, False):
             raise ConfigError(
-                f"{what}: hpckit plan reads decoders of attention and MLPs",
+                f"{what}: hpckit plan reads only decoders of attention and MLPs",
                 source=source,
                 key=key,
-                hint="--params N gives the rough answer",
+                hint="--params N gives a rough answer",
             )
     kind = str(tree.get("model_type") or outer.get("model_type") or "llama")
     return _Reader(tree, source, kind, is_nested=isinstance(inner, dict)).shape()
@@ -240,11 +240,11 @@ class _Reader:
     def _notes(self) -> tuple[str, ...]:
         notes = []
         if self._kind not in FAMILIES:
-            notes.append(f"model_type {self._kind} is unknown: read as Llama (RMSNorm, gated MLP)")
+            notes.append(f"model_type {self._kind} is unknown, read as Llama (RMSNorm, gated MLP)")
         if self._number("num_nextn_predict_layers", least=0):
-            notes.append("layers that predict further tokens (MTP) are not counted")
+            notes.append("multi-token prediction layers (MTP) are not counted")
         if self._is_nested:
-            notes.append("the language model alone: what reads images or sound is not counted")
+            notes.append("only the language model: vision and audio encoders are not counted")
         return tuple(notes)
 
     def _name(self) -> str:
@@ -276,7 +276,7 @@ class _Reader:
         others = [key for key in self._tree if self._tree[key] is not None]
         near = difflib.get_close_matches(keys[0], others, n=1, cutoff=0.8)
         raise ConfigError(
-            "missing" + (f"; {near[0]!r} is there" if near else ""),
+            "missing" + (f"; the file has {near[0]!r}" if near else ""),
             source=self._source,
             key=keys[0],
             hint=f"a decoder's config.json has {' or '.join(keys)}",
@@ -290,7 +290,7 @@ class _Reader:
     def _whole(self, hidden: int, heads: int) -> int:
         if hidden % heads:
             near = next(n for n in range(heads, 0, -1) if hidden % n == 0)
-            expected = f"a divisor of hidden_size {hidden} (such as {near}), or head_dim beside it"
+            expected = f"a divisor of hidden_size {hidden} (such as {near}), or a head_dim"
             raise self._wrong("heads", heads, expected)
         return hidden // heads
 
@@ -351,10 +351,10 @@ class _Reader:
             is_count = isinstance(value, int) and not isinstance(value, bool) and value > 1
             if "expert" in key and is_count:
                 raise ConfigError(
-                    f"the experts of {self._kind} are described by keys that hpckit does not know",
+                    f"unknown keys describe the experts of {self._kind}",
                     source=self._source,
                     key=key,
-                    hint=f"the same under {', '.join(KEYS['experts'])} is read; or --params N",
+                    hint=f"use one of {', '.join(KEYS['experts'])}; or --params N",
                 )
 
     def _latent(self) -> LatentAttention | None:

@@ -95,14 +95,14 @@ def model_notices(spec: JobSpec, site: SiteSpec, read: Read) -> Iterator[Notice]
         card = _card(spec, site)
         if card is None:
             if spec.model.config is not None:
-                yield _note("whether the model fits is unknown: the kind of GPU is not said",
+                yield _note("unknown whether the model fits: no GPU type given",
                             "--gpu-type, or model.gpu")  # fmt: skip
             return
         yield from _judged(spec, model, asked, card, is_command=is_command)
     except PlanError as error:
         yield _note(error.message, error.hint)
     except HpckitError as error:
-        yield _note(f"the model was not looked at: {error.message}", error.hint)
+        yield _note(f"model not checked: {error.message}", error.hint)
 
 
 def _note(text: str, remedy: str | None) -> Notice:
@@ -162,14 +162,14 @@ def _judged(
     is_sure = not _is_guessed(model) and _surely(model, asked, layout) > _SURE * usable
     is_sure = is_sure or (is_command and found.device_bytes > _SURE * usable)
     change = _usual_change(model, asked, gpus, card)
-    doubt = "" if is_sure else "; with weights and states in 16 bits it may fit"
+    doubt = "" if is_sure else "; it may fit with weights and states in 16 bits"
     yield Notice(
         level=Level.ERROR if is_sure else Level.NOTE,
         subject="model",
-        text=f"{model.name} needs at least {found.device_bytes / 1e9:.0f} GB on a GPU"
-        f" ({layout.words()}), and {card.name} has {usable / 1e9:.0f}{doubt}",
-        remedy=(_in_words(change, spec, is_stated=not is_command) if change else "larger GPUs")
-        + "; model.offload = true if states are kept off the GPU",
+        text=f"{model.name} needs at least {found.device_bytes / 1e9:.0f} GB per GPU"
+        f" ({layout.words()}), but {card.name} has {usable / 1e9:.0f} GB{doubt}",
+        remedy=(_in_words(change, spec, is_stated=not is_command) if change else "use larger GPUs")
+        + "; set model.offload = true if states are kept off the GPU",
         source=_SOURCE,
     )
 

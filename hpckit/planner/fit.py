@@ -110,10 +110,10 @@ def fewest_gpus(model: ModelShape, asked: Asked, accelerator: Accelerator) -> Qu
             return found
         gpus *= 2
     raise PlanError(
-        "memory of a GPU",
+        "GPU memory",
         have=f"{accelerator.memory_bytes / 1e9:.3g} GB on {accelerator.name}",
-        need=f"more, on any of up to {_MOST_GPUS} GPUs",
-        hint="more tensor or pipeline parallelism: --tp, --pp",
+        need=f"more, even on {_MOST_GPUS} GPUs",
+        hint="use more tensor or pipeline parallelism: --tp, --pp",
     )
 
 
@@ -248,7 +248,7 @@ def serving_terms(model: ModelShape, serving: Serving) -> tuple[Term, ...]:
         Term(
             name="KV cache",
             bytes_=per_token * tokens / cache_split,
-            formula=f"{per_token / 1e3:.4g} kB a token × {tokens} tokens"
+            formula=f"{per_token / 1e3:.4g} kB per token × {tokens} tokens"
             + (f" / {cache_split}" if cache_split > 1 else ""),
             source="DeepSeek-V2 §2.1.3 (arXiv:2405.04434), table 1"
             if model.latent
@@ -257,7 +257,7 @@ def serving_terms(model: ModelShape, serving: Serving) -> tuple[Term, ...]:
         Term(
             name="driver context",
             bytes_=CONTEXT_BYTES,
-            formula="a process's context and libraries",
+            formula="context and libraries of a process",
             source="nvidia-smi of a process without tensors",
         ),
     )

@@ -122,10 +122,10 @@ def job_text(
     per_node = min(made.machine.node_gpus, layout.gpus)
     if layout.gpus % per_node:
         raise PlanError(
-            "GPUs of whole nodes",
+            "the job must fill whole nodes",
             have=f"{layout.gpus} GPUs",
-            need=f"a multiple of the {per_node} of a node",
-            hint="--node-gpus N says how many a node has",
+            need=f"a multiple of {per_node}",
+            hint="give the GPUs per node: --node-gpus N",
         )
     name = visible(made.question.model.name.rpartition("/")[2]).lower()
     lines = [
@@ -148,7 +148,7 @@ def job_text(
     ]
     if config is not None:
         words = " ".join(framework_words(made.question.model, training, layout))
-        lines += ["", "# The same as Megatron-LM's options:", f"# {words}"] if words else []
+        lines += ["", "# Equivalent Megatron-LM options:", f"# {words}"] if words else []
     return "\n".join(lines) + "\n"
 
 
@@ -160,12 +160,12 @@ def _comments(made: Answer) -> Iterator[str]:
     speed, honest = made.speed, made.honest
     yield f"# Planned by hpckit: {made.question.layout.words()}."
     yield (
-        f"# A step takes {speed.time.step_s:.3g} s ± {100 * speed.uncertainty_frac:.0f} %, "
-        f"{made.memory.device_bytes / 1e9:.3g} GB of a GPU's "
-        f"{made.machine.accelerator.memory_bytes / 1e9:.3g}."
+        f"# Step time {speed.time.step_s:.3g} s ± {100 * speed.uncertainty_frac:.0f} %; "
+        f"memory {made.memory.device_bytes / 1e9:.3g} of "
+        f"{made.machine.accelerator.memory_bytes / 1e9:.3g} GB per GPU."
     )
     if honest is not None and honest.interval_s < _NEVER_S:
-        yield f"# Write a checkpoint every {format_duration(honest.interval_s)} or so."
+        yield f"# Write a checkpoint about every {format_duration(honest.interval_s)}."
 
 
 def _mesh_lines(made: Answer) -> Iterator[str]:

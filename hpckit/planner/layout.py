@@ -190,35 +190,40 @@ class Layout:
 
 def check_layout(model: ModelShape, training: Training, layout: Layout) -> None:
     """Raise PlanError for a layout that cannot be, with the constraint and the nearest that can."""
-    _divides("attention heads over the tensor degree", model.heads, layout.tensor)
+    _divides("the tensor degree must divide the attention heads", model.heads, layout.tensor)
     if model.kv_heads % layout.tensor and layout.tensor % model.kv_heads:
         raise PlanError(
-            "key-value heads over the tensor degree",
+            "the tensor degree must fit the key-value heads",
             have=f"{model.kv_heads} key-value heads, tensor degree {layout.tensor}",
-            need="a tensor degree that divides them, or a multiple of them",
+            need="a divisor or a multiple of the heads",
             hint=f"--tp {nearest_divisor(model.kv_heads, layout.tensor)}",
         )
     chunks = layout.pipeline * layout.virtual
     # Embedding and head may count as a layer each, and be alone on a virtual stage.
     if chunks > model.layers and (model.layers + 2) % chunks:
         raise PlanError(
-            "layers over pipeline stages",
+            "too few layers for the pipeline stages",
             have=f"{model.layers} layers",
             need=f"at least one for each of {chunks} stages (pp × vp)",
             hint=f"--pp {nearest_divisor(model.layers, layout.pipeline)} --vp 1",
         )
     if layout.virtual > 1:
         if (model.layers + 2) % chunks:  # embedding and head may count as a layer each
-            _divides("layers over pipeline stages × virtual stages", model.layers, chunks)
+            _divides(
+                "pipeline stages × virtual stages must divide the layers", model.layers, chunks
+            )
         if layout.pipeline == 1:
             raise PlanError(
-                "virtual stages", have="pipeline degree 1", need="2 or more", hint="--vp 1"
+                "virtual stages need a pipeline",
+                have="pipeline degree 1",
+                need="2 or more",
+                hint="--vp 1",
             )
     if training.seq % (layout.context * 2) and layout.context > 1:
         raise PlanError(
-            "sequence over the context degree",
+            "twice the context degree must divide the sequence",
             have=f"{training.seq} tokens",
-            need=f"a multiple of {2 * layout.context} (each rank has a piece of both halves)",
+            need=f"a multiple of {2 * layout.context} (each rank takes a piece of both halves)",
             hint=f"--cp {nearest_divisor(training.seq // 2, layout.context)}",
         )
     _check_experts(model, layout)
@@ -239,23 +244,28 @@ def _check_experts(model: ModelShape, layout: Layout) -> None:
         return
     if model.experts is None:
         raise PlanError(
-            "expert parallelism",
-            have=f"{model.name}, without experts",
+            "expert parallelism needs experts",
+            have=f"{model.name} without experts",
             need="a mixture of experts",
             hint="--ep 1",
         )
-    _divides("experts over the expert degree", model.experts.count, layout.expert, "--ep")
+    _divides(
+        "the expert degree must divide the experts", model.experts.count, layout.expert, "--ep"
+    )
     ranks = layout.tensor * layout.context * layout.data
     _divides(
-        "ranks of a pipeline stage over its experts' ranks", ranks, layout.expert_split, "--ep"
+        "the expert ranks must divide the ranks of a pipeline stage",
+        ranks,
+        layout.expert_split,
+        "--ep",
     )
 
 
 def _check_batch(training: Training, layout: Layout) -> None:
     if layout.shard is not None and (layout.data * layout.context) % layout.shard:
         raise PlanError(
-            "data and context ranks over the ranks that share states",
-            have=f"{layout.data * layout.context} over {layout.shard}",
+            "the ranks that share states must divide the data and context ranks",
+            have=f"{layout.data * layout.context} / {layout.shard}",
             need="a divisor",
             hint=f"--shard {nearest_divisor(layout.data * layout.context, layout.shard)}",
         )
@@ -263,7 +273,7 @@ def _check_batch(training: Training, layout: Layout) -> None:
     if training.global_batch % each:
         near = max(each, round(training.global_batch / each) * each)
         raise PlanError(
-            "global batch over data ranks × micro-batch",
+            "data ranks × micro-batch must divide the global batch",
             have=f"{training.global_batch} sequences",
             need=f"a multiple of {each} ({layout.data} × {layout.micro_batch})",
             hint=f"--global-batch {near}",
@@ -272,8 +282,8 @@ def _check_batch(training: Training, layout: Layout) -> None:
     if layout.virtual > 1 and number % layout.pipeline:
         near = max(1, round(number / layout.pipeline)) * layout.pipeline * each
         raise PlanError(
-            "micro-batches of interleaved stages",
-            have=f"{number} micro-batches a data rank",
+            "the pipeline degree must divide the micro-batches of interleaved stages",
+            have=f"{number} micro-batches per data rank",
             need=f"a multiple of the pipeline degree {layout.pipeline}",
             hint=f"--global-batch {near}, or --vp 1",
         )
@@ -285,8 +295,8 @@ def _divides(constraint: str, whole: int, degree: int, option: str = "--tp") -> 
     option = "--vp 1 --pp" if "stages ×" in constraint else option
     raise PlanError(
         constraint,
-        have=f"{whole} over {degree}",
-        need="a divisor",
+        have=f"{whole} / {degree}",
+        need=f"a divisor of {whole}",
         hint=f"{option} {nearest_divisor(whole, degree)}",
     )
 
@@ -303,7 +313,7 @@ def data_degree(gpus: int, layout: Layout) -> int:
         lower, upper = gpus // others * others, -(-gpus // others) * others
         near = " or ".join(f"--gpus {n}" for n in dict.fromkeys((lower, upper)) if n)
         raise PlanError(
-            "the mesh over the GPUs",
+            "the parallel degrees must divide the number of GPUs",
             have=f"{gpus} GPUs",
             need=f"a multiple of {others} (tensor {layout.tensor} × context {layout.context} × "
             f"pipeline {layout.pipeline})",

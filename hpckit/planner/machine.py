@@ -114,7 +114,7 @@ def machine_of_node(node: NodeTopology, accelerator: Accelerator | None = None) 
     """
     gpus = [gpu for gpu in node.gpus if not gpu.is_hidden]
     if not gpus:
-        raise ConfigError("the node has no GPU", hint="--gpu NAME says what the job's have")
+        raise ConfigError("the node has no GPU", hint="give the job's GPU type: --gpu NAME")
     card = accelerator or accelerator_named(gpus[0].name or "")
     rates = [nic.rate_bytes_per_s for nic in node.nics if nic.role is NicRole.COMPUTE]
     known = sum(rate for rate in rates if rate is not None)

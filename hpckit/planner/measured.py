@@ -81,7 +81,10 @@ def compared_lines(made: Answer, measured: Measured) -> list[Line]:
         scale = measured.step_s / speed.time.step_s * made.machine.step_scale
         lines.append(labelled("note", f"median of {measured.steps} steps"))
         lines.append(
-            labelled("next", f"[planner] step_scale = {scale:.3g} in the site file: times as here")
+            labelled(
+                "next",
+                f"set [planner] step_scale = {scale:.3g} in the site file to match these times",
+            )
         )
     return lines
 

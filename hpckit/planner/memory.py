@@ -263,7 +263,7 @@ def _adapter_states(
         name="adapters",
         bytes_=per * trained,
         formula=f"{per} B × {_short(trained)} parameters of rank {training.lora_rank}",
-        source="LoRA (arXiv:2106.09685) §4.1: rank × (in + out) a matrix",
+        source="LoRA (arXiv:2106.09685) §4.1: rank × (in + out) per matrix",
     )
 
 
@@ -383,7 +383,7 @@ def _transients(
             name="embedding gradient",
             bytes_=4.0 * vocab * model.hidden,
             formula=f"4 B × {_short(vocab)} vocabulary × {model.hidden} hidden",
-            source="chosen on SimuMax's measured B200 runs",
+            source="fitted to SimuMax's measured B200 runs",
         )
     if has_head:
         tokens = _tokens(training, layout)
@@ -391,7 +391,7 @@ def _transients(
             name="logits",
             bytes_=4.0 * tokens * vocab,
             formula=f"4 B × {_short(tokens)} tokens × {_short(vocab)} vocabulary",
-            source="fp32 logits of the loss; chosen on SimuMax's measured B200 runs",
+            source="fp32 logits of the loss; fitted to SimuMax's measured B200 runs",
         )
 
 
@@ -399,7 +399,7 @@ def _outside(layout: Layout) -> Iterator[Term]:
     yield Term(
         name="driver context",
         bytes_=CONTEXT_BYTES,
-        formula="a process's context and libraries",
+        formula="context and libraries of a process",
         source="1 to 2 GB; nvidia-smi of a process without tensors",
     )
     degrees = (layout.tensor, layout.context, layout.expert, layout.pipeline, layout.data)

@@ -50,13 +50,17 @@ def fabric_cost(
     here, alone = place_on(asked, topology), place_on(asked, flat)
     both = [one.objectives["step_comm_time_s"].placed for one in (here, alone)]
     crossing = tuple(
-        f"{axis}: {groups.straddling.placed:.0f} of {groups.groups} groups on several {here.places}"
+        f"{axis}: {groups.straddling.placed:.0f} of {groups.groups} groups span several"
+        f" {here.places}"
         for axis, groups in here.groups.items()
         if groups.straddling.placed
     )
     cost_s = max(0.0, both[0] - both[1])
     if crossing:
-        crossing = (*crossing, f"{short_time(cost_s)} of a step, beside one switch for all nodes")
+        crossing = (
+            *crossing,
+            f"costs {short_time(cost_s)} per step, compared with one switch for all nodes",
+        )
     return FabricCost(cost_s=cost_s, crossing=crossing)
 
 

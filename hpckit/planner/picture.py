@@ -40,8 +40,8 @@ def plan_svg(made: Answer, sizes: Sequence[Answer] = ()) -> str:
         (f"stage {stage.index}", [*((term.name, term.bytes_) for term in stage.terms), outside])
         for stage in _stages(made)
     ]
-    y = _panel(drawing, 64, "Memory of a GPU by pipeline stage", stages, short_bytes,
-               limit=(card.memory_bytes, "the card"))  # fmt: skip
+    y = _panel(drawing, 64, "Memory per GPU by pipeline stage", stages, short_bytes,
+               limit=(card.memory_bytes, "GPU memory"))  # fmt: skip
     best: Bars = [(row.layout.words(), row.time.terms) for row in made.ranking.best]
     if best:
         y = _panel(drawing, y + _GAP, "Step time of the best layouts", best, short_time)
@@ -122,7 +122,7 @@ def _legend(drawing: Drawing, y: float, colours: Mapping[str, str]) -> float:
 
 def _against(drawing: Drawing, y: float, sizes: Sequence[Answer]) -> float:
     """Draw a step's time against its energy, a point a number of GPUs; time on a log scale."""
-    title = "A step: time against energy, by GPUs"
+    title = "Time and energy per step, by number of GPUs"
     drawing.label(_MARGIN, y, Word(text=title, size=13, is_bold=True))
     steps = [
         (made.question.layout.gpus, made.speed.time.step_s, made.energy.it_w)
@@ -130,7 +130,7 @@ def _against(drawing: Drawing, y: float, sizes: Sequence[Answer]) -> float:
         if made.energy is not None
     ]
     if len(steps) < _LEAST_POINTS:
-        word = Word(text="the card's rated power is unknown", size=11, colour=_FAINT)
+        word = Word(text="rated power of the GPU is unknown", size=11, colour=_FAINT)
         drawing.label(_MARGIN, y + 20, word)
         return y + 24
     left, top = _MARGIN + 90, y + 16

@@ -70,7 +70,7 @@ def bar(part: float, whole: float, width: int = _BAR) -> str:
 def model_words(model: ModelShape) -> str:
     """Return the model's name and size."""
     total, active = parameters(model), active_parameters(model)
-    of = f", {count_words(active)} of them active" if active != total else ""
+    of = f", {count_words(active)} active" if active != total else ""
     return f"{model.name} · {count_words(total)} parameters{of}"
 
 
@@ -137,7 +137,7 @@ def answer_lines(
         lines.append(_change_line(made.change))
         return fitted_lines([*lines, *_ends(made, command)], width)
     if said is Verdict.TIGHT:
-        words = "over nine tenths of the card: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+        words = "over 90 % of GPU memory: set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
         lines.append(labelled("note", words))
     lines += _speed_lines(made)
     lines += _hidden_lines(made)
@@ -214,16 +214,16 @@ def _speed_lines(made: Answer) -> Iterator[Line]:
 def _hidden_lines(made: Answer) -> Iterator[Line]:
     hidden, time = made.speed.hidden_s, made.speed.time
     if hidden > _KNIFE_EDGE * time.step_s:
-        words = f"{short_time(hidden)} more of sharded weights moves behind computing; a slower"
-        yield labelled("note", f"{words} network would show it")
+        words = f"{short_time(hidden)} of weight transfers overlap with compute; a slower network"
+        yield labelled("note", f"{words} would expose them")
 
 
 def _ranking_lines(made: Answer, *, explain: bool) -> Iterator[Line]:
     ranking, own = made.ranking, made.question.layout
     others = [row for row in ranking.best if row.layout != own]
-    counts = f"{ranking.valid} layouts, {ranking.fitting} of them fit"
+    counts = f"{ranking.fitting} of {counted(ranking.valid, 'layout')} fit"
     if not others:
-        yield labelled("layouts", counts if ranking.valid > 1 else "the only one there is")
+        yield labelled("layouts", counts if ranking.valid > 1 else "no other layout is possible")
         return
     best, step_s = others[0], made.speed.time.step_s
     faster = step_s / best.time.step_s - 1
@@ -231,7 +231,7 @@ def _ranking_lines(made: Answer, *, explain: bool) -> Iterator[Line]:
         words = f"{best.layout.words()} would be {100 * faster:.0f} % faster"
         yield labelled("better", words, Style.WARNING)
         return
-    yield labelled("layouts", f"{counts}; next to this:")
+    yield labelled("layouts", f"{counts}; next best:")
     first = next((row for row in ranking.best if row.layout == own), ranking.best[0])
     for row in others[: 3 * _SHOWN if explain else _SHOWN]:
         slower = row.time.step_s / step_s - 1
@@ -250,21 +250,21 @@ def _run_lines(made: Answer) -> Iterator[Line]:
             yield labelled(
                 "time",
                 f"{count_words(made.tokens)} tokens: {_days(honest.ideal_s)}, with failures"
-                f" {_days(honest.expected_s)} ({100 * honest.ettr_frac:.1f} % of that is training)",
+                f" {_days(honest.expected_s)} ({100 * honest.ettr_frac:.1f} % of it is training)",
             )
         yield labelled("failures", f"{failing}; a checkpoint every {interval}"
                        f" ({format_duration(made.reliability.checkpoint_s)} each)")  # fmt: skip
     if energy is not None:
         pue = energy.facility_w / energy.it_w
         words = (
-            f"{watts(energy.it_w)} of nodes ({energy.gpu_share_w:.0f} W per GPU),"
+            f"{watts(energy.it_w)} for nodes ({energy.gpu_share_w:.0f} W per GPU),"
             f" {watts(energy.facility_w)} with the building (PUE {pue:.3g})"
         )
         if made.tokens is not None:
             words += f" · {energy.facility_kwh / 1e3:.4g} MWh"
         yield labelled("power", words + _bill_words(made.bill))
     else:
-        yield labelled("power", f"unknown: no rated power of {made.machine.accelerator.name}")
+        yield labelled("power", f"unknown: no rated power for {made.machine.accelerator.name}")
 
 
 def _bill_words(bill: Bill | None) -> str:
@@ -291,7 +291,7 @@ def _ends(made: Answer, command: str) -> Iterator[Line]:
     question = made.question
     unsure = unvalidated(question.model, question.training, question.layout, made.machine)
     if unsure:
-        yield labelled("note", f"no published run to check the time against: {', '.join(unsure)}")
+        yield labelled("note", f"no published run validates the time for {', '.join(unsure)}")
     if made.question.assumed:
         yield labelled("assumed", " ".join(made.question.assumed), Style.FAINT)
     yield labelled("next", command)
@@ -299,7 +299,7 @@ def _ends(made: Answer, command: str) -> Iterator[Line]:
 
 def _change_line(change: Change | None) -> Line:
     if change is None:
-        return labelled("change", "nothing tried here makes it fit: more memory a GPU is needed")
+        return labelled("change", "no change makes it fit: GPUs with more memory are needed")
     size = gigabytes(change.memory.device_bytes)
     return labelled("change", f"{change.options}   ({size}: fits)")
 
@@ -324,7 +324,7 @@ def serving_lines(
         ),
         labelled(
             said,
-            f"{gigabytes(total)} of {gigabytes(usable)} a GPU · "
+            f"{gigabytes(total)} of {gigabytes(usable)} per GPU · "
             f"{counted(serving.batch, 'request')} of {serving.context} tokens",
             _STYLES[said],
         ),
@@ -357,31 +357,31 @@ def rough_lines(
         said = verdict(size, usable)
         words = f"one {accelerator.name}: {gigabytes(usable)} as its driver reports"
         if said is Verdict.NO:
-            words += f", {size / usable:.3g} of them for the weights alone"
+            words += f"; the weights alone need {size / usable:.3g}"
         lines.append(labelled("", f"{said} {words}", _STYLES[said]))
     states = count * TRAINING_BYTES
     lines.append(
         labelled(
             "training",
-            f"{gigabytes(states)} with Adam in mixed precision ({TRAINING_BYTES} bytes a "
-            "parameter), before activations",
+            f"{gigabytes(states)} with Adam in mixed precision ({TRAINING_BYTES} bytes per "
+            "parameter), plus activations",
         )
     )
-    cards = [accelerator] if accelerator else []
-    cards += [row for row in ACCELERATORS if row.name in _OTHERS and row is not accelerator]
-    lines.append(
-        Line(text=f"   {'at least':<20}{'to serve':>10}{'to train':>10}", style=Style.FAINT)
-    )
-    lines += [
-        Line(
-            text=f"   {card.name:<20}{gpus_that_hold(size, card):>8} ×"
-            f"{gpus_that_hold(states, card):>8} ×"
-        )
-        for card in cards
-    ]
+    lines += _cards_that_hold(size, states, accelerator)
     gpu = accelerator.name if accelerator else "GPU"
-    lines.append(labelled("next", f"hpckit plan CONFIG.json --gpu '{gpu}'   (exact, by its shape)"))
+    lines.append(
+        labelled("next", f"hpckit plan CONFIG.json --gpu '{gpu}'   (exact, from the model's shape)")
+    )
     return fitted_lines(lines, width)
+
+
+def _cards_that_hold(size: float, states: float, first: Accelerator | None) -> Iterator[Line]:
+    cards = [first] if first else []
+    cards += [row for row in ACCELERATORS if row.name in _OTHERS and row is not first]
+    yield Line(text=f"   {'at least':<20}{'to serve':>10}{'to train':>10}", style=Style.FAINT)
+    for card in cards:
+        serve, train = gpus_that_hold(size, card), gpus_that_hold(states, card)
+        yield Line(text=f"   {card.name:<20}{serve:>8} ×{train:>8} ×")
 
 
 def watts(value: float) -> str:
@@ -412,12 +412,12 @@ def facility_lines(gpus: int, gpu_w: float, found: Facility, kind: str, width: i
         labelled("GPUs", f"{watts(found.gpus_w)} = {gpus} × {gpu_w:g} W, all busy"),
         labelled(
             "machines",
-            f"{_range(it)}   (× 1.20–1.29: nodes of MLPerf's power runs over their GPUs' rating)",
+            f"{_range(it)}   (× 1.20–1.29: node power over GPU rating in MLPerf power runs)",
         ),
         labelled(
             "building",
-            f"{_range(found.facility_w)}   (PUE 1.1 of large operators to 1.58 of"
-            " the world's average; --pue)",
+            f"{_range(found.facility_w)}   (PUE 1.1, large providers, to 1.58, world average;"
+            " --pue)",
         ),
         labelled(
             "heat",
@@ -428,7 +428,9 @@ def facility_lines(gpus: int, gpu_w: float, found: Facility, kind: str, width: i
             f"{air:,.0f} m³/s of air at +{_AIR_RISE_K:g} K, or {water:,.0f} L/min of"
             f" water at +{_WATER_RISE_K:g} K",
         ),
-        labelled("a year", f"{it.least * 8.76e-6:.3g}–{it.most * 8.76e-6:.3g} GWh of the machines"),
+        labelled(
+            "per year", f"{it.least * 8.76e-6:.3g}–{it.most * 8.76e-6:.3g} GWh for the machines"
+        ),
     ]
     return fitted_lines(lines, width)  # fmt: skip
 
@@ -445,7 +447,7 @@ def evaluation_lines(found: Evaluation, *, width: int) -> list[Line]:
     ]
     if len(found.rows) > 1:
         naive = 100 * found.naive_mean_abs_error_frac
-        words = f"{naive:.2f} % on average: one efficiency fitted to this table"
+        words = f"{naive:.2f} % on average with one efficiency fitted to this table"
         lines.append(labelled("baseline", words))
     rows = sorted(found.rows, key=lambda row: -abs(row.error_frac))
     if len(rows) > _WORST:

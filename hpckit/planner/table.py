@@ -158,15 +158,15 @@ def read_table(text: str, source: str) -> tuple[list[Run], list[tuple[int, str]]
     try:
         listed = list(csv.reader(io.StringIO(text)))
     except csv.Error as error:
-        raise ConfigError(f"no CSV: {error}", source=source) from None
+        raise ConfigError(f"not CSV: {error}", source=source) from None
     names = [name.strip().lower() for name in listed[0]] if listed else []
     columns = set(names)
     has_shape = "model" in columns or columns.issuperset(_SHAPE)
     if not has_shape or not columns.intersection(TARGETS) or "gpu" not in columns:
         raise ConfigError(
-            f"has the columns {', '.join(names)[:200] or 'none'}",
+            f"missing columns; it has {', '.join(names)[:200] or 'none'}",
             source=source,
-            hint=f"model, or {', '.join(_SHAPE)}; gpu, gpus, seq, global_batch; and one of"
+            hint=f"give model, or {', '.join(_SHAPE)}; gpu, gpus, seq, global_batch; and one of"
             f" {', '.join(TARGETS)}",
         )
     runs, skipped = [], []
@@ -186,7 +186,7 @@ def read_run(row: Mapping[str, str | None], line_no: int, source: str) -> Run:
     cells = _Cells(row, source)
     target = next((name for name in TARGETS if cells.text(name)), None)
     if target is None:
-        raise ConfigError(f"none of {', '.join(TARGETS)}", source=source)
+        raise ConfigError(f"no value for any of {', '.join(TARGETS)}", source=source)
     model = _model(cells)
     machine = machine_of(
         accelerator_named(cells.text("gpu")), nic_gbits=cells.number("node_nic_gbits")

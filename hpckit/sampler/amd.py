@@ -62,7 +62,7 @@ class AmdGpu:
                 if held is not None and number_of(held.read()) is not None:
                     self._files[column] = held
             if column not in self._files:
-                self._refused[column] = f"no {os.path.basename(paths[0])} that can be read"
+                self._refused[column] = f"no {os.path.basename(paths[0])} that is readable"
         self._limit = hold(f"{sensors}/power1_cap")
 
     def pack(self, buffer: bytearray, at: int, begin_ns: int) -> None:

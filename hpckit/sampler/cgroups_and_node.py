@@ -403,7 +403,7 @@ def _add_rapl(files: Source, folder: str) -> None:
         # Without the range a wrap could not be told from a reset.
         unread += wraps is None or not files.offer(column, f"{domain}/energy_uj")
     if unread == len(domains):
-        files.refused["rapl"] = "energy_uj is root's alone (CVE-2020-8694), or its range is missing"
+        files.refused["rapl"] = "only root may read energy_uj (CVE-2020-8694), or it has no range"
 
 
 def _add_hwmon(files: Source, folder: str) -> None:
@@ -417,7 +417,7 @@ def _add_hwmon(files: Source, folder: str) -> None:
             column = HostColumn(f"hwmon_{label}_{found}_uw", "gauge")
         found += files.offer(column, f"{base}_average") or files.offer(column, f"{base}_input")
     if not found:
-        files.refused["hwmon"] = "no power sensor of a processor in /sys/class/hwmon"
+        files.refused["hwmon"] = "no CPU power sensor in /sys/class/hwmon"
 
 
 def _power_sensors(folder: str) -> dict[str, str]:

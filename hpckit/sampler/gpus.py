@@ -109,7 +109,7 @@ def sampled_gpus(
     """
     mine = openable(shown)
     if "SLURM_JOB_ID" not in env:
-        return [gpu.place for gpu in mine], "no Slurm job: all that can be seen"
+        return [gpu.place for gpu in mine], "not in a Slurm job: all visible GPUs"
     name = next((name for name in _STEP_LISTS if env.get(name)), None)
     if visible in env:
         name = visible
@@ -120,7 +120,7 @@ def sampled_gpus(
     else:
         return [], f"neither {visible} nor SLURM_STEP_GPUS is set: the step has no GPU"
     because = f"{name}={env[name]}"
-    return chosen, because if chosen else f"{because} names no GPU of this node"
+    return chosen, because if chosen else f"{because} matches no GPU of this node"
 
 
 def _numbered(words: str, mine: Sequence[ShownGpu]) -> list[int]:

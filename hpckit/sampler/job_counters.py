@@ -158,8 +158,8 @@ class JobProcesses:
 
 SCAN_S = 5.0
 _TICK_US = 10_000
-_NOT_CONFINED = "Slurm does not confine this job in it"
-_NO_VERSION_2 = "the job has no control group of version 2"
+_NOT_CONFINED = "Slurm does not put this job in such a cgroup"
+_NO_VERSION_2 = "the job has no cgroup v2"
 
 
 class JobCounters:
@@ -192,7 +192,7 @@ class JobCounters:
         self._by_process = ProcessTimes(proc)
         self._is_known = False
         self._is_news = False
-        self.refused = {"job_cgroup": "no process of another step was seen yet"}
+        self.refused = {"job_cgroup": "no process of another step seen yet"}
 
     def changed(self) -> bool:
         """Whether it was found out since the last question where the columns come from."""
@@ -239,7 +239,7 @@ class JobCounters:
         self._cpu = times
         if times is None or times.refused:
             self._cpu = self._by_process
-            self.refused["job_cgroup_cpu"] = f"{_NOT_CONFINED}: counted by process"
+            self.refused["job_cgroup_cpu"] = f"{_NOT_CONFINED}: counted per process"
         name = "job_cgroup_memory"
         self._memory = of_group(JOB_MEMORY, name, memory) if memory else None
         self.refused |= self._memory.refused if self._memory else {name: _NOT_CONFINED}

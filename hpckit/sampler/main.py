@@ -45,13 +45,13 @@ class Place(NamedTuple):
 
 def last_words(ticks: int, gpus: int, why: str, place: Place) -> str:
     """The lines for a person; `why` there is no GPU is NVML's error by its name, or a sentence."""
-    what = f"{gpus} GPU{'s' * (gpus > 1)}" if gpus else "the host alone"
+    what = f"{gpus} GPU{'s' * (gpus > 1)}" if gpus else "the host only"
     samples = f"{ticks} samples of {what}"
     path = place.reached or place.kept
     if path is None:
-        return f" lost   {samples}: no file has them\n"
+        return f" lost   {samples}: in no file\n"
     is_part = place.is_lost or (place.reached and place.kept)
-    wrote = f" wrote  {'a part of ' if is_part else ''}{samples} · {word(path)}\n"
+    wrote = f" wrote  {'part of ' if is_part else ''}{samples} · {word(path)}\n"
     rest = f" rest   {word(place.kept)}\n" if place.reached and place.kept else ""
     note = ""
     if why and not gpus:
@@ -126,7 +126,7 @@ class TopologyProcess:
                 self._argv[0], self._argv, self._env, setsigmask=(), setsigdef=changed
             )
         except OSError as error:
-            say(f"{sampler_on(self._env)}: the topology: {self._argv[0]}: {reason(error)}")
+            say(f"{sampler_on(self._env)}: topology: {self._argv[0]}: {reason(error)}")
 
     def _reap(self, pid: int) -> None:
         try:
@@ -139,8 +139,8 @@ class TopologyProcess:
         self.pid = None
         code = os.waitstatus_to_exitcode(status)
         if code and -code not in _QUIET:
-            why = "it took too long" if -code == signal.SIGALRM else f"it ended with {code}"
-            say(f"{sampler_on(self._env)}: the topology is not known: {why}")
+            why = "it took too long" if -code == signal.SIGALRM else f"it exited with {code}"
+            say(f"{sampler_on(self._env)}: topology unknown: {why}")
 
 
 LEAST_HZ, MOST_HZ = 0.01, 100.0
@@ -181,10 +181,10 @@ def sample(words: list[str], env: dict[str, str]) -> int | None:
         _no_closed_streams()
         _Run(wish, words, env).run()
     except OSError as error:
-        say(f"{sampler_on(env)}: {error.filename or ''}: {reason(error)}; sampling ends here")
+        say(f"{sampler_on(env)}: {error.filename or ''}: {reason(error)}; sampling stops here")
         code = _REFUSED
     except Exception as error:  # noqa: BLE001  whatever it is, it must not fail the job
-        say(f"{sampler_on(env)}: {type(error).__name__}: {error}; sampling ends here")
+        say(f"{sampler_on(env)}: {type(error).__name__}: {error}; sampling stops here")
         code = _BUG
     return code if wish.by_hand else 0
 
@@ -295,7 +295,7 @@ class _Run:
         out, target = self._wish.out, self._target
         sentences = [f"{out}/{target}: not written in time"] if spool.is_unwritten else []
         if kept is not None:
-            sentences.append(f"not all reached {out}; the rest is in {kept} on this node")
+            sentences.append(f"not all samples reached {out}; the rest is in {kept} on this node")
         if self._wish.by_hand:
             if spool.is_unsynced:
                 why = "not synced in time; the last samples may be lost"
@@ -310,7 +310,7 @@ class _Run:
         is_job = not self._wish.by_hand or "SLURM_JOB_ID" in self._env
         if is_job or heard not in (None, signal.SIGINT):
             return _LAST_COPY_S
-        show(b"\r writing what is left to its folder \x1b[K")
+        show(b"\r writing the last samples \x1b[K")
         return _LAST_COPY_BY_HAND_S
 
     def _hurry(self) -> Callable[[], bool]:
@@ -368,7 +368,7 @@ class _Run:
         gpus = sum(len(counters.describe()) for counters in self._node.gpus)
         why = self._node.refused.get("nvidia", "")
         text = last_words(self._loop.ticks, gpus, why, self._place)
-        why_not = "it takes nothing"
+        why_not = "not writable"
 
         def tell() -> None:
             nonlocal why_not
@@ -414,7 +414,7 @@ class _Run:
                 try:
                     os.execv(sys.executable, [*self._command(), *self._words, *again])
                 except OSError as error:
-                    why = f"{sys.executable}: {error.strerror}; sampling ends here"
+                    why = f"{sys.executable}: {error.strerror}; sampling stops here"
                     _in_time(lambda: self._say(why))
             _in_time(self._say_last, 2 * _LAST_WORDS_S)
         finally:
@@ -423,11 +423,11 @@ class _Run:
     def _why_it_hangs(self) -> str:
         gpu = self._beat.gpu
         if gpu is not None:
-            return f"the driver does not answer for {gpu}; it is left out from here on"
+            return f"the driver does not answer for {gpu}; it is no longer sampled"
         late_s = (time.monotonic_ns() - self._beat.begun_ns) / 1e9
         if self._loop is None:
-            return f"sampling had not begun after {late_s:.0f} s, and ends here"
-        return f"a call of the system did not return for {late_s:.0f} s; sampling ends here"
+            return f"sampling did not start within {late_s:.0f} s, and stops here"
+        return f"a system call did not return for {late_s:.0f} s; sampling stops here"
 
     def _keep_what_there_is(self, is_end: bool) -> list[str]:
         """Write it, and end the copy; what is to be said then."""
@@ -500,9 +500,9 @@ def topology(words: list[str], env: dict[str, str]) -> int | None:
     try:
         write_topology(root, target, env.get("SLURMD_NODENAME") or os.uname().nodename)
     except OSError as error:
-        say(f"{sampler_on(env)}: the topology: {error.filename or target}: {reason(error)}")
+        say(f"{sampler_on(env)}: topology: {error.filename or target}: {reason(error)}")
     except Exception as error:  # noqa: BLE001  whatever it is, it must not fail the job
-        say(f"{sampler_on(env)}: the topology: {type(error).__name__}: {error}")
+        say(f"{sampler_on(env)}: topology: {type(error).__name__}: {error}")
     return 0
 
 

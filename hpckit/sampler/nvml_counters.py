@@ -68,7 +68,7 @@ _U16, _U32, _U64 = MISSING[2], MISSING[4], MISSING[8]
 # nvmlValueType_t -> how the 8 bytes of a value are read.
 _CODES = {1: "I4x", 2: "Q", 3: "Q", 4: "Q", 5: "I4x", 6: "H6x"}
 _UNSIGNED_INT = 1
-_WRAPS = "its counter has 32 bits and wraps between two samples"
+_WRAPS = "its 32-bit counter wraps between two samples"
 _COLUMNS = (
     "energy_mj",
     "power_mw",
@@ -158,7 +158,7 @@ class NvmlGpu:
                 self._fields = None
         self._stand_in()
         if (_ANY_THERMAL, 0) in wanted:
-            self.refused["hw_thermal_ms"] = "told together with software's, in sw_thermal_ms"
+            self.refused["hw_thermal_ms"] = "counted together with software's in sw_thermal_ms"
 
     def _stand_in(self) -> None:
         """Ask by calls of their own for energy and power that no field tells."""

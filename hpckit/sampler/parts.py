@@ -78,7 +78,7 @@ class Node:
         answering = [index for index in chosen if index not in hung]
         counters = NvmlCounters(nvml, answering, self._hz, self._beat)
         for index in sorted(hung):
-            counters.say_lost(shown[index].uuid, "its driver's call did not return")
+            counters.say_lost(shown[index].uuid, "the driver call did not return")
         self._beat.gpu = None
         return [counters]
 
@@ -101,7 +101,7 @@ class Node:
     def _sources(self) -> list[Source | JobCounters]:
         sources: list[Source | JobCounters] = []
         if self.processes is None:
-            self.refused["job_cgroup"] = "no Slurm job"
+            self.refused["job_cgroup"] = "not in a Slurm job"
         else:
             sources.append(JobCounters(self.processes, Hierarchies()))
         if self._exclusive is not False:
@@ -149,7 +149,7 @@ def has_node_alone(
     the first that is wider than the sampler's step, which has one core (srun -c 1).
     """
     if cpus is None:
-        return None, "SLURM_JOB_CPUS_PER_NODE does not say how many CPUs the job has here"
+        return None, "SLURM_JOB_CPUS_PER_NODE has no CPU count for this node"
     if cpus == online:
         return True, None
     step = allowed[0] if allowed else 0
@@ -158,6 +158,6 @@ def has_node_alone(
     if is_half and job == online and (step < cpus or step == job):
         return True, None
     if is_half and not step < job == cpus:
-        words = "may be all cores or half of the node, and no control group tells which"
+        words = "may be all cores or half of the node, and no cgroup shows which"
         return None, f"the job's {cpus} CPUs of {online} hardware threads {words}"
-    return False, f"the job has {cpus} of {online} CPUs: others may use this node too"
+    return False, f"the job has {cpus} of {online} CPUs: other jobs may share this node"

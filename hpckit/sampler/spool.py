@@ -40,7 +40,7 @@ _COPY_BYTES = 256 * 1024
 _HAS_NO_SYNC = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 """What a file system says that has no fdatasync(2)."""
 
-_IS_LINK = "a symbolic link, which is not followed, or behind a loop of them"
+_IS_LINK = "a symbolic link (not followed), or behind a loop of them"
 _KEEP_S, _KEEP_LAST_S = 1.0, 2.0
 """How long a folder of this node may take to keep the rest, and the last: TMPDIR may hang too."""
 
@@ -120,8 +120,8 @@ class SampleSpool:
         self._pending.clear()
         if not self._append(b"".join(blocks)) and not self._is_dropped:
             self._is_dropped = True
-            why = "no more can wait on this node"
-            self._say(f"{why}: samples are lost until the job folder takes them again")
+            why = "the buffer on this node is full"
+            self._say(f"{why}: samples are lost until the job folder is writable again")
 
     def close(self, limit_s: float, is_hurried: Callable[[], bool] = lambda: False) -> str | None:
         """Wait for the copy, at most so long; the file on this node with the rest, if there is one.
@@ -144,8 +144,8 @@ class SampleSpool:
             if kept:
                 return kept[0]
         self._is_dropped = True
-        why = "no room on this node, or it took too long"
-        self._say(f"{why}: the samples that the job folder does not have are lost")
+        why = "no space on this node, or it took too long"
+        self._say(f"{why}: the samples that are not in the job folder are lost")
         return None
 
     def _append(self, data: bytes) -> bool:
@@ -220,7 +220,7 @@ class SampleSpool:
                 self._said = True
                 is_link = error.errno == errno.ELOOP
                 why = _IS_LINK if is_link else error.strerror or str(error)
-                until = "" if self._ending else " until it works"
+                until = "" if self._ending else " until it is writable"
                 self._say(f"{self._path}: {why}; samples stay on this node{until}")
         else:
             self._said = False
@@ -276,8 +276,8 @@ class SampleSpool:
         is_cut = is_file and self._size is not None and found.st_size < self._size
         if is_removed or is_cut:
             self._is_gone = self._anew = True
-            how = "removed" if is_removed else "cut"
-            self._say(f"{self._path}: somebody {how} it; what it had is lost")
+            how = "removed" if is_removed else "truncated"
+            self._say(f"{self._path}: somebody {how} it; its samples are lost")
         if is_removed or (is_cut and not found.st_size):
             self.reached = None
         self._size = None if is_removed else found.st_size
@@ -292,7 +292,7 @@ class SampleSpool:
             if os.path.samestat(os.stat(self._path), os.fstat(self._fd)):
                 return
         place = _name(self._fd)
-        self._say(f"{self._path}: somebody moved it; it is {place or 'not known where'}")
+        self._say(f"{self._path}: somebody moved it to {place or 'an unknown place'}")
         self.reached = place or None
 
     def _let_go(self) -> None:

@@ -94,7 +94,7 @@ def _unknown_partition(
         rule="partition-unknown",
         severity=Severity.ERROR,
         subject="partition",
-        because=f"there is no partition {name}",
+        because=f"no such partition: {name}",
         remedy=f"--partition={near[0] if near else default or names[0]}{'' if near else others}",
         source="sbatch(1), --partition",
         line_no=request.line_no("partition"),
@@ -105,9 +105,9 @@ def _state(scene: Scene) -> Iterator[Evidence]:
     name, state = scene.partition.name, scene.partition.state
     others = _others(scene, lambda rules: rules.state == "UP")
     if state in ("INACTIVE", "DRAIN"):
-        yield _partition(scene, f"partition {name} takes no jobs ({state})", others)
+        yield _partition(scene, f"partition {name} accepts no jobs ({state})", others)
     elif state == "DOWN":
-        because = f"partition {name} is DOWN: it queues jobs and starts none"
+        because = f"partition {name} is DOWN: it queues jobs, but starts none"
         yield _partition(scene, because, others, Severity.WARNING)
 
 
@@ -127,7 +127,7 @@ def _in_service(scene: Scene) -> Iterator[Evidence]:
             and scene.cluster.in_service[rules.name].nodes >= asked
         ),
     )
-    because = f"{many} of partition {name} {verb} down or drained: it waits until they are back"
+    because = f"the job waits: {many} of partition {name} {verb} down or drained"
     yield _partition(scene, because, f"--nodes={seen.nodes}" if seen.nodes else others)
 
 
@@ -177,7 +177,7 @@ def _access(scene: Scene) -> Iterator[Evidence]:
     if scene.user.name == "root":
         return
     if rules.needs_reservation and scene.request.text("reservation") is None:
-        because = f"partition {name} is for reservations alone"
+        because = f"partition {name} accepts only jobs with a reservation"
         yield _partition(scene, because, _others(scene, _open))
     if rules.root_only:
         yield _partition(scene, f"only root may use partition {name}", _others(scene, _open))
@@ -196,11 +196,11 @@ def _shut(scene: Scene, what: str, option: str, mine: str | None) -> Evidence:
     rules, name = scene.partition, scene.partition.name
     allowed, word = rules.allow.get(what), {"account": "account", "qos": "QOS"}.get(option, "group")
     if not allowed:
-        because = f"partition {name} is closed to {word} {named(rules.deny[what])}"
+        because = f"partition {name} denies {word} {named(rules.deny[what])}"
     elif mine is None:
-        because = f"partition {name} is only for {word} {named(allowed)}, and you are not in it"
+        because = f"partition {name} allows only {word} {named(allowed)}; you are not a member"
     else:
-        because = f"partition {name} is only for {word} {named(allowed)}, not {mine}"
+        because = f"partition {name} allows only {word} {named(allowed)}, not {mine}"
     own = _own(scene, what) & set(allowed or ())
     remedy = f"--{option}={min(own)}" if own else _others(scene, _open)
     return Evidence(option, because, remedy, None, scene.request.line_no(option, "partition"))
@@ -226,11 +226,18 @@ def _account(scene: Scene) -> Iterator[Evidence]:
         return
     account = scene.account
     if elsewhere := [one.partition for one in accounts.own if one.account == account]:
-        because = f"account {account} is for partition {named([str(one) for one in elsewhere])}"
+        because = (
+            f"account {account} is valid only for partition "
+            f"{named([str(one) for one in elsewhere])}"
+        )
         remedy = f"--partition={elsewhere[0]}"
         yield Evidence("account", because, remedy, None, scene.request.line_no("account"))
         return
-    because = f"{scene.user.name} has no account {account}" if account else "no account is said"
+    because = (
+        f"{scene.user.name} has no account {account}"
+        if account
+        else "no account given, and you have no default account"
+    )
     remedy = " or ".join(f"--account={name}" for name in own[:4])
     yield Evidence("account", because, remedy, None, scene.request.line_no("account"))
 
@@ -242,7 +249,7 @@ def _qos(scene: Scene) -> Iterator[Evidence]:
     if said is None or own is None or not scene.cluster.enforced.qos or said in own.qos:
         return
     because = f"{scene.user.name} may not use QOS {said} with account {own.account}"
-    remedy = " or ".join(f"--qos={name}" for name in own.qos[:4]) or "leave --qos out"
+    remedy = " or ".join(f"--qos={name}" for name in own.qos[:4]) or "remove --qos"
     yield Evidence("qos", because, remedy, None, scene.request.line_no("qos"))
 
 
@@ -267,7 +274,7 @@ def _size(scene: Scene) -> Iterator[Evidence]:
     cpus = request.cpus_per_node
     if rules.max_cpus_per_node is not None and cpus > rules.max_cpus_per_node:
         because = (
-            f"partition {rules.name} allows {rules.max_cpus_per_node} CPUs of a node, not {cpus}"
+            f"partition {rules.name} allows {rules.max_cpus_per_node} CPUs per node, not {cpus}"
         )
         line_no = request.line_no("cpus-per-task", "ntasks-per-node", "ntasks")
         remedy = request.cpus_word(rules.max_cpus_per_node) or _others(scene, _open)
@@ -276,7 +283,7 @@ def _size(scene: Scene) -> Iterator[Evidence]:
     if rules.max_mem_per_node_mib and mem_mib and mem_mib > rules.max_mem_per_node_mib:
         most = rules.max_mem_per_node_mib
         because = (
-            f"partition {rules.name} allows {size_words(most)} of a node, not {size_words(mem_mib)}"
+            f"partition {rules.name} allows {size_words(most)} per node, not {size_words(mem_mib)}"
         )
         # Of all memory Slurm counts what nodes do not keep for themselves (MemSpecLimit).
         severity = Severity.WARNING if request.wants_all_mem else None
@@ -337,11 +344,11 @@ def _too_few(scene: Scene, groups: Groups) -> Iterator[Evidence]:
         ("CPUs", CPU_OPTIONS, request.cpus, [(group.cpus or 0) * group.nodes for group in groups]),
     ):
         if all(amounts) and asked > sum(amounts):
-            because = f"all nodes of {where} have {sum(amounts)} {subject}, not {asked}"
+            because = f"all nodes of {where} together have {sum(amounts)} {subject}, not {asked}"
             word = (
                 f"--gpus={sum(amounts)}" if subject == "GPUs" else request.cpus_word(sum(amounts))
             )
-            remedy = word or f"{sum(amounts)} {subject} at most"
+            remedy = word or f"at most {sum(amounts)} {subject}"
             yield Evidence(subject, because, remedy, None, request.line_no(*options))
 
 
@@ -361,11 +368,11 @@ def _questions(scene: Scene, partition: Partition) -> Iterator[_Question]:
             "features",
             ("constraint",),
             lambda group: any(set(group.features).issuperset(one) for one in wanted),
-            lambda groups: f"no node of {where} has {_either(wanted)}",
+            lambda groups: f"no node of {where} has the feature {_either(wanted)}",
             lambda groups: (
                 f"--constraint with one of {named(_features(groups))}"
                 if _features(groups)
-                else "leave --constraint out"
+                else "remove --constraint"
             ),
         )
     kinds = [kind for kind in request.gpus_by_type if kind]
@@ -423,7 +430,7 @@ def _enough(request: Request, amount: _Amount, where: str) -> _Question:
         options,
         lambda group: (has := of(group)) is None or has >= least,
         lambda groups: (
-            f"a node of {where} has {words(most(groups))}{unit} at most, not {words(least)}"
+            f"nodes of {where} have at most {words(most(groups))}{unit}, not {words(least)}"
         ),
         remedy,
     )
@@ -437,7 +444,7 @@ def _no_type(where: str, kinds: Sequence[str], known: Sequence[str]) -> str:
     missing = [kind for kind in kinds if kind not in known]
     if missing:
         return f"{where} has no GPU of type {' and '.join(missing)}"
-    return f"no node of {where} has GPUs of type {' and '.join(kinds)}"
+    return f"no node of {where} has GPUs of types {' and '.join(kinds)}"
 
 
 def _features(groups: Groups) -> list[str]:
@@ -461,14 +468,14 @@ def _named_nodes(scene: Scene) -> Iterator[Evidence]:
         return
     if len(left) < scene.request.nodes <= len(known):
         nodes = counted(len(left), "node")
-        because = f"without {excluded} partition {scene.partition.name} has {nodes}"
+        because = f"without {excluded}, partition {scene.partition.name} has only {nodes}"
         line_no = scene.request.line_no("exclude")
-        yield Evidence("exclude", because, "leave --exclude out", None, line_no)
+        yield Evidence("exclude", because, "remove --exclude", None, line_no)
     foreign = [name for name in asked if name not in known]
     if foreign:
         verb = "is" if len(foreign) == 1 else "are"
         because = f"{named(foreign)} {verb} not in partition {scene.partition.name}"
-        remedy = f"leave --nodelist out, or nodes of {own}"
+        remedy = f"remove --nodelist, or choose from {own}"
         yield Evidence("nodelist", because, remedy, None, scene.request.line_no("nodelist"))
 
 
@@ -487,18 +494,23 @@ def _rule(
 
 
 RULES: Final = (
-    _rule("partition-state", _state, "it takes no jobs, or starts none", "scontrol(1), State"),
-    _rule("nodes-out", _in_service, "it waits", "sinfo(1), %F", Severity.WARNING),
+    _rule(
+        "partition-state",
+        _state,
+        "the partition accepts no jobs, or starts none",
+        "scontrol(1), State",
+    ),
+    _rule("nodes-out", _in_service, "the job waits", "sinfo(1), %F", Severity.WARNING),
     _rule("partition-access", _access, "sbatch refuses the job", "slurm.conf(5), AllowAccounts"),
     _rule("account-unknown", _account, "sbatch refuses the job", "sacctmgr(1), associations"),
     _rule("qos-unknown", _qos, "sbatch refuses the job", "sacctmgr(1), QOS"),
-    _rule("partition-limit", _size, "the job waits for ever", "slurm.conf(5), MaxNodes, MaxTime"),
+    _rule("partition-limit", _size, "the job never starts", "slurm.conf(5), MaxNodes, MaxTime"),
     _rule("node-kind", _kind, "sbatch refuses the job", "sbatch(1); slurm_errno.c"),
     _rule("nodelist-foreign", _named_nodes, "sbatch refuses the job", "sbatch(1), --nodelist"),
-    _rule("tres-limit", tres_limits, "the job waits for ever", "resource_limits.html"),
+    _rule("tres-limit", tres_limits, "the job never starts", "resource_limits.html"),
     _rule("job-limit", job_limits, "the job waits, or is refused", "resource_limits.html"),
     _rule("reservation", in_reservation, "sbatch refuses the job", "sbatch(1), --reservation"),
-    _rule("maintenance", maintenance, "it waits", "reservations.html", Severity.WARNING),
+    _rule("maintenance", maintenance, "the job waits", "reservations.html", Severity.WARNING),
     _rule("license", licenses, "sbatch refuses the job", "sbatch(1), --licenses"),
 )
 """What may keep a job from starting, in the order in which sbatch would say it."""

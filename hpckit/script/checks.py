@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from hpckit.core.errors import PlanError
+import json
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import Final
+
+from hpckit.core.errors import ConfigError, PlanError
+from hpckit.core.findings import Level, Notice
 from hpckit.core.units import counted, parse_slurm_mem_bytes, parse_slurm_time_s
 from hpckit.script.container import runtime_of
 from hpckit.script.launchers.registry import LAUNCHERS, Launchers
@@ -15,7 +23,11 @@ from hpckit.spec.site import SiteSpec, SubmitterKind
 
 
 def check_job(spec: JobSpec, site: SiteSpec, launchers: Launchers = LAUNCHERS) -> None:
-    """Raise PlanError for a job that contradicts itself or its site."""
+    """Raise PlanError for a job that contradicts itself or its site.
+
+    ConfigError for a command that no program is.
+    """
+    _check_command(spec.command)
     local = site.submitter is SubmitterKind.LOCAL
     _check_mesh(spec, local=local)
     launchers[spec.launch.kind].check(spec)
@@ -24,17 +36,62 @@ def check_job(spec: JobSpec, site: SiteSpec, launchers: Launchers = LAUNCHERS) -
         _check_local(spec, site)
 
 
+_BUILTINS: Final = frozenset(
+    (".", "source", "cd", "export", "alias", "unalias", "set", "unset", "eval", "ulimit", "umask",
+     "shopt", "declare", "local", "let", "read", "trap", "pushd", "popd", "if", "for", "while",
+     "until", "case", "function", "{")
+)  # fmt: skip
+"""Words that are a shell's own, of which no program has the name or does the same."""
+_SHELL: Final = re.compile(r"[|&;<>$`*]")
+_PROGRAMS: Final = {".py": "python3", ".sh": "bash", ".jl": "julia", ".r": "Rscript"}
+
+
+def _check_command(command: Sequence[str]) -> None:
+    """Raise ConfigError where the first word is a whole line, an assignment or a shell's own."""
+    first, rest = command[0], shlex.join(command[1:])
+    hint = None
+    if re.match(r"[A-Za-z_]\w*=", first) and not rest:
+        hint = f"--env {shlex.quote(first)} -- COMMAND"
+    elif re.match(r"[A-Za-z_]\w*=", first):
+        hint = f"--env {shlex.quote(first)} -- {rest}"
+    elif first == "conda" and command[1:2] == ("activate",):
+        hint = f"--set {shlex.quote(f'environment.conda={shlex.join(command[2:])}')} -- COMMAND"
+    elif first in ("module", "ml"):
+        names = [word for word in command[1:] if word not in ("load", "add")]
+        hint = "--set " + shlex.quote(f"environment.modules={json.dumps(names)}") + " -- COMMAND"
+    elif first in _BUILTINS or (" " in first and _SHELL.search(first)):
+        line = " ".join(command)
+        hint = f"-- bash -c {shlex.quote(line if first in _BUILTINS else first)}"
+    elif " " in first and ("/" not in first.partition(" ")[0] or " -" in first):
+        hint = f"-- {' '.join([first, rest]).strip()}"
+    if hint is not None:
+        raise ConfigError(f"no program is called {first!r}", key="command", hint=hint)
+
+
+def command_notices(command: Sequence[str]) -> tuple[Notice, ...]:
+    """Return that the shell would look for a script in PATH, not in the folder of the job."""
+    path = PurePosixPath(command[0])
+    program = _PROGRAMS.get(path.suffix.lower())
+    if program is None or "/" in command[0]:
+        return ()
+    text = f"{path} is looked for in PATH, not in the job's folder: -- {program} "
+    return (Notice(level=Level.NOTE, subject="command", text=text + shlex.join(command)),)
+
+
 _NEEDS_SCHEDULER = ("resources.gpu", "resources.mem", "resources.exclusive", "slurm.", "place.")
 
 
+_FOR_ALL_JOBS = (OriginKind.DEFAULT, OriginKind.USER)
+
+
 def not_applied(effective: EffectiveJob, site: SiteSpec) -> tuple[str, ...]:
-    """Keys that somebody said and that this site, having no scheduler, does nothing with."""
+    """Keys of this job that its site, having no scheduler, does nothing with."""
     if site.submitter is not SubmitterKind.LOCAL:
         return ()
     return tuple(
         one.key
         for one in effective.origins
-        if one.origin is not OriginKind.DEFAULT and one.key.startswith(_NEEDS_SCHEDULER)
+        if one.origin not in _FOR_ALL_JOBS and one.key.startswith(_NEEDS_SCHEDULER)
     )
 
 
@@ -44,7 +101,7 @@ def _check_mesh(spec: JobSpec, *, local: bool) -> None:
         return
     mesh = " × ".join(f"{axis} {size}" for axis, size in spec.parallel.items())
     per_node = spec.ntasks_per_node
-    hint = f"set the mesh so that its product is {spec.ntasks}"
+    hint = f"change the mesh so that its sizes multiply to {spec.ntasks}"
     if local:
         hint = f"--ntasks-per-node {need}, or {hint}"
     elif need % per_node == 0:
@@ -61,24 +118,24 @@ def _check_mesh(spec: JobSpec, *, local: bool) -> None:
 def _check_local(spec: JobSpec, site: SiteSpec) -> None:
     if spec.resources.nodes > 1:
         raise PlanError(
-            f"site {site.name} is this machine alone",
+            f"site {site.name} is this machine only",
             have="1 node",
             need=counted(spec.resources.nodes, "node"),
             hint="--nodes 1, or a site with Slurm",
         )
     if spec.container.image and runtime_of(spec, site) is ContainerRuntime.PYXIS:
         raise PlanError(
-            "Pyxis is a plugin of srun",
+            "Pyxis is an srun plugin",
             have=f"site {site.name}, without Slurm",
             need="Apptainer or Singularity",
             hint='container.runtime = "apptainer"',
         )
     if spec.slurm.array is not None:
         raise PlanError(
-            f"site {site.name} has no scheduler for arrays",
+            f"site {site.name} has no scheduler to run job arrays",
             have="one job",
             need=f"array {spec.slurm.array}",
-            hint="run one task of it without slurm.array, or use a site with Slurm",
+            hint="remove slurm.array to run one task, or use a site with Slurm",
         )
 
 

@@ -82,7 +82,7 @@ def in_one_block(plan: LaunchPlan, spec: JobSpec, site: SiteSpec, dialect: Diale
     has_it = dialect.version is None or takes(SEGMENT, dialect.version)
     if is_said or not (is_by_block and has_it and 1 < nodes <= (most or 0)):
         return plan
-    because = "the component fits into one block, and stays there"
+    because = "the component fits in one block: keep it there"
     option = Option(name="segment", value=str(nodes), because=because)
     directives = sorted((*plan.directives, option), key=lambda one: one.name)
     return replace(plan, directives=tuple(directives))
@@ -90,11 +90,15 @@ def in_one_block(plan: LaunchPlan, spec: JobSpec, site: SiteSpec, dialect: Diale
 
 def _refuse_alone(name: str, plan: LaunchPlan) -> None:
     """Raise ConfigError for what only a job by itself can have."""
-    words, hint = plan.runner, f"hpckit submit --component {name} runs it by itself"
+    words, hint = plan.runner, f"hpckit submit --component {name} runs it alone"
     for is_said, key, reason in (
-        (plan.array is not None, "slurm.array", "Slurm has no arrays of heterogeneous jobs"),
+        (plan.array is not None, "slurm.array", "Slurm has no job arrays of heterogeneous jobs"),
         ("--idle" in words, "serve.idle_limit", f"component {name} ends with the others"),
-        (plan.serve and not plan.serve.port, "serve.port", "the others have to know the port"),
+        (
+            plan.serve and not plan.serve.port,
+            "serve.port",
+            "needs a fixed port: the other components connect to it",
+        ),
     ):
         if is_said:
             raise ConfigError(reason, key=key, hint=hint)
@@ -115,9 +119,9 @@ def _own(
     for key, (whose, option) in given.items():
         if key not in said:
             raise ConfigError(
-                f"component {name} would have --{option.name}={option.value} of {whose}: sbatch "
-                "hands it to the components below",
-                hint=f"say it for {name} too, or for all at the top, or put {name} above {whose}",
+                f"component {name} would inherit --{option.name}={option.value} from {whose}: "
+                "sbatch applies it to the components below",
+                hint=f"set it for {name} too, or at the top for all, or move {name} above {whose}",
             )
     own = []
     for key, option in said.items():
@@ -154,5 +158,5 @@ def _says(request: ComponentRequest, plan: LaunchPlan) -> list[str]:
         how = f" to HTTP at {plan.serve.health}" if plan.serve.health else ""
         says.append(f"ready when port {plan.serve.port} answers{how}")
     if request.service:
-        says.append("ended when the others have ended")
+        says.append("stopped when the others have ended")
     return says

@@ -126,8 +126,8 @@ def container_notices(plan: LaunchPlan, config: SlurmConfig | None) -> Iterator[
     yield Notice(
         level=Level.ERROR,
         subject="container",
-        text="srun has no --container-image here: the plugin Pyxis is not loaded",
-        remedy='container.runtime = "apptainer", where that is, or ask the admins',
+        text="srun has no --container-image here: the Pyxis plugin is not loaded",
+        remedy='container.runtime = "apptainer" if it is installed; else ask the admins',
         source="pyxis, README.md; srun --help",
     )
 
@@ -153,8 +153,9 @@ def image_notices(plan: LaunchPlan, is_there: Callable[[str], bool]) -> Iterator
     yield Notice(
         level=Level.NOTE,
         subject="container.image",
-        text=f"this host sees no {image}: if the nodes see none either, no rank starts",
-        remedy="name its path from /, or build it: apptainer build FILE.sif docker://NAME",
+        text=f"{image} does not exist on this host; if it is also missing on the nodes, no rank "
+        "starts",
+        remedy="give its absolute path, or build it: apptainer build FILE.sif docker://NAME",
     )
 
 

@@ -36,7 +36,14 @@ from hpckit.spec.job import JobSpec, ResourceRequest
 from hpckit.spec.options import array_shape
 from hpckit.spec.platform import CommEnv
 from hpckit.spec.site import SiteSpec, SubmitterKind
-from hpckit.spec.slurm_options import SlurmOptions
+from hpckit.spec.slurm_options import (
+    OWNED_BY_SBATCH,
+    OWNED_BY_SRUN,
+    TEXT_OPTIONS,
+    Requeue,
+    SlurmOptions,
+    instead,
+)
 
 _OWN_NODES: Final = frozenset({"nodelist", "exclude", "relative", "nodefile"})
 """Options of srun by which a job chooses among its nodes itself."""
@@ -154,7 +161,11 @@ def _directives(
 ) -> tuple[Option, ...]:
     options = [
         Option(name="job-name", value=spec.name),
-        Option(name="open-mode", value="append", because="a requeued job keeps its first log"),
+        Option(
+            name="open-mode",
+            value="append",
+            because="keep the log of the first run if Slurm requeues the job",
+        ),
         *_resource_options(spec.resources, dialect),
         *_task_options(spec, launcher),
         *_slurm_options(spec.slurm),
@@ -206,7 +217,7 @@ def _task_options(spec: JobSpec, launcher: Launcher) -> Iterator[Option]:
         yield Option(
             name="ntasks-per-node",
             value="1",
-            because=f"one {launcher.kind} a node, which starts {spec.ntasks_per_node} ranks",
+            because=f"one {launcher.kind} per node starts {spec.ntasks_per_node} ranks",
         )
         yield from _launcher_cpus(spec)
         return
@@ -223,7 +234,7 @@ def _launcher_cpus(spec: JobSpec) -> Iterator[Option]:
     yield Option(
         name="cpus-per-task",
         value=str(cpus_per_task * spec.ntasks_per_node),
-        because=f"{cpus_per_task} for each of the ranks under one {spec.launch.kind}",
+        because=f"{cpus_per_task} per rank of each {spec.launch.kind}",
     )
 
 
@@ -236,18 +247,22 @@ def _slurm_options(slurm: SlurmOptions) -> Iterator[Option]:
         yield Option(
             name="segment",
             value=str(slurm.segment),
-            because="nodes of one block together: topology/block, Slurm 24.05 or newer",
+            because="keep these nodes in one block (topology/block, Slurm 24.05 or later)",
         )
     if slurm.mail_type:
         yield Option(name="mail-type", value=",".join(slurm.mail_type))
+    if slurm.requeue is Requeue.EXPEDITE:
+        because = "after a node failure, restart ahead of all other jobs (Slurm 25.11 or later)"
+        yield Option(name="requeue", value="expedite", because=because)
+        return
     requeue = "requeue" if slurm.requeue else "no-requeue"
-    yield Option(name=requeue, because="stated: the cluster's JobRequeue would decide")
+    yield Option(name=requeue, because="explicit, because the cluster's JobRequeue is the default")
 
 
 def _drain(spec: JobSpec) -> Iterator[Option]:
     """The signal on which the runner asks a server to end, before Slurm does."""
     if spec.serve.drain_s is not None:
-        because = "the server is asked to end so many seconds before the time limit"
+        because = "hpckit stops the server this many seconds before the time limit"
         yield Option(name="signal", value=f"B:TERM@{spec.serve.drain_s}", because=because)
 
 
@@ -256,7 +271,7 @@ def _segment(spec: JobSpec, site: SiteSpec, dialect: Dialect) -> Iterator[Option
     group = derived_segment(spec, site)
     has_it = dialect.version is None or takes(SEGMENT, dialect.version)
     if group is not None and has_it:
-        because = f"nodes that hold a whole {group.axis} group: they stay in one block"
+        because = f"keep the nodes of each {group.axis} group in one block"
         yield Option(name="segment", value=str(group.nodes), because=because)
 
 
@@ -300,92 +315,6 @@ def _environment(spec: JobSpec) -> EnvironmentPlan:
     )
 
 
-_RESOURCES = {
-    "nodes": "resources.nodes",
-    "ntasks": "resources.nodes and resources.ntasks_per_node",
-    "ntasks-per-node": "resources.ntasks_per_node",
-    "cpus-per-task": "resources.cpus_per_task",
-    "gpus-per-node": "resources.gpus_per_node",
-    "gpus": "resources.gpus_per_node",
-    "gpus-per-task": "resources.gpus_per_node (a GPU bound to a task hides its peers)",
-    "ntasks-per-gpu": "resources.ntasks_per_node",
-    "mem": "resources.mem",
-    "mem-per-cpu": "resources.mem_per_cpu",
-    "mem-per-gpu": "resources.mem_per_gpu",
-    "time": "resources.time_limit",
-    "exclusive": "resources.exclusive",
-}
-TEXT_OPTIONS: Final = (
-    "account",
-    "partition",
-    "qos",
-    "constraint",
-    "reservation",
-    "nodelist",
-    "exclude",
-    "dependency",
-    "licenses",
-    "array",
-    "begin",
-    "switches",
-    "signal",
-    "comment",
-    "mail_user",
-)
-"""Keys of `[slurm]` whose text is the value of the option of that name."""
-
-_SLURM = {
-    name.replace("_", "-"): f"slurm.{name}"
-    for name in (*TEXT_OPTIONS, "segment", "requeue", "mail_type")
-}
-_SUBMISSION = {
-    "job-name": "name",
-    "chdir": "chdir",
-    "no-requeue": "slurm.requeue",
-    "cpus-per-gpu": "resources.cpus_per_task",
-    "tasks": "resources.ntasks_per_node",
-    "tasks-per-node": "resources.ntasks_per_node",
-    "tres-per-task": "resources.gpus_per_node",
-    "oversubscribe": "resources.exclusive (the two exclude each other)",
-    "share": "resources.exclusive (the two exclude each other)",
-    "workdir": "chdir",
-    "output": "the job folder (hpckit logs shows it)",
-    "error": "the job folder (hpckit logs shows it)",
-    "open-mode": "hpckit (always append)",
-    "export": "environment.inherit and environment.pass",
-    "export-file": "environment.set",
-    "get-user-env": "environment.inherit",
-    "wrap": "command",
-    "parsable": "hpckit submit",
-    "test-only": "hpckit submit --test-only",
-    "wait": "hpckit submit --wait",
-    "quiet": "hpckit submit --quiet",
-    "clusters": "the site file (one site a cluster)",
-    "help": "hpckit submit --help",
-    "usage": "hpckit submit --help",
-    "version": "hpckit doctor",
-}
-_STEP = {
-    "mpi": "launch.mpi",
-    "distribution": "launch.distribution",
-    "kill-on-bad-exit": "launch.kill_on_bad_exit",
-    "wait": "launch.wait_s",
-}
-
-OWNED_BY_SBATCH: Final[Mapping[str, str]] = {**_RESOURCES, **_SLURM, **_SUBMISSION}
-"""Option of sbatch → the key that says it."""
-
-OWNED_BY_SRUN: Final[Mapping[str, str]] = {
-    **_RESOURCES,
-    **{name: key for name, key in _SUBMISSION.items() if name not in ("parsable", "wrap", "wait")},
-    **_STEP,
-    "multi-prog": "command",
-    "relative": "nothing: rank 0 runs on the first node, where the ranks meet",
-    "pty": "command (a batch job has no terminal)",
-}
-"""Option of srun → the key that says it."""
-
-
 def extra_options(
     extra: Mapping[str, str | int | bool], owned: Mapping[str, str], key: str
 ) -> tuple[Option, ...]:
@@ -399,15 +328,15 @@ def extra_options(
         meant = next((full for full in owned if full.startswith(name)), None)
         if meant is not None:
             raise ConfigError(
-                f"--{meant} is written by hpckit itself",
+                f"hpckit itself sets --{meant}",
                 key=f"{key}.{name}",
-                hint=f"say it with {owned[meant]}",
+                hint=instead(owned[meant]),
             )
         if is_said("gres=gpu", Option(name=name, value=str(value))):
             raise ConfigError(
-                "--gres=gpu beside --gpus-per-node is fatal from Slurm 26.05 on",
+                "--gres=gpu with --gpus-per-node is an error from Slurm 26.05 on",
                 key=f"{key}.{name}",
-                hint="say it with resources.gpus_per_node and resources.gpu_type",
+                hint="use resources.gpus_per_node and resources.gpu_type",
             )
         if value is False:
             continue

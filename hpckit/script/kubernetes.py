@@ -128,7 +128,7 @@ def _kind(spec: JobSpec, kind: ManifestKind | None) -> ManifestKind:
         wanted = "Kubernetes" if kind is None else f"a {kind}"
         fitting = [name for name, known in _STARTS.items() if kind is None or kind in known]
         raise PlanError(
-            f"{wanted} starts no {spec.launch.kind}",
+            f"{wanted} cannot run {spec.launch.kind}",
             have=f'launch.kind = "{spec.launch.kind}"',
             need=" or ".join(fitting),
             hint=f"--scheduler {kinds[0]}" if kinds else 'launch.kind = "torchrun"',
@@ -140,22 +140,22 @@ def _refuse(spec: JobSpec, kind: ManifestKind, cluster: Cluster) -> None:
     home = [mount for mount in spec.container.mounts if mount.startswith("~")]
     if home:
         raise PlanError(
-            "a pod has no home of yours",
+            "a pod does not have your home folder",
             have=f"container.mounts with {home[0]}",
-            need="whole paths of the node",
-            hint="name the folder from /",
+            need="absolute paths on the node",
+            hint="give the absolute path of the folder",
         )
     if kind is ManifestKind.PYTORCHJOB and cluster.level and spec.resources.nodes > 1:
         raise PlanError(
-            "of a PyTorchJob Kueue places the first pod apart from the others",
+            "Kueue places the first pod of a PyTorchJob apart from the others",
             have="--scheduler pytorchjob --topology-level",
-            need="pods that are of one kind",
+            need="one kind of pod",
             hint="--scheduler jobset",
         )
     image = spec.container.image
     if image is None or is_image_file(image) or not _REFERENCE.fullmatch(_image(spec)):
         raise PlanError(
-            "a pod runs an image from a registry",
+            "a pod needs an image from a registry",
             have="no container.image" if image is None else f"container.image = {image!r}",
             need="a name such as nvcr.io/nvidia/pytorch:25.01-py3",
             hint="--set container.image=NAME",
@@ -165,13 +165,13 @@ def _refuse(spec: JobSpec, kind: ManifestKind, cluster: Cluster) -> None:
             "a manifest is one job",
             have=f"slurm.array = {spec.slurm.array!r}",
             need="no array",
-            hint="render one task of it without slurm.array",
+            hint="remove slurm.array to render one task",
         )
     if spec.launch.kind == "plain" and spec.ntasks_per_node > 1:
         raise PlanError(
             "a pod starts one process",
-            have=f"{spec.ntasks_per_node} ranks a node",
-            need='one, or launch.kind = "torchrun", which starts them',
+            have=f"{spec.ntasks_per_node} ranks per node",
+            need='1 rank per node, or launch.kind = "torchrun", which starts several',
             hint="--ntasks-per-node 1",
         )
 
@@ -180,7 +180,7 @@ def _heading(
     effective: EffectiveJob, plan: LaunchPlan, kind: ManifestKind, cluster: Cluster
 ) -> Iterator[str]:
     spec = effective.spec
-    yield f"{kind} of the job {effective.digest[:12]}, rendered by hpckit; nothing was submitted"
+    yield f"{kind} of job {effective.digest[:12]}, rendered by hpckit; nothing was submitted"
     lost = [
         one.key
         for one in effective.origins
@@ -190,23 +190,25 @@ def _heading(
         and not (one.key.startswith("parallel.") and _slice(spec, cluster))
     ]
     if lost:
-        yield f"not carried over: {', '.join(sorted(lost))}"
+        yield f"no effect on Kubernetes: {', '.join(sorted(lost))}"
     of_nodes = [one.name for one in plan.communication if not _is_of_job(one)]
     of_nodes += [] if plan.profile is None else [plan.profile.path]
     if of_nodes:
-        yield f"not set, as the site's nodes have it and not its pods: {', '.join(of_nodes)}"
+        yield f"not set, because it is for the site's nodes, not for pods: {', '.join(of_nodes)}"
     if kind is ManifestKind.MPIJOB:
-        yield "ranks know their number by MPI alone: there is no RANK and no MASTER_ADDR"
+        yield "ranks get their number from MPI only: RANK and MASTER_ADDR are not set"
     group = group_nodes(spec)
     if group is not None and cluster.level is None:
         yield (
-            f"{group.nodes} nodes hold a {group.axis} group: --topology-level LABEL keeps them in "
-            "one block"
+            f"a {group.axis} group needs {group.nodes} nodes: --topology-level LABEL keeps them "
+            "in one block"
         )
     if spec.environment.secrets:
         names = " ".join(f"--from-literal={name}=..." for name in spec.environment.secrets)
-        yield f"first: kubectl create secret generic {_name(spec)}-secrets {names}"
-    yield "without hpckit's runner: no order of nodes, no binding, no ledger, no report"
+        yield f"before you apply it: kubectl create secret generic {_name(spec)}-secrets {names}"
+    yield (
+        "hpckit's runner does not run in pods: no node order, no binding, no measurement, no report"
+    )
 
 
 def _is_of_job(setting: CommSetting) -> bool:

@@ -83,15 +83,15 @@ class _Kind(NamedTuple):
 
 
 _BOUNDS: Final[Mapping[str, _Kind]] = {
-    "MaxTRESPJ": _Kind("Max{}PerJob", "a job"),
-    "MaxTRESPN": _Kind("Max{}PerNode", "a node of a job"),
-    "MinTRESPJ": _Kind("Min{}", "a job at least"),
-    "MaxTRESMinsPJ": _Kind("Max{}MinutesPerJob", "a job"),
-    "MaxTRESPU": _Kind("Max{}PerUser", "all jobs of a user"),
-    "MaxTRESPA": _Kind("Max{}PerAccount", "all jobs of an account"),
-    "GrpTRES": _Kind("Grp{}", "all jobs together"),
-    "GrpTRESMins": _Kind("Grp{}Minutes", "all jobs together"),
-    "GrpTRESRunMins": _Kind("Grp{}RunMinutes", "all running jobs together"),
+    "MaxTRESPJ": _Kind("Max{}PerJob", "per job"),
+    "MaxTRESPN": _Kind("Max{}PerNode", "per node of a job"),
+    "MinTRESPJ": _Kind("Min{}", "per job"),
+    "MaxTRESMinsPJ": _Kind("Max{}MinutesPerJob", "per job"),
+    "MaxTRESPU": _Kind("Max{}PerUser", "for all jobs of a user"),
+    "MaxTRESPA": _Kind("Max{}PerAccount", "for all jobs of an account"),
+    "GrpTRES": _Kind("Grp{}", "for all jobs together"),
+    "GrpTRESMins": _Kind("Grp{}Minutes", "for all jobs together"),
+    "GrpTRESRunMins": _Kind("Grp{}RunMinutes", "for all running jobs together"),
 }
 _UNITS: Final = {"cpu": "CPUs", "mem": "of memory", "node": "nodes", "gpu": "GPUs"}
 _NAMES: Final = {"cpu": "Cpu", "mem": "Memory", "node": "Node", "billing": "Billing"}
@@ -151,7 +151,9 @@ class _Bound:
         """Yield what the limit is against if the job gets the upper end of its nodes."""
         said, nodes = self.scene.request.line_no("nodes"), self.scene.request.nodes
         for one in self.evidence():
-            because = f"on {counted(nodes, 'node')}, which it takes if they are free: {one.because}"
+            because = (
+                f"on {counted(nodes, 'node')}, which the job gets if they are free: {one.because}"
+            )
             remedy = f"--nodes={least.request.nodes}"
             yield one._replace(
                 because=because, remedy=remedy, severity=Severity.WARNING, line_no=said
@@ -168,15 +170,15 @@ class _Bound:
             asked = 1
         line_no = self.scene.request.line_no(*_OPTIONS.get(self.name.partition("/")[0], ()), "qos")
         if asked < limit if self.key == "MinTRESPJ" else asked > limit:
-            verb = "wants" if self.key == "MinTRESPJ" else "allows"
+            verb = "requires at least" if self.key == "MinTRESPJ" else "allows"
             because = f"{self._words(verb, limit)}, not {self._amount(asked)} ({self.reason})"
             yield Evidence("limits", because, self._less(limit), None, line_no)
         elif self.key != "MinTRESPJ" and asked + used > limit:
             because = (
-                f"{self._words('allows', limit)}; {self._amount(used)} in use, and the job wants "
+                f"{self._words('allows', limit)}; {self._amount(used)} in use, the job needs "
                 f"{self._amount(asked)} ({self.reason})"
             )
-            remedy = "it starts when others have ended"
+            remedy = "wait: it starts when other jobs have ended"
             yield Evidence("limits", because, remedy, Severity.WARNING, line_no)
 
     @property
@@ -197,7 +199,7 @@ class _Bound:
             unit = f"{unit.removesuffix('s')} minutes"
         elif base == "node" and limit == 1:
             unit = base
-        return f"{self.source.words} {verb} {_BOUNDS[self.key].words} {self._amount(limit)} {unit}"
+        return f"{self.source.words} {verb} {self._amount(limit)} {unit} {_BOUNDS[self.key].words}"
 
     def _amount(self, number: int) -> str:
         return size_words(number) if self.name == "mem" and not self.is_of_minutes else str(number)
@@ -223,7 +225,7 @@ class _Bound:
             "mem": f"--mem={limit // nodes}M",
             "cpu": request.cpus_word(limit // nodes),
         }
-        return known.get(self.name) or "ask for less, or another --qos"
+        return known.get(self.name) or "request less, or use another --qos"
 
 
 _IRREGULAR: Final = {
@@ -253,13 +255,13 @@ _OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
 
 _COUNT_WORDS: Final[Mapping[str, tuple[str, str, bool]]] = {
     "MaxJobs": ("AssocMaxJobsLimit", "running jobs", False),
-    "MaxJobsPU": ("QOSMaxJobsPerUserLimit", "running jobs of a user", False),
-    "MaxJobsPA": ("QOSMaxJobsPerAccountLimit", "running jobs of an account", False),
-    "GrpJobs": ("{}GrpJobsLimit", "running jobs together", False),
+    "MaxJobsPU": ("QOSMaxJobsPerUserLimit", "running jobs per user", False),
+    "MaxJobsPA": ("QOSMaxJobsPerAccountLimit", "running jobs per account", False),
+    "GrpJobs": ("{}GrpJobsLimit", "running jobs in total", False),
     "MaxSubmitJobs": ("AssocMaxSubmitJobLimit", "jobs in the queue", True),
-    "MaxSubmitJobsPU": ("QOSMaxSubmitJobPerUserLimit", "jobs of a user in the queue", True),
-    "MaxSubmitJobsPA": ("QOSMaxSubmitJobPerAccount", "jobs of an account in the queue", True),
-    "GrpSubmitJobs": ("{}GrpSubmitJobsLimit", "jobs together in the queue", True),
+    "MaxSubmitJobsPU": ("QOSMaxSubmitJobPerUserLimit", "jobs per user in the queue", True),
+    "MaxSubmitJobsPA": ("QOSMaxSubmitJobPerAccount", "jobs per account in the queue", True),
+    "GrpSubmitJobs": ("{}GrpSubmitJobsLimit", "jobs in total in the queue", True),
 }
 """Slurm's reason, what is counted, and whether sbatch refuses what is over."""
 
@@ -280,7 +282,7 @@ def job_limits(scene: Scene) -> Iterator[Evidence]:
         if used + more <= limit:
             continue
         because = (
-            f"{source.words} allows {limit} {words}; there are {used}, and the job is {more} more "
+            f"{source.words} allows {limit} {words}; there are {used}, the job adds {more} "
             f"({reason.format(source.scope)})"
         )
         hopeless = is_refused or limit == 0
@@ -309,10 +311,10 @@ def _fewer_jobs(scene: Scene, limit: int, left: int) -> str:
         others = [name for name in (own.qos if own else ()) if name != scene.qos]
         default = own.default_qos if own else None
         best = default if default in others else "normal" if "normal" in others else None
-        return f"--qos={best}" if best else "another --qos or --account"
+        return f"--qos={best}" if best else "use another --qos or --account"
     said = scene.request.text("array")
     if said is None or left < 1:
-        return "when others have ended"
+        return "submit when other jobs have ended"
     tasks = array_ranges(said)[0][:left]
     step = f":{tasks.step}" if tasks.step > 1 else ""
     return f"--array={tasks[0]}-{tasks[-1]}{step}"
@@ -328,10 +330,10 @@ def _wall(scene: Scene, source: _Source, key: str, amount: Amount) -> Iterator[E
         more_s = (asked_s or 0) if scene.cluster.enforced.safe else 60
         if used_s + more_s > limit_s:
             because = (
-                f"{source.words} allows all jobs together {limit}; {format_slurm_time(used_s)} is "
-                f"used ({source.scope}GrpWallLimit)"
+                f"{source.words} allows {limit} for all jobs together; "
+                f"{format_slurm_time(used_s)} is used ({source.scope}GrpWallLimit)"
             )
-            remedy = "another --qos or --account"
+            remedy = "use another --qos or --account"
             yield Evidence("time", because, remedy, Severity.WARNING, line_no)
     elif asked_s is not None and asked_s > limit_s:
         asked = "UNLIMITED" if asked_s == inf else format_slurm_time(int(asked_s))

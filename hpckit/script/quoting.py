@@ -75,7 +75,7 @@ def comment_text(value: object) -> str:
 def _text(value: object) -> str:
     text = str(value)
     if "\0" in text:
-        raise RenderError(f"got a NUL character in {text!r}, expected text a program can receive")
+        raise RenderError(f"got a NUL character in {text!r}, expected text without one")
     if any("\ud800" <= char <= "\udfff" for char in text):
         raise RenderError(f"got bytes that are not UTF-8 in {text!r}, expected UTF-8 text")
     return text

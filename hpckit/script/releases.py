@@ -65,39 +65,41 @@ class PairFact:
     source: str
 
 
-_LEAVE_OUT: Final = "leave it out"
+_LEAVE_OUT: Final = "remove it"
 
 SEGMENT: Final = OptionFact(
     option="segment", programs=BOTH, since="24.05", topologies=(TopologyKind.BLOCK,),
-    instead="leave slurm.segment out; on topology/tree slurm.switches does the like",
+    instead="remove slurm.segment; on topology/tree, use slurm.switches",
     source="CL 24.05.0rc1; topology.shtml",
 )  # fmt: skip
 LARGE_SEGMENT: Final = OptionFact(
     option="segment", programs=BOTH, since="26.05", topologies=(TopologyKind.BLOCK,),
-    instead="a segment as large as the job, or none",
+    instead="a segment no larger than the job, or none",
     source="eval_nodes_block.c of 24.05 to 26.05",
 )  # fmt: skip
 """A segment larger than the job; `tests/cluster/test_blocks.py` asks 24.11 and 26.05."""
 OPTION_FACTS: Final = (
     SEGMENT,
     OptionFact(option="switches", programs=BOTH, topologies=(TopologyKind.TREE,),
-               instead="leave slurm.switches out; on topology/block slurm.segment does the like",
+               instead="remove slurm.switches; on topology/block, use slurm.segment",
                source="sbatch(1), --switches; topology.shtml"),
     OptionFact(option="exclusive=topo", programs=BOTH, since="24.05",
                topologies=(TopologyKind.BLOCK,), instead="--exclusive",
                source="CL 24.05.0rc1"),
     OptionFact(option="exclusive=allocation", programs=BOTH, since="26.05",
-               instead="--exclusive; a step gets what it asks for",
+               instead="--exclusive; a step gets what it requests",
                source="CL 26.05.0rc1"),
     OptionFact(option="spread-segments", programs=BOTH, since="25.11",
                topologies=(TopologyKind.BLOCK,), instead=_LEAVE_OUT, source="CL 25.11.0rc1"),
     OptionFact(option="consolidate-segments", programs=BOTH, since="25.11",
                topologies=(TopologyKind.BLOCK,), instead=_LEAVE_OUT, source="CL 25.11.0rc1"),
+    OptionFact(option="requeue=expedite", programs=(Program.SBATCH,), since="25.11",
+               instead="slurm.requeue = true (--requeue)", source="CL 25.11.0rc1"),
     OptionFact(option="tres-per-task", programs=BOTH, since="23.02",
                instead="--gpus-per-node and --cpus-per-task",
                source="CL 23.02.0rc1"),
     OptionFact(option="gres-flags=allow-task-sharing", programs=(Program.SRUN,), since="23.11.4",
-               instead="leave it out: with --gpus-per-node all ranks see a node's GPUs",
+               instead="remove it: with --gpus-per-node, all ranks see all GPUs of the node",
                source="CL 23.11.4"),
     OptionFact(option="wait-for-children", programs=(Program.SRUN,), since="25.05",
                instead=_LEAVE_OUT, source="CL 25.05.0rc1"),
@@ -106,18 +108,18 @@ OPTION_FACTS: Final = (
     OptionFact(option="mem-update", programs=BOTH, since="26.05", instead=_LEAVE_OUT,
                source="CL 26.05.0rc1"),
     OptionFact(option="cpu-bind=rank", programs=(Program.SRUN,), until="24.11", is_refused=False,
-               instead="cpu-bind = \"cores\", or map_cpu with the list of CPUs",
+               instead='cpu-bind = "cores", or map_cpu with a list of CPUs',
                source="CL 24.11.0rc1"),
 )  # fmt: skip
 """Options that not every release from 22.05 to 26.05 takes, or not every topology."""
 
-_ONE_MEMORY: Final = "say one of them, by --mem, --mem-per-cpu or --mem-per-gpu"
-_NTASKS_PER_GPU: Final = "leave --ntasks-per-gpu out: --ntasks-per-node counts the ranks"
-_HINT: Final = "leave --hint out: Slurm ignores it beside the other"
+_ONE_MEMORY: Final = "use only one of --mem, --mem-per-cpu and --mem-per-gpu"
+_NTASKS_PER_GPU: Final = "remove --ntasks-per-gpu: --ntasks-per-node sets the ranks"
+_HINT: Final = "remove --hint: Slurm ignores it with the other option"
 
 PAIR_FACTS: Final = (
     PairFact(first="gres=gpu", second="gpus-per-node", since="26.05",
-             instead="say GPUs by --gpus-per-node alone",
+             instead="request GPUs only with --gpus-per-node",
              source="CL 26.05.0rc1; slurm_opt.c, _validate_gres_vs_gpus_per_node"),
     PairFact(first="mem", second="mem-per-cpu", instead=_ONE_MEMORY,
              source="slurm_opt.c, _validate_memory_options"),
@@ -126,10 +128,10 @@ PAIR_FACTS: Final = (
     PairFact(first="mem-per-cpu", second="mem-per-gpu", instead=_ONE_MEMORY,
              source="slurm_opt.c, _validate_memory_options"),
     PairFact(first="exclusive", second="oversubscribe", since="23.02",
-             instead="whole nodes, or shared ones: --exclusive decides",
+             instead="use only one of --exclusive and --oversubscribe",
              source="CL 23.02.0rc1; slurm_opt.c, _validate_share_options"),
     PairFact(first="cpus-per-gpu", second="cpus-per-task",
-             instead="say CPUs by --cpus-per-task alone",
+             instead="request CPUs only with --cpus-per-task",
              source="slurm_opt.c, _validate_cpus_per_tres; before 23.11 slurmctld refuses them"),
     PairFact(first="ntasks-per-gpu", second="gpus-per-task", instead=_NTASKS_PER_GPU,
              source="slurm_opt.c, _validate_ntasks_per_gpu"),
@@ -140,15 +142,15 @@ PAIR_FACTS: Final = (
     PairFact(first="ntasks-per-gpu", second="tres-per-task", since="23.02",
              instead=_NTASKS_PER_GPU, source="slurm_opt.c, _validate_ntasks_per_gpu"),
     PairFact(first="tres-per-task=gres/gpu", second="gpus-per-task", since="23.02",
-             instead="say GPUs by --gpus-per-node",
+             instead="request GPUs with --gpus-per-node",
              source="slurm_opt.c, _set_tres_per_task_from_sibling_opt"),
     PairFact(first="tres-per-task=cpu", second="cpus-per-task", since="23.02",
-             instead="say CPUs by --cpus-per-task alone",
+             instead="request CPUs only with --cpus-per-task",
              source="slurm_opt.c, _set_tres_per_task_from_sibling_opt"),
-    PairFact(first="core-spec", second="thread-spec", instead="say one of them",
+    PairFact(first="core-spec", second="thread-spec", instead="use only one of them",
              source="slurm_opt.c, _validate_spec_cores_options"),
     PairFact(first="distribution=arbitrary", second="nodes", since="23.11",
-             instead="leave the distribution as it is: hpckit states the number of nodes",
+             instead="remove the distribution: hpckit sets --nodes",
              source="slurm_opt.c, _validate_arbitrary"),
     PairFact(first="hint", second="ntasks-per-core", is_refused=False, instead=_HINT,
              source="slurm_opt.c, validate_hint_option"),
@@ -206,7 +208,7 @@ def _options(
             yield _finding(fact, f"{program} of Slurm {version} {_lacks(fact)}")
         elif topology is not None and fact.topologies and topology not in fact.topologies:
             where = " or ".join(f"topology/{kind}" for kind in fact.topologies)
-            text = f"has an effect with {where} alone; here is topology/{topology}"
+            text = f"works only with {where}; this cluster has topology/{topology}"
             yield replace(_finding(fact, text), level=Level.NOTE)
 
 
@@ -220,8 +222,8 @@ def takes(fact: OptionFact, version: SlurmVersion) -> bool:
 
 def _lacks(fact: OptionFact) -> str:
     if fact.since is not None:
-        return f"does not know it: it came with {fact.since}"
-    return "does not take it" if fact.is_refused else "ignores it"
+        return f"does not have it (new in {fact.since})"
+    return "rejects it" if fact.is_refused else "ignores it"
 
 
 def _finding(fact: OptionFact | PairFact, text: str) -> Notice:
@@ -244,9 +246,9 @@ def _pairs(
         )
         if both and program in fact.programs and excludes(fact, version):
             since = f" from Slurm {fact.since} on" if fact.since else ""
-            text = f"{program} refuses the two together{since}"
+            text = f"{program} rejects the two together{since}"
             if not fact.is_refused:
-                text = f"{program} ignores --{fact.first.partition('=')[0]} beside the other"
+                text = f"{program} ignores --{fact.first.partition('=')[0]} with the other option"
             yield _finding(fact, text)
 
 
@@ -308,7 +310,8 @@ def release_note(site: SiteSpec, config: SlurmConfig) -> Notice | None:
     return Notice(
         level=Level.NOTE,
         subject="site",
-        text=f"the file of {site.name} says Slurm {said.line}, and {config.version} answers",
+        text=f"the site file of {site.name} has Slurm {said.line}, but the cluster runs "
+        f"{config.version}",
         remedy=f'slurm.version = "{config.version.line}" in the site file',
     )
 
@@ -333,12 +336,12 @@ def gpu_request(dialect: Dialect, request: ResourceRequest) -> Option | None:
         return Option(
             name="gres",
             value=f"gpu:{kind}{request.gpus_per_node}",
-            because="this site wants GPUs as --gres; --gpus-per-node beside it would be an error",
+            because="this site requires --gres for GPUs; --gpus-per-node with it would be an error",
         )
     return Option(
         name="gpus-per-node",
         value=f"{kind}{request.gpus_per_node}",
-        because="per node: --gpus-per-task would hide a rank's peers from it",
+        because="per node, because with --gpus-per-task a rank cannot see its peers' GPUs",
     )
 
 
@@ -363,7 +366,7 @@ def _short_segment(plan: LaunchPlan, dialect: Dialect) -> Iterator[Notice]:
         yield Notice(
             level=Level.ERROR,
             subject="--segment",
-            text=f"Slurm {dialect.version} takes no segment of {segment} nodes in a job of {job}",
-            remedy=f"slurm.segment = {nodes}, or leave it out",
+            text=f"Slurm {dialect.version} rejects a segment of {segment} nodes in a job of {job}",
+            remedy=f"slurm.segment = {nodes}, or remove it",
             source=LARGE_SEGMENT.source,
         )

@@ -80,7 +80,7 @@ def with_comment(line: str, because: str | None) -> str:
 def left_line(left: CommLeft) -> str:
     """Why a variable is not exported, in a comment."""
     return comment_text(
-        f"{left.name} is not set here: {left.because}; hpckit would set {left.value} [{left.rule}]"
+        f"{left.name} is not set: {left.because}; hpckit would set {left.value} [{left.rule}]"
     )
 
 
@@ -103,7 +103,7 @@ def _value(setting: CommSetting) -> str:
         return f"'{word}'" if word.startswith("=") else word
     plain = setting.value.replace(_EXPANDED, "")
     if sh_word(plain) != plain or _EXPANDED not in setting.value:
-        raise RenderError(f"{setting.name}: {setting.value!r} holds more than {_EXPANDED}")
+        raise RenderError(f"{setting.name}: {setting.value!r} has more to expand than {_EXPANDED}")
     return f'"{setting.value}"'
 
 
@@ -187,7 +187,7 @@ def _rendered(
         return template.render(values, provenance=provenance).encode()
     except jinja2.TemplateNotFound as error:
         raise RenderError(
-            f"there is no such template; found: {', '.join(sorted(templates))}", template=str(error)
+            f"no such template; available: {', '.join(sorted(templates))}", template=str(error)
         ) from error
     except jinja2.TemplateSyntaxError as error:
         where = f"{error.name or name} line {error.lineno}"
@@ -285,7 +285,7 @@ def _starter(words: Sequence[str]) -> str:
 def _said_whose(text: str, digest: str) -> str:
     """Return the script with the line that no template can leave out, below the first."""
     first, end, rest = text.partition("\n")
-    return f"{first}{end}# this template is not hpckit's own: sha256 {digest[:12]}\n{rest}"
+    return f"{first}{end}# custom template (not hpckit's): sha256 {digest[:12]}\n{rest}"
 
 
 def _refuse_lost_blocks(trees: Mapping[str, Template]) -> None:
@@ -295,7 +295,10 @@ def _refuse_lost_blocks(trees: Mapping[str, Template]) -> None:
         known = {block.name for other in others for block in other.find_all(Block)}
         own = [block.name for block in tree.body if isinstance(block, Block)]
         if (lost := [block for block in own if block not in known]) and tree.find(Extends):
-            says = f"what it extends has no block {lost[0]}, only {', '.join(sorted(known))}"
+            says = (
+                f"the template that it extends has no block {lost[0]}; its blocks: "
+                f"{', '.join(sorted(known))}"
+            )
             raise RenderError(says, template=name)
 
 
@@ -305,8 +308,7 @@ def _refuse_late_directives(text: str, template: str) -> None:
     for line_no, line in enumerate(text.split("\n"), start=1):
         if line.startswith("#SBATCH") and commands_begun:
             raise RenderError(
-                f"line {line_no} of the script is a directive after the first command, "
-                "which sbatch ignores",
+                f"line {line_no} of the script: sbatch ignores directives after the first command",
                 template=template,
             )
         commands_begun = commands_begun or not (line.startswith("#") or not line.strip())

@@ -25,9 +25,9 @@ def in_reservation(scene: Scene) -> Iterator[Evidence]:
     for name in names:
         one = by_name.get(name)
         if one is None:
-            because = f"there is no reservation {name}"
-            others = f", or one of {named(sorted(by_name))}" if by_name else ""
-            remedy = f"leave --reservation out{others}"
+            because = f"no such reservation: {name}"
+            others = f", or use one of {named(sorted(by_name))}" if by_name else ""
+            remedy = f"remove --reservation{others}"
             yield Evidence("reservation", because, remedy, None, line_no)
             continue
         yield from _admitted(scene, one, line_no)
@@ -44,14 +44,14 @@ def _admitted(scene: Scene, one: Reservation, line_no: int | None) -> Iterator[E
     if scene.user.name in kept_out or ((users or accounts or one.groups) and not is_in):
         whose = named(sorted({*users, *accounts, *one.groups})) or "others"
         because = f"reservation {one.name} is for {whose}, not {scene.user.name}"
-        yield Evidence("reservation", because, "leave --reservation out", None, line_no)
+        yield Evidence("reservation", because, "remove --reservation", None, line_no)
 
 
 def _room(scene: Scene, one: Reservation) -> Iterator[Evidence]:
     """The nodes and the time that a reservation has left."""
     line_no = scene.request.line_no("reservation")
     if one.end_s is not None and one.end_s <= scene.now_s:
-        yield Evidence("reservation", f"reservation {one.name} is over", None, None, line_no)
+        yield Evidence("reservation", f"reservation {one.name} has ended", None, None, line_no)
     elif "FLEX" in one.flags:
         return
     elif one.node_count and scene.request.nodes > one.node_count:
@@ -64,7 +64,9 @@ def _room(scene: Scene, one: Reservation) -> Iterator[Evidence]:
         and max(scene.now_s, one.start_s or 0) + least_s > one.end_s
     ):
         rest = format_slurm_time(int(one.end_s - max(scene.now_s, one.start_s or 0)) // 60 * 60)
-        because = f"reservation {one.name} ends before the job would, and the job with it"
+        because = (
+            f"the job would end early: reservation {one.name} ends before the job's time limit"
+        )
         line_no = scene.request.line_no("time")
         yield Evidence("time", because, f"--time={rest}", Severity.WARNING, line_no)
 
@@ -87,10 +89,12 @@ def maintenance(scene: Scene) -> Iterator[Evidence]:
             rest_s = int(one.start_s - begin_s) // 60 * 60 - 60
             away = format_slurm_time(int(one.start_s - scene.now_s) // 60 * 60)
             because = (
-                f"maintenance {one.name} begins in {away}, before the "
-                "job would end: the job waits until it is over"
+                f"the job waits until maintenance {one.name} is over: it begins in {away}, before "
+                "the job would end"
             )
-            remedy = f"--time={format_slurm_time(rest_s)}" if rest_s > 0 else "wait for its end"
+            remedy = (
+                f"--time={format_slurm_time(rest_s)}" if rest_s > 0 else "wait until it is over"
+            )
             yield Evidence("time", because, remedy, None, scene.request.line_no("time"))
     except HostListError:
         return
@@ -123,15 +127,15 @@ def licenses(scene: Scene) -> Iterator[Evidence]:
     line_no = scene.request.line_no("licenses")
     for name, asked in scene.request.licenses.items():
         if name not in known:
-            remedy = "leave --licenses out"
-            remedy += f", or one of {named(sorted(known))}" if known else ""
-            yield Evidence("licenses", f"there is no license {name}", remedy, None, line_no)
+            remedy = "remove --licenses"
+            remedy += f", or use one of {named(sorted(known))}" if known else ""
+            yield Evidence("licenses", f"no such license: {name}", remedy, None, line_no)
             continue
         total, free = known[name]
         if asked > total:
-            because = f"there are {total} licenses {name}, not {asked}"
+            because = f"the cluster has {total} licenses {name}, not {asked}"
             yield Evidence("licenses", because, f"--licenses={name}:{total}", None, line_no)
         elif asked > free:
-            because = f"{free} of {total} licenses {name} are free, and the job wants {asked}"
-            remedy = "it starts when others end"
+            because = f"{free} of {total} licenses {name} are free, the job needs {asked}"
+            remedy = "wait: it starts when other jobs have ended"
             yield Evidence("licenses", because, remedy, Severity.WARNING, line_no)

@@ -68,10 +68,12 @@ def check_segment(spec: JobSpec, site: SiteSpec) -> None:
     derived, block_nodes = derived_segment(spec, site), site.platform.domain_nodes
     if derived is not None and block_nodes is not None and derived.nodes > block_nodes:
         raise PlanError(
-            f"{derived.axis} groups stay in one block",
+            f"a {derived.axis} group must fit in one block",
             have=f"blocks of {counted(block_nodes, 'node')}",
-            need=f"{derived.nodes}, with {spec.ntasks_per_node} ranks a node",
-            hint=f"a smaller {derived.axis} axis, or slurm.segment = 1 to let groups cross blocks",
+            need=f"{counted(derived.nodes, 'node')} per group, with {spec.ntasks_per_node} ranks "
+            "per node",
+            hint=f"make the {derived.axis} axis smaller, or set slurm.segment = 1 to let groups "
+            "cross blocks",
         )
     segment, nodes = spec.slurm.segment, spec.resources.nodes
     if segment is None or nodes < segment or nodes % segment == 0:

@@ -111,7 +111,9 @@ def parse_assoc_mgr(text: str, user: str, account: str | None = None) -> Account
     default = None
     lines = text.split("\n")
     if lines[0].strip() != _HEADING:
-        raise Place(_TOOL, 1, lines[0]).refuse("is no state of accounts", _HEADING)
+        raise Place(_TOOL, 1, lines[0]).refuse(
+            "not the output of scontrol show assoc_mgr", _HEADING
+        )
     for line_no, line in enumerate(lines[1:], start=2):
         place = Place(_TOOL, line_no, line)
         if line.startswith("UserName="):
@@ -146,7 +148,7 @@ def _words(line: str) -> dict[str, str]:
 def _association(line: str, place: Place) -> Association:
     words = _words(line.partition(" Comment=")[0])
     if "Account" not in words or "UserName" not in words:
-        raise place.refuse("is no association", "ClusterName=… Account=… UserName=…")
+        raise place.refuse("not an association", "ClusterName=… Account=… UserName=…")
     user = _USER.fullmatch(words["UserName"])
     parent = _USER.fullmatch(words.get("ParentAccount", ""))
     return Association(
@@ -170,7 +172,7 @@ def _qos(line: str, place: Place, user: str, account: str | None) -> tuple[str, 
     words = _words(head)
     name = _USER.fullmatch(words["QOS"])
     if name is None:
-        raise place.refuse("is no QOS", "QOS=normal(1)")
+        raise place.refuse("not a QOS", "QOS=normal(1)")
     limits = _limits(words, place)
     tres, counts = dict(limits.tres), dict(limits.counts)
     for holders, own in ((accounts, account), (users, user)):
@@ -203,7 +205,7 @@ def _amounts(text: str, place: Place) -> Iterator[Amount]:
         return
     match = _AMOUNT.fullmatch(text)
     if match is None:
-        raise place.refuse(f"{text!r} is no limit", "a number, N, or 4(2)")
+        raise place.refuse(f"{text!r} is not a limit", "a number, N or 4(2)")
     amount = _amount(match)
     if amount.limit is not None:
         yield amount
@@ -220,7 +222,7 @@ def _tres(text: str, place: Place) -> Iterator[tuple[str, Amount]]:
         name, _, said = part.rpartition("=")
         match = _AMOUNT.fullmatch(said)
         if not name or match is None:
-            raise place.refuse(f"{part!r} is no limit of a TRES", "cpu=64(8)")
+            raise place.refuse(f"{part!r} is not a TRES limit", "cpu=64(8)")
         amount = _amount(match)
         if amount.limit is not None:
             yield name, amount
@@ -322,7 +324,7 @@ def _piped(text: str, count: int) -> Iterator[tuple[Place, list[str]]]:
             continue
         place, fields = Place("sacctmgr", line_no, line), line.split("|")
         if len(fields) != count:
-            raise place.refuse("is no answer", f"{count} fields with | between them")
+            raise place.refuse("not an sacctmgr line", f"{count} fields separated by |")
         yield place, fields
 
 
@@ -333,7 +335,7 @@ def _written_tres(text: str, place: Place) -> Iterator[tuple[str, Amount]]:
         try:
             number = _mib(said) if name == "mem" else int(said)
         except ValueError as error:
-            raise place.refuse(f"{part!r} is no limit of a TRES", "cpu=64") from error
+            raise place.refuse(f"{part!r} is not a TRES limit", "cpu=64") from error
         yield name, Amount(number)
 
 

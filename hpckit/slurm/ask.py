@@ -240,7 +240,7 @@ class SlurmCli:
                 result = self._runner.run(argv, _TIMEOUT_S)
             except ToolTimeout as error:
                 raise SchedulerUnreachable(
-                    f"{argv[0]} gave no answer within {error.timeout_s:g} s",
+                    f"{argv[0]} did not answer within {error.timeout_s:g} s",
                     hint=_hint(argv[0], ""),
                 ) from error
             stderr = result.stderr
@@ -249,15 +249,15 @@ class SlurmCli:
             if not is_unreachable(stderr):
                 raise ToolFailed(argv, result.returncode, stderr)
         raise SchedulerUnreachable(
-            f"{argv[0]} did not reach Slurm: {refusal_words(stderr)}", hint=_hint(argv[0], stderr)
+            f"{argv[0]} cannot reach Slurm: {refusal_words(stderr)}", hint=_hint(argv[0], stderr)
         )
 
 
 def _hint(program: str, stderr: str) -> str:
     if _NO_CONFIGURATION in stderr:
-        return "this host has no configuration of Slurm: work on a login node of the cluster"
+        return "this host has no Slurm configuration: use a login node of the cluster"
     daemon = "slurmdbd" if program == "sacct" else "slurmctld"
-    return f"{daemon} may be restarting: ask again in a minute, or `scontrol ping`"
+    return f"{daemon} may be restarting: try again in a minute, or check with `scontrol ping`"
 
 
 # slurm.conf(5), "DESCRIPTION"; the third is where a configless host keeps its copy.

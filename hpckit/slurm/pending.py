@@ -74,8 +74,8 @@ def _of_text(reason: str) -> Entry | None:
 def _unknown(reason: str) -> Entry:
     shown = "".join(char if char.isprintable() else " " for char in reason).strip()
     return Entry(
-        f'Slurm gives the reason "{shown}", which hpckit does not know',
-        "all that Slurm says of the job: scontrol show job ID",
+        f'Slurm gives the reason "{shown}", which is unknown to hpckit',
+        "see all about the job: scontrol show job ID",
     )
 
 
@@ -146,17 +146,19 @@ _RESOURCES: Final = {
     "license": _Resource("how many licenses", "license", "--set slurm.licenses=NAME:N"),
     "bb": _Resource("how much burst buffer space", "burst buffer",
                     "--set slurm.extra.bb=SPEC"),
-    "billing": _Resource("how much billing (its TRES, weighted)", "billing"),
-    "unknown": _Resource("how much of a TRES (the word does not say which)", "TRES"),
+    "billing": _Resource("how much billing (weighted TRES)", "billing"),
+    "unknown": _Resource("how much of a TRES (Slurm's reason does not name it)", "TRES"),
 }  # fmt: skip
 _HOLDERS: Final = {
-    ("qos", "grp"): _Holder("all jobs under it", "they", "running jobs under this QOS"),
-    ("qos", "user"): _Holder("one user", "you", "running jobs that you have under this QOS"),
+    ("qos", "grp"): _Holder("all jobs under it", "they", "the running jobs under this QOS"),
+    ("qos", "user"): _Holder("one user", "you", "your running jobs under this QOS"),
     ("qos", "account"): _Holder(
-        "one account", "your account", "running jobs of your account under this QOS"
+        "one account", "your account", "the running jobs of your account under this QOS"
     ),
-    ("assoc", "grp"): _Holder("all jobs under it", "they", "running jobs under this association"),
-    ("assoc", "max"): _Holder("one user", "you", "running jobs that you have with this account"),
+    ("assoc", "grp"): _Holder(
+        "all jobs under it", "they", "the running jobs under this association"
+    ),
+    ("assoc", "max"): _Holder("one user", "you", "your running jobs with this account"),
 }
 _LIMITERS: Final = {
     "qos": "the QOS (the job's, or its partition's)",
@@ -172,74 +174,74 @@ _SAME: Final = {
     "memory": "mem", "job": "jobs", "submitjob": "submitjobs", "wallduration": "wall",
 }  # fmt: skip
 _COLUMN_OF_GROUP: Final = {"user": "PU", "account": "PA"}
-_LESS: Final = "cancel it (scancel ID) and ask for less{option}{qos}; {see}"
+_LESS: Final = "cancel it (scancel ID) and request less{option}{qos}; {see}"
 _BUDGET: Final = (
-    "{limiter} limits how many {unit} all jobs under it may use in all, ended ones included, "
-    "and they are used up, or this job's --time might use them up"
+    "{limiter} limits how many {unit} all jobs under it may use in total, past jobs included; "
+    "they are used up, or this job's --time might use them up"
 )
 _FORGIVEN: Final = (
-    "use is forgiven only as PriorityDecayHalfLife or PriorityUsageResetPeriod says (scontrol "
-    "show config), with neither never; a shorter --time may fit into what is left{qos}; {see}"
+    "usage goes down only by PriorityDecayHalfLife or PriorityUsageResetPeriod (scontrol show "
+    "config), never if both are 0 or NONE; a shorter --time may fit in the rest{qos}; {see}"
 )
-_ALONE: Final = "if this job alone asks for more than the limit, it never starts"
+_ALONE: Final = "if this job alone requests more than the limit, it never starts"
 _LIMITS: Final = {
     "least": _Limit(
-        "{limiter} sets {amount} every job has to ask for at least, and this job asks for less",
-        "waiting does not help: cancel it (scancel ID) and ask for more{option}{qos}; {see}",
+        "{limiter} sets {amount} every job must request at least, and this job requests less",
+        "it never starts: cancel it (scancel ID) and request more{option}{qos}; {see}",
         "MinTRES",
         hopeless=True,
     ),
     "wall of a job": _Limit(
         "{limiter} limits how long one job may run, and this job's --time is longer",
-        "waiting does not help: scontrol update JobId=ID TimeLimit=TIME{qos}; {see}",
+        "it never starts: scontrol update JobId=ID TimeLimit=TIME{qos}; {see}",
         "MaxWall",
         hopeless=True,
     ),
     "minutes of a job": _Limit(
-        "{limiter} limits how many {unit} minutes one job may use, and this job asks for more",
-        "waiting does not help: a shorter --time (scontrol update JobId=ID TimeLimit=TIME), or "
+        "{limiter} limits how many {unit} minutes one job may use, and this job requests more",
+        "it never starts: set a shorter --time (scontrol update JobId=ID TimeLimit=TIME), or "
         + _LESS,
         "MaxTRESMins",
         hopeless=True,
     ),
     "node": _Limit(
-        "{limiter} limits {amount} one job may use on a node, averaged over its nodes, "
-        "and this job asks for more",
-        f"waiting does not help: {_LESS}",
+        "{limiter} limits {amount} one job may use per node, averaged over its nodes, and this "
+        "job requests more",
+        f"it never starts: {_LESS}",
         "MaxTRESPerNode",
         hopeless=True,
     ),
     "job": _Limit(
-        "{limiter} limits {amount} one job may use, and this job asks for more",
-        f"waiting does not help: {_LESS}",
+        "{limiter} limits {amount} one job may use, and this job requests more",
+        f"it never starts: {_LESS}",
         "MaxTRES",
         hopeless=True,
     ),
     "use": _Limit(
-        "{limiter} limits {amount} {who} may hold at once, "
-        "and with this job {they} would hold more than that",
-        "it starts when enough of the {jobs} have ended; {see}; or ask for less{option}{qos}; "
+        "{limiter} limits {amount} {who} may hold at once, and with this job {they} would hold "
+        "more",
+        "it starts when enough of {jobs} have ended; {see}; or request less{option}{qos}; "
         + _ALONE,
         "{bound}TRES{group}",
     ),
     "run minutes": _Limit(
-        "{limiter} limits how many {unit} minutes the {jobs} may have left together (what they "
-        "hold × the rest of their --time), and with this job it would be more",
-        "it starts as the {jobs} come nearer to their end; a shorter --time or asking for "
-        f"less{{option}} starts sooner; {{see}}; {_ALONE}",
+        "{limiter} limits how many {unit} minutes {jobs} may have left in total (what they hold × "
+        "the rest of their --time), and with this job it would be more",
+        "it starts as {jobs} come closer to their end; a shorter --time or fewer "
+        f"resources{{option}} may start sooner; {{see}}; {_ALONE}",
         "{bound}TRESRunMins{group}",
     ),
     "minutes": _Limit(_BUDGET.replace("{unit}", "{unit} minutes"), _FORGIVEN, "GrpTRESMins"),
     "wall": _Limit(_BUDGET.replace("{unit}", "minutes of wall-clock time"), _FORGIVEN, "GrpWall"),
     "jobs": _Limit(
-        "{limiter} limits how many jobs{whose} may run under it at once, and there are that many",
-        "it starts when enough of the {jobs} have ended; {see}",
+        "{limiter} limits how many jobs{whose} may run under it at once, and the limit is reached",
+        "it starts when enough of {jobs} have ended; {see}",
         "{bound}Jobs{group}",
     ),
     "submitjobs": _Limit(
-        "{limiter} limits how many jobs{whose} may wait and run under it at once, "
-        "and there are that many",
-        "it starts when enough of the waiting or {jobs} have ended; {see}",
+        "{limiter} limits how many jobs{whose} may wait and run under it at once, and the limit "
+        "is reached",
+        "it starts when enough waiting jobs or enough of {jobs} have ended; {see}",
         "{bound}Submit{group}",
     ),
 }
@@ -272,7 +274,7 @@ def _of_limit(word: str) -> Entry | None:
         "whose": "" if group == "grp" else f" of {holder.who}",
         "qos": ", or another QOS with --qos" if scope == "qos" else "",
         # -P, as sacctmgr cuts its columns otherwise.
-        "see": f"see the limit with: sacctmgr -P show {_SEE[limiter].format(column=column)}",
+        "see": f"see the limit: sacctmgr -P show {_SEE[limiter].format(column=column)}",
     }
     return Entry(limit.meaning.format(**words), limit.help.format(**words), limit.hopeless)
 

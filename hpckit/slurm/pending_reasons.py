@@ -27,83 +27,90 @@ class Text(NamedTuple):
 
 
 _LATER: Final = "expected start: squeue --start -j ID"
-_RELEASE: Final = "find the cause first (scontrol show job ID), then: scontrol release ID"
-_OPERATOR: Final = "only an operator can release it; a comment may say why: scontrol show job ID"
+_RELEASE: Final = "find the cause (scontrol show job ID), then: scontrol release ID"
+_OPERATOR: Final = "only admins can release it; the job's comment may say why: scontrol show job ID"
 _OTHER_PARTITION: Final = "scontrol update JobId=ID Partition=NAME"
-_UP: Final = f"it starts when operators set the partition UP; or elsewhere: {_OTHER_PARTITION}"
+_UP: Final = (
+    f"it starts when the admins set the partition UP; or use another one: {_OTHER_PARTITION}"
+)
 _MINE: Final = "what you may use: sacctmgr -P show assoc user=$USER format=Account,Partition,QOS"
 _QOS_CHANGE: Final = f"{_MINE}; then: scontrol update JobId=ID QOS=NAME"
 _ACCOUNT_CHANGE: Final = f"{_MINE}; then: scontrol update JobId=ID Account=NAME"
-_ENDED: Final = "how it ended: sacct -j ID --format=JobID,State,ExitCode,Elapsed"
+_ENDED: Final = "see how it ended: sacct -j ID --format=JobID,State,ExitCode,Elapsed"
 _BB_STATE: Final = "see the stage and its message: scontrol show burstbuffer"
 _NODES: Final = "see why nodes are out: sinfo -R"
-_TOPOLOGY: Final = f"fewer nodes, or without slurm.switches or slurm.segment, may fit; {_LATER}"
+_TOPOLOGY: Final = (
+    f"fewer nodes may fit, or a job without slurm.switches and slurm.segment; {_LATER}"
+)
 _QOS_LIMITS: Final = "see its limits: sacctmgr -P show qos"
 _ASSOC_LIMITS: Final = "see its limits: sacctmgr -P show assoc tree"
 _ALL_LIMITS: Final = f"{_QOS_LIMITS}; sacctmgr -P show assoc tree"
 
 WORDS: Final[dict[str, Entry]] = {
     # --- in the queue ---
-    "None": Entry("Slurm has not considered the job yet, or not again since something changed"),
+    "None": Entry("Slurm has not considered the job yet, or not since the last change"),
     "Priority": Entry(
-        "jobs of higher priority wait for the same partition or reservation and go first",
+        "jobs of higher priority are ahead in the same partition or reservation",
         "a shorter --time may let it start in a gap (backfill); its priority: sprio -j ID; "
         f"{_LATER}",
     ),
     "Resources": Entry(
-        "resources that the job asks for are in use",
+        "the requested resources are in use",
         f"fewer resources or a shorter --time may start sooner; {_LATER}",
     ),
     "Licenses": Entry(
-        "licenses that the job asks for are in use",
+        "the requested licenses are in use",
         "it starts when they are free: scontrol show licenses",
     ),
     "Reservation": Entry(
-        "the reservation that the job asks for has not begun, or has nothing free for it",
+        "the reservation of the job has not begun, or has no free resources for it",
         "see its times and nodes: scontrol show reservation",
     ),
     "JobArrayTaskLimit": Entry(
-        "as many tasks of the array run as its own limit (--array=...%N) allows",
+        "the job array runs as many tasks as its limit (--array=...%N) allows",
         "raise the limit: scontrol update JobId=ID ArrayTaskThrottle=N",
     ),
     "Constraints": Entry(
-        "no node satisfies the job's constraints now (--extra, --prefer), and Slurm tries again",
-        "what is asked for: scontrol show job ID; what nodes have: scontrol show node",
+        "no node satisfies the job's constraints now (--extra, --prefer); Slurm tries again",
+        "see what the job requests: scontrol show job ID; and what nodes have: scontrol show node",
     ),
     "BadConstraints": Entry(
-        "no node can satisfy what the job asks for, and Slurm holds it",
-        "what nodes have: sinfo -N -o '%N %P %c %m %G %f'; ask for that with scontrol update "
-        "JobId=ID ... (Slurm then looks again), or scancel ID and submit it again",
+        "no node can satisfy the job's request, and Slurm holds the job",
+        "see what nodes have: sinfo -N -o '%N %P %c %m %G %f'; request that with scontrol update "
+        "JobId=ID ... (Slurm then tries again), or scancel ID and submit again",
         hopeless=True,
     ),
     "MpiPortsBusy": Entry("the ports reserved for MPI are in use by other jobs on its nodes"),
     "NvidiaImexChannels": Entry("all NVIDIA IMEX channels are in use by other jobs"),
-    "MaxPoweredUpNodes": Entry("as many nodes are powered up as max_powered_nodes allows"),
-    "PowerNotAvail": Entry("the power that the job would draw is not available now"),
-    "PowerReserved": Entry("the power that the job would draw is reserved for other jobs"),
+    "MaxPoweredUpNodes": Entry("max_powered_nodes is reached: no more nodes may be powered up"),
+    "PowerNotAvail": Entry("the power that the job needs is not available now"),
+    "PowerReserved": Entry("the power that the job needs is reserved for other jobs"),
     "BlockMaxError": Entry("the BlueGene block for the job has too many nodes in error"),
     "BlockFreeAction": Entry("the BlueGene block for the job is being freed"),
-    "FedJobLock": Entry("the clusters of the federation have not agreed yet on who starts the job"),
-    "Cleaning": Entry("the job was requeued and its previous run is still being cleaned up"),
-    "Prolog": Entry("the job has its nodes and their prolog still runs"),
+    "FedJobLock": Entry(
+        "the clusters of the federation have not yet agreed which of them starts the job"
+    ),
+    "Cleaning": Entry("the job was requeued, and Slurm is still cleaning up its previous run"),
+    "Prolog": Entry("the job has its nodes, and their prolog is still running"),
     # --- waits for something named ---
     "Dependency": Entry(
-        "a job or condition that this one depends on is not finished",
-        "see which (Dependency=): scontrol show job ID; wait for none: "
-        "scontrol update JobId=ID Dependency=",
+        "a job or condition that this job depends on is not finished",
+        "see which (Dependency=): scontrol show job ID; drop the dependency: scontrol update "
+        "JobId=ID Dependency=",
     ),
     "DependencyNeverSatisfied": Entry(
-        "the job depends on another that ended otherwise than the dependency demands",
-        "cancel it: scancel ID; or let it run all the same: scontrol update JobId=ID Dependency=",
+        "the job depends on another job, which did not end as the dependency requires",
+        "cancel it: scancel ID; or drop the dependency and let it run: scontrol update JobId=ID "
+        "Dependency=",
         hopeless=True,
     ),
     "BeginTime": Entry(
-        "the time before which the job must not start has not come (--begin, or the pause after "
-        "a requeue)",
+        "the earliest start time of the job is in the future (--begin, or the pause after a "
+        "requeue)",
         "see StartTime= in: scontrol show job ID; start earlier: "
         "scontrol update JobId=ID StartTime=now",
     ),
-    "BurstBufferResources": Entry("the burst buffer has too little space free", _BB_STATE),
+    "BurstBufferResources": Entry("the burst buffer has too little free space", _BB_STATE),
     "BurstBufferStageIn": Entry("the job's files are being copied to the burst buffer", _BB_STATE),
     "BurstBufferOperation": Entry(
         "an operation of the job's burst buffer failed, and Slurm may hold the job",
@@ -112,7 +119,7 @@ WORDS: Final[dict[str, Entry]] = {
     # --- held ---
     "JobHeldUser": Entry("the job is held by its user or account", "scontrol release ID"),
     "JobHeldAdmin": Entry(
-        "the job is held by an operator, or by Slurm after a failure",
+        "the job is held by an admin, or by Slurm after a failure",
         _OPERATOR,
     ),
     "JobHoldMaxRequeue": Entry(
@@ -120,57 +127,60 @@ WORDS: Final[dict[str, Entry]] = {
         _OPERATOR,
     ),
     "ReservationDeleted": Entry(
-        "the reservation that the job asked for was deleted, and Slurm holds the job",
-        "run it without one: scontrol release ID",
+        "the reservation of the job was deleted, and Slurm holds the job",
+        "run it without a reservation: scontrol release ID",
     ),
     "ReservationInvalid": Entry(
-        "the reservation that the job asks for is not valid, and Slurm holds the job",
+        "the reservation of the job is invalid, and Slurm holds the job",
         "name another, which also releases it: scontrol update JobId=ID ReservationName=NAME",
         hopeless=True,
     ),
     # --- partition and nodes ---
     "PartitionDown": Entry(
-        "the partition takes jobs but starts none (DOWN)",
+        "the partition queues jobs but starts none (DOWN)",
         _UP,
     ),
     "PartitionInactive": Entry(
-        "the partition takes and starts no jobs (INACTIVE)",
+        "the partition neither queues nor starts jobs (INACTIVE)",
         _UP,
     ),
     "PartitionNodeLimit": Entry(
-        "the job asks for more or fewer nodes than the partition allows, or than it has in service",
-        "MinNodes=, MaxNodes= and State= in: scontrol show partition; if --nodes is outside of "
-        f"them it never starts there; if not, {_NODES}",
+        "the job requests more or fewer nodes than the partition allows, or more than are in "
+        "service",
+        "see MinNodes=, MaxNodes= and State= in: scontrol show partition; if --nodes is outside "
+        f"these limits, it never starts there; if not, {_NODES}",
     ),
     "PartitionTimeLimit": Entry(
-        "the job's --time is over the partition's MaxTime",
-        "MaxTime= in: scontrol show partition; then: scontrol update JobId=ID TimeLimit=TIME, "
+        "the job's --time exceeds the partition's MaxTime",
+        "see MaxTime= in: scontrol show partition; then: scontrol update JobId=ID TimeLimit=TIME, "
         f"or {_OTHER_PARTITION}",
         hopeless=True,
     ),
     "PartitionConfig": Entry(
-        "the partition's configuration does not admit the job now (who may use it, or its limits)",
-        f"compare: scontrol show partition and scontrol show job ID; or elsewhere: "
+        "the partition does not admit the job now, because of its access rules or limits",
+        "compare scontrol show partition with scontrol show job ID; or use another one: "
         f"{_OTHER_PARTITION}",
     ),
     "MaxMemPerLimit": Entry(
-        "the job asks for more memory a CPU or a node than MaxMemPerCPU or MaxMemPerNode allows",
-        "cancel it (scancel ID) and ask for less: --mem, --set resources.mem_per_cpu=SIZE; the "
-        "limit: scontrol show partition, scontrol show config",
+        "the job requests more memory per CPU or per node than MaxMemPerCPU or MaxMemPerNode "
+        "allows",
+        "cancel it (scancel ID) and request less: --mem, --set resources.mem_per_cpu=SIZE; see "
+        "the limit: scontrol show partition, scontrol show config",
         hopeless=True,
     ),
     "ReqNodeNotAvail": Entry(
         "nodes that the job needs are down, drained, or reserved",
-        f"{_NODES}; scontrol show reservation; a --time that ends before the reservation may start",
+        f"{_NODES}; scontrol show reservation; with a --time that ends before the reservation, it "
+        "may start",
     ),
-    "FrontEndDown": Entry("no front-end node is available to run the job", "ask your operators"),
+    "FrontEndDown": Entry("no front-end node is available to run the job", "ask the admins"),
     # --- account and QOS ---
     "AccountingPolicy": Entry(
-        "a limit of the QOS or the association holds the job back; Slurm does not say which",
+        "a limit of the QOS or the association blocks the job; Slurm does not say which",
         _ALL_LIMITS,
     ),
     "InvalidAccount": Entry(
-        "the job's account does not exist, or you may not use it any more",
+        "the job's account does not exist, or you may no longer use it",
         _ACCOUNT_CHANGE,
         hopeless=True,
     ),
@@ -180,48 +190,50 @@ WORDS: Final[dict[str, Entry]] = {
         hopeless=True,
     ),
     "AccountNotAllowed": Entry(
-        "the job's account or your group may not use the partition",
-        f"AllowAccounts=, DenyAccounts= and AllowGroups= in: scontrol show partition; "
+        "the job's account or your group is not allowed in the partition",
+        "see AllowAccounts=, DenyAccounts= and AllowGroups= in: scontrol show partition; "
         f"{_ACCOUNT_CHANGE}",
         hopeless=True,
     ),
     "QOSNotAllowed": Entry(
-        "the job's QOS may not be used in the partition",
-        f"AllowQos= and DenyQos= in: scontrol show partition; {_QOS_CHANGE}",
+        "the job's QOS is not allowed in the partition",
+        f"see AllowQos= and DenyQos= in: scontrol show partition; {_QOS_CHANGE}",
         hopeless=True,
     ),
     "QOSUsageThreshold": Entry(
         "your fair-share factor is below the UsageThreshold of the QOS",
-        "it rises as past use decays: sshare; or another QOS: scontrol update JobId=ID QOS=NAME",
+        "it rises as past usage decays: sshare; or use another QOS: scontrol update JobId=ID "
+        "QOS=NAME",
     ),
     "QOSJobLimit": Entry("the QOS has as many jobs as it allows", _QOS_LIMITS),
-    "QOSResourceLimit": Entry("the QOS has reached a limit on resources", _QOS_LIMITS),
-    "QOSTimeLimit": Entry("the QOS has reached a limit on time", _QOS_LIMITS),
+    "QOSResourceLimit": Entry("the QOS has reached a resource limit", _QOS_LIMITS),
+    "QOSTimeLimit": Entry("the QOS has reached a time limit", _QOS_LIMITS),
     "AssociationJobLimit": Entry("the association has as many jobs as it allows", _ASSOC_LIMITS),
     "AssociationResourceLimit": Entry(
-        "the association has reached a limit on resources", _ASSOC_LIMITS
+        "the association has reached a resource limit", _ASSOC_LIMITS
     ),
-    "AssociationTimeLimit": Entry("the association has reached a limit on time", _ASSOC_LIMITS),
+    "AssociationTimeLimit": Entry("the association has reached a time limit", _ASSOC_LIMITS),
     # Slurm prints this word for a QOS's limit too (job_state_reason.c, 22.05 to 26.05).
     "AssocMaxBBMinutesPerJob": Entry(
-        "your association, or the QOS, limits how many burst buffer minutes one job may use, and "
-        "this job asks for more",
-        "waiting does not help: a shorter --time (scontrol update JobId=ID TimeLimit=TIME), or "
-        "less --set slurm.extra.bb=SPEC; see the limits with: sacctmgr -P show assoc user=$USER "
+        "your association or the QOS limits how many burst buffer minutes one job may use, and "
+        "this job requests more",
+        "it never starts: set a shorter --time (scontrol update JobId=ID TimeLimit=TIME), or less "
+        "--set slurm.extra.bb=SPEC; see the limits: sacctmgr -P show assoc user=$USER "
         "format=Account,Partition,MaxTRESMins; sacctmgr -P show qos format=Name,MaxTRESMins",
         hopeless=True,
     ),
     # --- why a run ended; such a word may stay until Slurm looks at a requeued job again ---
     "NodeDown": Entry("a node of the job went down", _ENDED),
-    "SystemFailure": Entry("Slurm itself failed while it handled the job", _ENDED),
+    "SystemFailure": Entry("Slurm itself failed while handling the job", _ENDED),
     "JobLaunchFailure": Entry("the job could not be launched (file system, missing file)", _ENDED),
     "NonZeroExitCode": Entry("the job's script ended with an exit code other than 0", _ENDED),
     "RaisedSignal": Entry("a signal ended the job's script", _ENDED),
-    "TimeLimit": Entry("the job ran until its time limit", _ENDED),
-    "InactiveLimit": Entry("the job did nothing for as long as InactiveLimit allows", _ENDED),
-    "OutOfMemory": Entry("the job needed more memory than it had asked for", _ENDED),
+    "TimeLimit": Entry("the job reached its time limit", _ENDED),
+    "InactiveLimit": Entry("the job was inactive for longer than InactiveLimit allows", _ENDED),
+    "OutOfMemory": Entry("the job needed more memory than it requested", _ENDED),
     "SchedDefer": Entry(
-        "the job asked to start at once (--immediate), which SchedulerParameters=defer excludes",
+        "the job requested to start at once (--immediate), which SchedulerParameters=defer does "
+        "not allow",
         "submit it again without slurm.extra.immediate",
         hopeless=True,
     ),
@@ -237,8 +249,8 @@ TEXTS: Final[tuple[Text, ...]] = (
         r"ReqNodeNotAvail, ?UnavailableNodes:",
         "ReqNodeNotAvail, UnavailableNodes:c1,c2",
         Entry(
-            "nodes that the job needs, or too many of the partition's, are down or drained",
-            f"{_NODES}; if you named nodes with --nodelist, name others or none",
+            "nodes that the job needs, or too many nodes of the partition, are down or drained",
+            f"{_NODES}; if the job sets --nodelist, name other nodes or remove it",
         ),
     ),
     Text(
@@ -246,8 +258,8 @@ TEXTS: Final[tuple[Text, ...]] = (
         "ReqNodeNotAvail, Reserved for maintenance",
         Entry(
             "the job might still run when nodes that it needs are reserved for maintenance",
-            "see when: scontrol show reservation; a --time that ends before it may start now: "
-            "scontrol update JobId=ID TimeLimit=TIME",
+            "see when: scontrol show reservation; with a --time that ends before, it may start "
+            "now: scontrol update JobId=ID TimeLimit=TIME",
         ),
     ),
     Text(
@@ -260,8 +272,9 @@ TEXTS: Final[tuple[Text, ...]] = (
         "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority "
         "partitions",
         Entry(
-            "too few nodes of the partition are in service and free of jobs that go first",
-            f"{_NODES}; fewer --nodes, or elsewhere: {_OTHER_PARTITION}",
+            "too few nodes of the partition are in service and not reserved for jobs of higher "
+            "priority",
+            f"{_NODES}; use fewer --nodes, or another partition: {_OTHER_PARTITION}",
         ),
     ),
     Text(
@@ -290,7 +303,7 @@ TEXTS: Final[tuple[Text, ...]] = (
         r"job requeued in (held|special exit) state",
         "job requeued in held state",
         Entry(
-            "the job was requeued to be held (scontrol requeuehold, or an exit code of "
+            "the job was requeued and held (scontrol requeuehold, or an exit code in "
             "RequeueExitHold)",
             _RELEASE,
         ),
@@ -314,8 +327,9 @@ TEXTS: Final[tuple[Text, ...]] = (
         r"License request .* is no longer valid",
         "License request 'ansys:4' is no longer valid, holding job",
         Entry(
-            "the cluster does not have the licenses any more that the job asks for, and holds it",
-            "see which there are: scontrol show licenses; cancel it (scancel ID) and ask for those",
+            "the cluster no longer has the requested licenses, and Slurm holds the job",
+            "see the licenses: scontrol show licenses; cancel it (scancel ID) and request one of "
+            "those",
             hopeless=True,
         ),
     ),
@@ -328,7 +342,7 @@ TEXTS: Final[tuple[Text, ...]] = (
     Text(
         r"Reservation .*, which this job was running under, has ended",
         "Reservation course, which this job was running under, has ended",
-        Entry("the reservation ended while the job ran in it, and the job with it", _ENDED),
+        Entry("the reservation ended while the job was running, so the job ended too", _ENDED),
     ),
     Text(
         r"burst_buffer/\w+: .*Stage-out in progress",
@@ -345,7 +359,7 @@ TEXTS: Final[tuple[Text, ...]] = (
         r"Job is at or exceeds (QOS|association) ",
         "Job is at or exceeds QOS long's group wall limit of 600 with 601",
         Entry(
-            "a run of the job ended when a limit on time of its QOS or association was used up",
+            "a run of the job ended when a time limit of its QOS or association was used up",
             _ALL_LIMITS,
         ),
     ),
@@ -356,7 +370,7 @@ TEXTS: Final[tuple[Text, ...]] = (
         r"|No available nodes in topology)",
         "No suitable topology unit found",
         Entry(
-            "the nodes that are free do not fit into the network topology as the job asks",
+            "the free nodes do not fit the network topology that the job requests",
             _TOPOLOGY,
         ),
     ),

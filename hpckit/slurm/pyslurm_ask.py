@@ -74,13 +74,15 @@ def probe_pyslurm(runner: CommandRunner, *, is_here: bool | None = None) -> Pysl
     own, _, version = answer.stdout.strip().partition("\n")
     if answer.returncode != 0 or not version:
         words = _last_line(answer.stderr)
-        return PyslurmProbe(own or "unknown", f"its import ended with {answer.returncode}: {words}")
+        return PyslurmProbe(
+            own or "unknown", f"import failed with exit code {answer.returncode}: {words}"
+        )
     loaded = version.split()[-1]
     return PyslurmProbe(own, None if _line(own) == _line(loaded) else f"libslurm is {loaded}")
 
 
 def _last_line(words: str) -> str:
-    return words.strip().rpartition("\n")[2] or "it says nothing"
+    return words.strip().rpartition("\n")[2] or "no output"
 
 
 def _line(release: str) -> list[str]:
@@ -206,7 +208,7 @@ def _accounts(slurm: Any, job_ids: Sequence[JobId]) -> tuple[JobRecord, ...]:
     )
     known = {record.job_id for record in records if record.submission is not None}
     if not known.issuperset(job_ids):
-        raise LookupError("one of the jobs is not told")
+        raise LookupError("slurmdbd did not return all jobs")
     return records
 
 

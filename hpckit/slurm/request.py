@@ -56,6 +56,18 @@ KNOWN: Final = frozenset((*_BARE, *_PERHAPS, *_TAKING))
 _SAME: Final = {"tasks-per-node": "ntasks-per-node", "tasks": "ntasks", "workdir": "chdir",
                 "share": "oversubscribe"}  # fmt: skip
 
+
+def long_option(word: str) -> str:
+    """Return the long name of an option of sbatch as it is typed, `-o` or `--output=x`."""
+    name = word.lstrip("-").partition("=")[0]
+    return _SHORT.get(name, name) if not word.startswith("--") else _SAME.get(name, name)
+
+
+def value_word(name: str) -> str:
+    """Return how the value of an option is written: `true` for one that has none."""
+    return "true" if name in _BARE else "VALUE"
+
+
 VARIABLES: Final[Mapping[str, str]] = {
     "SLURM_CLUSTERS": "clusters", "SBATCH_CLUSTERS": "clusters",
     "SBATCH_ACCOUNT": "account", "SBATCH_ARRAY_INX": "array", "SBATCH_CONSTRAINT": "constraint",
@@ -388,6 +400,8 @@ def read_request(
     def add(name: str, value: str | None, line_no: int | None = None) -> None:
         for other in MEM_OPTIONS if name in MEM_OPTIONS else ():
             options.pop(other, None)
+        if name == "mail-type" and name in options:  # they add up
+            value = f"{options[name].value},{value}"
         # Slurm has these names in small letters.
         value = value.lower() if value and name in ("account", "qos") else value
         options[name] = Asked(value=value, line_no=line_no)

@@ -143,7 +143,7 @@ def parse_sacct_energy(text: str) -> float | None:
         if said is None:
             continue
         if not (said.isascii() and said.isdecimal() and len(said) <= len(str(_NO_ENERGY))):
-            raise place.refuse(f"{said!r} is no energy", "joules such as 5600")
+            raise place.refuse(f"{said!r} is not an energy", "joules such as 5600")
         joules += 0 if int(said) >= _NO_ENERGY else int(said)
     return joules or None
 
@@ -187,7 +187,7 @@ def parse_sacct_json(text: str) -> tuple[JobDetail, ...]:
         raise
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise Place(_TOOL, 1, text.split("\n", 1)[0]).refuse(
-            f"is not understood: {error!r}", 'JSON such as {"jobs": […]}'
+            f"not readable: {error!r}", 'JSON such as {"jobs": […]}'
         ) from error
 
 
@@ -244,7 +244,7 @@ def waiting_tasks(text: str, place: Place) -> str:
     try:
         mask = bin(int(text, 16))
     except ValueError as error:
-        raise place.refuse(f"{text!r} is no list of tasks", "a mask such as 0x24920") from error
+        raise place.refuse(f"{text!r} is not a list of tasks", "a mask such as 0x24920") from error
     return ",".join(str(index) for index, bit in enumerate(reversed(mask)) if bit == "1")
 
 

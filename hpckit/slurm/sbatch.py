@@ -104,11 +104,11 @@ def parse_sbatch(text: str) -> tuple[JobId, str | None]:
     match = _PARSABLE.fullmatch(last)
     if sum(bool(_PARSABLE.fullmatch(line.strip())) for line in lines) > 1:
         raise Place("sbatch --parsable", len(lines), last).refuse(
-            "is one of several lines that could be the job id", "one such line"
+            "several lines look like a job ID", "one line with the job ID"
         )
     if match is None:
         raise Place("sbatch --parsable", len(lines), last).refuse(
-            "is no job id" if last else "nothing was printed", "4242, or 4242;cluster"
+            "not a job ID" if last else "no output", "4242, or 4242;cluster"
         )
     return JobId(match[1]), match[2]
 
@@ -196,31 +196,31 @@ def refusal_words(stderr: str) -> str:
 
 
 _ASSOCIATIONS: Final = (
-    "your accounts, partitions and QOS: "
-    "sacctmgr -P show assoc user=$USER format=Account,Partition,QOS"
+    "see your accounts, partitions and QOS: sacctmgr -P show assoc user=$USER "
+    "format=Account,Partition,QOS"
 )
-_PARTITIONS: Final = "the partitions and their limits: sinfo --summarize"
+_PARTITIONS: Final = "see the partitions and their limits: sinfo --summarize"
 _HELP: Final[Mapping[str, str]] = {
     "invalid partition specified": _PARTITIONS,
     "invalid account": _ASSOCIATIONS,
     "invalid qos": _ASSOCIATIONS,
     "requested node configuration is not available": (
-        "what the nodes have: sinfo --format='%P %D %c %m %G %f'"
+        "see what the nodes have: sinfo --format='%P %D %c %m %G %f'"
     ),
-    "requested reservation is invalid": "the reservations: scontrol show reservation",
-    "access denied to requested reservation": "the reservations: scontrol show reservation",
-    "job dependency problem": "a dependency such as afterok:4242, of a job that Slurm still knows",
+    "requested reservation is invalid": "see the reservations: scontrol show reservation",
+    "access denied to requested reservation": "see the reservations: scontrol show reservation",
+    "job dependency problem": "use a dependency such as afterok:4242, on a job known to Slurm",
     "invalid job array specification": (
-        "indices below MaxArraySize (hpckit doctor looks at it afresh): scontrol show config"
+        "use indices below MaxArraySize: scontrol show config (hpckit doctor reads it again)"
     ),
     "requested time limit is invalid": _PARTITIONS,
-    "invalid feature specification": "the nodes' features: sinfo --format='%N %f'",
-    "unrecognized option": "leave it out; an option of a plugin (SPANK) needs the plugin here",
-    "invalid generic resource": "what the nodes have: sinfo --format='%N %G'",
-    "invalid license specification": "the licenses: scontrol show licenses",
+    "invalid feature specification": "see the nodes' features: sinfo --format='%N %f'",
+    "unrecognized option": "remove it; an option of a SPANK plugin needs the plugin on this host",
+    "invalid generic resource": "see what the nodes have: sinfo --format='%N %G'",
+    "invalid license specification": "see the licenses: scontrol show licenses",
     "node count specification invalid": _PARTITIONS,
     "more processors requested than permitted": _PARTITIONS,
-    "memory specification can not be satisfied": "what the nodes have: sinfo --format='%N %m'",
+    "memory specification can not be satisfied": "see what the nodes have: sinfo --format='%N %m'",
 }
 """The beginning of Slurm's sentence, small letters → what to look at. Source: slurm_errno.c."""
 
@@ -230,6 +230,6 @@ def explain_refusal(words: str) -> str | None:
     for line in words.split("\n"):
         limit = explain_limit(line)
         if limit is not None:
-            return f"ask for less, or another QOS or account: {limit}"
+            return f"request less, or use another QOS or account: {limit}"
     lower = words.lower()
     return next((told for begins, told in _HELP.items() if begins in lower), None)

@@ -50,14 +50,14 @@ def parse_scontrol_config(text: str) -> SlurmConfig:
     for line_no, line in enumerate(text.split("\n"), start=1):
         place = Place(_SHOW_CONFIG, line_no, line)
         if line_no == 1 and not line.startswith(_HEADING):
-            raise place.refuse("is no configuration", f"{_HEADING}…")
+            raise place.refuse("not a Slurm configuration", f"{_HEADING}…")
         if not line.strip():
             break
         key, equals, word = line.partition("=")
         if equals:
             said.setdefault(key.strip(), (word.strip(), place))
         elif line_no > 1:
-            raise place.refuse("is no setting", "a key and a value such as MaxArraySize = 1001")
+            raise place.refuse("not a setting", "a key and a value such as MaxArraySize = 1001")
     words = {key: value(word) for key, (word, _) in said.items()}
     energy = words.get("AcctGatherEnergyType")
     return SlurmConfig(
@@ -105,7 +105,7 @@ def _number(key: str, said: dict[str, tuple[str, Place]]) -> int | None:
         return None
     word, place = said[key]
     if _NUMBER.fullmatch(word) is None:
-        raise place.refuse(f"{key} is no number", f"{key} = 1001")
+        raise place.refuse(f"{key} is not a number", f"{key} = 1001")
     return int(word)
 
 
@@ -137,7 +137,7 @@ def parse_scontrol_job(text: str) -> tuple[JobRecord, ...]:
     before = text[: begins[0]] if begins else text
     if before.strip() and _NO_JOB.fullmatch(before.strip()) is None:
         raise Place(_SHOW_JOB, 1, before.lstrip().split("\n", 1)[0]).refuse(
-            "is no job", "JobId=… JobName=…"
+            "not a job", "JobId=… JobName=…"
         )
     records: list[JobRecord] = []
     for begin, end in pairwise([*begins, len(text)]):
@@ -150,14 +150,16 @@ def parse_scontrol_job(text: str) -> tuple[JobRecord, ...]:
 def _words(line: str, place: Place) -> JobWords:
     state = _STATE.search(line)
     if state is None:
-        raise place.refuse("has no state", "QOS=… JobState=… Reason=…")
+        raise place.refuse("the job has no state", "QOS=… JobState=… Reason=…")
     position = state.end()
     said: dict[str, str] = {}
     # In the order of info_job.c, each after the one before: nothing between them is free text.
     for key in ("ExitCode", "StartTime", "EndTime", "NodeList"):
         begin = line.find(f" {key}=", position)
         if begin < 0:
-            raise place.refuse(f"has no {key}", "the keys of scontrol show job in their order")
+            raise place.refuse(
+                f"{key} is missing", "the keys of scontrol show job in their usual order"
+            )
         position = begin + len(key) + 2
         said[key] = re.split(r"\s", line[position:], maxsplit=1)[0]
     return JobWords(
@@ -180,7 +182,7 @@ def _job(line: str, place: Place) -> str:
         return str(ids["JobId"])
     tasks = ids.get("ArrayTaskId")
     if tasks is None:
-        raise place.refuse("has no ArrayTaskId", "ArrayJobId=… ArrayTaskId=…")
+        raise place.refuse("ArrayTaskId is missing", "ArrayJobId=… ArrayTaskId=…")
     return f"{ids['ArrayJobId']}_{tasks}" if tasks.isdecimal() else f"{ids['ArrayJobId']}_[{tasks}]"
 
 
@@ -276,7 +278,7 @@ def parse_licenses(text: str) -> dict[str, tuple[int, int]]:
     Raises ParseError for an answer without a line.
     """
     if not text.strip():
-        raise Place("scontrol show licenses", 1, text).refuse("says nothing", "LicenseName=…")
+        raise Place("scontrol show licenses", 1, text).refuse("no output", "LicenseName=…")
     return {
         match[1]: (int(match[2]), int(match[4]))
         for match in map(_LICENSE.match, text.split("\n"))
@@ -288,13 +290,13 @@ def _lines(
     what: str, begins: re.Pattern[str], expected: str, text: str
 ) -> Iterator[tuple[Place, dict[str, str]]]:
     if not text.strip():
-        raise Place(f"scontrol show {what}", 1, text).refuse("says nothing", expected)
+        raise Place(f"scontrol show {what}", 1, text).refuse("no output", expected)
     for line_no, line in enumerate(text.split("\n"), start=1):
         if not line.strip() or line.startswith("No "):
             continue
         place = Place(f"scontrol show {what}", line_no, line)
         if begins.match(line) is None:
-            raise place.refuse(f"is no {what}", expected)
+            raise place.refuse(f"not a {what}", expected)
         words: dict[str, str] = {}
         for key, word in _WORD.findall(line):
             words.setdefault(key, word)
@@ -310,7 +312,7 @@ def _count(words: dict[str, str], key: str, place: Place) -> int | None:
     if word is None or word in ("UNLIMITED", "INFINITE"):
         return None
     if _NUMBER.fullmatch(word) is None:
-        raise place.refuse(f"{key} is no number", f"{key}=4 or {key}=UNLIMITED")
+        raise place.refuse(f"{key} is not a number", f"{key}=4 or {key}=UNLIMITED")
     return int(word)
 
 
@@ -320,4 +322,4 @@ def _limit_s(word: str, place: Place) -> int | None:
     try:
         return parse_slurm_limit_s(word)
     except ValueError as error:
-        raise place.refuse(f"{word!r} is no time limit", "1-00:00:00 or UNLIMITED") from error
+        raise place.refuse(f"{word!r} is not a time limit", "1-00:00:00 or UNLIMITED") from error

@@ -115,7 +115,7 @@ def parse_sinfo(text: str) -> tuple[Partition, ...]:
     """
     partitions: dict[str, Partition] = {}
     expected = f"{len(_SINFO_FIELDS)} fields: {', '.join(_SINFO_FIELDS)}"
-    refused = ("is no partition", expected)
+    refused = ("not a partition", expected)
     for place, fields in _lines(text, "sinfo", len(_SINFO_FIELDS), refused):
         partition = _partition(fields, place)
         seen = partitions.get(partition.name)
@@ -143,7 +143,7 @@ def parse_planned(text: str) -> tuple[PlannedJob, ...]:
     Raises ParseError.
     """
     planned = []
-    refused = ("is no planned job", "a start, a time limit and nodes")
+    refused = ("not a planned job", "a start, a time limit and nodes")
     for place, fields in _lines(text, "squeue", len(_PLANNED), refused):
         start_s, nodes = time_s(fields[0].strip(), place), value(fields[2].strip())
         if start_s is not None and nodes is not None:
@@ -167,7 +167,7 @@ def in_service_argv(cluster: str | None) -> tuple[str, ...]:
 def parse_in_service(text: str) -> dict[str, NodesInService]:
     """The answer to `in_service_argv` by partition. Raises ParseError."""
     counts: dict[str, NodesInService] = {}
-    refused = ("is no count of nodes", "a partition and allocated/idle/other/total")
+    refused = ("not a node count", "a partition and allocated/idle/other/total")
     for place, fields in _lines(text, "sinfo", len(_IN_SERVICE), refused):
         match = _SLASHED.fullmatch(fields[1].strip())
         if match is None:
@@ -180,7 +180,7 @@ def parse_in_service(text: str) -> dict[str, NodesInService]:
 def _partition(fields: list[str], place: Place) -> Partition:
     name, availability, limit = fields[0].strip(), fields[1].strip(), fields[2]
     if not name.removesuffix("*"):
-        raise place.refuse("has no name", "a partition's name")
+        raise place.refuse("the name is missing", "a partition's name")
     group = _group(fields[3:], place)
     return Partition(
         name=name.removesuffix("*"),
@@ -198,7 +198,7 @@ def _limit_s(text: str, place: Place) -> int | None:
     try:
         return parse_slurm_limit_s(said)
     except ValueError as error:
-        raise place.refuse(f"{said!r} is no time limit", "1-00:00:00 or infinite") from error
+        raise place.refuse(f"{said!r} is not a time limit", "1-00:00:00 or infinite") from error
 
 
 def _group(fields: list[str], place: Place) -> NodeGroup:
@@ -219,7 +219,7 @@ def _number(text: str, place: Place) -> int:
     """A number; `64+` is the least of several."""
     match = _NUMBER.fullmatch(text.strip())
     if match is None:
-        raise place.refuse(f"{text!r} is no number", "a number such as 64")
+        raise place.refuse(f"{text!r} is not a number", "a number such as 64")
     return int(match[1])
 
 
@@ -237,7 +237,7 @@ def gpus_of_gres(text: str, place: Place) -> tuple[int, tuple[str, ...]]:
             continue
         count += int(words.pop()) if words and _COUNT.fullmatch(words[-1]) else 1
         if len(words) > 1:
-            raise place.refuse(f"{part!r} is no GPU", "gpu:TYPE:COUNT")
+            raise place.refuse(f"{part!r} is not a GPU", "gpu:TYPE:COUNT")
         types += words
     return count, tuple(dict.fromkeys(types))
 
@@ -270,7 +270,7 @@ def sinfo_nodes_argv(nodelist: str | None) -> tuple[str, ...]:
 def parse_sinfo_nodes(text: str) -> tuple[SlurmNode, ...]:
     """The nodes, each once, in sinfo's order. Raises ParseError for what is no node."""
     nodes: dict[str, SlurmNode] = {}
-    refused = ("is no node", f"{len(_NODE_FIELDS)} fields: {', '.join(_NODE_FIELDS)}")
+    refused = ("not a node", f"{len(_NODE_FIELDS)} fields: {', '.join(_NODE_FIELDS)}")
     for place, fields in _lines(text, "sinfo", len(_NODE_FIELDS), refused):
         name, state, gres = map(str.strip, fields)
         if not name:
@@ -299,7 +299,7 @@ def parse_squeue_nodes(text: str) -> tuple[tuple[str, str, str], ...]:
     A part is a task of an array (`7_1`) or a component of a heterogeneous job (`7+1`); any other
     job is one. Raises ParseError for anything else.
     """
-    refused = ("is no job", "an id, a state and a node list")
+    refused = ("not a job", "a job ID, a state and a node list")
     return tuple(
         (fields[0].strip(), fields[1].strip(), fields[2].strip())
         for _, fields in _lines(text, "squeue", 3, refused)

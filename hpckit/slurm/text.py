@@ -166,7 +166,7 @@ def slurm_version(text: str, place: Place) -> SlurmVersion:
     """
     match = _VERSION.fullmatch(text.strip())
     if match is None:
-        raise place.refuse(f"{text.strip()!r} is no version", "a version such as 24.11.5")
+        raise place.refuse(f"{text.strip()!r} is not a version", "a version such as 24.11.5")
     return SlurmVersion(int(match["major"]), int(match["minor"]), int(match["micro"] or 0))
 
 
@@ -180,7 +180,7 @@ def time_s(text: str, place: Place) -> float | None:
             return datetime.fromisoformat(said).replace(tzinfo=UTC).timestamp()
     except ValueError:
         pass
-    raise place.refuse(f"{said!r} is no time", "a time such as 2026-11-21T06:49:14, or N/A")
+    raise place.refuse(f"{said!r} is not a time", "a time such as 2026-11-21T06:49:14, or N/A")
 
 
 def exit_status(text: str, state: JobState, place: Place) -> tuple[int | None, int | None]:
@@ -191,7 +191,7 @@ def exit_status(text: str, state: JobState, place: Place) -> tuple[int | None, i
     """
     match = _EXIT.fullmatch(text.strip())
     if match is None:
-        raise place.refuse(f"{text!r} is no exit code", 'a code and a signal such as "7:0"')
+        raise place.refuse(f"{text!r} is not an exit code", 'a code and a signal such as "7:0"')
     code, signal = int(match["code"]), int(match["signal"])
     if not state.is_final or signal > _LAST_SIGNAL:
         return None, None
@@ -217,7 +217,7 @@ def array_ranges(expression: str) -> tuple[range, ...]:
     for part in split_throttle(expression)[0].split(","):
         match = _RANGE.fullmatch(part)
         if match is None:
-            raise ValueError(f"{part!r} is no range of tasks")
+            raise ValueError(f"{part!r} is not a range of tasks")
         first = int(match["first"])
         ranges.append(range(first, int(match["last"] or first) + 1, int(match["step"] or 1)))
     return tuple(tasks for tasks in ranges if tasks)
@@ -244,7 +244,9 @@ def array_tasks(expression: str) -> tuple[int, ...] | None:
 def _job_and_tasks(text: str, place: Place) -> tuple[JobId, tuple[int | None, ...]]:
     match = _JOB.fullmatch(text.strip())
     if match is None:
-        raise place.refuse(f"{text!r} is no job id", "a job id such as 4242, 4242_3 or 4242_[5-9]")
+        raise place.refuse(
+            f"{text!r} is not a job ID", "a job ID such as 4242, 4242_3 or 4242_[5-9]"
+        )
     if match["tasks"] is not None:
         return JobId(match["job"]), array_tasks(match["tasks"]) or (None,)
     # A component of a heterogeneous job is a job of its own to squeue, sacct and scancel.
@@ -304,7 +306,7 @@ def rows(text: str, tool: str, fields: Sequence[str]) -> list[tuple[Place, list[
         elif found:
             found[-1][1][-1] += "\n" + line
         elif line.strip():
-            raise place.refuse("is no record", f"{len(fields)} fields: {', '.join(fields)}")
+            raise place.refuse("not a job record", f"{len(fields)} fields: {', '.join(fields)}")
     return found
 
 

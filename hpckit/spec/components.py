@@ -15,8 +15,8 @@ from hpckit.spec.options import COMPONENT_KEY
 COMPONENT_NAME_PATTERN: Final = r"(?!serve$)[a-z][a-z0-9_]{0,30}"
 _NAME: Final = matching(
     COMPONENT_NAME_PATTERN,
-    "a name of lower-case letters, digits and _, such as trainer, and not serve, whose "
-    "HPCKIT_SERVE_PORT is of each server",
+    "a name of lower-case letters, digits and _, such as trainer; not serve, which is reserved "
+    "(HPCKIT_SERVE_PORT)",
 )
 LEAST_COMPONENTS: Final = 2
 MOST_COMPONENTS: Final = 32
@@ -24,19 +24,20 @@ MOST_COMPONENTS: Final = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComponentRequest(Checked):
-    """`[[component]]`: what a component says besides a job's keys."""
+    """`[[component]]`: keys of a component in addition to those of a job."""
 
     name: str = key(
-        "Name of the component, unlike the others'; to Slurm its job is `<name>-<component>`.",
+        "Name of the component, unique in the file. Its Slurm job is named `<name>-<component>`.",
         check=_NAME,
     )
     after: tuple[str, ...] = listed(
-        "Components above that must be ready before this one is started: one with `serve.port` is "
-        "once it answers, another as soon as it is started.",
+        "Components above that must be ready before this one starts. A component with "
+        "`serve.port` is ready when it answers, any other as soon as it has started.",
         _NAME,
     )
     service: bool = key(
-        "It serves the others: it is ended when all that are no services have ended.",
+        "This component serves the others: hpckit ends it when all components that are not "
+        "services have ended.",
         default=False,
     )
 
@@ -61,7 +62,9 @@ def component_layers(text: str, source: str, component: str) -> Sequence[Layer]:
         raise ConfigError(
             f"has no component {component!r}",
             source=source,
-            hint=f"--component is one of: {', '.join(names)}" if names else "leave --component out",
+            hint=f"choose one with --component: {', '.join(names)}"
+            if names
+            else "remove --component",
         )
     common = {name: value for name, value in tree.items() if name != COMPONENT_KEY}
     position = names.index(component)
@@ -87,18 +90,20 @@ def _requests(tree: Tree, source: str) -> list[ComponentRequest]:
         _refuse_place(request, path, [one.name for one in found], source)
         found.append(request)
     if all(request.service for request in found):
-        hint = "leave service out where a component decides how long the job runs"
-        raise ConfigError("has services alone", source=source, key=COMPONENT_KEY, hint=hint)
+        hint = "remove `service = true` from the component that decides how long the job runs"
+        raise ConfigError(
+            "every component is a service", source=source, key=COMPONENT_KEY, hint=hint
+        )
     return found
 
 
 def _refuse_shape(tree: Tree, components: Any, source: str) -> None:
     wrong: tuple[str, str, str | None] | None = None
     if "command" in tree:
-        reason = "a file with components has no command of its own"
-        wrong = reason, "command", "give each component its command"
+        reason = "a file with components takes no top-level command"
+        wrong = reason, "command", "move command into each [[component]]"
     elif not isinstance(tree.get("name"), str):
-        wrong = "is missing, or no text", "name", None
+        wrong = "is missing, or not text", "name", None
     elif not isinstance(components, list) or not (
         LEAST_COMPONENTS <= len(components) <= MOST_COMPONENTS
     ):
@@ -110,8 +115,10 @@ def _refuse_shape(tree: Tree, components: Any, source: str) -> None:
 
 def _refuse_place(request: ComponentRequest, path: str, before: Sequence[str], source: str) -> None:
     if request.name in before:
-        reason = f"got {request.name!r}, expected a name that no other component has"
+        reason = f"got {request.name!r}, expected a unique name: another component has it"
         raise ConfigError(reason, source=source, key=f"{path}.name")
     if unknown := [name for name in request.after if name not in before]:
-        reason = f"got {unknown[0]!r}, expected a component above: {', '.join(before) or 'none'}"
+        reason = (
+            f"got {unknown[0]!r}, expected a component defined above: {', '.join(before) or 'none'}"
+        )
         raise ConfigError(reason, source=source, key=f"{path}.after")

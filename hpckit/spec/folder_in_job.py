@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 PLAN_FILE = "plan.json"
 """What was decided of the job."""
+PLACE_FOLDER = "place"
+"""Where each start of the job has what follows."""
 HOSTS_FILE = "hosts"
 """One node a line in the order of ranks, as many times as it has tasks: SLURM_HOSTFILE."""
 NO_ORDER_FILE = "no-order"

@@ -1,4 +1,4 @@
-"""The job file, and the layers that make it a whole job: options over file over site."""
+"""The layers that make a whole job: options over job file over the user's file over the site."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import PurePath
 from typing import Any
@@ -21,10 +21,11 @@ from hpckit.core.document import (
     refuse_unknown_keys,
 )
 from hpckit.core.errors import ConfigError
-from hpckit.core.fields import file_key, to_tree
+from hpckit.core.fields import Checked, file_key, matching, optional, to_tree
 from hpckit.spec.job import JOB_SCHEMA, JobSpec
 from hpckit.spec.options import COMPONENT_KEY, STAGES_KEY, stage_name_rule
-from hpckit.spec.site import SITE_SCHEMA, SiteSpec
+from hpckit.spec.site import SITE_NAME_PATTERN, SITE_SCHEMA, SiteSpec
+from hpckit.spec.slurm_options import SlurmOptions
 
 
 class OriginKind(StrEnum):
@@ -33,6 +34,7 @@ class OriginKind(StrEnum):
     COMMAND_LINE = "command line"
     REPORT = "report"
     JOB = "job"
+    USER = "user"
     SITE = "site"
     DEFAULT = "default"
 
@@ -102,6 +104,34 @@ def site_layer(tree: Mapping[str, Any], site_name: str) -> Layer:
     source = f"site {site_name}"
     refuse_unknown_keys(tree, JobSpec, source)
     return Layer(tree=dict(tree), kind=OriginKind.SITE, source=source, details={})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserDefaults(Checked):
+    """A user's `config.toml`: defaults for all jobs, below the job file and above the site."""
+
+    site: str | None = optional(
+        "Default of `--site`.", matching(SITE_NAME_PATTERN, "the name of a site")
+    )
+    slurm: SlurmOptions = field(default_factory=SlurmOptions)
+
+
+def parse_user_file(
+    text: str, source: str, environment: Mapping[str, str]
+) -> tuple[str | None, Layer]:
+    """Return the site and the layer of a user's file; SBATCH_ACCOUNT and the like override it.
+
+    Raises ConfigError for bad TOML, keys and values.
+    """
+    tree = parse_toml(text, source)
+    said = convert(tree, UserDefaults, source)
+    slurm = {
+        name: value
+        for name, value in tree.get("slurm", {}).items()
+        if f"SBATCH_{name.upper()}" not in environment
+    }
+    layer = Layer(tree={"slurm": slurm}, kind=OriginKind.USER, source=source, details={})
+    return said.site, layer
 
 
 def option_layer(values: Mapping[str, tuple[object, str]]) -> Layer:
@@ -244,7 +274,7 @@ def _put(tree: Tree, key: str, value: Any, source: str) -> None:
     for parent in parents:
         tree = tree.setdefault(parent, {})
         if not isinstance(tree, dict):
-            raise ConfigError(f"{parent} is not a table here", source=source, key=key)
+            raise ConfigError(f"{parent} is not a table", source=source, key=key)
     tree[last] = value
 
 
@@ -287,14 +317,14 @@ def parse_site_file(
     site = convert(tree, SiteSpec, source)
     if expected_name is not None and site.name != expected_name:
         raise ConfigError(
-            f"got {site.name!r}, expected {expected_name!r} as the file is called",
+            f"got {site.name!r}, expected {expected_name!r}, the name of the file",
             source=source,
             key="name",
         )
     for key in ("schema", "command"):
         if key in site.job:
             raise ConfigError(
-                f"is not a default that a site can give (a job says its own, {JOB_SCHEMA})",
+                f"a site cannot set this: each job sets it ({JOB_SCHEMA})",
                 source=source,
                 key=f"job.{key}",
             )
@@ -321,26 +351,34 @@ def file_layers(text: str, source: str, stage: str | None) -> Sequence[Layer]:
 
     Raises ConfigError for bad TOML, keys or schema, and for a stage that is not there.
     """
-    tree = parse_toml(text, source)
+    return tree_layers(parse_toml(text, source), source, stage)
+
+
+def tree_layers(tree: Tree, source: str, stage: str | None = None) -> Sequence[Layer]:
+    """The same of a file that was read."""
     if COMPONENT_KEY in tree:
         odd = STAGES_KEY in tree or stage is not None
-        reason = "stages have no components" if odd else "is a job of several components"
-        hint = None if odd else "--component names the one that is meant"
+        reason = (
+            "a file with stages cannot have components"
+            if odd
+            else "this job has several components"
+        )
+        hint = None if odd else "choose one with --component"
         raise ConfigError(reason, source=source, key=COMPONENT_KEY, hint=hint)
     if STAGES_KEY not in tree:
         if stage is not None:
             raise ConfigError(
-                f"has no stage {stage!r}: it has no stages at all",
+                f"has no stage {stage!r}: this file has no stages",
                 source=source,
-                hint="leave --stage out",
+                hint="remove --stage",
             )
         return [file_layer(tree, source)]
     names = _names(tree, source)
     if stage not in names:
         raise ConfigError(
-            "is a chain of several jobs" if stage is None else f"has no stage {stage!r}",
+            "this file is a chain of several jobs" if stage is None else f"has no stage {stage!r}",
             source=source,
-            hint=f"--stage is one of: {', '.join(names)}",
+            hint=f"choose one with --stage: {', '.join(names)}",
         )
     common = {name: value for name, value in tree.items() if name != STAGES_KEY}
     at = names.index(stage)
@@ -357,12 +395,12 @@ def _names(tree: Tree, source: str) -> list[str]:
     stages: Any = tree[STAGES_KEY]
     wrong: tuple[str, str, str | None] | None = None
     if "command" in tree:
-        reason = "a file with stages has no command of its own"
-        wrong = reason, "command", "give each stage its command"
+        reason = "a file with stages takes no top-level command"
+        wrong = reason, "command", "move command into each [[stages]]"
     elif "name" not in tree:
         wrong = "is missing", "name", None
     elif not isinstance(stages, list) or not stages:
-        reason = "expected a list of one table or more"
+        reason = "expected a list of at least one table"
         wrong = reason, STAGES_KEY, "begin each stage with [[stages]]"
     if wrong is not None:
         raise ConfigError(wrong[0], source=source, key=wrong[1], hint=wrong[2])
@@ -376,7 +414,7 @@ def refuse_odd_keys(table: Any, path: str, own: frozenset[str], source: str) -> 
     """Raise ConfigError for a key of a stage or component that is neither a job's nor its own."""
     if isinstance(table, dict):
         if odd := {"schema", STAGES_KEY, COMPONENT_KEY}.intersection(table):
-            hint = "this key stands at the top of the file alone"
+            hint = "this key is allowed only at the top of the file"
             raise ConfigError("unknown key", source=source, key=f"{path}.{min(odd)}", hint=hint)
         table = {name: value for name, value in table.items() if name not in own}
     refuse_unknown_keys(table, JobSpec, source, f"{path}.")
@@ -387,7 +425,7 @@ def _name(stage: Any, path: str, before: Sequence[str], source: str) -> str:
     name = stage.get("name")
     expected = stage_name_rule(name) if isinstance(name, str) else "text"
     if name in before:
-        expected = "a name that no other stage has"
+        expected = "a unique name: another stage has it"
     if name is None or expected is not None:
         wrong = "is missing" if name is None else f"got {name!r}, expected {expected}"
         raise ConfigError(wrong, source=source, key=f"{path}.name")

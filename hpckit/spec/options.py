@@ -61,10 +61,10 @@ def array_parts(expression: str, max_array_size: int | None) -> tuple[ArrayPart,
             windows.setdefault(first, []).append(window)
             if len(windows) > MOST_PARTS:
                 raise PlanError(
-                    f"the array {expression} is too large for this cluster",
+                    f"job array {expression} is too large for this cluster",
                     have=f"{MOST_PARTS} parts of at most {max_array_size} tasks (MaxArraySize)",
                     need="more parts",
-                    hint="let each task do more, or submit the array in several jobs",
+                    hint="let each task do more work, or submit several arrays",
                 )
     throttle = split_throttle(expression)[1]
     return tuple(
@@ -170,15 +170,17 @@ def _pairs(
             raise ConfigError(
                 f"got {part[:_LONGEST]!r}, expected axis=value",
                 key=option,
-                hint=f"such as {example}",
+                hint=f"for example {example}",
             )
         axis = _axis(match["axis"], option)
         if axis in found:
-            raise ConfigError(f"{axis} is there twice", key=option)
+            raise ConfigError(f"{axis} is given twice", key=option)
         try:
             found[axis] = read(match["value"])
         except ValueError as error:
-            raise ConfigError(f"{axis}: {error}", key=option, hint=f"such as {example}") from None
+            raise ConfigError(
+                f"{axis}: {error}", key=option, hint=f"for example {example}"
+            ) from None
     return found
 
 
@@ -187,18 +189,18 @@ def _axis(word: str, option: str) -> MeshAxis:
         return MeshAxis(word)
     except ValueError:
         raise ConfigError(
-            f"got the axis {word[:_LONGEST]!r}, expected one of: {', '.join(MeshAxis)}", key=option
+            f"got axis {word[:_LONGEST]!r}, expected one of: {', '.join(MeshAxis)}", key=option
         ) from None
 
 
 def _size(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MAX_COUNT:
-        raise ValueError(f"got {text!r}, expected a whole number from 1")
+        raise ValueError(f"got {text!r}, expected a whole number of at least 1")
     return int(text)
 
 
 def _bytes(text: str) -> float:
     found = float(text) if _NUMBER.fullmatch(text) else -1.0
     if not 0 <= found <= MAX_VOLUME_BYTES:
-        raise ValueError(f"got {text!r}, expected bytes, such as 4e9")
+        raise ValueError(f"got {text!r}, expected a number of bytes, such as 4e9")
     return found

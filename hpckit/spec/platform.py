@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 TUNE_SCHEMA: Final = "hpckit.tune/1"
 
 OVERLAY_PATTERN: Final = r"[a-z0-9][a-z0-9.-]*"
-VERSION_EXPECTED: Final = "a release of NCCL or RCCL such as 2.27 or 2.27.3"
+VERSION_EXPECTED: Final = "an NCCL or RCCL release such as 2.27 or 2.27.3"
 _RELEASE: Final = re.compile(r"v?(\d{1,2})\.(\d{1,2})(?:\.(\d{1,3}))?([.+-]\S*)?", re.ASCII)
 
 
@@ -175,97 +175,92 @@ _DEVICE = matching(r"[A-Za-z0-9][A-Za-z0-9_.:-]*", "a network device such as mlx
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformEnv(Checked):
-    """`[[platform.env]]`: a variable that the provider sets or asks to set, and no rule derives."""
+    """`[[platform.env]]`: a variable that the provider sets or asks for, and no rule derives."""
 
-    name: str = key("The variable.", check=settable_name)
-    value: str = key("Its value; nothing in it is expanded.", check=program_text)
-    because: str = key("Why, for the comment beside it in the script.", check=one_line)
-    source: str | None = optional(
-        "The document that says so; not said: that of `[platform]`.", one_line
-    )
+    name: str = key("Name of the variable.", check=settable_name)
+    value: str = key("Value of the variable; nothing in it is expanded.", check=program_text)
+    because: str = key("Reason, shown as a comment in the script.", check=one_line)
+    source: str | None = optional("Source document. Default: that of `[platform]`.", one_line)
     date: str | None = optional(
-        "When that was published or read; not said: as in `[platform]`.", _DATE
+        "When the source was published or read. Default: that of `[platform]`.", _DATE
     )
-    since: str | None = optional("The first release of NCCL or RCCL that needs it.", _VERSION)
+    since: str | None = optional("First NCCL or RCCL release that needs the variable.", _VERSION)
     before: str | None = optional(
-        "The first release of NCCL or RCCL that does not need it any more. Where a job's release "
-        "is not known, the variable is left out.",
+        "First NCCL or RCCL release that no longer needs the variable. If a job's release is "
+        "unknown, the variable is not set.",
         _VERSION,
     )
-    min_nodes: int = key("Only for jobs of so many nodes.", default=1, check=between(1, MAX_COUNT))
+    min_nodes: int = key(
+        "Set it only for jobs of at least this many nodes.", default=1, check=between(1, MAX_COUNT)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Platform:
-    """`[platform]`: what the nodes of a site are, for jobs whose node was not inspected."""
+    """`[platform]`: the hardware of the site's nodes, for jobs whose node was not inspected."""
 
-    node_type: str | None = optional(
-        "The provider's name of a node, such as `p5.48xlarge`.", one_line
-    )
+    node_type: str | None = optional("The provider's node type, such as `p5.48xlarge`.", one_line)
     gpu: str | None = optional(
-        "Its GPUs, such as `h100`.", matching(r"[a-z][a-z0-9]*", "a GPU such as h100")
+        "GPU model of the nodes, such as `h100`.", matching(r"[a-z][a-z0-9]*", "a GPU such as h100")
     )
-    gpus: int | None = optional("GPUs of a node.", between(1, 1024))
-    nics: int | None = optional("Network devices of a node that jobs use.", between(1, 1024))
-    nic_gbits: float | None = optional(
-        "What each of them carries, in Gb/s.", between(0.1, _MOST_GBITS)
-    )
-    interconnect: NicKind | None = key("How they are spoken to.", default=None)
+    gpus: int | None = optional("GPUs per node.", between(1, 1024))
+    nics: int | None = optional("NICs per node that jobs use.", between(1, 1024))
+    nic_gbits: float | None = optional("Bandwidth of each NIC in Gb/s.", between(0.1, _MOST_GBITS))
+    interconnect: NicKind | None = key("Interconnect of these NICs.", default=None)
     hcas: tuple[str, ...] = listed(
-        "Their names, where the provider lists them and a node has others too: NCCL is told these.",
+        "Names of these NICs, if a node has others too. Sets `NCCL_IB_HCA`.",
         _DEVICE,
     )
     plugin: NetPlugin | None = key(
-        "What carries collectives over them in place of NCCL's own verbs and sockets; `none` where "
-        "there is certainly no plugin. Where a job says another, `env` and `profile` do not count.",
+        "NCCL network plugin, which replaces NCCL's built-in verbs and sockets. `none`: there is "
+        "certainly no plugin. If a job sets another one, `env` and `profile` are ignored.",
         default=None,
     )
     library: CommLibrary | None = key(
-        "Whose collectives jobs use; not said: as the GPU's maker.", default=None
+        "Communication library of the jobs. Default: by GPU vendor.", default=None
     )
     rails_isolated: bool | None = key(
-        "Whether no path leads from a rail to another: NCCL then must not cross them.",
+        "True if the network has no path between rails. NCCL then must not cross them.",
         default=None,
     )
-    domain_nodes: int | None = optional(
-        "Nodes of one NVLink domain (NVL72).", between(1, MAX_COUNT)
-    )
+    domain_nodes: int | None = optional("Nodes per NVLink domain (NVL72).", between(1, MAX_COUNT))
     profile: str | None = optional(
-        "A shell file of the provider that sets what its plugin needs; scripts source it.",
+        "The provider's shell file that sets up its plugin. Scripts source it.",
         both(one_line, matching(r"/\S+", "an absolute path without spaces")),
     )
     profile_env: Mapping[str, str] = table(
-        "Variables that this file itself needs to find.", mapping(settable_name, program_text)
+        "Variables that `profile` itself needs, set while it is sourced.",
+        mapping(settable_name, program_text),
     )
-    source: str | None = optional("The document that says all this.", one_line)
-    date: str | None = optional("When that was published or read.", _DATE)
+    source: str | None = optional("Source document of these values.", one_line)
+    date: str | None = optional("When the source was published or read.", _DATE)
     env: tuple[PlatformEnv, ...] = key(
-        "Variables that the provider sets or asks to set.", default=()
+        "Variables that the provider sets or asks users to set.", default=()
     )
 
     def __post_init__(self) -> None:
         check_fields(self)
         for at, entry in enumerate(self.env):
             if not (entry.source or self.source):
-                raise InvalidValue(f"env[{at}].source", None, "the document that says so")
+                raise InvalidValue(f"env[{at}].source", None, "the source document")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlay(Checked):
-    """`[overlays.NAME]`: variables that are set for a user who asks for them (`--overlay NAME`).
+    """`[overlays.NAME]`: variables for jobs that choose this overlay (`--overlay NAME`).
 
     Where two sources contradict each other, each is one of these.
     """
 
-    because: str = key("What it is for.", check=one_line)
-    source: str = key("The document that says so.", check=one_line)
-    date: str = key("When that was published or read.", check=_DATE)
+    because: str = key("Purpose of the overlay.", check=one_line)
+    source: str = key("Source document.", check=one_line)
+    date: str = key("When the source was published or read.", check=_DATE)
     one_of: str | None = optional(
-        "Overlays with the same word here contradict each other: a job has one of them at most, "
-        "and of a variable on which they disagree nothing is set until one is chosen.",
+        "Overlays with the same word here conflict: a job can have at most one of them. A "
+        "variable on which they disagree is not set until the job chooses one.",
         one_line,
     )
-    env: Mapping[str, str] = table("The variables.", mapping(settable_name, program_text))
+    env: Mapping[str, str] = table("Variables to set.", mapping(settable_name, program_text))
 
 
 CLOSING_OPTIONS: Final = frozenset(
@@ -277,17 +272,15 @@ Guide, Environment and Metadata."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSite(Checked):
-    """`[container]`: how jobs run containers there."""
+    """`[container]`: how jobs run containers at the site."""
 
-    runtime: ContainerRuntime | None = key(
-        "What starts the containers of jobs that do not say it.", default=None
-    )
+    runtime: ContainerRuntime | None = key("Default container runtime of jobs.", default=None)
     variables: tuple[str, ...] = listed(
-        "Variables that must be let into a container besides those that the script exports.",
+        "Variables to pass into containers, besides those that the script exports.",
         matching(r"[A-Za-z_][A-Za-z0-9_]*", "a shell variable name"),
     )
-    source: str | None = optional("The document that says so.", one_line)
-    date: str | None = optional("When that was published or read.", _DATE)
+    source: str | None = optional("Source document.", one_line)
+    date: str | None = optional("When the source was published or read.", _DATE)
 
 
 def sources(settings: Iterable[CommSetting]) -> tuple[str, ...]:

@@ -38,8 +38,8 @@ def draft_site(
     config, by_name = view.config, {one.name: one for one in view.partitions}
     lines = [
         *_lines((Said("schema", SITE_SCHEMA, ""), Said("name", name, ""))),
-        "# job folders: on a file system that all nodes share",
-        *_lines((Said("job_root", "~/hpckit-jobs", "hpckit's own default"),)),
+        "# job folders must be on a file system that all nodes share",
+        *_lines((Said("job_root", "~/hpckit-jobs", "hpckit's default"),)),
         "",
         "[slurm]",
         *_lines(
@@ -102,7 +102,7 @@ def _partition(rules: PartitionRules, partition: Partition | None) -> Iterator[s
     )
     for group in groups[1:]:
         words = ", ".join(f"{key} {value}" for key, value, _ in _of_group(group) if value)
-        yield f"# {group.nodes} more nodes are of another kind: {words}"
+        yield f"# other nodes of this partition ({group.nodes}): {words}"
 
 
 def _of_group(group: NodeGroup) -> Iterator[Said]:
@@ -142,15 +142,19 @@ def site_drift(
     for name, said in site.partitions.items():
         if name not in live:
             because = f"the cluster has no partition {name}"
-            found.append(_finding("partition-gone", f"partitions.{name}", because, "leave it out"))
+            found.append(
+                _finding(
+                    "partition-gone", f"partitions.{name}", because, "remove it from the site file"
+                )
+            )
             continue
         found += _partition_drift(name, said, live[name], by_name.get(name))
     if site.partitions:
         for name in sorted(set(live) - set(site.partitions)):
             if live[name].root_only or not live[name].total_nodes:
                 continue
-            because = f"the cluster has a partition {name} that the file does not know"
-            remedy = f"[partitions.{name}], as hpckit sites init writes it"
+            because = f"the site file lacks the cluster's partition {name}"
+            remedy = f"add [partitions.{name}]; `hpckit sites init` writes it"
             subject = f"partitions.{name}"
             found.append(_finding("partition-new", subject, because, remedy, Severity.NOTE))
     return tuple(found)
@@ -180,8 +184,8 @@ def _partition_drift(
         kinds = named([" ".join(group.features) for group in others if group.features])
         words = f" ({kinds})" if kinds else ""
         count = sum(group.nodes for group in others)
-        because = f"{count} of its nodes are of a kind that the file does not know{words}"
-        remedy = "another [partitions] table cannot say it: a note for users"
+        because = f"{count} of its nodes differ from the site file{words}"
+        remedy = "no change needed: [partitions] holds one kind of node per partition"
         yield _finding("node-kind-new", f"partitions.{name}", because, remedy, Severity.NOTE)
 
 
@@ -209,7 +213,7 @@ def _differ(
     for key, (ours, theirs) in pairs.items():
         if ours is None or theirs is None or ours == theirs:
             continue
-        because = f"the file says {_shown(key, ours)}, and the cluster {_shown(key, theirs)}"
+        because = f"site file: {_shown(key, ours)}, cluster: {_shown(key, theirs)}"
         remedy = f"{key} = {_shown(key, theirs)}"
         yield _finding("site-drift", f"{table}.{key}", because, remedy, source=source)
 

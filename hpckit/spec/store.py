@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.core.errors import NoSuchFile, StorageFailed
-from hpckit.core.files import dead_link, write_private
+from hpckit.core.files import dead_link, not_written, space_hint, write_private
 from hpckit.core.files_in_job import read_regular
 from hpckit.core.trust import make_private, must_be_ours
 from hpckit.spec.job_folder import INTENT_FILE, LOGS_FOLDER, SUBMITTED_FILE
 
 # A login node that crashes must not leave one of them empty beside a job in the queue.
 _DURABLE = frozenset({INTENT_FILE, SUBMITTED_FILE})
-_ELSEWHERE = "choose another place with job_root in the site file"
+_ELSEWHERE = "set another job_root in the site file"
 
 
 class FileJobFolders:
@@ -33,9 +33,12 @@ class FileJobFolders:
             folder.mkdir(mode=0o700)
             (folder / LOGS_FOLDER).mkdir(mode=0o700)
         except OSError as error:
-            why, hint = dead_link(root) or (error.strerror, _ELSEWHERE)
+            why, hint = dead_link(root) or (
+                error.strerror,
+                space_hint(error, folder) or _ELSEWHERE,
+            )
             raise StorageFailed(
-                f"the job folder {folder} cannot be made: {why}", hint=hint
+                f"cannot create the job folder {folder}: {why}", hint=hint
             ) from error
         return folder
 
@@ -45,7 +48,7 @@ class FileJobFolders:
         try:
             write_private(folder / name, data, is_durable=name in _DURABLE)
         except OSError as error:
-            raise StorageFailed(f"{folder / name} cannot be written: {error.strerror}") from error
+            raise not_written(folder / name, error) from error
 
     def read(self, folder: Path, name: str) -> str:
         """The text of a file of the folder. Raises StorageFailed, NoSuchFile."""
@@ -68,15 +71,15 @@ class FileJobFolders:
         except (ValueError, RecursionError) as error:
             raise StorageFailed(f"{folder / name} is damaged: {error}") from error
         if not isinstance(document, dict):
-            raise StorageFailed(f"{folder / name} is damaged: it holds no JSON object")
+            raise StorageFailed(f"{folder / name} is damaged: not a JSON object")
         if missing := [key for key in keys if key not in document]:
-            raise StorageFailed(f"{folder / name} is damaged: it has no {missing[0]}")
+            raise StorageFailed(f"{folder / name} is damaged: {missing[0]} is missing")
         return document
 
     def probe(self, root: Path) -> None:
         """Raise StorageFailed when a job folder could not be made; leaves nothing behind."""
         if dead := dead_link(root):
-            raise StorageFailed(f"no job folder can be made in {root}: {dead[0]}", hint=dead[1])
+            raise StorageFailed(f"cannot create job folders in {root}: {dead[0]}", hint=dead[1])
         place = root
         try:
             while not _is_there(place):
@@ -85,7 +88,7 @@ class FileJobFolders:
             Path(tempfile.mkdtemp(dir=place, prefix=".hpckit-")).rmdir()
         except OSError as error:
             raise StorageFailed(
-                f"no job folder can be made in {root}: {place}: {error.strerror}",
+                f"cannot create job folders in {root}: {place}: {error.strerror}",
                 hint=_ELSEWHERE,
             ) from error
 

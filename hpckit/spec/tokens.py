@@ -157,7 +157,7 @@ _SHAPES: Final[Sequence[tuple[str, str, str]]] = (
     ("private key", "PRIVATE", r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"),
     ("JSON Web Token", "eyJ", r"eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"),
     (
-        "password in an address",
+        "password in a URL",
         "://",
         r"[a-z][a-z0-9+.-]+://[^\s/:@'\"$]*:[^\s/@'\"${}<>]{3,}@[\w.-]+",
     ),
@@ -270,7 +270,7 @@ def refuse_script(script: str, said: str) -> None:
     for number, line in enumerate(script.split("\n"), start=1):
         for token in tokens_in(line):
             if line[token.begin : token.end] not in said:
-                where = f"line {number} of the script, from the site file or a template"
+                where = f"line {number} of the script (from the site file or a template)"
                 raise _refusal(token, where, None)
 
 
@@ -287,11 +287,11 @@ def _refuse(text: str, where: str, name: str, allowed: Collection[str]) -> None:
 
 def _refusal(token: Token, where: str, name: str | None) -> ConfigError:
     return ConfigError(
-        f"what looks like a secret ({token.kind}) would be in files, in Slurm's records and on "
-        "command lines",
+        f"this looks like a secret ({token.kind}); it would be visible in files, in Slurm's "
+        "records and on command lines",
         source=masked(where),
-        hint="export NAME=… in this shell, and --secret NAME gives it to the ranks"
-        + ("" if name is None else f"; if it is none: {ALLOW} {masked(name)}"),
+        hint="export NAME=… in this shell, then --secret NAME passes it to the ranks"
+        + ("" if name is None else f"; if it is not a secret: {ALLOW} {masked(name)}"),
     )
 
 

@@ -180,21 +180,6 @@ class Chromium:
         """One event of the mouse: mousePressed, mouseMoved, mouseReleased, mouseWheel."""
         self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
 
-    def drag(self, start: tuple[float, float], end: tuple[float, float]) -> None:
-        """Press, move and release the left button.
-
-        All at once: Bokeh takes a button that rests for 300 ms (press_threshold) for a long press.
-        """
-        self.mouse("mouseMoved", *start)
-        held = {"button": "left", "buttons": 1}
-        moves = [{"type": "mousePressed", "x": start[0], "y": start[1], "clickCount": 1, **held}]
-        for part in range(1, 6):
-            x, y = (a + (b - a) * part / 5 for a, b in zip(start, end, strict=True))
-            moves.append({"type": "mouseMoved", "x": x, "y": y, **held})
-        for move in moves:
-            self._send("Input.dispatchMouseEvent", move)
-        self.mouse("mouseReleased", *end, button="left", buttons=0, clickCount=1)
-
     def click(self, x: float, y: float) -> None:
         """Press and release the left button in one place."""
         self.mouse("mousePressed", x, y, button="left", buttons=1, clickCount=1)

@@ -70,7 +70,7 @@ def mended(script: Path, remedy: str) -> tuple[str, str] | None:
     """What becomes of the job as the remedy would have it; None for one that is no option."""
     if option := re.match(r"--[a-z-]+=[^\s]+(?=,? |,?$)", remedy):
         return became_of(script, option[0].rstrip(","))
-    if name := re.match(r"leave (--[a-z-]+) out", remedy):
+    if name := re.match(r"remove (--[a-z-]+)", remedy):
         text = script.read_text()
         script.write_text(re.sub(rf"{name[1]}=\S+", "", text))
         return became_of(script)

@@ -17,7 +17,7 @@ HELD = ("--set", "slurm.begin=now+1hour")
 """A job submitted so is taken, and does not start while a test looks at it."""
 PLACED = "hpckit: placement  "
 """The first words of a line of that table."""
-UNPLANNED = "is not bound: nobody has planned this node\n"
+UNPLANNED = "is not bound: no rank wrote the binding plan of this node\n"
 """The end of what a rank says on a node that is too busy to be planned in 12 s."""
 AT_GATE = 'until test -e "$1"; do sleep 0.2; done'
 """Shell: wait until the file that is the first argument exists."""

@@ -133,7 +133,7 @@ def test_a_refused_part_takes_the_others_back(cluster: Cluster) -> None:
         cluster.check([*limit, "MaxSubmitJobs=-1"], user="root", host="ctl")
     assert done.returncode == 7
     assert "part 2 of 3 (array 0-100)" in done.stderr
-    assert "the parts before it were cancelled" in done.stderr
+    assert "the earlier parts were cancelled" in done.stderr
     assert traces(cluster) == before
     assert nothing_lives(cluster)
 
@@ -168,8 +168,8 @@ def test_an_interrupt_takes_back_the_parts_that_were_sent(cluster: Cluster) -> N
     later = "--set slurm.begin=now+1hour"
     done = signalled(cluster, "INT", f"{later} --array 100-104,202 -- true")
     assert done.returncode == 130
-    assert "not every part was sent (part 3 of 3" in done.stderr
-    assert "the parts before it were cancelled" in done.stderr
+    assert "not all parts were submitted (part 3 of 3" in done.stderr
+    assert "the earlier parts were cancelled" in done.stderr
     assert traces(cluster) == before
     assert nothing_lives(cluster)
 
@@ -190,7 +190,7 @@ def test_a_part_is_found_that_was_not_recorded(cluster: Cluster) -> None:
     recorded_now(cluster, newest["folder"])
     ended = status(cluster, first)
     assert (ended["state"], ended["is_lost"]) == ("UNKNOWN", False)
-    assert "whether more of it comes is not certain yet" in ended["reason"]
+    assert "more tasks may follow" in ended["reason"]
 
 
 def test_sbatch_takes_every_part_of_2500_tasks(cluster: Cluster) -> None:

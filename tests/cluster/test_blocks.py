@@ -55,7 +55,7 @@ def test_a_job_smaller_than_its_segment(cluster: Cluster) -> None:
     done = hpckit(cluster, "submit", *options, "--", "true")
     old = cluster.check(["sbatch", "--version"]).split()[-1] < "26.05"
     assert (naive.returncode != 0, done.returncode) == (old, 5 if old else 0)
-    assert ("takes no segment of 2 nodes in a job of 1 node" in done.stderr) == old
+    assert ("rejects a segment of 2 nodes in a job of 1 node" in done.stderr) == old
 
 
 SITE = (

@@ -141,7 +141,7 @@ def test_a_refused_stage_takes_the_others_back(cluster: Cluster) -> None:
     done = hpckit(cluster, "submit", "--no-checks", path)
     assert done.returncode == 7
     assert "stage evaluate" in done.stderr
-    assert "(the stages before it were cancelled)" in done.stderr
+    assert "(the earlier stages were cancelled)" in done.stderr
     assert traces(cluster) == before
     assert nothing_lives(cluster)
 

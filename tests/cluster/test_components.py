@@ -112,7 +112,7 @@ def test_one_that_fails_ends_the_others(cluster: Cluster, example: str) -> None:
     assert told["ended_s"] - told["started_s"] < 60
     assert components(told)["trainer"] == ("FAILED", 200)
     assert {components(told)[name][0] for name in ("server", "rollout")} == {"CANCELLED"}
-    assert "trainer failed with 200: server, rollout are ended" in log_of(cluster, job_id)
+    assert "trainer failed with exit code 200: stopping server, rollout" in log_of(cluster, job_id)
     assert log_of(cluster, f"{job_id}+server", 0) == "drained after 0 samples\n"
     assert log_of(cluster, f"{job_id}+trainer", 1) == "no more\n"
     assert nothing_lives(cluster)

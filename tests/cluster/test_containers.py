@@ -87,7 +87,7 @@ def test_pyxis_where_srun_has_none_of_it(cluster: Cluster) -> None:
     """The job is refused before it waits."""
     done = hpckit(cluster, "submit", *FOUR, "--set=container.runtime=pyxis", "--", "true")
     assert (done.returncode, done.stdout) == (5, "")
-    assert "the plugin Pyxis is not loaded" in done.stderr
+    assert "the Pyxis plugin is not loaded" in done.stderr
 
 
 def test_secrets_reach_the_ranks_inside(cluster: Cluster) -> None:

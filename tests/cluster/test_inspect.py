@@ -71,7 +71,7 @@ def test_the_screen_names_the_odd_nodes(cluster: Cluster) -> None:
     """The largest group comes first; each odd node says what differs, and that all is made up."""
     done = hpckit(cluster, "inspect", "--nodes", ALL)
     first, *_ = done.stdout.splitlines()
-    assert first.startswith("c[1,4] 2 nodes alike:")
+    assert first.startswith("c[1,4] 2 identical nodes:")
     for words in (
         "synthetic",
         "c2 1 node differs",
@@ -149,7 +149,7 @@ def test_no_job_and_no_file_is_left(cluster: Cluster) -> None:
 def test_an_unknown_node_is_named(cluster: Cluster) -> None:
     """A name that Slurm does not know does not keep the others from being asked."""
     printed = inspected(cluster, "--nodes", "c1,nowhere")
-    assert [one["because"] for one in printed["silent"]] == ["Slurm knows no node of this name"]
+    assert [one["because"] for one in printed["silent"]] == ["no such node in Slurm"]
     assert findings(printed) == {"c1": []}
 
 

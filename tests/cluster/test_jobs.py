@@ -130,7 +130,7 @@ def test_stale_variables_are_held_back(cluster: Cluster) -> None:
 def test_held_back_variables_are_named_to_people(cluster: Cluster) -> None:
     """Without --json a submission lists the variables that it held back."""
     said = hpckit(cluster, "submit", *HELD, "--", "true", env={"NCCL_IB_HCA": "stale"}).stdout
-    assert "held back: NCCL_IB_HCA" in said
+    assert "blocked: NCCL_IB_HCA" in said
 
 
 def test_sbatch_account_of_the_caller(cluster: Cluster) -> None:

@@ -212,7 +212,7 @@ def test_a_signal_for_a_job_that_waits(cluster: Cluster) -> None:
     job_id = submit(cluster, *HELD, "--", "true")["job_id"]
     done = hpckit(cluster, "cancel", "--signal", "USR1", job_id)
     assert done.returncode == 1
-    assert f"job {job_id} has not begun" in done.stderr
+    assert f"job {job_id} has not started" in done.stderr
 
 
 # --- logs -f and wait ----------------------------------------------------------------------------
@@ -271,7 +271,7 @@ def test_wait_with_a_timeout(cluster: Cluster) -> None:
     job_id = submit(cluster, *HELD, "--", "true")["job_id"]
     done = hpckit(cluster, "wait", "--timeout", "3", job_id)
     assert done.returncode == 1
-    assert f"{job_id} has not ended within 3 s" in done.stderr
+    assert f"{job_id} did not end within 3 s" in done.stderr
 
 
 def test_an_interrupted_wait(cluster: Cluster) -> None:

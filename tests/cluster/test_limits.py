@@ -136,7 +136,7 @@ def test_what_the_checks_find(cluster: Cluster, words: tuple[str, str]) -> None:
     before = traces(cluster)
     done = hpckit(cluster, "submit", *words, "--", "true", env={"HPCKIT_COMMAND_LOG": log})
     assert done.returncode == 5
-    assert "refused before Slurm saw it" in done.stderr
+    assert "this job cannot run" in done.stderr
     assert "sbatch" not in programs(cluster, log)
     assert traces(cluster) == before
 
@@ -150,7 +150,8 @@ def test_a_job_that_nobody_submitted(cluster: Cluster, command: str) -> None:
     done = hpckit(cluster, command, "987654321")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "error  hpckit has submitted no job '987654321' from here\n  fix: hpckit jobs lists them\n"
+        "error  no job '987654321' was submitted from here with hpckit\n"
+        "  fix: hpckit jobs lists them\n"
     )
 
 
@@ -160,14 +161,14 @@ def test_somebody_elses_job(cluster: Cluster, command: str) -> None:
     job_id = submit(cluster, *HELD, "--", "true")["job_id"]
     done = hpckit(cluster, command, job_id, user="bob")
     assert (done.returncode, done.stdout) == (1, "")
-    assert f"hpckit has submitted no job '{job_id}' from here" in done.stderr
+    assert f"no job '{job_id}' was submitted from here with hpckit" in done.stderr
 
 
 @pytest.mark.parametrize(
     ("which", "sentence"),
     [
         ((), "the job has written no log yet in"),
-        (("--rank", "0"), "there is no log of rank 0"),
+        (("--rank", "0"), "rank 0 has no log"),
     ],
 )
 def test_a_log_that_is_not_there_yet(

@@ -63,7 +63,7 @@ def questions_of_a_wait(cluster: Cluster, ids: list[str], timeout_s: int) -> lis
     env = {"HPCKIT_COMMAND_LOG": log}
     done = hpckit(cluster, *words, env=env, timeout_s=timeout_s + 60)
     assert done.returncode == 1
-    assert f"{ids[-1]} has not ended within {timeout_s} s" in done.stderr
+    assert f"{ids[-1]} did not end within {timeout_s} s" in done.stderr
     return programs(cluster, log)
 
 
@@ -157,7 +157,7 @@ class TestWithoutSlurmctld:
         """A submission fails with code 7 within 90 s, and says that Slurm was not reached."""
         done, took_s = unsent
         assert (done.returncode, done.stdout) == (7, "")
-        assert "error  scontrol did not reach Slurm" in done.stderr
+        assert "error  scontrol cannot reach Slurm" in done.stderr
         assert "nothing was submitted" in done.stderr
         assert took_s < 90
 
@@ -178,7 +178,7 @@ class TestWithoutSlurmctld:
         done = hpckit(cluster, "submit", "--", "true", env=env)
         assert time.monotonic() - begun_s < 90
         assert (done.returncode, programs(cluster, log)) == (7, ["scontrol"])
-        assert "error  scontrol did not reach Slurm" in done.stderr
+        assert "error  scontrol cannot reach Slurm" in done.stderr
         assert "nothing was submitted" in done.stderr
         assert traces(cluster) == before_ctl_stopped.traces
 
@@ -201,7 +201,7 @@ class TestWithoutSlurmctld:
         """To cancel fails with code 7, and says that Slurm was not reached."""
         done = hpckit(cluster, "cancel", before_ctl_stopped.waiting)
         assert done.returncode == 7
-        assert "did not reach Slurm" in done.stderr
+        assert "cannot reach Slurm" in done.stderr
 
 
 def test_a_job_outlives_a_restart_of_slurmctld(cluster: Cluster) -> None:

@@ -11,7 +11,7 @@ from tests.cluster.landed import verdicts
 from tests.cluster.traps import alike
 
 FOUR = ("--nodes", "2", "--ntasks-per-node", "2", "--launch", "mpi")
-ONE_OF_FOUR = ("as planned", "each rank is one of 4")
+ONE_OF_FOUR = ("as planned", "world size 4 on each rank")
 COUNT = ("python3", "-c", "from mpi4py import MPI; print(MPI.COMM_WORLD.size)")
 
 
@@ -29,17 +29,13 @@ def plugins(cluster: Cluster) -> set[str]:
 
 def test_a_job_that_names_no_plugin_is_refused(cluster: Cluster) -> None:
     """At no site, so that nothing names one: with those that there are as the fix."""
-    done = cluster.run(["hpckit", "submit", *FOUR, "--", "true"])
+    done = cluster.run(["hpckit", "submit", "--site", "none", *FOUR, "--", "true"])
     assert (done.returncode, done.stdout) == (5, "")
     assert "every rank would be process 0 of 1" in done.stderr
     assert all(f'launch.mpi = "{name}"' in done.stderr for name in plugins(cluster))
-    (grave,) = (
-        one
-        for one in document(cluster.run(["hpckit", "check", "--json", *FOUR, "--", "true"]))[
-            "findings"
-        ]
-        if one["severity"] == "error"
-    )
+    words = ["hpckit", "check", "--json", "--site", "none", *FOUR, "--", "true"]
+    findings = document(cluster.run(words))["findings"]
+    (grave,) = (one for one in findings if one["severity"] == "error")
     assert "process 0 of 1" in grave["because"]
 
 
@@ -61,5 +57,5 @@ def test_ranks_that_do_not_find_each_other_are_told(cluster: Cluster) -> None:
     job = document(hpckit(cluster, "submit", "--json", *FOUR, *words))
     verdict, because = verdicts(cluster, job)["world"]
     assert verdict == "differs"
-    assert because.startswith("rank 0 finds no PMIx and no PMI: to MPI it is process 0 of 1")
+    assert because.startswith("rank 0 finds neither PMIx nor PMI: MPI sees it as rank 0 of 1")
     assert "placement  world  differs" in log_of(cluster, job["job_id"])

@@ -107,7 +107,7 @@ def test_two_ranks_have_two_cores(node: Controller, kind: str) -> None:
     assert not first & second
     assert verdicts(node, job)["cpus"] == (
         "as planned",
-        "2 ranks on the CPUs that were planned for them",
+        "2 ranks on their planned CPUs",
     )
     if kind == "torchrun":
         _, unbound = bound(node, "--launch", kind, *path, "--no-bind")

@@ -131,5 +131,5 @@ def test_ranks_of_64_nodes(real: Controller) -> None:
     job = submit(real, *AT_SITE, *words, "--", "sh", "-c", SAYS_BY_NODE)
     reached(real, job["job_id"], "COMPLETED")
     assert landed(real, job) == at(order, 1)
-    because = f"{len(REAL)} ranks on {len(REAL)} nodes, in the order that was computed"
+    because = f"{len(REAL)} ranks on {len(REAL)} nodes, in the computed order"
     assert verdicts(real, job)["nodes"] == ("as planned", because)

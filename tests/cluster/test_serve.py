@@ -66,7 +66,7 @@ def test_it_ends_when_nobody_uses_it(cluster: Cluster) -> None:
     job_id = submit(cluster, *keys, "--", *serves)["job_id"]
     ended = reached(cluster, job_id, "COMPLETED", "FAILED", timeout_s=120)
     assert (ended["state"], ended["exit_code"]) == ("COMPLETED", 0)
-    assert "nobody used it for 5 s: the server is asked to end" in log_of(cluster, job_id)
+    assert "no connection for 5 s: stopping the server" in log_of(cluster, job_id)
 
 
 def test_one_that_dies_has_failed(cluster: Cluster) -> None:

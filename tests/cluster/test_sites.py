@@ -19,12 +19,12 @@ CHANGES = (
     (
         ("create", "PartitionName=late", "Nodes=c1"),
         ("delete", "PartitionName=late"),
-        ("partitions.late", "the file does not know"),
+        ("partitions.late", "the site file lacks the cluster's partition late"),
     ),
     (
         ("update", "NodeName=c4", "AvailableFeatures=big", "ActiveFeatures=big"),
         ("update", "NodeName=c4", "AvailableFeatures=", "ActiveFeatures="),
-        ("partitions.main", "of a kind that the file does not know"),
+        ("partitions.main", "differ from the site file"),
     ),
 )
 

@@ -50,11 +50,14 @@ MEANINGS: Mapping[str, re.Pattern[str]] = {
     "ignored": re.compile(r"Ignoring --"),
     "refused": re.compile(
         r"unrecognized option|Invalid --\S+ specification|please use one or the other"
+        r"|doesn't allow an argument"
         r"|(?:mutually exclusive|incompatible)(?: with --|\.?$)",
         re.MULTILINE,
     ),
     "taken": re.compile(
         r"Job \d+ to start at|fatal: --wait-for-children only compatible with proctrack/cgroup"
+        # --requeue=expedite where SchedulerParameters has no enable_expedited_requeue
+        r"|allocation failure: Requested operation not supported on this system"
     ),
 }
 """What the words of a command mean; the first that is found counts."""

@@ -70,7 +70,7 @@ def test_ntasks_per_gpu(cluster: Cluster) -> None:
     words = says(cluster, *TEST, "--gpus=2", "--ntasks-per-gpu=1", "--ntasks-per-node=2")
     assert "--ntasks-per-node is mutually exclusive with --ntasks-per-gpu" in words
     said = refused(cluster, *key("slurm.extra.ntasks-per-gpu", 1))
-    assert "say it with resources.ntasks_per_node" in said
+    assert "instead: resources.ntasks_per_node" in said
     job = completes(cluster, "--gpus-per-node", "2", "--ntasks-per-node", "2", run="echo $RANK")
     assert [log_of(cluster, job["job_id"], rank) for rank in range(2)] == ["0\n", "1\n"]
 
@@ -81,7 +81,7 @@ def test_cpus_per_gpu(cluster: Cluster) -> None:
     words = says(cluster, *TEST, "--gpus=1", "--cpus-per-gpu=2", "--cpus-per-task=2")
     assert "--cpus-per-gpu" in words and "mutually exclusive" in words
     said = refused(cluster, *key("slurm.extra.cpus-per-gpu", 2))
-    assert "say it with resources.cpus_per_task" in said
+    assert "instead: resources.cpus_per_task" in said
     completes(cluster, "--gpus-per-node", "1", "--cpus-per-task", "2")
 
 
@@ -115,7 +115,7 @@ def test_exclusive_beside_oversubscribe(cluster: Cluster, suite: str) -> None:
     fatal = "--exclusive and --oversubscribe options are mutually exclusive"
     assert (fatal in words) is (suite != OLD)
     said = refused(cluster, "--exclusive", *key("slurm.extra.oversubscribe", "true"))
-    assert "resources.exclusive (the two exclude each other)" in said
+    assert "resources.exclusive (the two are mutually exclusive)" in said
     completes(cluster, "--exclusive")
 
 
@@ -127,7 +127,7 @@ def test_segment_before_24_05(cluster: Cluster) -> None:
     """22.05 does not know --segment: hpckit says since when."""
     assert "unrecognized option '--segment=2'" in says(cluster, *TEST, "--nodes=2", "--segment=2")
     said = refused(cluster, "--nodes", "2", *key("slurm.segment", 2))
-    assert "sbatch of Slurm 22.05.8 does not know it: it came with 24.05" in said
+    assert "sbatch of Slurm 22.05.8 does not have it (new in 24.05)" in said
 
 
 @on(*alike(MIDDLE, NEW))
@@ -137,7 +137,7 @@ def test_arbitrary_distribution(cluster: Cluster) -> None:
     words = says(cluster, *TEST, *options)
     assert "--nodes is incompatible with --distribution=arbitrary" in words
     said = refused(cluster, *key("slurm.extra.distribution", "arbitrary"))
-    assert "sbatch refuses the two together from Slurm 23.11 on" in said
+    assert "sbatch rejects the two together from Slurm 23.11 on" in said
     said = refused(cluster, *key("launch.distribution", "arbitrary"))
     assert "expected block, cyclic or plane=N" in said
 
@@ -151,7 +151,7 @@ def test_wait_for_children(cluster: Cluster) -> None:
     words = naive_job(cluster, run="--wait-for-children true")
     assert "unrecognized option '--wait-for-children'" in words
     said = refused(cluster, *key("slurm.srun_extra.wait-for-children", "true"))
-    assert "does not know it: it came with 25.05" in said
+    assert "does not have it (new in 25.05)" in said
 
 
 @on(*alike(MIDDLE, NEW))

@@ -28,7 +28,7 @@ def test_a_missing_program_says_what_to_do(command_runner: CommandRunner) -> Non
 
 def test_a_command_that_takes_too_long_is_ended(command_runner: CommandRunner) -> None:
     """After timeout_s the command raises ToolTimeout with its argument list."""
-    with pytest.raises(ToolTimeout, match=r"sleep 60 gave no answer within 0\.2 s") as caught:
+    with pytest.raises(ToolTimeout, match=r"sleep 60 did not answer within 0\.2 s") as caught:
         command_runner.run(SLEEPING, 0.2)
     assert caught.value.argv == SLEEPING
 

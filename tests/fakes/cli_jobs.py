@@ -105,7 +105,7 @@ def ended(submission: Submission, exit_code: int = 0) -> Submission:
         exit_code=exit_code,
         exit_signal=None,
         state=state,
-        reason=f"the script ended with exit code {exit_code}" if exit_code else None,
+        reason=None,
         started_s=now_s - 2.5,
         ended_s=now_s,
     )

@@ -153,6 +153,7 @@ def _gpu(shape: Shape, number: int) -> GpuAccount:
         _curve("power", "W", at, signals.power, 0.06),
         _curve("util", "%", at, np.minimum(signals.util, 97), 0.03),
         _curve("memory", "B", at, signals.memory * _GIB, 0.0),
+        _curve("temp", "°C", at, signals.temp, 0.02),
         _curve("sm_clock", "MHz", at, signals.clock, 0.01),
         _curve("throttled", "%", at, signals.throttled * 100, 0.1),
     ]

@@ -60,13 +60,13 @@ REFUSED: Final = {
     "two switches above each other": (
         "SwitchName=a Switches=b\nSwitchName=b Switches=a\nSwitchName=l Nodes=c[1-8]\n",
         1,
-        r"switch a is below itself, 2 switches in a ring: a \(line 1\) > b \(line 2\) > a",
+        r"switch a is below itself, a loop of 2 switches: a \(line 1\) > b \(line 2\) > a",
     ),
     "three in a ring": (
         "SwitchName=l Nodes=c[1-8]\nSwitchName=top Switches=a\nSwitchName=a Switches=l,b\n"
         "SwitchName=b Switches=x\nSwitchName=x Switches=a,l\n",
         3,
-        r"switch a is below itself, 3 .*a \(line 3\) > b \(line 4\) > x \(line 5\) > a \(line 3\)",
+        r"below itself, a loop of 3 .*a \(line 3\) > b \(line 4\) > x \(line 5\) > a \(line 3\)",
     ),
     "its own child": (
         "SwitchName=a Switches=a\nSwitchName=l Nodes=c[1-8]\n", 1, "a is its own child",
@@ -74,12 +74,12 @@ REFUSED: Final = {
     "no such child": (
         "SwitchName=l Nodes=c[1-8]\nSwitchName=a Switches=x\n",
         2,
-        "x, a child of switch a, is none of the 2 switches",
+        "x, a child of switch a, is not among the 2 switches",
     ),
     "a switch twice": (
         "SwitchName=l Nodes=c[1-4]\n\nSwitchName=l Nodes=c[5-8]\n",
         3,
-        "switch l is on line 1 already",
+        "switch l is already on line 1",
     ),
     "nodes and switches": (
         "SwitchName=l Nodes=c[1-4]\nSwitchName=m Nodes=c[5-8] Switches=l\n", 2, "both nodes and",
@@ -87,7 +87,7 @@ REFUSED: Final = {
     "letters in a range": (
         "SwitchName=leafA Nodes=c[1-8]\nSwitchName=s Switches=leaf[A-B]\n",
         2,
-        r"'A-B' in 'leaf\[A-B\]' is no range",
+        r"'A-B' in 'leaf\[A-B\]' is not a range",
     ),
     "a list as a name": (
         "SwitchName=leaf[1-2] Nodes=c[1-8]\nSwitchName=s Switches=leaf[1-2]\n",
@@ -95,27 +95,27 @@ REFUSED: Final = {
         "leaf1, a child",
     ),
     "two on a line": (
-        "SwitchName=a Nodes=c[1-4] SwitchName=b Nodes=c[5-8]\n", 1, "SwitchName is not known here",
+        "SwitchName=a Nodes=c[1-4] SwitchName=b Nodes=c[5-8]\n", 1, "unknown key SwitchName",
     ),
-    "another key": ("SwitchName=a Nodes=c[1-8] Colour=red\n", 1, "key Colour is not known"),
-    "switches and blocks": (_TWO + "BlockSizes=4\n", 3, "begins on line 1"),
-    "blocks and switches": (_BLOCKS + "SwitchName=a Nodes=c1\n", 3, "begins on line 1"),
-    "a list that goes on": ("SwitchName=a Nodes=c[1-4],\\\n  c[5-8]\n", 1, r"'c\[5-8\]' is no key"),
+    "another key": ("SwitchName=a Nodes=c[1-8] Colour=red\n", 1, "unknown key Colour"),
+    "switches and blocks": (_TWO + "BlockSizes=4\n", 3, "line 1 has the other kind"),
+    "blocks and switches": (_BLOCKS + "SwitchName=a Nodes=c1\n", 3, "line 1 has the other kind"),
+    "a list that goes on": ("SwitchName=a Nodes=c[1-4],\\\n  c[5-8]\n", 1, r"'c\[5-8\]' is not"),
     "speed in words": ("SwitchName=a Nodes=c[1-8] LinkSpeed=fast\n", 1, "LinkSpeed=fast"),
-    "a bracket that stays open": ("SwitchName=a Nodes=c[1-8\n", 1, "has no other"),
-    "words": ("SwitchName=a Nodes=c[1-8]\nhello\n", 2, "'hello' is no key"),
-    "words behind": ("SwitchName=a Nodes=c[1-8] junk\n", 1, "'junk' is no key"),
-    "no value": ("SwitchName=a Nodes=c[1-8]\nSwitchName=b Nodes=\n", 2, "'Nodes=' is no key"),
+    "a bracket that stays open": ("SwitchName=a Nodes=c[1-8\n", 1, "unmatched bracket"),
+    "words": ("SwitchName=a Nodes=c[1-8]\nhello\n", 2, "'hello' is not key=value"),
+    "words behind": ("SwitchName=a Nodes=c[1-8] junk\n", 1, "'junk' is not key=value"),
+    "no value": ("SwitchName=a Nodes=c[1-8]\nSwitchName=b Nodes=\n", 2, "'Nodes=' is not key"),
     "a name of 65": (f"SwitchName={'a' * 65} Nodes=c[1-8]\n", 1, "has 65 characters"),
     "another file": ("Include other.conf\nSwitchName=a Nodes=c[1-8]\n", 1, "'Include other.conf'"),
     "a block twice": (
-        "BlockName=b1 Nodes=c[1-2]\nBlockName=b1 Nodes=c[3-4]\n", 2, "block b1 is on line 1",
+        "BlockName=b1 Nodes=c[1-2]\nBlockName=b1 Nodes=c[3-4]\n", 2, "b1 is already on line 1",
     ),
-    "the speed of a block": ("BlockName=b1 Nodes=c1 LinkSpeed=1\n", 1, "key LinkSpeed is not"),
+    "the speed of a block": ("BlockName=b1 Nodes=c1 LinkSpeed=1\n", 1, "unknown key LinkSpeed"),
     "sizes 2 and 6": (_BLOCKS + "BlockSizes=2,6\n", 3, "6 is not 2 times a power of two"),
     "sizes that fall": (_BLOCKS + "BlockSizes=4,2\n", 3, "2 is not 4 times a power of two"),
-    "a size in words": (_BLOCKS + "BlockSizes=two\n", 3, "'two' is no number"),
-    "size 0": (_BLOCKS + "BlockSizes=0\n", 3, "'0' is no number"),
+    "a size in words": (_BLOCKS + "BlockSizes=two\n", 3, "'two' is not a positive number"),
+    "size 0": (_BLOCKS + "BlockSizes=0\n", 3, "'0' is not a positive number"),
 }  # fmt: skip
 """What all of them end on (what is in LATELY: 24.11 and later), the line and the words."""
 

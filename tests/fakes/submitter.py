@@ -49,7 +49,7 @@ class FakeSubmitter:
         if self._refusal is not None and refused:
             raise self._refusal
         if (request.folder, request.array_offset) in self._started:
-            raise AdapterError(f"the job in {request.folder} has been started already")
+            raise AdapterError(f"the job in {request.folder} was already started")
         self._started.add((request.folder, request.array_offset))
         part = f"+{request.array_offset}" if request.array_offset else ""
         self.requests.append(request)
@@ -94,7 +94,7 @@ class FakeSubmitter:
         if status.state.is_final:
             raise HpckitError(f"job {job_id} has already ended: {status.state}")
         if folder not in self._jobs:
-            raise AdapterError(f"job {job_id} cannot be cancelled: {status.reason}")
+            raise AdapterError(f"cannot cancel job {job_id}: {status.reason}")
         self.signals.append((job_id, signal_name))
         if signal_name in (None, "KILL"):
             number = 9 if signal_name == "KILL" else 15
@@ -112,10 +112,10 @@ class FakeSubmitter:
         if folder in self._jobs:
             return self._jobs[folder]
         if (folder / "intent.json").exists():
-            return JobStatus(job_id=job_id, state=JobState.PENDING, reason="it is being submitted")
+            return JobStatus(job_id=job_id, state=JobState.PENDING, reason="submission in progress")
         return JobStatus(
             job_id=job_id,
             state=JobState.UNKNOWN,
             is_lost=True,
-            reason=f"{folder} is not there",
+            reason=f"{folder} does not exist",
         )

@@ -13,7 +13,7 @@ from tests.fakes.world import entry_of
 
 RUNS = JobStatus(job_id=JobId("4242"), state=JobState.RUNNING)
 UNSEEN = JobStatus(job_id=JobId("4242"), state=JobState.UNKNOWN, reason="slurmctld is down")
-LOST = replace(UNSEEN, is_lost=True, reason="its end is not on record")
+LOST = replace(UNSEEN, is_lost=True, reason="how it ended is unknown")
 
 
 class ToldSubmitter(FakeSubmitter):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -54,7 +55,7 @@ def test_an_empty_id_cancels_nothing(run_hpckit: RunHpckit) -> None:
     folder = submitted(run_hpckit, "--", "sleep", "600")
     try:
         ran = run_hpckit("cancel", "")
-        assert (ran.returncode, "is no job id" in ran.stderr) == (1, True)
+        assert (ran.returncode, "invalid job ID" in ran.stderr) == (1, True)
         assert json.loads(run_hpckit("status", "--json").stdout)["state"] == "RUNNING"
     finally:
         kill_job(folder)
@@ -111,7 +112,7 @@ def test_a_folder_that_was_removed_is_no_bug(args: tuple[str, ...], tmp_path: Pa
         check=False,
     )
     assert done.returncode == 7, done.stderr
-    assert "the current folder cannot be found" in done.stderr
+    assert "the current folder no longer exists" in done.stderr
 
 
 @pytest.mark.parametrize("number", [1, 100])
@@ -146,3 +147,26 @@ def test_a_closed_stdin_holds_no_job() -> None:
     )
     assert (done.returncode, done.stdout) == (3, "")
     assert "standard input: is closed" in done.stderr
+
+
+def test_a_full_disk_hides_no_job(tmp_path: Path) -> None:
+    """A job that fills the disk of its folder has its outcome told, and `jobs` still lists it.
+
+    What cannot be submitted for want of space says so.
+    """
+    full = tmp_path / "full"
+    full.mkdir()
+    said = """mount -t tmpfs -o size=8m none "$1" || exit 99
+        hpckit="$2 -m hpckit" XDG_STATE_HOME=$1
+        export XDG_STATE_HOME
+        $hpckit submit --local --wait --quiet -- sh -c "cat /dev/zero >$1/fill; exit 3"
+        $hpckit jobs; $hpckit status; $hpckit submit --local -- true 2>&1; :"""
+    command = ["unshare", "--map-root-user", "--mount", "sh", "-c", said, "sh", str(full)]
+    ran = subprocess.run(
+        [*command, sys.executable], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    if ran.returncode == 99 or "unshare" in ran.stderr:
+        pytest.skip(f"no mount namespace here: {ran.stderr}")
+    assert re.search(r"sh +local .* FAILED +3", ran.stdout), ran
+    assert "exit code 3" in ran.stdout
+    assert f"No space left on device\n  fix: free space or quota there: df -h {full}" in ran.stdout

@@ -145,7 +145,7 @@ def faults(node: NodeTopology, binding: NodeBinding, allowed: frozenset[int]) ->
     is_room = len(set(core.values())) >= len(cores)
     whole = [frozenset(cpu for cpu in allowed if core[cpu] in own) for own in cores]
     is_told = any("share cores" in note for note in binding.notes)
-    is_guess = any("taken for one core's" in note for note in binding.notes)
+    is_guess = any("share a core" in note for note in binding.notes)
     wrong = {
         "ranks are not in order": [one.local_rank for one in binding.ranks]
         != list(range(len(cores))),

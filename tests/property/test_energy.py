@@ -82,7 +82,7 @@ def test_no_rows_give_a_negative_or_impossible_energy(
     energy = result.energy
     if energy.value_j is not None:
         too_much = energy.value_j > MOST_J * 60.5
-        assert not too_much or "not to be believed" in energy.because
+        assert not too_much or "implausible" in energy.because
         assert math.isfinite(energy.plus_minus_j or 0)
         assert (energy.plus_minus_j or 0) >= 0
         assert 0 <= energy.coverage_frac <= 1

@@ -96,11 +96,16 @@ def test_split_counts_are_those_of_the_objective(
             title="t",
         )
         root = fromstring(text)
-        words = [one.text for one in root.iter(f"{SVG}text") if "groups split" in (one.text or "")]
-        count = len(traffic.groups)
-        assert words == [
-            f"{straddling(instance, order, axis)} of {count} groups split" for order in orders
+        words = [one.text or "" for one in root.iter(f"{SVG}text")]
+        shown = [
+            one.partition(" group")[0]
+            for one in words
+            if "groups split" in one or "group split" in one
         ]
+        count, name = len(traffic.groups), traffic.axis.name
+        assert shown == [
+            f"{straddling(instance, order, axis)} of {count} {name}" for order in orders[::-1]
+        ] * bool(count)
         drawn = Counter(title.partition(" ")[0] for title in _kinds(root, "cell"))
         assert drawn == dict.fromkeys(names, 2)
 

@@ -19,7 +19,8 @@ from tests.property.node_values import findings, topologies
 from tests.svg_boxes import boxes
 
 SVG = "{http://www.w3.org/2000/svg}"
-DRAWN = {f"{SVG}{tag}" for tag in ("svg", "title", "desc", "g", "rect", "path", "text", "circle")}
+TAGS = ("svg", "style", "title", "desc", "g", "rect", "path", "text", "circle")
+DRAWN = {f"{SVG}{tag}" for tag in TAGS}
 
 
 def _moves_nothing(lines: list[Line], width: int) -> bool:

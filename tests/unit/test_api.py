@@ -40,7 +40,7 @@ def test_a_token_is_refused_wherever_it_stands(tmp_path: Path) -> None:
 
 def test_what_is_no_command_is_said() -> None:
     """A text is no list of words; a folder that is not there is no job file."""
-    with pytest.raises(ConfigError, match="expected its words"):
+    with pytest.raises(ConfigError, match="expected a list of words"):
         api.job("python3 train.py", site="local")
     with pytest.raises(ConfigError, match="cannot be read"):
         api.load("no/such/job.toml")

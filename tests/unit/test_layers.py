@@ -32,7 +32,6 @@ IO_CALLS = {
 }
 IO_PACKAGES = ("injob/", "sampler/")
 MAY_DO_IO = {
-    "account/page/bokeh.py",
     "account/store.py",
     "api.py",
     "binding/affinity.py",

@@ -52,7 +52,7 @@ def advise(report: JobReport, spec: JobSpec) -> tuple[Advice, ...]:
     cpus, time = cpu_advice(smaller), time_advice(run)
     if time and any(one.now is not None and int(one.proposed) < int(one.now) for one in cpus):
         # On fewer CPUs the job may take longer than this run.
-        words = "the time limit stays until a run on these has shown its time"
+        words = "keep the time limit until a run on fewer CPUs shows how long it takes"
         cpus = tuple(replace(one, because=f"{one.because}; {words}") for one in cpus)
         time = ()
     found += cpus
@@ -208,7 +208,6 @@ def _joined(before: Sequence[str], line: str, after: Sequence[str]) -> str:
     return "".join((*before, line, *after))
 
 
-REPRODUCE = "reproduce:"
 _REPRODUCE_LINE = re.compile(
     r"^# (?:--- )?reproduce[^:\n]*: hpckit render(?: (.*))?$", re.MULTILINE
 )
@@ -226,7 +225,7 @@ def with_advice_of(report: JobReport, folder: Path, folders: FileJobFolders) -> 
     try:
         spec = measured_job(folder, folders)
     except HpckitError:
-        sentence = "no advice: the job's folder does not say what it asked for"
+        sentence = "no advice: the job folder does not record what the job requested"
         return replace(report, missing=(*report.missing, sentence))
     advice = advise(report, spec)
     told, missing = _outcomes(report, spec, folder, folders)
@@ -245,7 +244,7 @@ def measured_job(folder: Path, folders: FileJobFolders) -> JobSpec:
     """The effective job of a job folder. Raises StorageFailed, ConfigError."""
     job = folders.read_json(folder, EFFECTIVE_FILE).get("job")
     if not isinstance(job, dict):
-        raise StorageFailed(f"{folder / EFFECTIVE_FILE} does not say what the job was")
+        raise StorageFailed(f"{folder / EFFECTIVE_FILE} has no `job` object")
     return convert(dict(job), JobSpec, str(folder / EFFECTIVE_FILE))
 
 
@@ -253,8 +252,8 @@ def advised_job(report: JobReport, folder: Path, folders: FileJobFolders) -> Adv
     """The advice of a report for the next job. Raises HpckitError where it cannot have any."""
     if not report.nodes and not report.gpus:
         raise HpckitError(
-            f"job {report.job.job_id} has no accounts to advise from",
-            hint=f"hpckit report {report.job.job_id} says what is missing",
+            f"job {report.job.job_id} has no measurements to take advice from",
+            hint=f"hpckit report {report.job.job_id} shows what is missing",
         )
     spec = measured_job(folder, folders)
     advice = advise(report, spec)
@@ -272,20 +271,40 @@ def next_submission(
 
     It is the line of the job's script that reproduces it: with the job file as it was given, its
     options and its command, but without options that would stand over the advice. Where that is
-    too long to be typed, or is not there, it is named.
+    too long to be typed, or is not there, it is that job again.
     """
     begin, end = "hpckit submit", f"--from-report {report_id}"
+    again = f"{begin} --again {report_id} {end}"
     reproduced = _reproduced(folder, folders)
     if reproduced is None:
-        return f"{begin} … {end}"
+        return again
     typed, command = reproduced
     options = _without(typed, [one.key for one in advice])
-    after = ["--", *command] if command else []
-    shown = " ".join([begin, *map(shlex.quote, options), end, *map(shlex.quote, after)])
-    if len(shown) <= _MOST_TYPED:
-        return shown
-    but = "" if options == typed else ", without the options that are advised"
-    return f"{begin} … {end} (… as at {REPRODUCE} in: hpckit show {report_id} --script{but})"
+    shown = " ".join([begin, *map(shlex.quote, options), end, *map(shlex.quote, _after(command))])
+    return shown if len(shown) <= _MOST_TYPED else again
+
+
+def submissions(
+    folder: Path, folders: FileJobFolders, report_id: str, advice: Sequence[Advice]
+) -> tuple[str, ...]:
+    """The commands that submit a job like this one with each piece of advice, then with all of it.
+
+    None where it is unknown how it was submitted.
+    """
+    reproduced = _reproduced(folder, folders)
+    if reproduced is None or not advice:
+        return ()
+    typed, command = reproduced
+    changes = [([one.key], shlex.split(options_text((one,)))) for one in advice]
+    changes.append(([one.key for one in advice], ["--from-report", report_id]))
+    return tuple(
+        shlex.join(["hpckit", "submit", *_without(typed, keys), *options, *_after(command)])
+        for keys, options in changes
+    )
+
+
+def _after(command: Sequence[str]) -> list[str]:
+    return ["--", *command] if command else []
 
 
 def _without(options: Sequence[str], keys: Collection[str]) -> list[str]:
@@ -345,9 +364,9 @@ def read_advice(text: str, source: str) -> AdvisedJob:
         values = values_of(advice)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigError(
-            f"is no advice of hpckit: {error!r}",
+            f"is not hpckit advice: {error!r}",
             source=source,
-            hint="give the id of a job, or the advice.json of a job folder",
+            hint="pass a job ID, or the advice.json of a job folder",
         ) from error
     return AdvisedJob(report_id=str(document.get("job_id")), values=values, document=document)
 
@@ -364,10 +383,10 @@ def _outcomes(
         return (), ()
     except StorageFailed as error:
         why = error.message.removeprefix(f"{folder}/")
-        return (), (f"what became of earlier advice: {why}",)
+        return (), (f"outcome of earlier advice unknown: {why}",)
     except (ValueError, KeyError, TypeError, AttributeError):
         pass
-    return (), (f"what became of earlier advice: {ADVICE_FILE} is no advice of hpckit",)
+    return (), (f"outcome of earlier advice unknown: {ADVICE_FILE} is not hpckit advice",)
 
 
 def _patch(advice: tuple[Advice, ...], folder: Path, folders: FileJobFolders) -> str | None:

@@ -60,15 +60,14 @@ def check_advised(advised: AdvisedJob, layers: Sequence[Layer]) -> None:
         if value not in (measured.get(key), advised.values.get(key, measured.get(key)))
     }
     if other:
-        said = [f"{key} was {_word(was)} and is {_word(now)}" for key, (was, now) in other.items()]
+        said = [f"{key} was {_word(was)}, now {_word(now)}" for key, (was, now) in other.items()]
         more = f" and {len(said) - _MOST_NAMED} more" if len(said) > _MOST_NAMED else ""
         raise ConfigError(
-            f"the report of {advised.report_id} is about another job: "
+            f"the report of {advised.report_id} is for a different job: "
             f"{', '.join(said[:_MOST_NAMED])}{more}",
             key=OPTION,
-            hint=f"submit it as it was measured: {_as_measured(other)}or as typed, "
-            f"at `reproduce:` in: hpckit show {advised.report_id} --script. Else leave "
-            f"{OPTION} out",
+            hint=f"use the measured settings: {_as_measured(other)}or the command after "
+            f"`reproduce:` in: hpckit show {advised.report_id} --script. Or drop {OPTION}",
         )
 
 
@@ -101,7 +100,7 @@ def explained(plan: LaunchPlan, advised: AdvisedJob, effective: EffectiveJob) ->
     """The plan whose directives say which of them a report advised, and what was there before."""
     was = {one["key"]: one.get("now") for one in advised.document.get("advice") or ()}
     reasons = {
-        _option(key): f"report {advised.report_id} (was {was.get(key) or 'not said'})"
+        _option(key): f"report {advised.report_id} (was {was.get(key) or 'not set'})"
         for key in applied_keys(effective)
     }
     directives = tuple(
@@ -338,10 +337,10 @@ def _enough(report: JobReport, too_little: str, proposed: str) -> tuple[bool | N
     state = report.job.state
     killed = sum(node.oom_kills or 0 for node in report.nodes)
     if state == too_little or (too_little == "OUT_OF_MEMORY" and killed):
-        return False, f"{proposed} was too little: {state or 'a process was killed'}"
+        return False, f"{proposed} was too little: {state or 'a process was OOM-killed'}"
     if state == "COMPLETED":
         return True, f"it completed within {proposed}"
-    return None, f"it has not completed: {state or 'how it ended is not known'}"
+    return None, f"it has not completed: {state or 'final state unknown'}"
 
 
 class _Runs(NamedTuple):
@@ -374,18 +373,18 @@ def _saved(
     if found is None:
         return None, "not measured in both runs"
     if report.job.state != "COMPLETED":
-        return None, f"it has not completed: {report.job.state or 'how it ended is not known'}"
+        return None, f"it has not completed: {report.job.state or 'final state unknown'}"
     if unchanged := _unchanged(runs, one):
         return False, unchanged
     took = runs.took()
     longer_frac = 0.0 if took is None else took[1] / took[0] - 1
     if took is None or abs(longer_frac) > SAME_TIME_FRAC:
-        more = f"it took {abs(longer_frac):.0%} {'more' if longer_frac > 0 else 'less'} time"
-        how = "how long one of them took is not known" if took is None else more
-        return None, f"{how}: whether it did the same work, nothing tells"
+        more = f"it took {abs(longer_frac):.0%} {'longer' if longer_frac > 0 else 'less time'}"
+        how = "duration of one run unknown" if took is None else more
+        return None, f"{how}: it may not have done the same work"
     base, measured = found
     change = (measured - base) / base if base else 0.0
-    words = f"{change:+.0%} against the run that the advice is from"
+    words = f"{change:+.0%} against the run before the advice"
     return measured <= (base - float(one["saving"][quantity])) * (1 + HELD_FRAC), words
 
 
@@ -399,7 +398,7 @@ def _unchanged(runs: _Runs, one: Mapping[str, Any]) -> str:
         before, held = spent[0] / took[0], spent[1] / took[1]
         wanted = before - float(saved) / took[0]
         if held > (before + wanted) / 2:
-            return f"it held {held:.3g} {name}, which were to be {wanted:.3g}"
+            return f"it held {held:.3g} {name}, the advice was {wanted:.3g}"
     return ""
 
 
@@ -441,13 +440,13 @@ def _batch(run: MeasuredRun) -> Iterator[ReportFinding]:
     if lax < NOT_SATURATED_FRAC:
         return
     factor = GPU_MEMORY_FULL_FRAC / max(used)
-    words = "at most {} of it was in use, and the GPUs idled or waited for {} of their time"
+    words = "peak use {}, and the GPUs idled or waited {} of the time"
     yield finding(
         "batch-could-grow",
         Severity.NOTE,
         Subject(what="GPU memory"),
         said(words, share(max(used)), share(lax)),
-        f"a micro-batch up to {factor:.1f} times as large may fit: try it in a short run",
+        f"try a micro-batch up to {factor:.1f}× as large in a short run",
     )
 
 
@@ -459,8 +458,8 @@ def _own_end(run: MeasuredRun) -> Iterator[ReportFinding]:
             "limit-after-signal",
             Severity.NOTE,
             Subject(what="time limit"),
-            said("it was told with --signal={} and had not ended when the limit came", str(signal)),
-            "ask for the signal earlier, or for more time, if the checkpoint was not whole",
+            said("the job got --signal={} but was still running at the limit", str(signal)),
+            "if the checkpoint is incomplete, request an earlier signal or a longer time limit",
         )
 
 
@@ -475,7 +474,7 @@ def _whole_node_memory(run: MeasuredRun) -> Iterator[ReportFinding]:
             "node-memory-exhausted",
             Severity.ERROR,
             Subject(what="memory"),
-            said("the kernel killed a process for want of memory, and the nodes were whole"),
-            "more nodes with fewer ranks on each, or nodes with more memory "
+            said("the kernel OOM-killed a process, and the job had all memory of its nodes"),
+            "use more nodes with fewer ranks on each, or nodes with more memory "
             "(slurm.constraint, slurm.partition)",
         )

@@ -64,16 +64,16 @@ def cpu_advice(run: MeasuredRun) -> tuple[Advice, ...]:
         return ()
     saved = (held - proposed) * run.spec.ntasks * run.elapsed_s
     because = (
-        f"on {used:.1f} of its {held} CPUs a rank would have taken 1 % longer at most, by means of "
-        f"5 s; this is {CPU_MARGIN:g} times that, for shorter bursts"
+        f"with {used:.1f} of its {held} CPUs a rank would have been at most 1 % slower (means of "
+        f"5 s); {CPU_MARGIN:g}× that leaves room for shorter bursts"
     )
     return (_change(run, "cpus_per_task", proposed, because, cpu_s=saved),)
 
 
 def _more_cpus(run: MeasuredRun, held: int, throttled_frac: float) -> Advice:
     because = (
-        f"the kernel held its processes back for {throttled_frac:.0%} of their CPU time: they "
-        f"would have used more than {held} CPUs a rank"
+        f"the CPU quota throttled the job for {throttled_frac:.0%} of its CPU time: it would have "
+        f"used more than {held} CPUs per rank"
     )
     proposed = max(held + 1, ceil(held * AFTER_THROTTLING))
     return _change(run, "cpus_per_task", proposed, because)
@@ -163,8 +163,8 @@ def memory_advice(run: MeasuredRun) -> tuple[Advice, ...]:
     if not is_worth_it(now_bytes, each * parts) or saved < LEAST_SAVING_BYTES:
         return ()
     because = (
-        f"by the kernel's peak at most {_gib(max(known))} of {_gib(now_bytes)} on any node, page "
-        f"cache included; with {MEM_MARGIN:g} times that, more may run beside it"
+        f"peak use {_gib(max(known))} of {_gib(now_bytes)} on any node (by the kernel, page cache "
+        f"included); {MEM_MARGIN:g}× that leaves memory for other jobs"
     )
     mem_bytes = float(saved * run.spec.resources.nodes)
     return (_change(run, key, format_slurm_mem(each), because, mem_bytes=mem_bytes),)
@@ -178,10 +178,11 @@ def _more_memory(run: MeasuredRun, killed: int) -> tuple[Advice, ...]:
     if run.has_whole_nodes or not had:
         return ()
     each = _rounded(had * AFTER_OOM / parts)
-    kills = f"the kernel killed {killed} processes" if killed > 1 else "the kernel killed a process"
+    process = f"{killed} processes" if killed > 1 else "a process"
+    kills = f"the kernel OOM-killed {process}"
     because = (
-        f"{kills} for want of memory at {_gib(had)} a node; what it lacked is not known, so this "
-        "is at least half as much again, rounded up"
+        f"{kills} at {_gib(had)} per node; the real need is unknown, so this is at least "
+        f"{AFTER_OOM:g}× that, rounded up"
     )
     return (_change(run, key or "mem", format_slurm_mem(each), because),)
 
@@ -371,10 +372,10 @@ def time_advice(run: MeasuredRun) -> tuple[Advice, ...]:
     if elapsed_s <= 0 or not is_worth_it(limit_s, proposed_s, LEAST_TIME_SAVING_FRAC):
         return ()
     restarts = len(run.report.incarnations) - 1
-    together = f" in {restarts + 1} runs together" if restarts > 0 else ""
+    together = f" in {restarts + 1} runs" if restarts > 0 else ""
     because = (
         f"it took {format_duration(elapsed_s)}{together} of {format_time_limit(round(limit_s))}; "
-        "a shorter limit fits into more gaps of the queue, so it may start sooner"
+        "with a shorter limit, backfill may start it sooner"
     )
     limit = format_time_limit(proposed_s)
     return (_change(run, "time_limit", limit, because, limit_s=limit_s - proposed_s),)
@@ -388,8 +389,8 @@ def _more_time(run: MeasuredRun, limit_s: float) -> tuple[Advice, ...]:
     if proposed_s <= limit_s:
         return ()
     because = (
-        f"the time limit of {format_time_limit(round(limit_s))} ended it; how much it lacked is "
-        "not known, so this is at least half as much again, rounded up"
+        f"it hit its time limit of {format_time_limit(round(limit_s))}; the real need is unknown, "
+        f"so this is at least {AFTER_TIMEOUT:g}× that, rounded up"
     )
     return (_change(run, "time_limit", format_time_limit(proposed_s), because),)
 

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 _MINUTE_S: Final = 60.0
 _HOUR_S: Final = 3600.0
 NOT_MEASURED: Final = "not measured in {}"
-_FEW: Final = "{} {} sampled for too short a time: {} more"
-_SLOW: Final = "{} {} too short for how slowly this changes: about {} more"
+_FEW: Final = "{} {} sampled for too short a time: add {}"
+_SLOW: Final = "{} {} too short for such slow changes: add about {}"
 
 
 def which(are_absent: Sequence[bool]) -> str:
@@ -60,7 +60,7 @@ def notes_of_missing(*reports: JobReport) -> Iterator[str]:
     """That a report has less than its job had, of A's and B's each."""
     for name, report in zip("AB", reports, strict=True):
         if report.missing:
-            yield f"of {name} something is missing: its own report says what"
+            yield f"{name} is incomplete: its own report says what is missing"
 
 
 def _lack(spread: Spread | Lack, bin_s: float, absent: str) -> list[tuple[str, float]]:
@@ -96,7 +96,7 @@ def _rough(seconds: float) -> str:
     return f"{ceil(seconds / _HOUR_S)} h"
 
 
-RANKS_ALONE: Final = "neither job has a GPU that was measured: what its ranks used is compared"
+RANKS_ALONE: Final = "no GPU was measured in either job: the ranks' usage is compared"
 _NO_LEDGER: Final = "{:,} of {:,} ranks {} no ledger in {}"
 
 
@@ -158,7 +158,7 @@ _SURE_SIGNS: Final = 3.0
 _HALF_WIDTH: Final = 1.96
 """Standard errors in the half width of the 95 % interval of a measured energy."""
 _S_PER_H: Final = 3600.0
-_ONE: Final = "each job is one run: what differs from run to run of the same job is in no interval"
+_ONE: Final = "each job is one run: the intervals leave out variation from run to run"
 
 
 class ComparedSide(Struct, frozen=True, kw_only=True):
@@ -192,7 +192,7 @@ class _Pair(Struct, frozen=True):
             return "blocks of time, on the same GPUs in both"
         if min(len(self.a.uuids), len(self.b.uuids)) > 1:
             return "blocks of time, and GPUs as clusters"
-        return "blocks of time; what boards differ by is not in it, as one job has a single GPU"
+        return "blocks of time, without variation between boards: one job has a single GPU"
 
     def matrices(self, name: str) -> tuple[Floats, Floats]:
         """A quantity of both."""
@@ -337,14 +337,14 @@ def _at_equal_temperature(pair: _Pair) -> ComparedQuantity:
     fractions = [share / max(1, share.sum()) for share in shares]
     common = np.minimum(*fractions)
     if common.sum() < _LEAST_OVERLAP_FRAC:
-        because = f"the two were at the same temperature for {common.sum():.0%} of the time"
+        because = f"the jobs had temperatures in common for only {common.sum():.0%} of the time"
         return _unknown(EQUAL_TEMPERATURE, because)
     weights = [common / np.maximum(own, _ROUNDING) for own in fractions]
     means, influences = zip(*map(_influence, power, strata, weights), strict=True)
     one, other = pair.spreads(influences)
     if isinstance(one, Lack) or isinstance(other, Lack):
         return _unknown(EQUAL_TEMPERATURE, pair.why_unknown([one, other]))
-    method = f"{pair.method}; at temperatures that both had, {common.sum():.0%} of the time"
+    method = f"{pair.method}; at temperatures common to both, {common.sum():.0%} of the time"
     # A weighted mean varies as the mean of its influence values does.
     one, other = one._replace(mean=means[0]), other._replace(mean=means[1])
     return compared(EQUAL_TEMPERATURE, one, other, method)
@@ -407,14 +407,14 @@ def _of_accounts(
     if was is None or is_now is None:
         because = NOT_MEASURED.format(which([mean is None for mean in means]))
     elif isinstance(by_a, Lack) or isinstance(by_b, Lack):
-        because = pair.why_unknown([by_a, by_b], "{} left no samples of it over time")
+        because = pair.why_unknown([by_a, by_b], "no samples over time in {}")
     elif error_a is None or error_b is None:
-        because = "how far the energy may be off is not known"
+        because = "uncertainty of the energy unknown"
     else:
         unexplained = is_now - was - factor * (by_b.mean - by_a.mean)
         parts = [(factor**2 * by_b.variance, by_b.df), (error_b**2, inf), (unexplained**2, inf)]
         one = summed(was, [(factor**2 * by_a.variance, by_a.df), (error_a**2, inf)])
-        return compared(name, one, summed(is_now, parts), f"{pair.method}; means are the reports'")
+        return compared(name, one, summed(is_now, parts), f"{pair.method}; means from the reports")
     return _unknown(name, because, means)
 
 
@@ -440,7 +440,7 @@ def _of_one_run(
         b=second,
         difference=Interval(value=second - first),
         ratio=Interval(value=second / first) if first > 0 else None,
-        because="one run each: how much runs of it differ by themselves is not known",
+        because="one run each: variation from run to run unknown",
     )
 
 
@@ -462,7 +462,7 @@ def _recipe(a: Mapping[str, str] | None, b: Mapping[str, str] | None) -> tuple[s
         return None
     keys = dict.fromkeys((*a, *b))
     return tuple(
-        f"{key}: {a.get(key, 'not said')} → {b.get(key, 'not said')}"
+        f"{key}: {a.get(key, 'not set')} → {b.get(key, 'not set')}"
         for key in keys
         if a.get(key) != b.get(key)
     )
@@ -471,16 +471,16 @@ def _recipe(a: Mapping[str, str] | None, b: Mapping[str, str] | None) -> tuple[s
 def _notes(pair: _Pair) -> Iterable[str]:
     a, b = pair.a, pair.b
     yield _ONE
-    yield f"the first {max(a.skipped_s, b.skipped_s):.0f} s are left out (start, delay of sensors)"
+    yield f"the first {max(a.skipped_s, b.skipped_s):.0f} s are left out (start-up, sensor delay)"
     few = inf if pair.same_boards else min(len(a.uuids), len(b.uuids))
     if few < _FEW_BOARDS:
-        yield "fewer than 4 GPUs in a job: how boards differ is hardly known, intervals are wide"
-    yield "at 95 % each, 1 in 20 quantities differs by chance alone"
+        yield "fewer than 4 GPUs in a job: board variation is uncertain, so intervals are wide"
+    yield "at 95 % each, about 1 in 20 quantities differs by chance alone"
 
 
 def _split(*jobs: Sequence[GpuAccount]) -> Iterable[str]:
     if any(gpu.energy.scope == SPLIT_GPU for gpus in jobs for gpu in gpus):
-        yield "energy is of whole GPUs, which MIG splits: that of other jobs' slices is in it"
+        yield "energy is of whole GPUs (all MIG instances, also those of other jobs)"
 
 
 _NOT_THE_RECIPE = frozenset({"name", "schema"})
@@ -498,9 +498,9 @@ def compare_reports(a: ComparedSide, b: ComparedSide) -> Comparison:
         name, side, other = ("A", a, "B") if with_gpus[1] else ("B", b, "A")
         why = side.report.energy.gpu.because
         raise HpckitError(
-            f"got no measured GPU in {name}{f' ({why})' if why else ''}, and some in {other}; "
-            "expected GPUs in both, or in neither",
-            hint="compare two jobs of one kind; of each alone: hpckit report JOB, or --from FOLDER",
+            f"{name} has no measured GPU{f' ({why})' if why else ''}, but {other} has; "
+            "expected GPUs in both or in neither",
+            hint="compare jobs of the same kind, or see each: hpckit report JOB, or --from FOLDER",
         )
     return compare(a, b)
 

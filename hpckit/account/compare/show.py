@@ -94,7 +94,7 @@ _SHOWN: Final = {
     "power_w": _Title("power", "W"),
     "power_at_equal_temperature_w": _Title(" at equal temp.", "W"),
     "temperature_c": _Title("temperature", "°C"),
-    "useful_frac": _Title("useful of known", "%", 100.0),
+    "useful_frac": _Title("useful (known time)", "%", 100.0),
     "utilization_pct": _Title("utilization", "%"),
     "sm_mhz": _Title("SM clock", "MHz"),
     "tensor_active_frac": _Title("tensor active", "%", 100.0),
@@ -110,7 +110,7 @@ _NO_RATIO: Final = frozenset(
     {"temperature_c"} | {name for name in _SHOWN if name.endswith("_frac")}
 )
 """A part of a part, or of degrees above ice, says nothing."""
-_LEGEND: Final = "none seen (x): of a true difference of x, 8 of 10 such pairs would have shown it"
+_LEGEND: Final = "no change seen (x): 8 of 10 such pairs would have shown a true difference of x"
 _NAME: Final = 23
 _VALUE: Final = 6
 _MOST_RECIPE: Final = 3
@@ -141,7 +141,7 @@ def comparison_lines(comparison: Comparison, *, width: int = 80) -> list[str]:
             said.add(one.verdict)
     for place, (because, titles) in enumerate(unsaid.items()):
         why = f": {because}" if because else ""
-        lines += _labelled("" if place else "not known", f"{', '.join(titles)}{why}", width)
+        lines += _labelled("" if place else "unknown", f"{', '.join(titles)}{why}", width)
     legend = [_LEGEND] if Verdict.NOT_SEEN in said else []
     for place, note in enumerate((*legend, *comparison.notes)):
         lines += _labelled("" if place else "note", note, width)
@@ -158,7 +158,7 @@ def _job(job: ComparedJob) -> str:
 
 def _recipe(comparison: Comparison, width: int) -> list[str]:
     if comparison.recipe is None:
-        return _labelled("recipe", "not known: no effective.json tells it of one of them", width)
+        return _labelled("recipe", "unknown: one of the jobs has no readable effective.json", width)
     if not comparison.recipe:
         return _labelled("recipe", "the same", width)
     shown = list(comparison.recipe[:_MOST_RECIPE])
@@ -180,7 +180,7 @@ def _row(one: ComparedQuantity, title: _Title, width: int) -> tuple[str, bool]:
     if len(whole) <= width:
         return whole, True
     is_known = one.verdict is not Verdict.NOT_KNOWN
-    return _cut([whole if is_known else f"{line}  not known"], width)[0], is_known
+    return _cut([whole if is_known else f"{line}  unknown"], width)[0], is_known
 
 
 def _apart(one: ComparedQuantity, factor: float) -> str:
@@ -201,8 +201,8 @@ def _said(one: ComparedQuantity, factor: float) -> str:
         share = f" {_signed((one.ratio.value - 1) * 100)} %" if one.ratio and has_ratio else ""
         return f"differs{share}"
     if one.smallest_seen:
-        return f"none seen ({number(one.smallest_seen * factor)})"
-    return "none seen"
+        return f"no change seen ({number(one.smallest_seen * factor)})"
+    return "no change seen"
 
 
 def _signed(value: float) -> str:

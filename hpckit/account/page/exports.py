@@ -154,27 +154,27 @@ class _Metric(NamedTuple, Generic[T]):
 _GPU: Final[tuple[_Metric[GpuAccount], ...]] = (
     _Metric("gpu_energy", "joules", "Energy of the GPU.", lambda g: g.energy.value_j),
     _Metric(
-        "gpu_energy_uncertainty", "joules", "Half of its 95 % interval.",
+        "gpu_energy_uncertainty", "joules", "Half width of its 95 % interval.",
         lambda g: g.energy.plus_minus_j,
     ),
     _Metric(
-        "gpu_energy_coverage", "ratio", "Share of the time that was measured.",
+        "gpu_energy_coverage", "ratio", "Measured share of the time.",
         lambda g: g.energy.coverage_frac,
     ),
-    _Metric("gpu_held", "seconds", "How long the job held the GPU.", lambda g: g.held_s),
+    _Metric("gpu_held", "seconds", "Time for which the job held the GPU.", lambda g: g.held_s),
     _Metric(
-        "gpu_utilization", "ratio", "Time in which a kernel ran.",
+        "gpu_utilization", "ratio", "Share of the time in which a kernel ran.",
         lambda g: None if g.util_mean_pct is None else g.util_mean_pct / 100,
     ),
     _Metric("gpu_power_mean", "watts", "Mean power.", lambda g: g.power_mean_w),
     _Metric("gpu_temperature_max", "celsius", "Highest temperature.", lambda g: g.temp_max_c),
-    _Metric("gpu_memory_peak", "bytes", "Most memory in use.", lambda g: g.mem_peak_bytes),
+    _Metric("gpu_memory_peak", "bytes", "Peak memory in use.", lambda g: g.mem_peak_bytes),
     _Metric(
-        "gpu_tensor_active", "ratio", "Time in which the tensor pipes were active.",
+        "gpu_tensor_active", "ratio", "Share of the time in which the tensor pipes were active.",
         lambda g: g.tensor_active_frac,
     ),
     _Metric(
-        "gpu_slowed_by_heat", "seconds", "Time in which heat held the clocks down.",
+        "gpu_slowed_by_heat", "seconds", "Time of thermal throttling.",
         lambda g: g.throttling.thermal_s,
     ),
     _Metric(
@@ -184,16 +184,16 @@ _GPU: Final[tuple[_Metric[GpuAccount], ...]] = (
 )  # fmt: skip
 _RANK: Final[tuple[_Metric[RankAccount], ...]] = (
     _Metric(
-        "rank_energy", "joules", "Energy of the rank's GPUs in all of its lives.",
+        "rank_energy", "joules", "Energy of the rank's GPUs, over all its starts.",
         lambda r: r.energy.value_j,
     ),
-    _Metric("rank_cpu", "seconds", "CPU time of the rank's lives.", lambda r: r.cpu_s),
+    _Metric("rank_cpu", "seconds", "CPU time of the rank, over all its starts.", lambda r: r.cpu_s),
     _Metric(
-        "rank_memory_peak", "bytes", "Largest resident set of its processes.",
+        "rank_memory_peak", "bytes", "Largest resident set size of its processes.",
         lambda r: r.max_rss_bytes, max,
     ),
     _Metric(
-        "rank_behind", "ratio", "By how much it is behind the others.",
+        "rank_behind", "ratio", "How far it is behind its peers.",
         lambda r: r.behind_frac, max,
     ),
 )  # fmt: skip
@@ -201,7 +201,7 @@ _NODE: Final[tuple[_Metric[NodeAccount], ...]] = (
     _Metric("node_energy", "joules", "Energy of the node.", lambda n: n.energy.value_j),
     _Metric("node_cpu", "seconds", "CPU time of the job on the node.", lambda n: n.cpu_s),
     _Metric(
-        "node_memory_peak", "bytes", "Most memory of the job there.", lambda n: n.mem_peak_bytes
+        "node_memory_peak", "bytes", "Peak memory of the job there.", lambda n: n.mem_peak_bytes
     ),
 )
 
@@ -227,16 +227,16 @@ def _families(report: JobReport) -> Iterator[tuple[str, str, str, Iterable[Sampl
     job = _job_labels(report)
     ranks = ranks_by_gpu(report)
     duration_s = report.ended_s - report.started_s
-    yield "job_duration", "seconds", "From its first to its last moment.", [(job, duration_s)]
+    yield "job_duration", "seconds", "From the first start to the last end.", [(job, duration_s)]
     energy = (
         (job | {"scope": "gpu"} | _mig(report.energy.gpu), report.energy.gpu.value_j),
         (job | {"scope": "node"}, report.energy.node.value_j),
         (job | {"scope": "facility"}, report.cost.facility_j),
     )
-    yield "job_energy", "joules", "Energy of all incarnations, by scope.", energy
+    yield "job_energy", "joules", "Energy over all restarts, by scope.", energy
     told = _METRIC_CLASSES if report.waste.is_measured else ("unknown",)
     spent = ((job | {"class": word}, getattr(report.waste, f"{word}_gpu_s")) for word in told)
-    yield "job_gpu_time", "seconds", "GPU-seconds by what they were spent on.", spent
+    yield "job_gpu_time", "seconds", "GPU-seconds by what the GPUs did.", spent
     for of_gpu in _GPU:
         samples = [(job | _gpu_labels(gpu, ranks), of_gpu.value(gpu)) for gpu in report.gpus]
         yield of_gpu.name, of_gpu.unit, of_gpu.help, samples

@@ -6,11 +6,13 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from hpckit.account.values import SPLIT_GPU, Energy, GpuAccount
+from hpckit.account.values import SPLIT_GPU, Energy, GpuAccount, JobReport
 from hpckit.core.quantities import energy_scale
 from hpckit.core.text import figure, visible
 from hpckit.core.units import format_duration
 
+NO_JOB: Final = "samples"
+"""What stands for a job's name where `hpckit sample` measured without one, as on the screen."""
 NOT_MEASURED: Final = "not measured"
 NOT_COMPARED: Final = "–"
 _BYTE_UNITS: Final = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
@@ -74,10 +76,10 @@ def addends(*values_j: float) -> tuple[str, ...]:
 def source_words(energy: Energy) -> str:
     """`counter, 100 % covered`, or why there is no value."""
     if energy.value_j is None:
-        return clean(energy.because) or "nothing says why"
+        return clean(energy.because) or "reason unknown"
     source = "source unknown" if energy.source is None else energy.source.value
     scope = f", scope {clean(energy.scope)}" if energy.scope == "module" else ""
-    scope = ", of the whole GPU, which MIG splits" if energy.scope == SPLIT_GPU else scope
+    scope = ", whole GPU (all MIG instances)" if energy.scope == SPLIT_GPU else scope
     return f"{source}, {percent(energy.coverage_frac)} covered{scope}"
 
 
@@ -132,7 +134,7 @@ def clock_time(epoch_s: float | None) -> str:
     try:
         return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(epoch_s))
     except (OverflowError, ValueError, OSError):
-        return f"{epoch_s} s after 1970"
+        return f"{epoch_s} s since 1970"
 
 
 def gpu_words(gpu: GpuAccount) -> str:
@@ -169,3 +171,13 @@ def pressure_words(name: str, frac: float) -> str:
     who = _STALLED.get(kind, clean(kind))
     where = "" if own == name else " on the whole node"
     return f"{who} waited for {_RESOURCES.get(resource, clean(resource))}{where} {percent(frac)}"
+
+
+def job_title(report: JobReport) -> str:
+    """`llama-8b 4242_7`: what the job is called; `samples` of no job."""
+    job = report.job
+    number = clean(job.job_id) if job.job_id else ""
+    if number and job.array_task is not None:
+        number = f"{number}_{job.array_task}"
+    parts = [clean(job.name) if job.name else "", number]
+    return " ".join(part for part in parts if part) or NO_JOB

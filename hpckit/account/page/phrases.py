@@ -19,7 +19,7 @@ _CLASSES: Final = (
     ("spin_gpu_s", "spinning"),
     ("idle_gpu_s", "idle"),
     ("no_process_gpu_s", "no process"),
-    ("unknown_gpu_s", "not known"),
+    ("unknown_gpu_s", "unknown"),
 )
 _DIFFERS_FRAC: Final = 0.10
 _BEHIND_FRAC: Final = 0.05
@@ -32,29 +32,40 @@ _SIGNALLED: Final = 128
 
 def gpu_parts(report: JobReport) -> list[str]:
     """How the GPU-seconds were spent, and the GPUs that did otherwise than most."""
+    return dotted([*_shares(report), *gpu_remarks(report)])
+
+
+def _shares(report: JobReport) -> list[str]:
+    """How the GPU-seconds were spent; none where that is unknown."""
     total_s = report.waste.total_gpu_s
-    if total_s < _LEAST_S:
-        return ["held for no measurable time"] if report.gpus else []
-    known = total_s - report.waste.unknown_gpu_s
-    if known <= 0:
-        return [f"what they did is not known: {why_unknown(report.gpus, gpu_time(total_s))}"]
+    if total_s < _LEAST_S or not report.waste.is_measured:
+        return []
     spent = [(getattr(report.waste, key), key, word) for key, word in _CLASSES]
-    parts = dotted(
+    shares = [
         f"{word} {percent(spent_s / total_s)}"
         for spent_s, key, word in spent
         if spent_s > 0 or key not in ("unknown_gpu_s", "no_process_gpu_s")
-    )
-    parts.append(f"of {gpu_time(total_s)}")
+    ]
+    return [*shares[:-1], f"{shares[-1]} of {gpu_time(total_s)}"]
+
+
+def gpu_remarks(report: JobReport) -> list[str]:
+    """What shares do not tell: why they are unknown, and the GPUs that did otherwise than most."""
+    total_s = report.waste.total_gpu_s
+    if total_s < _LEAST_S:
+        return ["held for too short a time to measure"] if report.gpus else []
+    if not report.waste.is_measured:
+        return [f"activity unknown: {why_unknown(report.gpus, gpu_time(total_s))}"]
     boards = _boards(report.gpus)
     blind = sum("spin" in one.refused for one in boards)
-    parts += [f"· on {plural(blind, 'GPU')} a spin cannot be seen"] if blind else []
-    odd = _odd_ones(boards)
-    if odd:
-        named = [f"· {_gpu_name(one)}: {_main_classes(one.waste)}" for one in odd[:_MOST_NAMED]]
-        if len(odd) > _MOST_NAMED:
-            more = len(odd) - _MOST_NAMED
-            named.append(f"· {more:,} more {'differs' if more == 1 else 'differ'}")
-        parts += [*named, f"· … {len(boards) - len(odd):,} alike"]
+    parts = [f"spinning not detectable on {plural(blind, 'GPU')}"] if blind else []
+    others = _odd_ones(boards)
+    if others:
+        parts += [f"{_gpu_name(one)}: {_main_classes(one.waste)}" for one in others[:_MOST_NAMED]]
+        if len(others) > _MOST_NAMED:
+            more = len(others) - _MOST_NAMED
+            parts.append(f"{more:,} more {'differs' if more == 1 else 'differ'}")
+        parts.append(f"… {len(boards) - len(others):,} similar")
     return parts
 
 
@@ -76,7 +87,8 @@ def _boards(gpus: Sequence[GpuAccount]) -> list[GpuAccount]:
 def why_unknown(gpus: Sequence[GpuAccount], held: str) -> str:
     """Why it is not known what GPUs did in the time for which they were held."""
     unseen = any("spin" in one.refused for one in gpus)
-    return f"samples of {held} do not tell a spin from work" if unseen else f"no samples of {held}"
+    blind = f"samples of {held} cannot tell spinning from work"
+    return blind if unseen else f"no samples of {held}"
 
 
 def _main_classes(share: Share) -> str:
@@ -117,6 +129,8 @@ def rank_parts(report: JobReport) -> list[str]:
     if len(lives) > _MOST_NAMED:
         ended.append(f"{plural(len(lives) - _MOST_NAMED, 'restart')} before them")
     parts = dotted(ended)
+    if report.job.placement:
+        parts += [f"· placed {report.job.placement}"]
     slow = [one for one in report.ranks if (one.behind_frac or 0.0) >= _BEHIND_FRAC]
     slow.sort(key=lambda one: one.behind_frac or 0.0)
     behind = list({(one.rank, one.node): one for one in slow}.values())[::-1]
@@ -158,7 +172,8 @@ def _ends(ranks: Sequence[RankAccount]) -> list[str]:
     parts = []
     if failed:
         end = _end_of(failed[0])
-        parts.append(f"rank {failed[0].rank} failed{' first' * (len(failed) > 1)}, {end[6:]}")
+        how = end.partition(" ")[2]
+        parts.append(f"rank {failed[0].rank} failed{' first' * (len(failed) > 1)}, {how}")
         groups[end].remove(failed[0].rank)
     by_size = sorted(groups.items(), key=lambda group: -len(group[1]))
     return parts + [f"{_ranks(numbers)} {end}" for end, numbers in by_size if numbers]
@@ -181,9 +196,9 @@ def _starts(ranks: Sequence[RankAccount]) -> str:
 
 
 _CUT_OFF: Final = {
-    "sample": "counted to its node's last evidence",
-    "processes": "from its end on nothing ran on its GPUs",
-    "next-life": "it was started anew",
+    "sample": "counted up to its node's last record",
+    "processes": "counted until its GPUs went idle",
+    "next-life": "counted until it was restarted",
 }
 
 
@@ -191,12 +206,12 @@ def _end_of(one: RankAccount) -> str:
     if one.ended_by == "running":
         return "running"
     if one.ended_by in _CUT_OFF:
-        return f"cut off ({_CUT_OFF[one.ended_by]})"
+        return f"recorded no exit ({_CUT_OFF[one.ended_by]})"
     if one.exit_code is None:
-        return "ended"
+        return "exited"
     if one.exit_code > _SIGNALLED:
-        return f"ended by signal {one.exit_code - _SIGNALLED}"
-    return f"ended with {one.exit_code}"
+        return f"killed by signal {one.exit_code - _SIGNALLED}"
+    return f"exited with {one.exit_code}"
 
 
 def cpu_parts(report: JobReport) -> list[str]:
@@ -212,7 +227,7 @@ def cpu_parts(report: JobReport) -> list[str]:
         parts.append(f"· {duration(most.cpu_s or 0.0)} at most (rank {most.rank})")
     cpus, held_s = _cpus(report, {one.restart for one in known})
     if cpus and held_s > 0:
-        parts.append(f"· {number(total_s / held_s)} of {plural(cpus, 'CPU')} busy in the mean")
+        parts.append(f"· {number(total_s / held_s)} of {plural(cpus, 'CPU')} used on average")
     return parts
 
 
@@ -231,17 +246,17 @@ def throttling_parts(report: JobReport) -> list[str]:
         return []
     known = [one for one in gpus if one.throttling.thermal_s is not None]
     if not known:
-        return ["whether heat slowed them is not known: no samples say it"]
+        return ["thermal throttling unknown: no samples"]
     parts = []
     for key, what in (("thermal_s", "heat"), ("power_brake_s", "the power brake")):
-        parts += _slowed(gpus, key, f"slowed by {what}")
+        parts += _slowed(gpus, key, f"throttled by {what}")
     if not parts:
-        parts = [f"not slowed by heat{_as_far_as_known(report, known)}"]
+        parts = [f"no thermal throttling{_as_far_as_known(report, known)}"]
     capped = [one for one in gpus if one.throttling.power_cap_s is not None]
     cap_s = sum(one.throttling.power_cap_s or 0.0 for one in capped)
     held_s = sum(one.held_s for one in capped)
     if held_s > 0 and cap_s / held_s >= _HELD_DOWN_FRAC:
-        parts.append(f"at the power limit {percent(cap_s / held_s)} of the time (as is usual)")
+        parts.append(f"at the power limit {percent(cap_s / held_s)} of the time (normal)")
     return dotted(parts)
 
 
@@ -249,12 +264,12 @@ def _as_far_as_known(report: JobReport, known: Sequence[GpuAccount]) -> str:
     """Of how many GPUs it is known, and for how much of the time, where that is not all."""
     told_of = len(_boards(known))
     all_gpus = max(report.job.gpus, len(_boards(report.gpus)))
-    which = f", as far as is known of {told_of} of {plural(all_gpus, 'GPU')}"
+    which = f" (known for {told_of} of {plural(all_gpus, 'GPU')})"
     held_s = math.fsum(one.held_s for one in known)
     # Samples that do not tell a spin from work tell of clocks all the same.
     told = [one.waste for one in known if "spin" not in one.refused]
     unknown_frac = math.fsum(one.unknown_gpu_s for one in told) / held_s if held_s > 0 else 0.0
-    when = f" in the {percent(1 - unknown_frac)} of the time that was sampled"
+    when = f" in the sampled {percent(1 - unknown_frac)} of the time"
     return (when if unknown_frac > _UNKNOWN_FRAC else "") + (which if told_of < all_gpus else "")
 
 

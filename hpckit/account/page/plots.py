@@ -1,180 +1,300 @@
-"""Curves of the report as panels to be drawn: which quantity, in which unit, up to where."""
+"""One plot per quantity over time, all GPUs in it: grey, and the unusual ones in colour.
+
+Plots are SVG whose width the page stretches; text is outside of what is stretched. All of a page
+share one axis of time, so that a position across is the same moment everywhere.
+"""
 
 from __future__ import annotations
 
-import base64
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from operator import attrgetter
 from typing import Any, Final
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import escape
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from hpckit.account.page.figures import clean, duration
-from hpckit.account.values import Curve, GpuAccount, GpuPlace, JobReport, RankAccount
+from hpckit.account.page.figures import clean
+from hpckit.account.rows import median
+from hpckit.account.values import Curve, GpuAccount, JobReport
 from hpckit.core.text import figure
 
 Numbers = NDArray[np.float64]
+Board = tuple[str, str]
+"""Node and uuid: a GPU, whatever attempts of the job had it."""
 
+COLUMNS: Final = 400
+_STEP: Final = 5
+WIDTH: Final = COLUMNS * _STEP
+HEIGHT: Final = 1000
+"""A plot's own coordinates, before it is stretched; y is down from the top of its axis."""
+SHOWN_H: Final = 130
+"""How high it is on the page, in pixels."""
+FEW: Final = 16
+"""So many GPUs have a line each; of more the median and the range are drawn."""
 _TITLES: Final = {
-    "power": ("Power", "power"),
-    "util": ("Utilization", "util"),
-    "memory": ("Memory", "memory"),
-    "temp": ("Temperature", "throttled"),
-    "sm_clock": ("SM clock", "clock"),
-    "throttled": ("Slowed by heat or brake", "throttled"),
-    "throttled_by_power_cap": ("At the power limit", "power"),
+    "util": "Utilization",
+    "power": "Power",
+    "memory": "Memory",
+    "temp": "Temperature",
+    "sm_clock": "SM clock",
+    "throttled": "Throttled by heat or power brake",
+    "throttled_by_power_cap": "At the power limit",
 }
-"""Of each curve its title, and its colour in the style sheet."""
 _STEPS: Final = (1, 1.2, 1.6, 2, 2.4, 3, 4, 5, 6, 8, 10)
+_TICKS_S: Final = (
+    *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800),
+    *(3600, 7200, 10800, 21600, 43200, 86400),
+)
+_MOST_TICKS: Final = 6
+_HOUR_S: Final = 3600
+_LEAST_S: Final = 1e-3
+"""An axis of one moment is as long."""
 
 
-class Panel(Struct, frozen=True, kw_only=True):
-    """One quantity over time in the unit that it is shown in; not-a-number is a gap.
+class TimeAxis(Struct, frozen=True, kw_only=True):
+    """From the report's start to `last_s` seconds after it."""
 
-    `look` names its colour in the style sheet; `top` is where its axis ends, from 0; `limit` a
-    line across.
-    """
-
-    title: str
-    unit: str
-    look: str
-    at_s: Numbers
-    values: Numbers
-    lows: Numbers
-    highs: Numbers
-    top: float
-    limit: float | None = None
-
-    @property
-    def caption(self) -> str:
-        """The quantity, its unit, and its mean and highest."""
-        with_unit = f"{self.title}, {self.unit}" if self.unit else self.title
-        known = self.values[np.isfinite(self.values)]
-        if not known.size:
-            return f"{with_unit} · not measured"
-        highs = self.highs[np.isfinite(self.highs)]
-        most = max(float(known.max()), float(highs.max()) if highs.size else 0.0)
-        return f"{with_unit} · mean {_short(float(known.mean()))} · max {_short(most)}"
-
-
-class Shade(Struct, frozen=True, kw_only=True):
-    """A stretch of time, seconds after the report's start, in which a GPU did nothing."""
-
-    kind: str
-    first_s: float
     last_s: float
 
+    @property
+    def unit(self) -> str:
+        """How its figures are written."""
+        return "h:mm" if self.last_s > _HOUR_S else "m:ss"
 
-class PlotGroup(Struct, frozen=True, kw_only=True):
-    """The panels of one GPU or rank, which share their axis of time from `first_s` to `last_s`."""
+    def share(self, at_s: float) -> float:
+        """Where a moment is, in percent of the axis."""
+        return min(max(at_s / self.last_s, 0.0), 1.0) * 100
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Where it is marked, in percent, and with what."""
+        least_s = self.last_s / _MOST_TICKS
+        days = math.ceil(least_s / _TICKS_S[-1]) * _TICKS_S[-1]
+        step_s = next((one for one in _TICKS_S if one >= least_s), days)
+        at_s = [step_s * at for at in range(int(self.last_s / step_s) + 1)]
+        return [(self.share(one), self._told(one)) for one in at_s]
+
+    def _told(self, at_s: int) -> str:
+        minutes, seconds = divmod(at_s, 60)
+        if self.last_s > _HOUR_S:
+            return f"{minutes // 60}:{minutes % 60:02d}"
+        return f"{minutes}:{seconds:02d}"
+
+    def svg(self) -> str:
+        """Its marks, over the whole width of what it is below."""
+        marks = "".join(
+            f'<line x1="{x:.2f}%" x2="{x:.2f}%" y1="0" y2="4"/>'
+            f'<text x="{x:.2f}%" y="16">{told}</text>'
+            for x, told in self.ticks()
+        )
+        return f'<svg class="xs" aria-hidden="true">{marks}</svg>'
+
+    def means(self, pieces: Sequence[tuple[Numbers, Numbers]]) -> Numbers:
+        """A quantity in each column of the axis, by moments and values; a gap is not-a-number."""
+        sums, counts = np.zeros(COLUMNS), np.zeros(COLUMNS)
+        for at_s, values in pieces:
+            known = np.isfinite(values)
+            columns = self.columns(at_s[known])
+            sums += np.bincount(columns, weights=values[known], minlength=COLUMNS)
+            counts += np.bincount(columns, minlength=COLUMNS)
+        found = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+        for at_s, values in pieces:
+            self.hold(found, at_s, values)
+        return found
+
+    def hold(self, found: Numbers, at_s: Numbers, values: Numbers) -> None:
+        """Put into each column without a point the value that holds there."""
+        empty = np.flatnonzero(np.isnan(found))
+        moments_s = (empty.astype(np.float64) + 0.5) * (self.last_s / COLUMNS)
+        found[empty] = _held(at_s, values, moments_s)
+
+    def columns(self, at_s: Numbers) -> NDArray[np.int64]:
+        """The column of each moment."""
+        return np.clip((at_s / self.last_s * COLUMNS).astype(np.int64), 0, COLUMNS - 1)
+
+
+def _held(at_s: Numbers, values: Numbers, moments_s: Numbers) -> Numbers:
+    """The value at each moment: a point's holds up to the next point, however uneven they are.
+
+    Before a gap and at the end it holds for as long as points are usually apart.
+    """
+    known = np.isfinite(values)
+    apart_s = np.diff(at_s)[known[1:] & known[:-1]]
+    usual_s = median(apart_s) if apart_s.size else _LEAST_S
+    ends_s = at_s + usual_s
+    ends_s[:-1] = np.where(known[1:], at_s[1:], np.minimum(at_s[1:], ends_s[:-1]))
+    last = np.searchsorted(at_s, moments_s, side="right") - 1
+    is_held = (last >= 0) & (moments_s < ends_s[last])
+    return np.where(is_held, values[last], np.nan)
+
+
+def time_axis(report: JobReport) -> TimeAxis:
+    """The axis on which all of the job is."""
+    ends_s = [one.at_s[-1] for gpu in report.gpus for one in gpu.curves if one.at_s]
+    return TimeAxis(last_s=max(report.ended_s - report.started_s, *ends_s, _LEAST_S))
+
+
+class Named(Struct, frozen=True, kw_only=True):
+    """An unusual GPU: its place in the order of colours, its name, and what is unusual."""
+
+    look: str
+    name: str
+    because: str
+
+
+class Plot(Struct, frozen=True, kw_only=True):
+    """One quantity; `readings` are what its caption says of each colour, without a cursor."""
 
     key: str
     title: str
-    about: str
-    panels: tuple[Panel, ...]
-    shades: tuple[Shade, ...]
-    first_s: float
-    last_s: float
+    unit: str
+    top: float
+    curves: str
+    readings: tuple[tuple[str, str, str], ...]
 
-
-def gpu_group(gpu: GpuAccount, key: str, started_s: float, words: tuple[str, str]) -> PlotGroup:
-    """The panels of a GPU; `words` are its title and what is said beside it."""
-    shades = tuple(
-        Shade(
-            kind=window.kind,
-            first_s=window.started_s - started_s,
-            last_s=window.ended_s - started_s,
+    @property
+    def ticks(self) -> tuple[tuple[str, str], ...]:
+        """Where its axis is marked, in percent from the top, and with what."""
+        digits = 0 if self.top >= 4 else 2  # noqa: PLR2004  0, 2, 4
+        return tuple(
+            (f"{100 - part * 100:.0f}%", figure(self.top * part, digits)) for part in (0, 0.5, 1)
         )
-        for window in gpu.windows
-    )
-    return group_of(key, words, gpu_panels(gpu), shades)
+
+    @property
+    def about(self) -> str:
+        """What the picture shows, for those who do not see it."""
+        told = ", ".join(f"{name} {value}" for _, name, value in self.readings)
+        return f"{self.title} over time, {self.unit or 'no unit'}; mean: {told}"
 
 
-def gpu_panels(gpu: GpuAccount, only: str | None = None) -> tuple[Panel, ...]:
-    """The panels of a GPU in the order of its curves, or those of one title only."""
-    memory = None if gpu.mem_bytes is None else gpu.mem_bytes / 1024**3
-    return tuple(
-        _panel(
-            curve,
-            limit=gpu.power_limit_w if title == "Power" else None,
-            top=memory if title == "Memory" else None,
-        )
-        for curve in gpu.curves
-        if (title := _title(curve.name)[0]) == only or only is None
-    )
+class _Quantity(Struct, kw_only=True):
+    """A quantity of each GPU in the columns of the axis."""
+
+    name: str
+    unit: str
+    curves: dict[Board, list[Curve]]
 
 
-def group_of(
-    key: str, words: tuple[str, str], panels: tuple[Panel, ...], shades: tuple[Shade, ...]
-) -> PlotGroup:
-    """Panels over one axis of time; `words` are the title and what is said beside it."""
-    ends = [(float(one.at_s[0]), float(one.at_s[-1])) for one in panels if one.at_s.size]
-    first = min((end[0] for end in ends), default=0.0)
-    last = max((end[1] for end in ends), default=1.0)
-    seen = tuple(one for one in shades if one.last_s > first and one.first_s < last)
-    about = " · ".join([words[1], *_nothing_done(seen)])
-    return PlotGroup(
-        key=key,
-        title=words[0],
-        about=about,
-        panels=panels,
-        shades=seen,
-        first_s=first,
-        last_s=max(last, first + 1e-3),
-    )
+def plots(
+    report: JobReport, axis: TimeAxis, named: Mapping[Board, Named]
+) -> tuple[tuple[Plot, ...], tuple[str, ...]]:
+    """A plot for each quantity that was measured; the names of those that were 0 throughout.
+
+    Those are left out only where a 0 is no news, as with throttling.
+    """
+    found, zeros = [], []
+    for quantity in _quantities(report.gpus):
+        means = {
+            board: axis.means([numbers_of(one) for one in its])
+            for board, its in quantity.curves.items()
+        }
+        means = {board: its for board, its in means.items() if np.isfinite(its).any()}
+        title = _TITLES.get(quantity.name, clean(quantity.name))
+        if not means:
+            continue
+        if quantity.name.startswith("throttled") and _most(means.values()) <= 0:
+            zeros.append(title)
+            continue
+        found.append(_plot(quantity, means, (report.gpus, axis, named), title))
+    return tuple(found), tuple(zeros)
 
 
-def _nothing_done(shades: Sequence[Shade]) -> list[str]:
-    """How long of what is shaded, so that no colour has to tell it: `idle 7:12`."""
-    spent: dict[str, float] = {}
-    for shade in shades:
-        spent[shade.kind] = spent.get(shade.kind, 0.0) + shade.last_s - shade.first_s
-    return [f"{kind.replace('-', ' ')} {duration(seconds)}" for kind, seconds in spent.items()]
+def _quantities(gpus: Sequence[GpuAccount]) -> list[_Quantity]:
+    found: dict[str, _Quantity] = {}
+    for gpu in gpus:
+        for curve in gpu.curves:
+            name = curve.name
+            unit = "GiB" if curve.unit == "B" else clean(curve.unit)
+            into = found.setdefault(name, _Quantity(name=name, unit=unit, curves={}))
+            if curve.at_s:
+                into.curves.setdefault((gpu.node, gpu.uuid), []).append(curve)
+    order = {name: at for at, name in enumerate(_TITLES)}
+    return sorted(found.values(), key=lambda one: order.get(one.name, len(order)))
 
 
-def _panel(curve: Curve, *, limit: float | None = None, top: float | None = None) -> Panel:
-    title, look = _title(curve.name)
-    unit, scale = ("GiB", 1 / 1024**3) if curve.unit == "B" else (clean(curve.unit), 1.0)
-    values = numbers(curve.values) * scale
-    lows, highs = (
-        numbers(side) * scale if len(side) == values.size else values
-        for side in (curve.lows, curve.highs)
-    )
-    return Panel(
+def numbers_of(
+    curve: Curve, values: Sequence[float | None] | None = None
+) -> tuple[Numbers, Numbers]:
+    """Moments, and values in the unit that is shown, the curve's means if no others are given.
+
+    A gap is not-a-number.
+    """
+    found = np.asarray(values or curve.values, dtype=np.float64)
+    found = np.where(np.isfinite(found), found, np.nan)
+    found *= 1 / 1024**3 if curve.unit == "B" else 1.0
+    return np.asarray(curve.at_s, dtype=np.float64), found
+
+
+def _plot(
+    quantity: _Quantity,
+    means: Mapping[Board, Numbers],
+    page: tuple[Sequence[GpuAccount], TimeAxis, Mapping[Board, Named]],
+    title: str,
+) -> Plot:
+    gpus, axis, named = page
+    shown = [board for board in named if board in means]
+    ranges = {board: _range(quantity.curves[board], axis) for board in shown}
+    limits = {one.power_limit_w for one in gpus} if quantity.name == "power" else {None}
+    limit = limits.pop() if len(limits) == 1 else None
+    sizes = [one.mem_bytes or 0 for one in gpus] if quantity.name == "memory" else [0]
+    most = max(_most(means.values()), _most(high for _, high in ranges.values()), limit or 0.0)
+    top = 100.0 if quantity.unit == "%" else max(sizes) / 1024**3 or rounded_up(most * 1.02)
+    others = [values for board, values in means.items() if board not in named]
+    parts = [*_quiet(others, top)]
+    values = []
+    if others:
+        middle = median(np.asarray([np.nanmean(one) for one in others]))
+        name = "median" if len(others) > 1 else "other" if shown else "GPU"
+        values.append(("quiet", name, _told(middle, top)))
+    for board in shown:
+        look = named[board].look
+        parts.append(_band(look, *ranges[board], top))
+        parts.append(f'<path class="line {look}" d="{line(means[board], top)}"/>')
+        values.append((look, named[board].name, _told(float(np.nanmean(means[board])), top)))
+    if limit is not None:
+        y = _y(np.asarray([limit]), top)[0]
+        parts.append(f'<path class="limit" d="M0 {y}h{WIDTH}"/>')
+        values.append(("limit", "limit", _told(limit, top)))
+    return Plot(
+        key=quantity.name,
         title=title,
-        unit=unit,
-        look=look,
-        at_s=np.asarray(curve.at_s, dtype=np.float64),
-        values=values,
-        lows=lows,
-        highs=highs,
-        top=top or _top(unit, values, highs, limit),
-        limit=limit,
+        unit=quantity.unit,
+        top=top,
+        curves="".join(parts),
+        readings=tuple(values),
     )
 
 
-def numbers(values: Sequence[float | None]) -> Numbers:
-    """Values as an array in which None, and whatever is not finite, is not-a-number."""
-    found = np.asarray(values, dtype=np.float64)
-    return np.where(np.isfinite(found), found, np.nan)
+def _quiet(others: Sequence[Numbers], top: float) -> Iterator[str]:
+    """A line each; of many the median, and the range from the lowest to the highest."""
+    if len(others) <= FEW:
+        for values in others:
+            yield f'<path class="line quiet" d="{line(values, top)}"/>'
+        return
+    table = np.asarray(others)
+    known = np.isfinite(table).any(axis=0)
+    low, middle, high = (np.full(COLUMNS, np.nan) for _ in range(3))
+    low[known] = np.nanmin(table[:, known], axis=0)
+    middle[known] = np.nanmedian(table[:, known], axis=0)
+    high[known] = np.nanmax(table[:, known], axis=0)
+    yield _band("quiet", low, high, top)
+    yield f'<path class="line quiet" d="{line(middle, top)}"/>'
 
 
-def _title(name: str) -> tuple[str, str]:
-    return _TITLES.get(name) or (clean(name), "other")
+def _range(curves: Sequence[Curve], axis: TimeAxis) -> tuple[Numbers, Numbers]:
+    """The lowest and the highest in each column."""
+    low, high = np.full(COLUMNS, np.nan), np.full(COLUMNS, np.nan)
+    for curve in curves:
+        for side, values, most in ((low, curve.lows, np.fmin), (high, curve.highs, np.fmax)):
+            at_s, ends = numbers_of(curve, values)
+            most.at(side, axis.columns(at_s), ends)
+            axis.hold(side, at_s, ends)
+    return low, high
 
 
-def _top(unit: str, values: Numbers, highs: Numbers, limit: float | None) -> float:
-    if unit == "%":
-        return 100.0
-    known = np.concatenate((values, highs))
-    known = known[np.isfinite(known)]
-    return rounded_up(max(float(known.max(initial=0.0)), limit or 0.0) * 1.02)
+def _most(values: Any) -> float:
+    return max((float(np.nanmax(one, initial=0.0)) for one in values), default=0.0)
 
 
 def rounded_up(value: float) -> float:
@@ -185,290 +305,58 @@ def rounded_up(value: float) -> float:
     return next((step * power for step in _STEPS if step * power >= value), 10 * power)
 
 
-def _short(value: float) -> str:
-    return figure(value, 0 if abs(value) >= 100 else 1)  # noqa: PLR2004  three digits tell
+def _told(value: float, top: float) -> str:
+    return figure(value, 0 if top >= 20 else 2)  # noqa: PLR2004  as templates/report/page.js
 
 
-WIDTH: Final = 560.0
-LEFT: Final = 46.0
-_RIGHT: Final = 10.0
-_CAPTION: Final = 20.0
-PANEL: Final = 66.0
-_BELOW: Final = 14.0
-_AXIS: Final = 44.0
-_COLUMNS: Final = 400
-_TICKS: Final = 6
-_SVG_STEPS: Final = (1, 2, 5, 10, 15, 20, 30, 60, 100, 120, 200, 500, 1000)
-
-
-def time_unit(duration_s: float) -> tuple[str, float]:
-    """The unit in which a stretch of time is drawn, and its seconds."""
-    if duration_s < 300:  # noqa: PLR2004  five minutes
-        return "seconds", 1.0
-    if duration_s < 5 * 3600:
-        return "minutes", 60.0
-    return "hours", 3600.0
-
-
-def group_svg(group: PlotGroup) -> str:
-    """The panels of a group one below the other, over one axis of time."""
-    step = _CAPTION + PANEL + _BELOW
-    height = step * len(group.panels) + _AXIS
-    label = f"{group.title}: " + ", ".join(panel.caption for panel in group.panels)
-    parts = [
-        f'<svg class="plot" viewBox="0 0 {_n(WIDTH)} {_n(height)}" role="img" '
-        f"aria-label={quoteattr(label)}>"
-    ]
-    for at, panel in enumerate(group.panels):
-        parts += _svg_panel(panel, group, at * step)
-    parts += _time_axis(group, step * len(group.panels) - _BELOW)
-    return "".join([*parts, "</svg>"])
-
-
-def _x(at_s: Numbers, group: PlotGroup) -> Numbers:
-    room = WIDTH - LEFT - _RIGHT
-    found: Numbers = LEFT + (at_s - group.first_s) / (group.last_s - group.first_s) * room
+def _y(values: Numbers, top: float) -> NDArray[np.int64]:
+    found: NDArray[np.int64] = np.rint((1 - np.clip(values / top, 0, 1)) * HEIGHT).astype(np.int64)
     return found
 
 
-def _svg_panel(panel: Panel, group: PlotGroup, y: float) -> Iterator[str]:
-    top, bottom = y + _CAPTION, y + _CAPTION + PANEL
-    right = WIDTH - _RIGHT
-    yield f'<text class="cap" x="{_n(LEFT)}" y="{_n(y + 14)}">{escape(panel.caption)}</text>'
-    for shade in group.shades:
-        yield _svg_shade(shade, group, (top, bottom))
-    for part in (0.0, 0.5, 1.0):
-        line = bottom - part * PANEL
-        yield f'<path class="grid" d="M{_n(LEFT)} {_n(line)}H{_n(right)}"/>'
-        tick = figure(panel.top * part, 0 if panel.top >= 4 else 2)  # noqa: PLR2004  0, 2, 4
-        yield f'<text class="tick y" x="{_n(LEFT - 5)}" y="{_n(line + 4)}">{tick}</text>'
-    thin = thinned(panel)
-    x = _x(thin.at_s, group)
-    ys: list[Numbers] = [
-        bottom - np.clip(values / panel.top, 0, 1) * PANEL
-        for values in (thin.values, thin.lows, thin.highs)
-    ]
-    if not np.array_equal(thin.lows, thin.highs, equal_nan=True):
-        yield f'<path class="band {panel.look}" d="{_svg_band(x, ys[1], ys[2])}"/>'
-    yield f'<path class="line {panel.look}" d="{_line(x, ys[0])}"/>'
-    if panel.limit is not None:
-        at = bottom - min(panel.limit / panel.top, 1.0) * PANEL
-        yield f'<path class="limit" d="M{_n(LEFT)} {_n(at)}H{_n(right)}"/>'
+def line(values: Numbers, top: float) -> str:
+    """A path through a value per column; a gap is a gap, and a value between two gaps a dash."""
+    parts = []
+    for first, last in _runs(np.isfinite(values)):
+        y = _y(values[first:last], top)
+        if last - first == 1:
+            parts.append(f"M{first * _STEP} {y[0]}h{_STEP}")
+            continue
+        is_corner = np.ones(y.size, dtype=bool)
+        is_corner[1:-1] = (y[1:-1] != y[:-2]) | (y[1:-1] != y[2:])
+        x = (np.arange(first, last) * _STEP + 2)[is_corner]
+        parts.append(_walk(x, y[is_corner]))
+    return "".join(parts)
 
 
-def _svg_shade(shade: Shade, group: PlotGroup, ends: tuple[float, float]) -> str:
-    first, last = _x(np.clip([shade.first_s, shade.last_s], group.first_s, group.last_s), group)
-    return (
-        f'<rect class="shade {shade.kind}" x="{_n(first)}" y="{_n(ends[0])}" '
-        f'width="{_n(max(last - first, 0.5))}" height="{_n(ends[1] - ends[0])}"/>'
-    )
+def _band(look: str, low: Numbers, high: Numbers, top: float) -> str:
+    """The area between two values per column; none where they are the same throughout."""
+    parts = []
+    for first, last in _runs(np.isfinite(low) & np.isfinite(high)):
+        x = np.arange(first, last) * _STEP + 2
+        upper, lower = _y(high[first:last], top), _y(low[first:last], top)
+        if x.size == 1:
+            x, upper, lower = x[0] + np.asarray([-2, 3]), upper.repeat(2), lower.repeat(2)
+        if (upper < lower).any():
+            xs, ys = np.concatenate((x, x[::-1])), np.concatenate((upper, lower[::-1]))
+            parts.append(_walk(xs, ys) + "z")
+    return f'<path class="band {look}" d="{"".join(parts)}"/>' if parts else ""
 
 
-def time_ticks(first_s: float, last_s: float, most: int = _TICKS) -> tuple[list[float], str, float]:
-    """Where an axis of time is marked, in seconds; the unit of its figures, and its seconds."""
-    unit, unit_s = time_unit(last_s - first_s)
-    span = (last_s - first_s) / unit_s
-    step = next((one for one in _SVG_STEPS if span / one <= most), span / most)
-    first = -(-first_s // (step * unit_s))
-    count = int((last_s - first * step * unit_s) // (step * unit_s)) + 1
-    return [(first + at) * step * unit_s for at in range(max(count, 0))], unit, unit_s
+def _walk(x: NDArray[np.int64], y: NDArray[np.int64]) -> str:
+    """A path in steps from each point to the next, which are shorter to write than points."""
+    steps = zip(np.diff(x).tolist(), np.diff(y).tolist(), strict=True)
+    told = " ".join(f"{dx} {dy}" for dx, dy in steps).replace(" -", "-")
+    return f"M{x[0]} {y[0]}l{told}"
 
 
-def _time_axis(group: PlotGroup, y: float) -> Iterator[str]:
-    ticks, unit, unit_s = time_ticks(group.first_s, group.last_s)
-    for tick, x in zip(ticks, _x(np.asarray(ticks), group), strict=True):
-        text = figure(tick / unit_s, 2)
-        yield f'<path class="grid" d="M{_n(x)} {_n(y)}v5"/>'
-        yield f'<text class="tick x" x="{_n(x)}" y="{_n(y + 20)}">{text}</text>'
-    middle = LEFT + (WIDTH - LEFT - _RIGHT) / 2
-    yield f'<text class="tick x" x="{_n(middle)}" y="{_n(y + 38)}">{unit} since the start</text>'
-
-
-def thinned(panel: Panel, most: int = _COLUMNS) -> Panel:
-    """A panel of at most `most` points: means of means, and the extremes of the extremes."""
-    size = panel.values.size
-    if size <= most:
-        return panel
-    starts = np.linspace(0, size, most, endpoint=False).astype(np.int64)
-    known = np.isfinite(panel.values)
-    counts = np.add.reduceat(known, starts)
-    sums = np.add.reduceat(np.where(known, panel.values, 0.0), starts)
-    gap = counts == 0
-    values = np.where(gap, np.nan, sums / np.maximum(counts, 1))
-    lows = np.fmin.reduceat(panel.lows, starts)
-    highs = np.fmax.reduceat(panel.highs, starts)
-    return replace(panel, at_s=panel.at_s[starts], values=values, lows=lows, highs=highs)
-
-
-def runs_of(known: NDArray[np.bool_]) -> list[tuple[int, int]]:
+def _runs(known: NDArray[np.bool_]) -> list[tuple[int, int]]:
     """First and one past the last of each stretch without a gap."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], known, [False])).astype(np.int8)))
     return [(int(a), int(b)) for a, b in edges.reshape(-1, 2)]
 
 
-def _line(x: Numbers, y: Numbers) -> str:
-    parts = []
-    for first, last in runs_of(np.isfinite(y)):
-        if last - first == 1:
-            parts.append(f"M{_n(x[first] - 0.5)} {_n(y[first])}h1")
-        else:
-            parts.append("M" + _points(x[first:last], y[first:last]))
-    return "".join(parts)
-
-
-def _svg_band(x: Numbers, low: Numbers, high: Numbers) -> str:
-    parts = []
-    for first, last in runs_of(np.isfinite(low) & np.isfinite(high)):
-        xs = np.concatenate((x[first:last], x[first:last][::-1]))
-        ys = np.concatenate((high[first:last], low[first:last][::-1]))
-        parts.append("M" + _points(xs, ys) + "Z")
-    return "".join(parts)
-
-
-def _points(x: Numbers, y: Numbers) -> str:
-    pairs: Sequence[tuple[float, float]] = list(zip(x.tolist(), y.tolist(), strict=True))
-    return "L".join(f"{_n(a)} {_n(b)}" for a, b in pairs)
-
-
-def _n(value: float) -> str:
-    return f"{value:.1f}".removesuffix(".0")
-
-
-# A value v is stored as round((v - low) / (high - low) * 65534), 65535 is a gap. Times are 32-bit
-# floats, seconds. Both are little-endian.
-
-
-def plot_data(groups: Sequence[PlotGroup]) -> str:
-    """The JSON document, safe inside a script element."""
-    axes: dict[bytes, int] = {}
-    found = [_group(group, axes) for group in groups]
-    tree = {"axes": [base64.b64encode(axis).decode() for axis in axes], "groups": found}
-    text = json.dumps(tree, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _group(group: PlotGroup, axes: dict[bytes, int]) -> dict[str, Any]:
-    unit, unit_s = time_unit(group.last_s - group.first_s)
-    return {
-        "key": group.key,
-        "title": group.title,
-        "first": group.first_s,
-        "last": group.last_s,
-        "unit": unit,
-        "unit_s": unit_s,
-        "shades": [[one.kind, one.first_s, one.last_s] for one in group.shades],
-        "panels": [_panel_data(panel, axes) for panel in group.panels],
-    }
-
-
-def _panel_data(panel: Panel, axes: dict[bytes, int]) -> dict[str, Any]:
-    at = axes.setdefault(panel.at_s.astype("<f4").tobytes(), len(axes))
-    low, high = _ends(panel)
-    found: dict[str, Any] = {
-        "title": panel.title,
-        "caption": panel.caption,
-        "unit": panel.unit,
-        "look": panel.look,
-        "top": panel.top,
-        "limit": panel.limit,
-        "axis": at,
-        "low": low,
-        "high": high,
-        "values": packed(panel.values, low, high),
-    }
-    if not np.array_equal(panel.lows, panel.highs, equal_nan=True):
-        found["lows"] = packed(panel.lows, low, high)
-        found["highs"] = packed(panel.highs, low, high)
-    return found
-
-
-def _ends(panel: Panel) -> tuple[float, float]:
-    known = np.concatenate((panel.values, panel.lows, panel.highs))
-    known = known[np.isfinite(known)]
-    if not known.size:
-        return 0.0, 1.0
-    low, high = float(known.min()), float(known.max())
-    return low, high if high > low else low + 1.0
-
-
-def packed(values: Numbers, low: float, high: float) -> str:
-    """Values between `low` and `high` in 16 bits each, as base64; not-a-number is a gap."""
-    shares = np.where(np.isfinite(values), (values - low) / (high - low), 0.0)
-    codes = np.rint(np.clip(shares, 0, 1) * 65534).astype("<u2")
-    codes[~np.isfinite(values)] = 65535
-    return base64.b64encode(codes.tobytes()).decode()
-
-
-# A rank of one GPU has that GPU's plot, which names it.
-
-_MOST_RANKS: Final = 8
-_SEVERAL: Final = 2
-
-
-def rank_groups(report: JobReport) -> list[PlotGroup]:
-    """The ranks that used several GPUs, at most 8, the farthest behind before the others.
-
-    One that was started anew on its GPUs is drawn once: their curves are of the whole time.
-    """
-    gpus = {gpu.place: gpu for gpu in report.gpus if gpu.curves}
-    found = {
-        (one.restart, one.node, one.rank, one.gpus): one
-        for one in report.ranks
-        if len(_gpus_of(one, gpus)) >= _SEVERAL
-    }
-    many = list(found.values())
-    if len(many) > _MOST_RANKS:
-        worst = sorted(many, key=lambda one: -(one.behind_frac or 0.0))[:_MOST_RANKS]
-        many = [one for one in many if one in worst]
-    return [_rank_group(one, _gpus_of(one, gpus), at) for at, one in enumerate(many)]
-
-
-def _gpus_of(rank: RankAccount, gpus: Mapping[GpuPlace, GpuAccount]) -> tuple[GpuAccount, ...]:
-    keys = ((rank.restart, rank.node, uuid) for uuid in rank.gpus)
-    return tuple(gpus[key] for key in keys if key in gpus)
-
-
-def _rank_group(rank: RankAccount, gpus: Sequence[GpuAccount], at: int) -> PlotGroup:
-    panels: dict[str, list[Panel]] = {}
-    for gpu in gpus:
-        for panel in gpu_panels(gpu):
-            panels.setdefault(panel.title, []).append(panel)
-    together = tuple(_together(one) for one in panels.values() if len(one) == len(gpus))
-    about = f"{len(gpus)} GPUs of {clean(rank.node)}: power and memory in sum, the rest in mean"
-    return group_of(f"rank-{at}", (f"rank {rank.rank}", about), together, ())
-
-
-def _together(panels: Sequence[Panel]) -> Panel:
-    first = panels[0]
-    is_added = first.title in ("Power", "Memory")
-    values, lows, highs = (
-        _joined([(one.at_s, side(one)) for one in panels], first.at_s, is_added=is_added)
-        for side in map(attrgetter, ("values", "lows", "highs"))
-    )
-    tops = [one.top for one in panels]
-    limits = [one.limit for one in panels if one.limit is not None]
-    has_limit = is_added and len(limits) == len(panels)
-    return Panel(
-        title=first.title,
-        unit=first.unit,
-        look=first.look,
-        at_s=first.at_s,
-        values=values,
-        lows=lows,
-        highs=highs,
-        top=rounded_up(sum(tops)) if is_added else max(tops),
-        limit=sum(limits) if has_limit else None,
-    )
-
-
-def _joined(curves: Sequence[tuple[Numbers, Numbers]], at_s: Numbers, *, is_added: bool) -> Numbers:
-    """The sum or mean at the times of the first; a gap of one is a gap of all."""
-    if not at_s.size:
-        return at_s
-    same = [
-        values if np.array_equal(times, at_s) else np.interp(at_s, times, values)
-        for times, values in curves
-        if times.size
-    ]
-    total: Numbers = np.sum(same, axis=0)
-    return total if is_added else total / len(same)
+def marks(ticks: Sequence[tuple[str, str]], height: float) -> str:
+    """The marks of an axis from bottom to top: each where it is, in percent, and its text."""
+    texts = "".join(f'<text x="100%" y="{y}" dy="4">{escape(told)}</text>' for y, told in ticks)
+    return f'<svg class="ys" height="{height:.0f}" aria-hidden="true">{texts}</svg>'

@@ -8,7 +8,13 @@ from itertools import product
 from typing import Final
 
 from hpckit.account.finding import ReportFinding, grouped, report_sentence
-from hpckit.account.page.phrases import cpu_parts, gpu_parts, rank_parts, throttling_parts
+from hpckit.account.page.phrases import (
+    cpu_parts,
+    gpu_parts,
+    gpu_remarks,
+    rank_parts,
+    throttling_parts,
+)
 from hpckit.account.values import (
     GPUS_ALONE,
     SPLIT_GPU,
@@ -19,6 +25,7 @@ from hpckit.account.values import (
     EnergyLack,
     JobReport,
 )
+from hpckit.core.finding_lines import SEVERITY_WORDS
 from hpckit.core.findings import gravest_first
 from hpckit.core.quantities import (
     clocks,
@@ -33,18 +40,18 @@ from hpckit.core.quantities import (
     quantity,
     whole_sum,
 )
-from hpckit.core.text import Block, dotted, fitted, labelled, row
+from hpckit.core.text import Block, dotted, fitted, labelled, names_shown, row
 from hpckit.core.units import format_duration
 
 _SCOPES: Final = {
-    "module": " module (CPU and memory with it)",
-    SPLIT_GPU: ", whole GPUs though MIG splits them",
+    "module": " module (CPU and memory included)",
+    SPLIT_GPU: ", whole GPUs (all MIG instances)",
 }
 _ROUNDING_FRAC: Final = 0.001
 _BRIEF: Final[Mapping[EnergyLack, str]] = {
     EnergyLack.METER: "no meter",
     EnergyLack.SAMPLES: "not sampled",
-    EnergyLack.OWN_METER: "other jobs may run on it too",
+    EnergyLack.OWN_METER: "other jobs may share it",
     EnergyLack.SLURM_PLUGIN: "",
 }
 """Reasons that are told in fewer words, or not at all, than in --json."""
@@ -70,9 +77,9 @@ def _node_and_cost(node: Energy, cost: Cost) -> list[str]:
     if node.value_j is not None:
         return [_provenance(node, "node"), *_energy_cost(cost)]
     why, costs = _briefly(node), _energy_cost(cost)
-    if any(one.is_all_keys for one in node.reasons) and costs == [f"cost not known: {_SITE_FILE}"]:
-        return [f"node, cost not known: {why}"]
-    return [f"node not known: {why}", *costs]
+    if any(one.is_all_keys for one in node.reasons) and costs == [f"cost unknown: {_SITE_FILE}"]:
+        return [f"node, cost unknown: {why}"]
+    return [f"node unknown: {why}", *costs]
 
 
 def _briefly(node: Energy) -> str:
@@ -96,16 +103,16 @@ def _held_by_ranks(report: JobReport) -> list[str]:
     gpu = report.energy.gpu
     all_j = (held.ranks_j, held.idle_remainder_j, held.error_j)
     ranks, rest, error = energy_sum(all_j, report.energy.gpu.value_j, gpu.plus_minus_j)
-    parts = [f"= ranks {ranks} + {rest} outside of them"]
+    parts = [f"= ranks {ranks} + {rest} outside ranks"]
     if abs(held.error_j) > _ROUNDING_FRAC * max(held.gpus_j, 1.0):
-        parts.append(f"(which differs by {error})")
+        parts.append(f"(sum differs by {error})")
     return parts
 
 
 def _provenance(one: Energy, what: str) -> str:
     if one.value_j is None:
-        return f"{what} not known: {one.because or 'nothing was measured'}"
-    source = str(one.source) if one.source is not None else "source not known"
+        return f"{what} unknown: {one.because or 'nothing was measured'}"
+    source = str(one.source) if one.source is not None else "source unknown"
     covered = f", {percent(one.coverage_frac)} covered" if one.scope != "node" else ""
     scope = _SCOPES.get(one.scope, "")
     return f"{energy(one.value_j, one.plus_minus_j)} {what}{scope} ({source}{covered})"
@@ -121,7 +128,7 @@ def _energy_cost(cost: Cost) -> list[str]:
     if cost.price is not None:
         parts.append(f"{number(cost.price)} {cost.currency or '(no currency)'}")
     if not parts:
-        return [f"cost not known: {_SITE_FILE}"] if cost.absent else []
+        return [f"cost unknown: {_SITE_FILE}"] if cost.absent else []
     if cost.is_of_gpus:
         parts[0] = f"{GPUS_ALONE}: {parts[0]}"
     return [*parts, cost.lack] if cost.lack else parts
@@ -143,7 +150,7 @@ def memory_parts(report: JobReport) -> list[str]:
         parts.append(max(known, key=lambda one: one[0])[1])
     kills = sum(one.oom_kills or 0 for one in report.nodes)
     if kills:
-        parts.append(f"{'1 process' if kills == 1 else f'{kills:,} processes'} killed for memory")
+        parts.append(f"{'1 process' if kills == 1 else f'{kills:,} processes'} OOM-killed")
     return dotted(parts)
 
 
@@ -225,7 +232,7 @@ def finding_block(report: JobReport, width: int, weight: int) -> Block:
                 good = len(forms) if count <= _GOOD_FINDINGS else good
             else:
                 spare.add(len(forms))
-            forms.append([*labelled("found", lines), *_more(len(ordered) - count, width)])
+            forms.append([*lines, *_more(len(ordered) - count, width)])
     return Block(forms=forms or [[]], good=good, weight=weight, spare=frozenset(spare))
 
 
@@ -248,8 +255,8 @@ def _finding(finding: ReportFinding, evidence: Sequence[str], width: int, most: 
     remedy = f" → {finding.remedy}" if finding.remedy else ""
     lines: list[str] = []
     for told in evidence:
-        text = f"{finding.severity} {subject}{told}{remedy}"
-        lines = row("", text.split(" "), width, most=99)
+        text = f"{subject}{told}{remedy}"
+        lines = row(SEVERITY_WORDS[finding.severity], text.split(" "), width, most=99)
         if len(lines) <= most:
             break
     return lines
@@ -284,7 +291,7 @@ def advice_block(advice: Sequence[Advice], width: int, weight: int) -> Block:
     short = dotted(changes[:_MOST_ADVICE])
     left = len(advice) - len(short)
     short += [f"· {_MORE.format(left)}"] if left else []
-    forms = [row("advice", short, width, most=2)]
+    forms = [row("advice", short, width, most=3)]
     for most in range(1, _MOST_ADVICE_LINES + _SPARE_OF_EACH + 1):
         rows = [
             row("", clocks(f"{change}: {one.because}").split(" "), width, most=most)
@@ -303,7 +310,7 @@ def _change(advice: Advice) -> str:
 
 def outcome_block(outcomes: Sequence[AdviceOutcome], width: int, weight: int) -> Block:
     """Whether what an earlier report predicted came true."""
-    words = {True: "held", False: "broken", None: "cannot tell"}
+    words = {True: "confirmed", False: "wrong", None: "unclear"}
     told = [
         f"by report {one.report}: {one.key} {one.proposed}: {words[one.held]}, "
         f"{_course(one)}{one.because}"
@@ -342,9 +349,8 @@ def _sentences(label: str, texts: Sequence[str], width: int, weight: int) -> Blo
     return Block(forms=forms or [[]], good=1, weight=weight, spare=frozenset(spare))
 
 
-SCREEN_LINES: Final = 24
-_COMMAND_LINES: Final = 6
-"""A command is to be typed, and is cut for the sake of the screen alone."""
+SCREEN_LINES: Final = 22
+"""A terminal of 24 lines shows the command and the next prompt as well."""
 _SPARE: Final = 6
 """So many lines more a row may have where nothing else is on them."""
 _BEHIND_S: Final = 1.0
@@ -363,17 +369,21 @@ def report_lines(
     next_commands: Sequence[str] = (),
     now_s: float | None = None,
 ) -> list[str]:
-    """The screen, a line each, at most SCREEN_LINES of `width` columns.
+    """The screen, a line each, at most SCREEN_LINES of `width` columns; commands are never cut.
 
     `now_s` is the time of day: a running job is older than what was measured of it last.
 
     What there is no room for is counted at the end of its row; --json has it.
     """
     head = row("", headline(report, now_s), width, most=3, is_head=True)
-    tail = row("next", dotted(next_commands), width, most=_COMMAND_LINES)
+    head += row("", _verdict(report), width, most=1, is_head=True)
+    tail = _next(next_commands)
+    rows = [_block(*row_of, width=width) for row_of in _rows(report)]
     blocks = [
-        *(_block(*row_of, width=width) for row_of in _rows(report)),
-        finding_block(report, width, weight=8),
+        rows[0],
+        _gpu_block(report, width),
+        *rows[1:],
+        finding_block(report, width, weight=10),
         advice_block(report.advice, width, weight=9),
         outcome_block(report.outcomes, width, weight=4),
         _sentences("missing", report.missing, width, weight=3),
@@ -402,13 +412,84 @@ def component_lines(
         if report.findings:
             words = plural(len(report.findings), "finding")
             lines += row("", [f"{words}, first: {report.findings[0].subject}"], width, most=1)
-    return [*lines, *row("next", dotted(next_commands), width, most=_COMMAND_LINES)]
+    return [*lines, *_next(next_commands)]
+
+
+def _next(commands: Sequence[str]) -> list[str]:
+    """A line a command, none broken: they are there to be copied."""
+    return [f" {'' if at else 'next':<8} {command}" for at, command in enumerate(commands)]
+
+
+_BAR: Final = 32
+"""Columns of a bar that is full."""
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉"
+_BARS: Final = (
+    ("useful", "useful_gpu_s"),
+    ("spinning", "spin_gpu_s"),
+    ("idle", "idle_gpu_s"),
+    ("empty", "no_process_gpu_s"),
+    ("unknown", "unknown_gpu_s"),
+)
+"""What GPUs did → the seconds of it."""
+_LEAST_BAR_FRAC: Final = 0.005
+_STANDS_OUT_FRAC: Final = 0.1
+
+
+def _verdict(report: JobReport) -> list[str]:
+    """Return in a line what the GPU time was worth; none where it is unknown."""
+    waste, findings = report.waste, report.findings
+    if not report.gpus or not waste.is_measured:
+        return []
+    total_s = waste.total_gpu_s
+    wasted_s = total_s - waste.useful_gpu_s - waste.unknown_gpu_s
+    parts = [
+        f"{percent(waste.useful_gpu_s / total_s)} of GPU time useful",
+        f"{gpu_time(wasted_s, like_s=total_s).split(' ')[0]} of {gpu_time(total_s)} wasted",
+        plural(len(findings), "finding") if findings else "no findings",
+    ]
+    return dotted(parts)
+
+
+def _gpu_block(report: JobReport, width: int) -> Block:
+    """What the GPUs did: in words on a line, with room as bars."""
+    forms = [row("GPUs", gpu_parts(report), width, most=most) for most in (1, 2, 3)]
+    if bars := [_bar(*bar, width=width) for bar in _bars(report)]:
+        forms += [
+            [*bars, *row("GPUs", dotted(gpu_remarks(report)), width, most=most)]
+            for most in (1, 2, 3)
+        ]
+    return Block(forms=forms, good=3 if bars else 2, weight=12)
+
+
+def _bars(report: JobReport) -> Iterator[tuple[str, float, str]]:
+    """Yield what GPUs did, which part of the time, and the GPUs that did it more than others."""
+    total_s = report.waste.total_gpu_s
+    if not report.waste.is_measured:
+        return
+    for word, key in _BARS:
+        frac = getattr(report.waste, key) / total_s
+        if frac < _LEAST_BAR_FRAC and word != "useful":
+            continue
+        more = [
+            one.label
+            for one in report.gpus
+            if one.waste.total_gpu_s > 0
+            and getattr(one.waste, key) / one.waste.total_gpu_s > frac + _STANDS_OUT_FRAC
+        ]
+        yield word, frac, names_shown(more, 2) if more and word != "useful" else ""
+
+
+def _bar(word: str, frac: float, note: str, *, width: int) -> str:
+    """Return a bar with its name before it, its share and a note behind it."""
+    full = min(_BAR, width - 24)
+    eighths = round(8 * full * min(frac, 1.0))
+    drawn = "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+    return f" {word:<8} {drawn:<{full}} {percent(frac):>5}  {note}".rstrip()[:width]
 
 
 def _rows(report: JobReport) -> list[tuple[str, list[str], int, int]]:
     return [
         ("energy", energy_parts(report), 4, 5),
-        ("GPUs", gpu_parts(report), 3, 6),
         ("CPUs", cpu_parts(report), 2, 6),
         ("ranks", rank_parts(report), 3, 7),
         ("memory", memory_parts(report), 2, 2),
@@ -431,7 +512,7 @@ def headline(report: JobReport, now_s: float | None = None) -> list[str]:
         name += f" task {job.array_task}"
     parts = [name or "samples", *_state(report, now_s), *_size(report), *_requeues(report)]
     if job.synthetic and report.gpus:
-        parts.append("synthetic: a made-up driver measured")
+        parts.append("synthetic: measured by a fake driver")
     return dotted([part for part in parts if part])
 
 
@@ -443,7 +524,7 @@ def _size(report: JobReport) -> list[str]:
         return [f"{plural(job.gpus, 'GPU')} on {nodes}"]
     if not job.gpus_because:
         return [f"no GPUs on {nodes}"]
-    asked = f" ({job.gpus_asked:,} asked for)" if job.gpus_asked else ""
+    asked = f" ({job.gpus_asked:,} requested)" if job.gpus_asked else ""
     return [f"GPUs not measured: {job.gpus_because}{asked}", nodes]
 
 
@@ -454,7 +535,7 @@ def _state(report: JobReport, now_s: float | None) -> list[str]:
     if is_running(report):
         age_s = measured_s if now_s is None else max(measured_s, now_s - report.started_s)
         until = [f"measured until {took}"] if age_s - measured_s >= _BEHIND_S else []
-        return [f"{job.state} for {format_duration(age_s)} so far", *until]
+        return [f"{job.state} for {format_duration(age_s)}", *until]
     code = f", exit code {job.exit_code}" if job.exit_code else ""
     return [f"{job.state} in {took}{code}" if job.state else took]
 

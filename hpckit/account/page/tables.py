@@ -72,7 +72,7 @@ def tables(report: JobReport) -> tuple[Table, ...]:
         _table("gpus", "GPUs", _GPU, report.gpus, _counted(not_measured)),
         _table("ranks", "Ranks", _RANK, report.ranks, _without_energy("rank", report.ranks)),
         _table("nodes", "Nodes", _NODE, report.nodes, _node_notes(report.nodes)),
-        _table("incarnations", "Incarnations", _INCARNATION, report.incarnations, ()),
+        _table("attempts", "Attempts", _INCARNATION, report.incarnations, ()),
     )
     return tuple(table for table in found if table.rows)
 
@@ -85,7 +85,7 @@ def _table(
     notes: tuple[str, ...],
 ) -> Table:
     if len(rows) > _MOST_ROWS:
-        more = f"the first {_MOST_ROWS} of {len(rows)}: --json and --csv hold all of them"
+        more = f"first {_MOST_ROWS} of {len(rows)} rows; --json and --csv have all"
         notes = (more, *notes)
     made = tuple(tuple(make(row) for _, make in columns) for row in rows[:_MOST_ROWS])
     heads = tuple(
@@ -126,7 +126,7 @@ def _both(first: float | None, second: float | None) -> str:
 _GPU: Final[tuple[tuple[str, Callable[[GpuAccount], Cell]], ...]] = (
     ("GPU", lambda one: _word(one.label)),
     ("node", lambda one: _word(one.node)),
-    ("run", lambda one: Cell(text=str(one.restart))),
+    ("restart", lambda one: Cell(text=str(one.restart))),
     ("model", lambda one: _word(gpu_model(one.name) if one.name else "unknown")),
     ("held", lambda one: Cell(text=duration(one.held_s))),
     ("energy", lambda one: _energy(one.energy)),
@@ -137,12 +137,12 @@ _GPU: Final[tuple[tuple[str, Callable[[GpuAccount], Cell]], ...]] = (
         lambda one: _refusable(one, amount(one.util_mean_pct, "%"), "util_pct"),
     ),
     ("mean power", lambda one: _refusable(one, amount(one.power_mean_w, "W"), "power_mw")),
-    ("max", lambda one: _refusable(one, amount(one.power_max_w, "W"), "power_mw")),
-    ("hottest", lambda one: _refusable(one, amount(one.temp_max_c, "°C"), "temp_c")),
+    ("max power", lambda one: _refusable(one, amount(one.power_max_w, "W"), "power_mw")),
+    ("max temperature", lambda one: _refusable(one, amount(one.temp_max_c, "°C"), "temp_c")),
     ("SM clock", lambda one: _refusable(one, amount(one.sm_mean_mhz, "MHz"), "sm_mhz")),
     ("memory peak", lambda one: _refusable(one, gib(one.mem_peak_bytes), "mem_used_mib")),
-    ("by heat", lambda one: Cell(text=duration(one.throttling.thermal_s))),
-    ("by power cap", lambda one: Cell(text=duration(one.throttling.power_cap_s))),
+    ("throttled by heat", lambda one: Cell(text=duration(one.throttling.thermal_s))),
+    ("at power limit", lambda one: Cell(text=duration(one.throttling.power_cap_s))),
     ("MFU proxy", lambda one: Cell(text=percent(one.mfu_proxy_frac))),
     (
         "NVLink out / in",
@@ -158,22 +158,22 @@ _GPU: Final[tuple[tuple[str, Callable[[GpuAccount], Cell]], ...]] = (
 
 _ENDS: Final = {
     "ledger": "its own record",
-    "sample": "killed: its node's last evidence",
-    "processes": "killed: nothing ran on its GPUs",
-    "next-life": "killed: it was started anew",
+    "sample": "killed: last record of its node",
+    "processes": "killed: its GPUs went idle",
+    "next-life": "killed: it was restarted",
     "running": "still running",
 }
 
 
 def _behind(frac: float | None) -> Cell:
-    why = "not compared: it has no peer that computed as long" if frac is None else ""
+    why = "not compared: no peer worked for as long" if frac is None else ""
     return Cell(text=behind_words(frac), about=why)
 
 
 _RANK: Final[tuple[tuple[str, Callable[[RankAccount], Cell]], ...]] = (
     ("rank", lambda one: Cell(text=str(one.rank))),
     ("node", lambda one: _word(one.node)),
-    ("run", lambda one: Cell(text=str(one.restart))),
+    ("restart", lambda one: Cell(text=str(one.restart))),
     ("GPUs", lambda one: Cell(text=str(len(one.gpus)))),
     ("energy", lambda one: _energy(one.energy)),
     ("busy", lambda one: Cell(text=percent(one.busy_frac))),
@@ -183,7 +183,7 @@ _RANK: Final[tuple[tuple[str, Callable[[RankAccount], Cell]], ...]] = (
     ("read", lambda one: Cell(text=transferred(one.read_bytes))),
     ("written", lambda one: Cell(text=transferred(one.write_bytes))),
     ("exit code", lambda one: _count(one.exit_code)),
-    ("end known from", lambda one: _word(_ENDS.get(one.ended_by, one.ended_by))),
+    ("end according to", lambda one: _word(_ENDS.get(one.ended_by, one.ended_by))),
 )
 
 
@@ -195,27 +195,27 @@ def _of_limit(used: int | None, limit: int | None) -> Cell:
 
 _NODE: Final[tuple[tuple[str, Callable[[NodeAccount], Cell]], ...]] = (
     ("node", lambda one: _word(one.node)),
-    ("run", lambda one: Cell(text=str(one.restart))),
+    ("restart", lambda one: Cell(text=str(one.restart))),
     ("GPU energy", lambda one: _energy(one.gpu_energy)),
     ("node energy", lambda one: _energy(one.energy)),
     ("CPU time", lambda one: Cell(text=duration(one.cpu_s))),
     ("CPUs", lambda one: _count(one.cpus)),
-    ("CPU held down", lambda one: Cell(text=duration(one.cpu_throttled_s))),
-    ("memory, sampled", lambda one: _of_limit(one.mem_peak_bytes, one.mem_limit_bytes)),
-    ("with page cache", lambda one: Cell(text=gib(one.mem_kernel_peak_bytes))),
+    ("CPU throttled", lambda one: Cell(text=duration(one.cpu_throttled_s))),
+    ("memory (sampled)", lambda one: _of_limit(one.mem_peak_bytes, one.mem_limit_bytes)),
+    ("incl. page cache", lambda one: Cell(text=gib(one.mem_kernel_peak_bytes))),
     ("OOM kills", lambda one: _count(one.oom_kills, NOT_MEASURED)),
     ("samples", lambda one: Cell(text=str(one.samples))),
     ("sampler's CPU", lambda one: Cell(text=duration(one.sampler_cpu_s))),
 )
 
 _INCARNATION: Final[tuple[tuple[str, Callable[[Incarnation], Cell]], ...]] = (
-    ("run", lambda one: Cell(text=str(one.restart))),
+    ("restart", lambda one: Cell(text=str(one.restart))),
     ("started", lambda one: _word(clock_time(one.started_s))),
     ("took", lambda one: Cell(text=duration(one.ended_s - one.started_s))),
     ("GPU energy", lambda one: _energy(one.gpu_energy)),
     ("GPU-hours", lambda one: Cell(text=f"{one.gpu_s / 3600:.2f}")),
-    ("counts as", lambda one: _word("lost at most" if one.is_lost else "kept")),
-    ("because", lambda one: _word(one.because)),
+    ("counts as", lambda one: _word("lost (at most)" if one.is_lost else "kept")),
+    ("reason", lambda one: _word(one.because)),
 )
 
 

@@ -46,7 +46,7 @@ def arrow() -> tuple[Any, Any]:
         ) from error
     if not hasattr(pq.ParquetWriter, "add_key_value_metadata"):
         raise ToolMissing(
-            f"pyarrow {pa.__version__} is too old to describe the file that it writes",
+            f"pyarrow {pa.__version__} is too old: it cannot write file metadata",
             hint=pip_line("--upgrade", "pyarrow>=17"),
         )
     return pa, pq
@@ -219,7 +219,7 @@ def archive(
     kept = {span.path for one in gathered.evidence for span in one.spans}
     named = [(files.restart, one) for files in incarnations for one in files.samples if one in kept]
     if not named:
-        raise StorageFailed("there are no samples to be written as Parquet")
+        raise StorageFailed("no samples to write as Parquet")
     pa, _ = arrow()
     with whole_file(path) as file:
         try:

@@ -128,7 +128,7 @@ class ParquetStore:
                 raise StorageFailed(f"{self._path} cannot be read as Parquet: {error}") from error
             if not isinstance(document, dict) or document.get("schema") != ARCHIVE_SCHEMA:
                 raise StorageFailed(
-                    f"{self._path} is no archive of `hpckit report --parquet`: "
+                    f"{self._path} was not written by `hpckit report --parquet`: "
                     f"its metadata has no {ARCHIVE_SCHEMA}"
                 )
             self._opened = (file, document)
@@ -154,7 +154,7 @@ def archive(path: Path) -> ParquetStore:
     with contextlib.suppress(OSError):
         if not path.is_file() or not _is_parquet(path):
             raise HpckitError(
-                f"got the file {path}, expected a folder, or a file of --parquet",
+                f"got the file {path}, expected a folder or a file that --parquet wrote",
                 hint=f"hpckit report --from {shlex.quote(str(_folder_of(path)))}",
             )
     return ParquetStore(path)
@@ -217,7 +217,7 @@ def _gpu_rows(table: Any, meta: SampleMeta) -> NDArray[np.void]:
     for name in KEPT:
         rows[name] = _whole(table[name], GPU_DTYPE[name].itemsize)
     if (rows["gpu"] >= len(meta.gpus)).any():
-        raise ValueError("a row of a GPU that META does not name")
+        raise ValueError("a row names a GPU that META does not list")
     return rows
 
 

@@ -70,9 +70,7 @@ def comm_machine(
     gpus = tuple(gpu for gpu in topology.gpus if not gpu.is_hidden)[:gpus_per_node]
     unknown: list[str] = []
     if len(gpus) < gpus_per_node:
-        unknown.append(
-            f"number of GPUs: {gpus_per_node} are asked for, and the node shows {len(gpus)}"
-        )
+        unknown.append(f"number of GPUs: {gpus_per_node} requested, but the node shows {len(gpus)}")
     architecture = _one({gpu.architecture or architecture for gpu in gpus}, unknown)
     links, ring = (None, None)
     if len(gpus) == gpus_per_node > 1:
@@ -85,8 +83,7 @@ def comm_machine(
     pcie = _gpus_pcie(topology, gpus, is_linked=is_linked, is_outer=is_outer)
     if pcie is None and ring is not None:
         unknown.append(
-            "PCIe links of GPUs: the source has no speed and width of every link between GPU and"
-            " CPU"
+            "PCIe links of GPUs: speed or width of a link between GPU and CPU is missing"
         )
     return CommMachine(
         gpus=gpus_per_node, architecture=architecture, links=links, ring=ring, pcie=pcie,
@@ -101,9 +98,9 @@ def _one(found: set[str | None], unknown: list[str]) -> str | None:
     known = {one for one in found if one is not None}
     if len(known) == 1 and None not in found:
         return known.pop()
-    because = "the source does not tell it"
+    because = "missing in the source"
     if len(known) > 1:
-        because = f"there are several: {', '.join(sorted(known))}"
+        because = f"mixed: {', '.join(sorted(known))}"
     unknown.append(f"architecture of GPUs: {because}")
     return None
 
@@ -115,8 +112,7 @@ def _domain(topology: NodeTopology, nodes: int, told: int | None, unknown: list[
     if nvlink_domain(topology) is None:
         return 1
     unknown.append(
-        "number of nodes of NVLink domain: the GPUs name an NVLink domain, and not how many nodes"
-        " are in it"
+        "size of the NVLink domain: the GPUs name a domain, but not how many nodes it has"
     )
     return None
 
@@ -149,7 +145,7 @@ def _links(gpus: Sequence[Gpu], pairs: Pairs, architecture: str | None) -> RingL
     """What rings can use of the links; a reason where that is not known, None where no ring is."""
     kinds = {link.kind for link in pairs.values()}
     if len(kinds) > 1 or any(link.count is None for link in pairs.values()):
-        return "the source does not count the links between the GPUs"
+        return "the source gives no link counts"
     counts = {pair: link.count or 0 for pair, link in pairs.items()}
     size, kind = len(gpus), kinds.pop()
     if len(counts) == size * (size - 1) // 2 and _is_switched(gpus, pairs, architecture):
@@ -184,7 +180,7 @@ def _pcie_ring(topology: NodeTopology, gpus: Sequence[Gpu], unknown: list[str]) 
         for one, other in combinations(gpus, 2)
     }
     if None in kinds.values():
-        unknown.append("paths of GPUs: the source does not tell what lies between all of them")
+        unknown.append("paths between GPUs: some are missing in the source")
         return None
     every = tuple(gpu.index for gpu in gpus)
     close = _groups(every, kinds, _BELOW_CPU)
@@ -233,10 +229,10 @@ def _nics(
     wanted = _wanted(topology)
     lacking = [nic.name for nic in wanted if not nic.rate_bytes_per_s]
     if not wanted:
-        unknown.append("number of NICs: the source tells of none that is up and for jobs")
+        unknown.append("number of NICs: the source shows no NIC for jobs that is up")
     if lacking:
         shown = ", ".join(lacking[:2])
-        unknown.append(f"rate of NICs: the source does not tell that of {shown}")
+        unknown.append(f"rate of NICs: missing in the source for {shown}")
     if lacking or not wanted:
         return None
     tree = {device.address: device for device in topology.pci}
@@ -321,7 +317,7 @@ def room_of(machine: CommMachine, nodes: int, nccl: NcclVersion) -> Room | str:
     joined = min(nodes, machine.domain_nodes or 1)
     gpus, outer = machine.gpus * joined, math.ceil(nodes / joined)
     if gpus * outer == 1:
-        return "one GPU alone has no one to talk to"
+        return "a single GPU does not communicate"
     alone = Bound(gb_per_s=math.inf, words="nothing within a node")
     intra = alone if gpus == 1 else _intra(machine, nccl)
     if isinstance(intra, str):
@@ -330,7 +326,7 @@ def room_of(machine: CommMachine, nodes: int, nccl: NcclVersion) -> Room | str:
     if outer == 1:
         return Room(nodes=1, gpus=gpus, intra=intra, pair=pair, total=total)
     if not machine.nics:
-        return f"no NIC for jobs is known, and {nodes} nodes talk by them"
+        return f"no NIC for jobs found, and {nodes} nodes need one"
     nics = tuple(_nic_gb_per_s(nic) for nic in machine.nics) * joined
     nic = _all_nics(machine, nics, joined)
     return Room(nodes=outer, gpus=gpus, intra=intra, pair=pair, total=total, nics=nics, nic=nic)
@@ -340,10 +336,10 @@ def _intra(machine: CommMachine, nccl: NcclVersion) -> Bound | str:
     if machine.links is not None:
         one = linked_gb_per_s(machine, nccl)
         if one is None:
-            return f"no constant of NCCL or RCCL for a link of {machine.architecture} is known"
+            return f"NCCL and RCCL have no link speed for {machine.architecture or 'these GPUs'}"
         links = machine.links
         through = " to the switch" if links.is_switched else ""
-        words = f"{links.kind}{through}: {counted(links.per_gpu, 'link')} of {one:g} GB/s a GPU"
+        words = f"{links.kind}{through}: {counted(links.per_gpu, 'link')} of {one:g} GB/s per GPU"
         return Bound(gb_per_s=one * links.per_gpu, words=words)
     return _over_pcie(machine, nccl)
 
@@ -361,17 +357,17 @@ def linked_gb_per_s(machine: CommMachine, nccl: NcclVersion) -> float | None:
 def _over_pcie(machine: CommMachine, nccl: NcclVersion) -> Bound | str:
     pcie = None if machine.pcie is None else pcie_gb_per_s(machine.pcie)
     if pcie is None or machine.ring is None or machine.pcie is None:
-        return "the GPUs talk by PCIe, and speed and width of their links are not known"
-    words = f"PCIe {machine.pcie.speed_gt_per_s:g} GT/s x{machine.pcie.width} of a GPU"
+        return "the GPUs use PCIe, and speed and width of their links are unknown"
+    words = f"PCIe {machine.pcie.speed_gt_per_s:g} GT/s x{machine.pcie.width} per GPU"
     if machine.ring.has_phb and machine.cpu.vendor == INTEL:
         pcie /= INTEL_P2P
-        words += ", less a sixth in an Intel CPU"
+        words += ", minus a sixth for Intel CPUs"
     bound = Bound(gb_per_s=pcie, words=words)
     if machine.ring.farthest is not PathKind.SYS:
         return bound
     cpus = cpu_link_gb_per_s(machine.cpu, nccl)
     if cpus is None:
-        return "the GPUs are on several CPUs, and what links these is not known to NCCL"
+        return "the GPUs are on several CPUs, and NCCL has no speed for the link between them"
     return bound if pcie <= cpus else Bound(gb_per_s=cpus, words="the link between two CPUs")
 
 

@@ -261,14 +261,14 @@ def _tree(setting: Setting, graph: Graph) -> Rate:
     wide, most = graph.channels * channel * _TREE, graph.channels * facts.tree[at]
     bus, ends = min(wide, most), (room.ranks - 1) / room.ranks
     last = _SIMPLE_TREE if graph.is_simple else 1.0
-    words = f"{counted(graph.channels, 'tree')} of {channel:g} GB/s, 92 % of them"
+    words = f"{counted(graph.channels, 'tree')} of {channel:g} GB/s, at 92 %"
     if most < wide:
-        words = f"{counted(graph.channels, 'tree')} of {facts.tree[at]:g} GB/s at most"
+        words = f"{counted(graph.channels, 'tree')} of at most {facts.tree[at]:g} GB/s"
     return Rate(
         collective=Collective.ALL_REDUCE, algorithm=Algorithm.TREE, graph=graph,
         simple=bus * last * ends,
-        limited_by="what NCCL allows a tree" if most < wide else ring_bound(room).words,
-        words=words + (", 85 % where a NIC has one GPU" if graph.is_simple else ""),
+        limited_by="NCCL's limit per tree" if most < wide else ring_bound(room).words,
+        words=words + (", and 85 % for one GPU per NIC" if graph.is_simple else ""),
     )  # fmt: skip
 
 
@@ -314,7 +314,7 @@ def _rated(
     ]
     if algorithm is Algorithm.NVLS_TREE:
         most = facts.nvls_tree[setting.column]
-        bounds.append(Bound(gb_per_s=most, words="what NCCL allows a channel of NVLSTree"))
+        bounds.append(Bound(gb_per_s=most, words="NCCL's limit per NVLSTree channel"))
     bound = min(bounds, key=lambda one: one.gb_per_s)
     return bound, f"{counted(heads, 'head')} of {bound.gb_per_s:.3g} GB/s"
 
@@ -333,5 +333,5 @@ def _rated_before(
         bus *= 2 * (room.ranks - 1) / room.ranks
     is_nic = room.nic is not None and outer < graph.intra
     words = room.nic.words if is_nic and room.nic is not None else "the NVLink switch"
-    shown = f"{counted(graph.channels, 'head')} of {channel:g} GB/s, 5/6 of them an operation"
+    shown = f"{counted(graph.channels, 'head')} of {channel:g} GB/s, at 5/6 per operation"
     return Bound(gb_per_s=bus, words=words), shown

@@ -97,7 +97,7 @@ def _within(machine: CommMachine, room: Room, nccl: NcclVersion) -> Bound | str:
     if links.is_switched or links.per_pair is None:
         return Bound(gb_per_s=room.intra.gb_per_s * scale, words=room.intra.words)
     if links.pairs != peers:
-        return "not all GPUs are joined directly, so traffic of others passes their links too"
+        return "some GPUs have no direct link, so their traffic uses other GPUs' links"
     words = f"{links.kind}: {links.per_pair} of {one:g} GB/s between two GPUs"
     return Bound(gb_per_s=links.per_pair * one * peers * scale, words=words)
 
@@ -105,11 +105,11 @@ def _within(machine: CommMachine, room: Room, nccl: NcclVersion) -> Bound | str:
 def _over_pcie(machine: CommMachine, room: Room, nccl: NcclVersion) -> Bound | str:
     pcie = None if machine.pcie is None else pcie_gb_per_s(machine.pcie)
     if pcie is None or machine.ring is None:
-        return "speed and width of the GPUs' PCIe links are not known"
+        return "speed and width of the GPUs' PCIe links are unknown"
     ranks = room.ranks
     scale = (ranks - 1) / (room.gpus - 1)
     own = min(pcie, room.intra.gb_per_s) if machine.ring.farthest is not PathKind.SYS else pcie
-    bound = Bound(gb_per_s=own * scale, words="PCIe of a GPU")
+    bound = Bound(gb_per_s=own * scale, words="PCIe per GPU")
     cpus = cpu_link_gb_per_s(machine.cpu, nccl)
     if machine.ring.farthest is not PathKind.SYS or cpus is None:
         return bound
@@ -122,9 +122,9 @@ _GB: Final = 1e9
 _BY_LATENCY: Final = (Algorithm.NVLS, Algorithm.NVLS_TREE, Algorithm.TREE, Algorithm.RING)
 """From the fewest steps to the most. Source: NCCL src/graph/tuning.cc, hwLatencies, 2.30.7."""
 
-_PAIRS: Final = "not in NCCL's tuning model: an upper bound, by what the slowest link allows"
-_RCCL: Final = "RCCL has no such model by links for several nodes: what the slowest link allows"
-_NEEDS_NVLS: Final = "needs the fabric manager, and multicast that a VM may not pass on"
+_PAIRS: Final = "not in NCCL's tuning model: an upper bound, set by the slowest link"
+_RCCL: Final = "RCCL has no such model for several nodes: an upper bound, set by the slowest link"
+_NEEDS_NVLS: Final = "needs the fabric manager, and multicast, which a VM may not pass through"
 
 
 def predict(
@@ -153,7 +153,7 @@ def predict(
         return (*_unknown(RINGED, setting), pairs)
     every = rates(setting)
     if not every:
-        return (*_unknown(RINGED, "not even NCCL's slowest channel fits the links"), pairs)
+        return (*_unknown(RINGED, "the links are slower than NCCL's slowest channel"), pairs)
     found = _left(every, off, released)
     shown = [
         _plateau(rate, setting, caveats, is_best=at == 0)
@@ -162,7 +162,7 @@ def predict(
     ]
     had = {rate.collective for rate in found}
     lost = [one for one in RINGED if one not in had]
-    lacking = _unknown(lost, "NCCL_ALGO leaves it no algorithm")
+    lacking = _unknown(lost, "NCCL_ALGO excludes all its algorithms")
     return (*shown, *lacking, pairs)
 
 
@@ -182,10 +182,10 @@ def _unknown(collectives: Iterable[Collective], because: str) -> tuple[BusbwPred
 
 def _setting(machine: CommMachine, room: Room, nccl: NcclVersion) -> Setting | str:
     if machine.architecture is None:
-        return "the architecture of the GPUs is not known"
+        return "the GPU architecture is unknown"
     capability = capability_of(machine.architecture)
     if capability is None:
-        return f"NCCL has no model of {machine.architecture}, and RCCL none without XGMI"
+        return f"NCCL has no model for {machine.architecture}, and RCCL none without XGMI"
     return Setting(
         room=room, capability=capability, nccl=nccl,
         has_nvls=machine.has_nvls, has_sharp=machine.has_sharp,
@@ -195,15 +195,15 @@ def _setting(machine: CommMachine, room: Room, nccl: NcclVersion) -> Setting | s
 def _caveats(machine: CommMachine, nodes: int, nccl: NcclVersion | None) -> tuple[str, ...]:
     found = []
     if nccl is not None and nccl > NEWEST:
-        found.append(f"NCCL {nccl} is newer than the model, {NEWEST}")
+        found.append(f"NCCL {nccl} is newer than the model ({NEWEST})")
     if nccl is not None and nccl < OLDEST:
-        found.append(f"NCCL {nccl} is older than the model, {OLDEST}")
+        found.append(f"NCCL {nccl} is older than the model ({OLDEST})")
     domain = machine.domain_nodes or 1
     if nodes > domain > 1 and nodes % domain:
-        found.append(f"{nodes} nodes do not fill NVLink domains of {domain}")
+        found.append(f"{nodes} nodes do not fill NVLink domains of {domain} nodes")
     outside = nodes > domain
     if outside and any(nic.pcie is None for nic in machine.nics or ()):
-        found.append("PCIe of the NICs is not known and taken not to bound them")
+        found.append("PCIe links of the NICs are unknown, and assumed not to limit them")
     return tuple(found)
 
 
@@ -253,7 +253,7 @@ def _all_to_all(machine: CommMachine, room: Room, nccl: NcclVersion) -> BusbwPre
     bound = pairs_bound(machine, room, nccl)
     if isinstance(bound, str):
         return BusbwPrediction(collective=Collective.ALL_TO_ALL, because=bound)
-    because = "the bytes that pass the slowest link"
+    because = "bytes through the slowest link"
     shown = _shown(Collective.ALL_TO_ALL, Algorithm.PAIRS, bound, because, (_PAIRS,))
     return replace(shown, is_bound=True)
 
@@ -304,7 +304,7 @@ def busbw_lines(
     """
     if not any(one.busbw_bytes_per_s for one in predictions):
         reasons = "; ".join(dict.fromkeys(one.because for one in predictions))
-        words = f"predicted bus bandwidth: not known ({reasons})"
+        words = f"predicted bus bandwidth: unknown ({reasons})"
         yield from wrapped_lines(words, width, first=" ", further="   ")
         return
     title = f"predicted bus bandwidth, {where}"

@@ -289,14 +289,14 @@ def platform_machine(platform: Platform, nodes: int, gpus_per_node: int | None) 
     nics = _nics(platform, gpus)
     unknown = []
     if nics is None and nodes > (platform.domain_nodes or 1):
-        unknown.append("number and rate of NICs: the site file does not say it")
+        unknown.append("number and rate of NICs: missing in the site file")
     if not gpus_per_node and not platform.gpus:
-        unknown.append("number of GPUs: the site file does not say it")
+        unknown.append("number of GPUs: missing in the site file")
     if platform.gpus is not None and gpus > platform.gpus:
-        unknown.append(f"number of GPUs: {gpus} are asked for, and a node has {platform.gpus}")
+        unknown.append(f"number of GPUs: {gpus} requested, but a node has {platform.gpus}")
     if board is None:
         unnamed = platform.gpu or "unnamed"
-        unknown.append(f"links of GPUs: no board of {unnamed} GPUs is known to hpckit")
+        unknown.append(f"links of GPUs: hpckit has no data on boards with {unnamed} GPUs")
         return CommMachine(gpus=gpus, nics=nics, unknown=tuple(unknown))
     is_meshed = platform.gpus == MESHED_GPUS and not board.has_c2c
     switched = RingLinks(kind=LinkKind.NVLINK, per_gpu=board.links, is_switched=True)

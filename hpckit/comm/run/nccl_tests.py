@@ -154,7 +154,7 @@ class TableReader:
         collective = COLLECTIVES.get(name or "")
         if name is None and len({one.group for one in self._ranks}) == 1:
             collective = collective_of(self._rows, len({one.rank for one in self._ranks}))
-        unknown = f"{program} is no program of nccl-tests that is known" if program else NO_PROGRAM
+        unknown = f"{program} is not a known nccl-tests program" if program else NO_PROGRAM
         self._command = None
         self._done.append(
             NcclTest(
@@ -250,7 +250,7 @@ def _rank(match: re.Match[str]) -> RankDevice:
 # first GPU of each process alone. Of the environment only what NCCL and its plugins read is kept.
 
 _PREFIXES: Final = ("NCCL_", "RCCL_", "FI_", "OFI_NCCL_")
-_EXPECTED: Final = "what nccl-tests writes with -J, version 1 to 3"
+_EXPECTED: Final = "JSON that nccl-tests writes with -J, version 1 to 3"
 TOOL: Final = "nccl-tests"
 
 _Whole = Annotated[int, msgspec.Meta(ge=0, le=MOST_COUNTED)]
@@ -378,7 +378,7 @@ def _test(document: _Document) -> NcclTest:
 
 
 RUN_EXPECTED: Final = (
-    "the table or JSON (-J) of nccl-tests, or NCCL's log (NCCL_DEBUG=INFO: lines of `NCCL INFO …`)"
+    "the table or JSON (-J) of nccl-tests, or an NCCL log (NCCL_DEBUG=INFO: `NCCL INFO …` lines)"
 )
 
 
@@ -398,7 +398,7 @@ def parse_nccl_run(text: str) -> NcclRun:
     run = NcclRun(tests=tests.tests(), log=log.log())
     if not run.tests and run.log is None:
         raise refuse_text(
-            "neither a table of nccl-tests nor a line of NCCL's",
+            "neither an nccl-tests table nor an NCCL log line",
             tool="nccl run",
             lines=text.split("\n"),
             expected=RUN_EXPECTED,

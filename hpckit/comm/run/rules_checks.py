@@ -88,7 +88,7 @@ def _rdma_words(facts: RunFacts) -> str:
     absent = _without_device(facts)
     said = f"; line {first_line(absent)}: NET/IB found no device" if absent else ""
     nics = facts.expected.nics
-    return f"{said}; the node has {counted(len(nics), 'NIC')} for it" if nics else said
+    return f"{said}; the node has {counted(len(nics), 'NIC')} for jobs" if nics else said
 
 
 def _without_device(facts: RunFacts) -> list[Seen[NicList]]:
@@ -102,7 +102,7 @@ def no_rdma_device(facts: RunFacts) -> Iterable[Evidence]:
     if is_told or facts.networks - {SOCKET}:
         return ()
     is_single = facts.is_multi_node is False
-    why = "; on one node no traffic goes over a network" if is_single else ""
+    why = "; harmless on one node, where nothing uses the network" if is_single else ""
     severity = Severity.NOTE if is_single else None
     return facts.told("NET/IB found no device", _without_device(facts), why, severity)
 
@@ -147,7 +147,7 @@ def _uneven_lists(facts: RunFacts, lists: list[Seen[NicList]]) -> Iterator[Evide
     if told is not None and 0 < most < told:
         is_single = facts.is_multi_node is False
         yield logged(
-            f"NCCL uses {counted(most, 'NIC')} of a node that has {told}",
+            f"NCCL uses {counted(most, 'NIC')}, but the node has {told}",
             first_line(lists),
             Severity.NOTE if is_single else None,
         )
@@ -164,7 +164,7 @@ def nics_unexpected(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `nics-unexpected`: NICs that are not for jobs, such as those of storage."""
     expected = set(facts.expected.nics or ())
     for extra, lists in _by_names(facts, lambda used: sorted(used - expected)) if expected else ():
-        more = f", not among the {len(facts.expected.nics or ())} for jobs"
+        more = f", not among the {len(facts.expected.nics or ())} NICs for jobs"
         yield from facts.told(f"NCCL also uses {named(extra)}", lists, more)
 
 
@@ -191,7 +191,7 @@ def nic_twice(facts: RunFacts) -> Iterator[Evidence]:
         twice = [name for (name, _), count in ports.items() if count > 1]
         if twice:
             host = f" on {one.what.host}" if one.what.host else ""
-            yield logged(f"{named(twice)} is there twice among NCCL's NICs{host}", one.line_no)
+            yield logged(f"NCCL lists {named(twice)} twice{host}", one.line_no)
 
 
 def gpu_direct_off(facts: RunFacts) -> Iterator[Evidence]:
@@ -239,7 +239,7 @@ def _gpus_without(facts: RunFacts) -> Iterator[Evidence]:
             yield logged(
                 f"GPU {gpu}{at} has GPU Direct RDMA with none of {counted(len(each), 'HCA')}:"
                 f" the nearest is at distance {nearest.what.distance},"
-                f" the limit {nearest.what.limit}",
+                f" and the limit is {nearest.what.limit}",
                 nearest.line_no,
             )
 
@@ -267,7 +267,7 @@ def _asked(facts: RunFacts) -> Iterator[Evidence]:
         for name, line_no in names.items():
             if name not in ("none", ""):
                 yield logged(
-                    f"NCCL_NET_PLUGIN asks for {name}, and NCCL used its own network"
+                    f"NCCL_NET_PLUGIN asks for {name}, but NCCL used its own network"
                     f" {named(networks)}{_failed_words(facts)}",
                     line_no,
                 )
@@ -311,7 +311,7 @@ def shm_between_gpus(facts: RunFacts) -> Iterable[Evidence]:
     shm = [one for one in facts.log.connections if one.what.transport is Transport.SHM]
     if not shm or facts.is_nvlink is False:
         return ()
-    joined = ", which NVLink joins" if facts.is_nvlink else ""
+    joined = " joined by NVLink" if facts.is_nvlink else ""
     severity = None if facts.is_nvlink else Severity.NOTE
     return facts.told(f"{_pairs(shm)}{joined} use SHM ({_example(shm)})", shm, "", severity)
 
@@ -354,7 +354,7 @@ def nic_path_far(facts: RunFacts) -> Iterable[Evidence]:
     if not far or not facts.is_multi_node or facts.networks == {SOCKET}:
         return ()
     one = far[0].what
-    speed = f": {one.inter_bytes_per_s / 1e9:g} GB/s a channel"
+    speed = f": {one.inter_bytes_per_s / 1e9:g} GB/s per channel"
     severity = None if one.inter_type == "SYS" else Severity.NOTE
     return facts.told(f"NCCL's rings reach a NIC over {one.inter_type}", far, speed, severity)
 
@@ -436,7 +436,7 @@ def channels_limited(facts: RunFacts) -> Iterator[Evidence]:
             yield logged(f"{counted(have, 'channel')} for {nics} NICs", most.line_no)
         if have < found:
             yield logged(
-                f"{counted(have, 'channel')}, and NCCL's search found {found}", most.line_no
+                f"{counted(have, 'channel')}, but NCCL's search found {found}", most.line_no
             )
     for one, where in facts.settings("NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS"):
         yield logged(

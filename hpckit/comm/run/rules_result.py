@@ -188,7 +188,7 @@ PLATEAU_FROM_BYTES: Final = 2**30
 Source: stas00, ml-engineering, network benchmarks: AWS P6, 8 B200 on one node and on 4.
 """
 
-_PROFILED: Final = ", and what the provider's profile sets is not known"
+_PROFILED: Final = "; the settings of the provider's profile are unknown"
 _LEAST_TOLD: Final = 0.05e9
 _MOST_WARNINGS: Final = 5
 
@@ -239,8 +239,8 @@ def below_predicted(facts: RunFacts) -> Iterator[Evidence]:
         if reached and most and reached < LEAST_OF_PREDICTED * most:
             excuse = _excuse(test, facts.expected)
             yield logged(
-                f"{_name(test)}: {reached / 1e9:.4g} GB/s of the {most / 1e9:.4g} GB/s that were"
-                f" predicted ({100 * reached / most:.0f} %){excuse}",
+                f"{_name(test)}: {reached / 1e9:.4g} GB/s of the predicted {most / 1e9:.4g} GB/s"
+                f" ({100 * reached / most:.0f} %){excuse}",
                 test.line_no,
                 Severity.NOTE if excuse else None,
             )
@@ -249,12 +249,12 @@ def below_predicted(facts: RunFacts) -> Iterator[Evidence]:
 def _excuse(test: NcclTest, expected: ExpectedRun) -> str:
     """Why a healthy run may be so far below; nothing where it is not."""
     if test.collective in expected.bounds:
-        return ", which is what the links allow: no model says how much of it is reached"
+        return "; the prediction is only an upper bound, set by the links"
     largest = max(row.size_bytes for row in test.rows)
     if largest < PLATEAU_FROM_BYTES:
-        return f", which is of large messages: {short_bytes(largest)} is small"
+        return f"; the prediction is for large messages, and {short_bytes(largest)} is small"
     if any(_rising(test)):
-        return ", and larger messages may reach more"
+        return "; larger messages may reach more"
     return _PROFILED if expected.is_profiled else ""
 
 

@@ -106,14 +106,14 @@ def _other_machine(run: NcclRun, platform: Platform, topology: NodeTopology | No
     told = {architecture_of(ran), architecture_of(known)}
     if None in told or len(told) == 1:
         return None
-    return f"it ran on {ran}, and what is known is of {known}"
+    return f"it ran on {ran}, but the machine given here has {known}"
 
 
 def _why_not_one(run: NcclRun) -> str | None:
     """Why its ranks did not run as one, so that no figure is of all of them."""
     copies = max((test.copies for test in run.alike), default=1)
     if copies > 1:
-        return f"{copies} copies of one run wrote one table: compare a file of each"
+        return f"{copies} copies of one run wrote into one table: compare one file per copy"
     if any(test.groups > 1 for test in run.alike):
         return "several groups ran side by side (NCCL_TESTS_SPLIT)"
     return None
@@ -124,15 +124,17 @@ def _others(run: NcclRun) -> str | None:
     others = len(run.tests) - len(run.alike)
     if not others:
         return None
-    return f"{counted(others, 'test')} on other nodes or ranks than the first: a file for each"
+    return (
+        f"{counted(others, 'test')} on other nodes or ranks than the first: use one file per test"
+    )
 
 
 def _unpredicted(run: NcclRun, all_ways: tuple[BusbwPrediction, ...]) -> str:
     if all_ways:
         return all_ways[0].because
     if not _nodes_and_ranks(run)[0]:
-        return "the output does not tell on how many nodes and GPUs it ran"
-    return "nothing tells on what machine it ran; --topology or --site does"
+        return "the output does not show how many nodes and GPUs it ran on"
+    return "the machine is unknown; give --topology or --site"
 
 
 def _settings_of(run: NcclRun, known: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
@@ -195,7 +197,7 @@ def used_rows(log: NcclLog) -> Iterator[tuple[str, str]]:
         ("GPUs", _gpus(log)),
         ("channels", _channels(log)),
         ("algorithm", _algorithms(log)),
-        ("meet on", ", ".join(sorted(meeting, key=natural_order))),
+        ("bootstrap", ", ".join(sorted(meeting, key=natural_order))),
     )
     yield from ((label, words) for label, words in rows if words)
     askable = ("network", "GPUs", "channels", "algorithm")
@@ -292,7 +294,7 @@ def _gpus(log: NcclLog) -> str:
 def _channels(log: NcclLog) -> str:
     counts = {
         "{}": {one.what.collective for one in log.channels if one.what.collective > 0},
-        "{} of NVLS": {one.what.nvls for one in log.channels if one.what.nvls},
+        "{} for NVLS": {one.what.nvls for one in log.channels if one.what.nvls},
         "search found {}": {one.what.channels for one in log.graphs if one.what.pattern == RING},
     }
     return " · ".join(words.format(_range(found)) for words, found in counts.items() if found)
@@ -331,7 +333,7 @@ def nccl_run_lines(compared: ComparedRun, *, width: int) -> list[Line]:
         wanted = compared.predicted.get(test.collective or "") if test in run.alike else None
         lines += _row("measured", _measured(test, wanted), width)
     if compared.unpredicted:
-        lines += _row("predicted", f"not known: {compared.unpredicted}", width, Style.FAINT)
+        lines += _row("predicted", f"unknown: {compared.unpredicted}", width, Style.FAINT)
     for label, words in () if run.log is None else used_rows(run.log):
         style = Style.FAINT if label == "unknown" else Style.PLAIN
         lines += _row(label, words, width, style)
@@ -355,7 +357,7 @@ def _title(run: NcclRun, findings: Sequence[SourcedFinding]) -> Iterator[str]:
     """How many findings, then what ran."""
     grave = [one for one in findings if one.severity is not Severity.NOTE]
     notes = len(findings) - len(grave)
-    yield counted(len(grave), "finding") if grave else "nothing odd"
+    yield counted(len(grave), "finding") if grave else "no findings"
     if notes:
         yield counted(notes, "note")
     ranks = (run.log.ranks if run.log else None) or max(
@@ -371,29 +373,28 @@ def _title(run: NcclRun, findings: Sequence[SourcedFinding]) -> Iterator[str]:
 
 
 def _measured(test: NcclTest, wanted: float | None) -> str:
-    name = test.collective or test.program or "not named by the output:"
+    name = test.collective or test.program or "unnamed test:"
     plateau = test.plateau_bytes_per_s
     if plateau is None:
         return f"{name.removesuffix(':')}: no bandwidth"
     most = max(row.size_bytes for row in test.rows)
-    words = f"{name} {plateau / _GB:.4g} GB/s bus bandwidth, to {short_bytes(most)}"
+    words = f"{name} {plateau / _GB:.4g} GB/s bus bandwidth, up to {short_bytes(most)}"
     if not wanted:
         return words
     share = 100 * plateau / wanted
-    return f"{words} · predicted {wanted / _GB:.4g} GB/s: {share:.0f} % of it"
+    return f"{words} · {share:.0f} % of the predicted {wanted / _GB:.4g} GB/s"
 
 
 def _unread(run: NcclRun, width: int) -> list[Line]:
     parts = []
     rows = sum(test.unread for test in run.tests)
     if rows:
-        are = "is" if rows == 1 else "are"
-        parts.append(f"{counted(rows, 'line')} of a table that {are} no whole row")
+        parts.append(counted(rows, "incomplete table row"))
     if run.log is not None and run.log.unread_lines:
-        count = counted(run.log.unread_lines, "line")
-        parts.append(f"{count} of NCCL in a new form, the first line {run.log.unread[0].line_no}")
+        count = counted(run.log.unread_lines, "NCCL line")
+        parts.append(f"{count} of unknown form, the first at line {run.log.unread[0].line_no}")
     if run.log is not None and run.log.cut_lines:
-        parts.append(f"{counted(run.log.cut_lines, 'line')} too long to read whole")
+        parts.append(f"{counted(run.log.cut_lines, 'line')} too long, cut")
     return _row("not read", "; ".join(parts), width, Style.FAINT) if parts else []
 
 

@@ -86,8 +86,8 @@ def _options_from(
 ) -> tuple[list[Setting], int]:
     """The options that begin at a word, and where the first word stands that is none."""
     found: list[Setting] = []
-    while at < len(words) and _is_option(words[at]):
-        name, value, step = _option(words, at)
+    while at < len(words) and is_option(words[at]):
+        name, value, step = step_option(words, at)
         if name in _KEPT:
             found.append(
                 Setting(
@@ -102,13 +102,13 @@ def _options_from(
     return found, at
 
 
-def _is_option(word: Word) -> bool:
+def is_option(word: Word) -> bool:
     """Whether a word is an option, or may be several: `$OPTIONS`."""
     may_be = not word.is_plain and word.raw.startswith(("$", '"$'))
     return may_be or (word.text.startswith("-") and word.text != "--")
 
 
-def _option(words: Sequence[Word], at: int) -> tuple[str, str | None, int]:
+def step_option(words: Sequence[Word], at: int) -> tuple[str, str | None, int]:
     """One option's long name, its value, and how many words it takes.
 
     `-W` and `--wait` take seconds for srun, and nothing for sbatch. What begins with `--` is taken

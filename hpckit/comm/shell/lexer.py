@@ -271,7 +271,7 @@ class _Reader:
         start = self._text.rfind("\n", 0, at) + 1
         end = self._text.find("\n", at)
         return refusal(
-            "what begins here never ends",
+            "opened here and never closed",
             tool=self._tool,
             line_no=line_no,
             line=self._text[start : len(self._text) if end < 0 else end],

@@ -135,7 +135,7 @@ class MatrixReader:
                 break
             found, rows[title], following = self.read(at, self.lines[at].strip(" \t=:"))
             if labels and found != labels:
-                expected = f"those of the matrix before: {' '.join(labels)}"
+                expected = f"the same columns as before: {' '.join(labels)}"
                 raise self.refuse(at, f"got columns {' '.join(found)[:60]}", 1, expected)
             labels, at = found, following
         return labels, rows
@@ -174,7 +174,7 @@ class MatrixReader:
             at += 1
         if not labels or len(labels) > MOST_GPUS:
             what = "no columns" if not labels else f"{len(labels)} columns"
-            expected = f"a row with the names of 1 to {MOST_GPUS} GPUs"
+            expected = f"a header with the names of 1 to {MOST_GPUS} GPUs"
             raise self.refuse(title_at, f"{title!r} has {what}", 1, expected)
         return tuple(labels), at
 
@@ -287,14 +287,14 @@ def _unknown(
 ) -> tuple[Unknown, ...]:
     found = list(unknown_of_links(links, because=f"{said.source.format} does not print it"))
     if paths is None:
-        because = f"{said.source.format} was not asked for weights, hops or types"
+        because = f"{said.source.format} was run without weights, hops and link types"
         return (*found, Unknown("GPUs", "paths", because))
     blank = {at for at, one in pairs.items() if paths.cells[at[0]][at[1]] is None}
     if any(pairs[at].kind is PathKind.SYS for at in blank):
-        because = "it is not said which PCIe bridge the GPUs of a NUMA node share"
+        because = "the output does not say which PCIe bridge the GPUs of a NUMA node share"
         found.append(Unknown("GPUs", "paths over PCIe", because))
     if any(pairs[at].kind is not PathKind.SYS for at in blank):
-        because = f"{said.source.format} does not name the type of link of some pairs"
+        because = f"{said.source.format} has no link type for some pairs"
         found.append(Unknown("GPUs", "paths", because))
     return tuple(found)
 
@@ -396,7 +396,7 @@ def _of_csv(text: str) -> GpuMatrices:
     except csv.Error as error:
         line = block.split("\n", 1)[0]
         raise refusal(
-            f"not readable: {error}", tool=AMD_SMI, line_no=1, line=line, expected="CSV"
+            f"cannot read it: {error}", tool=AMD_SMI, line_no=1, line=line, expected="CSV"
         ) from error
     return _of_objects(found, text, "gpu,")
 
@@ -419,14 +419,14 @@ def _of_objects(document: Any, text: str, key: str) -> GpuMatrices:
     for one in objects:
         index = _index(one.get("gpu")) if isinstance(one, dict) else None
         if index is None or index in dict(gpus):
-            expected = "objects with a 'gpu' each, and its 'links'"
-            raise refuse_document(text, key, "the document is no such output", expected, AMD_SMI)
+            expected = "objects with 'gpu' and 'links'"
+            raise refuse_document(text, key, "not this output", expected, AMD_SMI)
         bdf = one.get("bdf")
         is_bdf = isinstance(bdf, str) and _LABEL.fullmatch(bdf.strip())
         gpus.append((index, bdf if is_bdf else None))
         words |= _words_of(one, index)
     if not 0 < len(gpus) <= MOST_GPUS or not words:
-        message = f"it tells of {len(gpus)} GPUs, and of {len(words)} links"
+        message = f"found GPUs: {len(gpus)}, links: {len(words)}"
         raise refuse_document(text, key, message, f"1 to {MOST_GPUS} GPUs and their links", AMD_SMI)
     return _matrices(gpus, whole_matrices(words, [index for index, _ in gpus]))
 

@@ -24,7 +24,7 @@ from hpckit.node.capture.hwloc_objects import (
 )
 from hpckit.node.topology import Gpu, GpuVendor, LinkKind, Nic, NodeTopology, Source, Unknown
 
-_SEVERAL = "hwloc records it beside several NUMA nodes, or beside the whole machine"
+_SEVERAL = "hwloc puts it next to several NUMA nodes, or next to the whole machine"
 
 
 def _unknowns(
@@ -36,7 +36,7 @@ def _unknowns(
     yield from _of_nics(topology)
     yield from _of_pci(tree, topology)
     if not (topology.pci or topology.gpus or topology.nics or topology.accelerators):
-        because = "the file holds no I/O devices: lstopo writes all of them with --whole-io"
+        because = "the file has no I/O devices: lstopo writes all of them with --whole-io"
         yield Unknown("node", "PCI devices", because)
 
 
@@ -57,7 +57,7 @@ def _of_nodes(topology: NodeTopology) -> Iterator[Unknown]:
         yield Unknown("NUMA nodes", "index", "the file has no NUMA nodes")
         return
     if all(node.kind is None for node in nodes):
-        yield Unknown("NUMA nodes", "kind", "the file gives its NUMA nodes no subtype")
+        yield Unknown("NUMA nodes", "kind", "the file has no subtype for its NUMA nodes")
     if len(nodes) > 1 and any(node.distances is None for node in nodes):
         because = "the file has no latencies between all of its NUMA nodes"
         yield Unknown("NUMA nodes", "distances", because)
@@ -67,14 +67,12 @@ def _of_gpus(topology: NodeTopology, found: tuple[FoundGpu, ...]) -> Iterator[Un
     if not found:
         return
     if not any(one.is_numbered for one in found):
-        because = (
-            "no device of NVML, CUDA, ROCm SMI or Level Zero is in the file: counted by bus id"
-        )
+        because = "the file has no NVML, CUDA, ROCm SMI or Level Zero device: numbered by bus ID"
         yield Unknown("GPUs", "index", because)
     yield Unknown("GPUs", "architecture", "hwloc does not record it")
     gpus = topology.gpus
-    yield from _lacking(gpus, "GPUs", "name", "neither a driver nor pci.ids gave the file one")
-    because = "no NVML, ROCm SMI or Level Zero device in the file says it"
+    yield from _lacking(gpus, "GPUs", "name", "no name from a driver or from pci.ids in the file")
+    because = "the file has no NVML, ROCm SMI or Level Zero device with it"
     yield from _lacking(gpus, "GPUs", "uuid", because)
     yield from _lacking(gpus, "GPUs", "numa_index", _SEVERAL)
 
@@ -86,12 +84,10 @@ def _of_links(tree: HwlocTree, topology: NodeTopology) -> Iterator[Unknown]:
         (GpuVendor.AMD, LinkKind.XGMI, "XGMIBandwidth: no XGMI, or no ROCm SMI"),
     ):
         if kind not in kinds and sum(gpu.vendor is vendor for gpu in topology.gpus) > 1:
-            why = (
-                "schema 1.x holds no links of GPUs" if tree.major == 1 else f"the file has no {of}"
-            )
+            why = "schema 1.x has no GPU links" if tree.major == 1 else f"the file has no {of}"
             yield Unknown("GPUs", "gpu_links", why)
     if any(link.bandwidth_bytes_per_s is None for link in topology.gpu_links):
-        because = "hwloc writes one figure for every pair of XGMI: assumed, not measured"
+        because = "hwloc writes the same figure for every XGMI pair: assumed, not measured"
         yield Unknown("GPUs", "gpu_links.bandwidth_bytes_per_s", because)
 
 
@@ -107,7 +103,7 @@ def _of_nics(topology: NodeTopology) -> Iterator[Unknown]:
 
 def _of_pci(tree: HwlocTree, topology: NodeTopology) -> Iterator[Unknown]:
     if any(one.link for one in topology.pci):
-        because = "hwloc records GB/s, which several speeds and widths give"
+        because = "hwloc records GB/s only, which fits several speeds and widths"
         yield Unknown("PCI devices", "link.width", because)
     lost = sum(map(lacks_bridge, tree.of(Kind.PCI)))
     if lost:

@@ -118,7 +118,7 @@ def _ports(one: HwlocObject) -> tuple[NicPort, ...]:
             break
         if text not in _STATES:
             message = f"Port{number}State is {text[:20]!r}"
-            raise one.refuse(message, "1 (down) to 5, as ibverbs counts")
+            raise one.refuse(message, "1 (down) to 5, as in ibverbs")
         found.append(NicPort(index=number, state=_STATES[text]))
     return tuple(found)
 
@@ -243,7 +243,7 @@ def _ids(one: HwlocObject) -> dict[str, Any]:
         return {}
     match = _TYPE.fullmatch(text)
     if match is None:
-        expected = "class, ids and revision, as 0302 [10de:2335] [10de:18bf] a1"
+        expected = "class, IDs and revision, such as 0302 [10de:2335] [10de:18bf] a1"
         raise one.refuse_value("pci_type", expected)
     found = {field: int(digits, 16) for field, digits in match.groupdict().items()}
     if not found["vendor_id"]:
@@ -266,5 +266,5 @@ def _bus_below(bridge: HwlocObject) -> tuple[int, int]:
     text = bridge.get("bridge_pci") or ""
     match = _BUSES.fullmatch(text)
     if match is None:
-        raise bridge.refuse_value("bridge_pci", "domain and buses, as 0000:[50-54]")
+        raise bridge.refuse_value("bridge_pci", "domain and buses, such as 0000:[50-54]")
     return int(match[1], 16), int(match[2], 16)

@@ -162,8 +162,8 @@ def _read(tree: HwlocTree, distances: HwlocElement) -> Matrix:
     keys = _numbers(distances, "indexes", _KEY)
     values = _numbers(distances, "u64values", _NUMBER)
     if not count or len(keys) != count or len(values) != count * count:
-        message = f"{len(keys)} indexes and {len(values)} values of {count} objects"
-        raise distances.refuse(message, "an index an object and a value a pair")
+        message = f"{len(keys)} indexes and {len(values)} values for {count} objects"
+        raise distances.refuse(message, "one index per object and one value per pair")
     if distances.get("indexing") == "os":  # which is so between NUMA nodes
         known = {one.node_index: one for one in tree.of(Kind.NUMA)}
     else:
@@ -207,5 +207,5 @@ def _latencies(distances: HwlocElement, count: int) -> list[int]:
     values = [one.decimal("value") for one in each]
     if base is None or None in values or len(values) != count * count:
         message = f"{len(values)} latencies between {count} nodes"
-        raise distances.refuse(message, "a base, and a value a pair")
+        raise distances.refuse(message, "a base, and one value per pair")
     return [round(value * base) for value in values if value is not None]

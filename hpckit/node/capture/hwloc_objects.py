@@ -122,7 +122,7 @@ class HwlocElement:
         number = self.os_index
         if number is None or number >= MOST_INDICES:
             said = "none" if number is None else str(number)
-            raise self.refuse(f"the os_index of a NUMA node is {said}", "its number")
+            raise self.refuse(f"the os_index of a NUMA node is {said}", "a node number")
         return number
 
     def address(self, name: str = "pci_busid") -> PciAddress:
@@ -239,8 +239,8 @@ def _major(document: XmlDocument) -> int:
         return 1
     match = _VERSION.fullmatch(version)
     if match is None:
-        said = f"the schema's version is {version[:20]!r}"
-        raise document.refuse(document.root, said, f"hwloc's XML of a version up to {_NEWEST}.x")
+        said = f"schema version {version[:20]!r}"
+        raise document.refuse(document.root, said, f"hwloc XML up to version {_NEWEST}.x")
     return int(match[1])
 
 
@@ -260,14 +260,14 @@ def _walk(document: XmlDocument, machine: Element) -> Iterator[HwlocObject]:
         element, parent = stack.pop()
         one = HwlocObject(document, element, parent)
         if parent and one.kind is Kind.MACHINE and parent.kind is not Kind.MACHINE:
-            raise document.refuse(element, "a Machine within another object", "it at the top")
+            raise document.refuse(element, "a Machine inside another object", "Machine at the top")
         yield one
         for child in reversed(element.children):
             if child.tag == "object":
                 stack.append((child, one))
             elif child.tag not in _CHILDREN:
                 expected = "object, info, page_type, userdata or distances"
-                raise document.refuse(child, f"<{child.tag[:40]}> within an object", expected)
+                raise document.refuse(child, f"<{child.tag[:40]}> inside an object", expected)
 
 
 def _kind(one: HwlocElement) -> Kind:
@@ -282,7 +282,7 @@ def _kind(one: HwlocElement) -> Kind:
         is_l3 = one.whole("depth") == _L3_DEPTH and holds != _INSTRUCTIONS
         return Kind.L3 if is_l3 else Kind.PART
     message = f"the type of an object is {said[:40]!r}"
-    raise one.refuse(message, "a type of hwloc's, such as Package or PCIDev")
+    raise one.refuse(message, "an hwloc type such as Package or PCIDev")
 
 
 def _bridge(one: HwlocElement) -> Kind:

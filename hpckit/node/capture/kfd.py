@@ -180,7 +180,7 @@ def _properties(path: str, text: str) -> Properties:
             continue
         match = _PROPERTY.fullmatch(stripped)
         if match is None:
-            raise _refusal(path, line_no, line, "no property of KFD", "a name and a number")
+            raise _refusal(path, line_no, line, "not a KFD property", "a name and a number")
         found[match["key"]] = int(match["value"])
     return found
 
@@ -253,7 +253,7 @@ def parse_kfd(tree: FileTree, root: str = KFD_ROOT) -> NodeTopology:
         gpus=_with_partitions(gpus, [_gpu(node, indices[node.index], numa) for node in gpus]),
         gpu_links=links,
         cpu_links=tuple(link for node in gpus for link in _cpu_links(node, indices, numa)),
-        unknown=(*_unknown(nodes, gpus), *unknown_of_links(links, because="KFD gives 0 for it")),
+        unknown=(*_unknown(nodes, gpus), *unknown_of_links(links, because="KFD reports 0")),
     )
 
 
@@ -405,14 +405,14 @@ def _unknown(nodes: Sequence[KfdNode], gpus: Sequence[KfdNode]) -> list[Unknown]
     hidden = (named | {node.index for node in nodes}) - known
     found = []
     if hidden:
-        because = "they cannot be read: the container or job was not given these GPUs"
-        what = f"properties of KFD's nodes {format_indices(hidden)}"
+        because = "not readable: the container or job does not have these GPUs"
+        what = f"properties of KFD nodes {format_indices(hidden)}"
         found.append(Unknown("GPUs", what, because))
     if gpus and not any(node.get("gfx_target_version") for node in gpus):
-        because = "the kernel is too old to give gfx_target_version"
+        because = "the kernel is too old to report gfx_target_version"
         found.append(Unknown("GPUs", "architecture", because))
     if gpus and not any(node.gpu_memory_bytes for node in gpus):
-        found.append(Unknown("GPUs", "memory_bytes", "no mem_banks were captured"))
-    because = "KFD tells which NUMA node a GPU is with, not which PCIe bridges it shares"
+        found.append(Unknown("GPUs", "memory_bytes", "the capture has no mem_banks"))
+    because = "KFD reports the NUMA node of a GPU, not the PCIe bridges that it shares"
     found.append(Unknown("GPUs", "paths over PCIe", because))
     return found

@@ -106,7 +106,7 @@ class _Devices:
             cpus = None if indices is None else index_list(indices)
             top = _Place(parent=None, numa_index=index, cpus=cpus)
         else:
-            because = "the file puts these devices on NUMA node -1, which Linux says for unknown"
+            because = "the file has them on NUMA node -1, which is unknown in Linux"
             self.note("the devices below that <cpu>", "numa_index", because)
         stack = [(cpu, top)]
         while stack:
@@ -119,11 +119,11 @@ class _Devices:
     def finish(self) -> None:
         """Number the GPUs and NICs, and note what the file does not tell."""
         if self._classless:
-            because = "the file does not give their class, which NCCL reads on the machine itself"
-            self.note("GPUs, NICs", f"which of {self._classless} PCI devices they are", because)
+            because = "the file lacks their PCI class, which NCCL reads on the machine"
+            self.note("GPUs, NICs", f"class of {self._classless} PCI devices", because)
         if self._has_side_links:
-            because = "the file has <pcilink>, which paths do not follow"
-            self.note("switches", "which of them are joined beside the tree", because)
+            because = "the file has <pcilink>, which hpckit does not follow"
+            self.note("switches", "direct links", because)
         for index, gpu, element in self._numbered(self._gpus, "GPUs"):
             self.gpus.append(dataclasses.replace(gpu, index=index))
             if element is not None:
@@ -140,7 +140,7 @@ class _Devices:
         known = [dev for dev, _, _ in devices if dev is not None]
         is_whole = len(known) == len(devices) == len(set(known))
         if known and not is_whole:
-            because = "the file does not give each a dev of its own: they are numbered in its order"
+            because = "the file has no unique dev for each: numbered in file order"
             self.note(subject, "index", because)
         order = known if is_whole else range(len(devices))
         numbered = [
@@ -163,7 +163,7 @@ class _Devices:
             if has_gpu or has_net:
                 self.note("the later one", "pci", because)
             else:
-                self.note("switches", "which is which: they are one here", because)
+                self.note("switches", "identity (read as one)", because)
         if not (has_gpu or has_net or is_again or list(element.of("pci"))):
             self._by_class(element, device, place)
         return dataclasses.replace(place, parent=address)
@@ -219,7 +219,7 @@ class _Devices:
             self._nics.append((self._dev(element), nic, element))
             if nic.rate_bytes_per_s is None:
                 said = element.get("speed")
-                because = f"the file says {said} Mbit/s" if said else "the file does not say it"
+                because = f"the file has {said} Mbit/s" if said else "not in the file"
                 self.note(nic.name, "rate_bytes_per_s", because)
         return bool(elements)
 
@@ -255,7 +255,7 @@ _GPU_CLASSES: Final = ("0x03", "0x12")
 _CPU_CLASS: Final = "0x068001"
 _C2C_BYTES: Final = 1e6
 _MOST_LINKS: Final = 256
-_TO_ITSELF: Final = "the file has them lead to the GPU itself, as a VM does that hides the peer"
+_TO_ITSELF: Final = "in the file they lead back to the GPU itself, as in a VM that hides the peer"
 
 
 class _Links:
@@ -316,7 +316,7 @@ class _Links:
         elif remote is NvLinkRemote.SWITCH:
             self._switched[gpu.index] += count
         elif peer is None or peer == gpu.index:
-            because = f"they lead to {address}, and the file has no such GPU"
+            because = f"they lead to {address}, which is not a GPU in the file"
             if peer is not None:
                 because = _TO_ITSELF
             self._devices.note(f"GPU{gpu.index}", f"the other end of {count} links", because)
@@ -360,14 +360,12 @@ class _Links:
     def _note_unknown(self) -> None:
         devices = self._devices
         if devices.gpus and not devices.elements:
-            because = (
-                "the file is a preset: it holds PCI devices, and NCCL finds the rest by itself"
-            )
+            because = "the file is a preset: it has PCI devices only, and NCCL detects the rest"
             devices.note("GPUs", "index, architecture, links", because)
         if any(link.bandwidth_bytes_per_s is None for link in self.gpu_links):
             slow = {gpu.architecture for gpu in devices.gpus if self._rates[gpu.index] is None}
             named = ", ".join(sorted(name or "an unknown architecture" for name in slow))
-            because = f"no figure is known for the links of {named}"
+            because = f"hpckit has no link bandwidth for {named}"
             devices.note("GPUs", "bandwidth_bytes_per_s of links", because)
 
 
@@ -408,7 +406,7 @@ _MOST_FAMILY: Final = 0xFFF
 _MOST_DISPLAYED: Final = _FAMILY_MORE + 0xFF
 
 
-_NEVER: Final = "NCCL's topology file does not hold it"
+_NEVER: Final = "NCCL's topology file does not have it"
 _NEVER_GPUS: Final = Unknown("GPUs", "name, uuid, memory_bytes", _NEVER)
 _NEVER_NICS: Final = Unknown("NICs", "state, link_layer", _NEVER)
 
@@ -460,7 +458,7 @@ def _format(document: XmlDocument, attributes: NcclAttributes) -> str:
     if root.tag == "graphs":
         raise document.refuse(
             root,
-            "these are the rings and trees that NCCL chose (NCCL_GRAPH_DUMP_FILE), and no machine",
+            "NCCL's rings and trees (NCCL_GRAPH_DUMP_FILE), not the topology of a machine",
             "a topology file (NCCL_TOPO_DUMP_FILE), which starts with <system>",
         )
     version = attributes.integer(root, "version")
@@ -475,8 +473,8 @@ def _check_places(document: XmlDocument) -> None:
             if parent.tag not in _PLACES.get(child.tag, {parent.tag}):
                 raise document.refuse(
                     child,
-                    f"<{child.tag}> in <{parent.tag[:40]}>",
-                    f"it in {' or '.join(f'<{tag}>' for tag in sorted(_PLACES[child.tag]))}",
+                    f"<{child.tag}> inside <{parent.tag[:40]}>",
+                    f"it inside {' or '.join(f'<{tag}>' for tag in sorted(_PLACES[child.tag]))}",
                 )
 
 
@@ -492,7 +490,7 @@ def _first_host(document: XmlDocument) -> tuple[list[Element], list[Unknown]]:
     left_out = Unknown(
         "hosts",
         f"{len(hosts) - 1} more, with {gpus} GPUs",
-        "the file holds the hosts of an NVLink domain, and this is the first of them",
+        "the file has the hosts of an NVLink domain; this is the first",
     )
     return [cpu for cpu in cpus if cpu.get("host_hash") == hosts[0]], [left_out]
 

@@ -43,7 +43,7 @@ class NcclAttributes:
         text = element.get(name)
         if text is None or not text.strip():
             raise self._document.refuse(
-                element, f"<{element.tag}> has no {name}", f"{name}= as NCCL writes it"
+                element, f"<{element.tag}> has no {name}", f"{name}= as written by NCCL"
             )
         return text.strip()
 
@@ -124,7 +124,7 @@ class NcclAttributes:
         """Refuse an element that is one too many."""
         if count > most:
             raise self._document.refuse(
-                element, f"there are over {most} of <{element.tag}>", "the topology of one node"
+                element, f"more than {most} <{element.tag}>", "the topology of one node"
             )
 
     def refuse(self, element: Element, name: str, expected: str) -> Exception:

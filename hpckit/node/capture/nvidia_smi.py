@@ -246,10 +246,10 @@ def read_legend(
             for label, value in zip(parts[::2], map(str.strip, parts[1::2]), strict=True):
                 here = TopoLine(line_no=at + 1, label=label, text=line, start=0)
                 if values.setdefault(label, value) != value:
-                    expected = f"{values[label][:60]} alone"
+                    expected = f"only {values[label][:60]}"
                     raise here.refuse(f"{label} has a second name", line.index(label), expected)
                 if label not in devices and _NAME.fullmatch(value):
-                    raise here.refuse(f"the matrix has no {label}", 0, "a NIC that heads a column")
+                    raise here.refuse(f"the matrix has no {label}", 0, "a NIC with a column")
         elif not is_blank(line):
             is_open = _HEADING.match(line) is not None
     # A legend that is overwritten has single words of other text too, such as the A of N/A.
@@ -278,13 +278,13 @@ def read_table(lines: list[str], place: TopoPlace, end: int) -> TopoTable:
     header, head = place.header, place.head
     if header.rest_at is not None:
         expected = f"{', '.join(COLUMNS)}, in this order, and nothing else"
-        raise head.refuse("this is no column of the matrix", header.rest_at, expected)
+        raise head.refuse("not a column of the matrix", header.rest_at, expected)
     devices = _devices(place)
     rows = {line.label: _row(line, place.header.columns, len(devices)) for line in place.rows}
     _check_behind(lines, place.end, end, devices)
     lacking = next((name for name in devices if name not in rows), None)
     if lacking is not None:
-        raise head.refuse(f"{lacking} has no row", 0, "the row of each device below it")
+        raise head.refuse(f"{lacking} has no row", 0, "a row for each device")
     _check_diagonal(rows, devices)
     legend = read_legend(lines, devices, place.end, end)
     return TopoTable(devices=devices, rows=rows, columns=header.columns, legend=legend)
@@ -299,13 +299,13 @@ def _devices(place: TopoPlace) -> tuple[str, ...]:
     seen: set[str] = set()
     for line in place.rows:
         if line.label not in names:
-            message = f"no column is {line.label}"
-            raise line.refuse(message, 0, f"one of {len(names)} from {names[0]} on")
+            message = f"no column for {line.label}"
+            raise line.refuse(message, 0, f"one of {len(names)} from {names[0]}")
         if line.label in seen:
-            raise line.refuse(f"a second row of {line.label}", 0, "each device once")
+            raise line.refuse(f"a second row for {line.label}", 0, "each device once")
         seen.add(line.label)
     if len(set(names)) < len(names):
-        raise place.head.refuse("a name heads two columns", 0, "each device once")
+        raise place.head.refuse("two columns with the same name", 0, "each device once")
     return names
 
 
@@ -325,16 +325,16 @@ def _row(line: TopoLine, columns: int, device_count: int) -> TopoRow:
         is_whole = not row.affinity.is_cut
         if is_whole and (joint is not None or not begins_with_cell(line.parts[0])):
             return row
-    raise failure or line.refuse(f"{line.label} is no row, with what follows it", 0, CELL_EXPECTED)
+    raise failure or line.refuse(f"cannot read the row of {line.label}", 0, CELL_EXPECTED)
 
 
 def _check_diagonal(rows: Mapping[str, TopoRow], devices: tuple[str, ...]) -> None:
     for label, row in rows.items():
         for name, cell in zip(devices, row.cells, strict=True):
             if (cell == "X") != (name == label):
-                expected = "X where a device meets itself and nowhere else"
+                expected = "X on the diagonal and nowhere else"
                 raise row.line.refuse(
-                    f"{label} and {name} cannot be this", row.line.start, expected
+                    f"wrong cell for {label} and {name}", row.line.start, expected
                 )
 
 
@@ -348,10 +348,10 @@ def _check_behind(lines: list[str], start: int, end: int, devices: tuple[str, ..
         words = lines[at][found[1] :].split()
         if words and all(_ROW_WORD.fullmatch(word) for word in words):
             line = TopoLine(line_no=at + 1, label=found[0], text=lines[at], start=0)
-            raise line.refuse("a row apart from its matrix", 0, "nothing between the rows")
+            raise line.refuse("a row separate from its matrix", 0, "nothing between the rows")
 
 
-_NO_NAME: Final = ("no legend gives its name", "the legend has no name there")
+_NO_NAME: Final = ("no legend with its name", "no name in the legend")
 _NOT_PRINTED: Final = "nvidia-smi topo -m does not print it"
 
 
@@ -370,7 +370,7 @@ def parse_topo_matrix(text: str) -> tuple[NodeTopology, ...]:
     places = find_places(lines)
     if not places:
         expected = "the matrix of nvidia-smi topo -m, whose header begins with GPU0"
-        raise refuse_text("there is no matrix", tool=TOOL, lines=lines, expected=expected)
+        raise refuse_text("no matrix found", tool=TOOL, lines=lines, expected=expected)
     ends = [place.head.line_no - 1 for place in places[1:]] + [len(lines)]
     return tuple(
         _topology(read_table(lines, place, end)) for place, end in zip(places, ends, strict=True)
@@ -449,9 +449,9 @@ def _not_printed(has_links: bool, has_nics: bool) -> Iterable[Unknown]:
         for what in ("pci", "state", "rate_bytes_per_s"):
             yield Unknown("NICs", what, _NOT_PRINTED)
     if has_links:
-        because = "nvidia-smi topo -m counts links and does not say of which generation they are"
+        because = "nvidia-smi topo -m counts links, but does not print their generation"
         yield Unknown("NVLinks", "bandwidth_bytes_per_s", because)
-        because = "NV# is the same for links between two GPUs and for links to a switch"
+        because = "NV# is the same for direct links and for links through a switch"
         yield Unknown("NVLinks", "is_switched", because)
 
 
@@ -466,18 +466,18 @@ def _lost_affinities(table: TopoTable) -> Iterable[Unknown]:
                 yield Unknown(name, what, because)
 
 
-_GLUED_NUMBERS: Final = "in the text its CPU and NUMA affinity have run into one number"
+_GLUED_NUMBERS: Final = "its CPU and NUMA affinity run together into one number in the text"
 
 
 def _why_no_cpus(table: TopoTable, name: str) -> str | None:
     affinity = table.rows[name].affinity
     if affinity.is_partial:
-        return "nvidia-smi topo -m prints six runs of CPUs at most, so there may be more than these"
+        return "nvidia-smi topo -m prints at most six CPU ranges, so there may be more"
     if affinity.is_glued:
         return _GLUED_NUMBERS
     if affinity.cpus is not None:
         return None
-    return "the CPU affinity is blank or N/A, as where a cgroup has none"
+    return "the CPU affinity is blank or N/A, as in a cgroup without those CPUs"
 
 
 def _why_no_numa(table: TopoTable, name: str) -> str | None:
@@ -488,4 +488,4 @@ def _why_no_numa(table: TopoTable, name: str) -> str | None:
         return "this version of nvidia-smi prints no NUMA affinity"
     if affinity.is_glued:
         return _GLUED_NUMBERS
-    return "the NUMA affinity is N/A: a virtual machine, or one NUMA node; it does not say which"
+    return "the NUMA affinity is N/A: a virtual machine, or a single NUMA node"

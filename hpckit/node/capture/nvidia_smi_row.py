@@ -100,7 +100,7 @@ def read_row(line: TopoLine, device_count: int, columns: int) -> TopoRow:
     """
     cells, at = _cells(line, device_count)
     if len(cells) < device_count:
-        message = f"{line.label} has {len(cells)} of {device_count} cells, and then this"
+        message = f"{line.label} has {len(cells)} of {device_count} cells, then this"
         raise line.refuse(message, at, CELL_EXPECTED)
     return TopoRow(line=line, cells=tuple(cells), affinity=_affinity(line, at, columns))
 
@@ -121,9 +121,9 @@ def _affinity(line: TopoLine, rest: int, columns: int) -> Affinity:
         raise line.refuse(f"{line.label} lacks a cell or an affinity", rest - 3, CELL_EXPECTED)
     for index, match in enumerate(matches):
         if index == columns:
-            raise line.refuse(f"{line.label} goes on", match.start(), "the end of the row")
+            raise line.refuse(f"extra text after {line.label}", match.start(), "the end of the row")
         if match[0] != "N/A" and not _is_list(match[0]) and not _splits(match[0]):
-            raise line.refuse("this is no affinity", match.start(), f"{LIST_EXPECTED}, or N/A")
+            raise line.refuse("not an affinity", match.start(), f"{LIST_EXPECTED}, or N/A")
     words = [match[0] for match in matches]
     if len(words) == columns:
         return _whole(line, matches)
@@ -135,10 +135,10 @@ def _affinity(line: TopoLine, rest: int, columns: int) -> Affinity:
 def _whole(line: TopoLine, matches: list[re.Match[str]]) -> Affinity:
     for match in matches:
         if match[0] != "N/A" and not _is_list(match[0]):
-            raise line.refuse("this is no affinity", match.start(), f"{LIST_EXPECTED}, or N/A")
+            raise line.refuse("not an affinity", match.start(), f"{LIST_EXPECTED}, or N/A")
     words = [None if match[0] == "N/A" else match[0] for match in matches] + [None] * 3
     if words[2] is not None and not words[2].isdecimal():
-        raise line.refuse("this is no NUMA node", matches[2].start(), "one index, or N/A")
+        raise line.refuse("not a NUMA node", matches[2].start(), "one index, or N/A")
     return Affinity(
         cpus=_indices(words[0]),
         numa=_indices(words[1]),

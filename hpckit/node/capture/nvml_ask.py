@@ -53,7 +53,7 @@ class Doubts:
         """A number; None also for the one that stands for none."""
         value = self.known(what, answer)
         if value in _NOT_AVAILABLE:
-            self.note(what, "NVML: it has no value")
+            self.note(what, "NVML: no value")
             return None
         return value
 
@@ -61,7 +61,7 @@ class Doubts:
         """A text; None also for an empty one."""
         value = self.known(what, answer)
         if value is not None and not value.strip():
-            self.note(what, "NVML: an empty text")
+            self.note(what, "NVML: empty text")
             return None
         return value
 
@@ -101,13 +101,13 @@ class NvmlLibrary:
         """What a function returns, or why it does not."""
         function = getattr(self.pynvml, name, None)
         if function is None:
-            return NvmlRefusal(reason=f"nvidia-ml-py here is too old for {name}")
+            return NvmlRefusal(reason=f"nvidia-ml-py is too old for {name}")
         try:
             return function(*arguments)
         except self.pynvml.NVMLError as error:
             return self.refusal(error)
         except UnicodeDecodeError:
-            return NvmlRefusal(reason="an answer that is no text")
+            return NvmlRefusal(reason="the answer is not text")
 
     def refusal(self, error: Any) -> NvmlRefusal:
         """The refusal that an NVMLError is; one without a name of its own has its number."""

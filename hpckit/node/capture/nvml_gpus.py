@@ -159,7 +159,7 @@ def _field(answer: Answer[Any], name: str) -> Answer[Any]:
     try:
         return getattr(answer, name)
     except UnicodeDecodeError:
-        return NvmlRefusal(reason="an answer that is no text")
+        return NvmlRefusal(reason="the answer is not text")
 
 
 def _own_numa(asked: NvmlGpu) -> int | None:
@@ -328,7 +328,7 @@ def _speed(asked: NvmlGpu, what: str, which: str) -> float | None:
 def _width(asked: NvmlGpu, what: str, which: str) -> int | None:
     lanes = asked.number(what, asked.ask(f"nvmlDeviceGet{which}PcieLinkWidth"))
     if lanes == 0:
-        asked.note(what, "NVML: no lanes")
+        asked.note(what, "NVML: 0 lanes")
     return lanes or None
 
 
@@ -353,7 +353,7 @@ def _indices(asked: NvmlGpu, what: str, name: str, size: int) -> IndexList | Non
         return None
     found = [64 * at + bit for at, word in enumerate(words) for bit in range(64) if word >> bit & 1]
     if not found:
-        asked.note(what, "NVML: an empty set")
+        asked.note(what, "NVML: empty set")
         return None
     return index_list(found)
 
@@ -363,7 +363,7 @@ def _only(asked: NvmlGpu, nodes: IndexList | None) -> int | None:
         asked.note("numa_index", asked.because("memory_numa"))
         return None
     if not nodes.isdecimal():
-        asked.note("numa_index", f"NVML: memory affinity with several nodes, {nodes}")
+        asked.note("numa_index", f"NVML: memory affinity to several NUMA nodes, {nodes}")
         return None
     return int(nodes)
 

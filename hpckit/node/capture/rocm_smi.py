@@ -156,7 +156,7 @@ def _of_matrices(text: str) -> GpuMatrices:
     if len(set(indices)) < len(indices):
         raise reader.refuse(0, f"got columns {' '.join(labels)[:60]}", 1, "each GPU once")
     if not rows and not notes.nodes and not notes.affinities:
-        raise reader.refuse(0, "there is no matrix", 1, "such as 'Weight between two GPUs'")
+        raise reader.refuse(0, "no matrix found", 1, "such as 'Weight between two GPUs'")
     return _matrices(indices, rows, notes)
 
 
@@ -219,7 +219,7 @@ def _of_json(text: str) -> GpuMatrices:
     is_tables = isinstance(document, dict) and all(isinstance(v, dict) for v in document.values())
     if not is_tables:
         expected = "a table for each card, and 'system'"
-        raise refuse_document(text, key, "the document is no such output", expected, ROCM_SMI)
+        raise refuse_document(text, key, "not this output", expected, ROCM_SMI)
     return _of_tables(document, text, key)
 
 
@@ -233,7 +233,7 @@ def _of_csv(text: str) -> GpuMatrices:
         elif header and (_CARD.match(line) or line.startswith("system,")):
             fields = line.split(",")
             if len(fields) != len(header):
-                message, expected = f"a row has {len(fields)} fields", f"{len(header)}"
+                message, expected = f"a row has {len(fields)} fields", f"{len(header)} fields"
                 raise refuse_document(text, line, message, expected, f"{ROCM_SMI} --csv")
             document[fields[0]] = dict(zip(header[1:], fields[1:], strict=True))
     return _of_tables(document, text, "(Topology) ")
@@ -255,7 +255,7 @@ def _of_tables(tables: Mapping[str, Any], text: str, key: str) -> GpuMatrices:
                 indices |= {a, b}
     indices |= {*notes.nodes, *notes.affinities}
     if not 0 < len(indices) <= MOST_GPUS:
-        expected = f"what --showtopo says of 1 to {MOST_GPUS} GPUs"
-        raise refuse_document(text, key, f"it tells of {len(indices)} GPUs", expected, ROCM_SMI)
+        expected = f"--showtopo output for 1 to {MOST_GPUS} GPUs"
+        raise refuse_document(text, key, f"{len(indices)} GPUs found", expected, ROCM_SMI)
     ordered = tuple(sorted(indices))
     return _matrices(ordered, whole_matrices(pairs, ordered), notes)

@@ -46,7 +46,7 @@ def parse_snapshot(text: str) -> NodeTopology:
     """
     documents = json_objects(text, TOOL)
     if len(documents) != 1:
-        raise documents[1].refuse("", f"{len(documents)} objects", "a topology snapshot alone")
+        raise documents[1].refuse("", f"{len(documents)} objects", "a single topology snapshot")
     document = documents[0]
     schema = document.tree.get("schema")
     if schema != TOPOLOGY_SCHEMA:
@@ -55,7 +55,7 @@ def parse_snapshot(text: str) -> NodeTopology:
     try:
         return convert(body, NodeTopology, TOOL)
     except ConfigError as error:
-        expected = "what docs/reference/json.md lists"
+        expected = "the keys in docs/reference/json.md"
         raise document.refuse(error.key or "", error.reason, expected) from error
     except RecursionError:
         raise document.refuse("", "nested too deeply", "a topology snapshot") from None
@@ -109,7 +109,7 @@ _LSPCI: Final = re.compile(
 
 _INSTEAD_OF_LSPCI: Final = (
     "`hpckit inspect --json` from the node, lstopo's XML or a tarball of hwloc-gather-topology,"
-    " which hold what lspci prints"
+    " which contain what lspci prints"
 )
 _XML_STARTS: Final = ("<?xml", "<!DOCTYPE", "<system", "<topology", "<graphs", "<!--")
 
@@ -122,7 +122,7 @@ def parse_capture(data: bytes, name: str) -> tuple[NodeTopology, ...]:
     head = _text(data[:_HEAD_BYTES], name)
     most = LONGEST_ANSWER_BYTES if is_snapshot(head) else MOST_BYTES
     if len(data) > most and not head.lstrip().startswith("<"):
-        message, expected = f"it has {len(data)} bytes", f"a capture of up to {most} bytes"
+        message, expected = f"the file has {len(data)} bytes", f"a capture of up to {most} bytes"
         raise refusal(message, tool=name, line_no=1, line=head.split("\n")[0], expected=expected)
     text = _text(data, name)
     if text.lstrip().startswith(_XML_STARTS):
@@ -146,7 +146,7 @@ def _parse_xml(data: bytes, name: str) -> NodeTopology:
         return parse_hwloc_xml(document)
     raise document.refuse(
         document.root,
-        f"<{document.root.tag}> is no topology",
+        f"<{document.root.tag}> is not a topology",
         "<system> as NCCL and RCCL write it, or <topology> as lstopo does",
     )
 
@@ -160,11 +160,11 @@ def _text(data: bytes, name: str) -> str:
 
 
 def _unknown(name: str, text: str) -> ParseError:
-    message, expected = "this is no capture that hpckit knows", EXPECTED
+    message, expected = "unknown capture format", EXPECTED
     if not text.strip():
         message = "the file is empty"
     elif _LSPCI.search(text):
-        message, expected = "the text of lspci is not read", _INSTEAD_OF_LSPCI
+        message, expected = "lspci output is not supported", _INSTEAD_OF_LSPCI
     return refuse_text(message, tool=name, lines=text.split("\n"), expected=expected)
 
 
@@ -193,9 +193,9 @@ def _archived(data: bytes, name: str) -> NodeTopology:
     if kfd is None:
         if system is None:
             raise ParseError(
-                "an archive without a machine in it"
+                "no machine in this archive"
                 if tree.texts or not tree.links
-                else "an archive of links alone, as /sys/class holds them, without the files",
+                else "this archive has only links, as in /sys/class, not the files",
                 tool=name, line_no=1, line=", ".join(sorted(tree.texts)[:3]), expected=EXPECTED,
             )  # fmt: skip
         return system

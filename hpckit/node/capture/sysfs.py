@@ -229,7 +229,7 @@ def _text(name: str, above: int) -> str:
         data = os.read(file, MOST_BYTES)
         # What is no file gives nothing to who does not wait, or an error: a FIFO, a folder.
         if not data and not stat.S_ISREG(os.fstat(file).st_mode):
-            raise OSError(errno.EINVAL, "no regular file")
+            raise OSError(errno.EINVAL, "not a regular file")
         # sysfs hands out a page at a time (fs/kernfs/file.c); one that is not full is the last.
         while data and len(data) % _PAGE == 0 and len(data) < MOST_BYTES:
             more = os.read(file, MOST_BYTES - len(data))
@@ -276,7 +276,7 @@ class SysfsTree:
             self._folders[path] = {name: None}
             if len(self._folders) > MOST_FOLDERS:
                 expected = f"at most {MOST_FOLDERS}, the tree of one node"
-                raise _refuse("there are too many folders", printable(path), expected)
+                raise _refuse("too many folders", printable(path), expected)
 
     def real(self, path: str) -> str:
         """Where a path leads, with every link on the way followed; `..` stays below the root."""
@@ -369,7 +369,7 @@ class SysfsTree:
 
     def refuse(self, path: str, line: str, expected: str) -> ParseError:
         """The error that says what a file holds instead of what its format promises."""
-        message = f"{printable(path)} holds what is not understood"
+        message = f"cannot read {printable(path)}"
         return _refuse(message, line.partition("\n")[0], expected)
 
 

@@ -142,12 +142,12 @@ def cpu_indices(tree: SysfsTree) -> list[int]:
 
 def _unknown(cpu: CpuTopology) -> Iterator[Unknown]:
     if cpu.cpus is None:
-        yield Unknown("node", "cpus", f"there is no {CPUS}/online")
+        yield Unknown("node", "cpus", f"no {CPUS}/online")
     if not cpu.packages:
-        because = "no physical_package_id of any CPU is there, or all of them are -1"
+        because = "physical_package_id is missing or -1 for every CPU"
         yield Unknown("node", "packages", because)
     if cpu.allowed is None:
-        yield Unknown("node", "allowed", "there is neither proc/self/status nor a cpuset")
+        yield Unknown("node", "allowed", "neither proc/self/status nor a cpuset found")
 
 
 def _cores(tree: SysfsTree, cpus: list[int]) -> dict[int, str | None]:
@@ -331,15 +331,15 @@ def parse_numa(
         if node.kind is None and node.memory_bytes
     ]
     if not found:
-        because = f"there is no {NODES}: a kernel without NUMA, or not recorded"
+        because = f"no {NODES}: a kernel without NUMA, or not captured"
         unknown.append(Unknown("node", "numa_nodes", because))
     if bare:
-        because = "the distances are those of other nodes than the ones that are there"
+        because = "the distances are for other NUMA nodes than those present"
         unknown.append(Unknown("node", "distances", because))
     return found, tuple(unknown)
 
 
-_UNTOLD: Final = "a node without CPUs, and neither its bandwidth nor a driver tells of what memory"
+_UNTOLD: Final = "no CPUs, and neither its bandwidth nor a driver shows the memory type"
 
 
 def gpu_numa(tree: SysfsTree) -> dict[str, int]:

@@ -53,9 +53,7 @@ def parse_sysfs(tree: FileTree, *, source_format: str = _FORMAT) -> NodeTopology
     if cpu.cpus is None and not (numa or pci or nics):
         first = next(iter(tree.texts), None)
         if first is None:
-            raise files.refuse(
-                "sys/", "", "files below it, not links alone, as /sys/class has them"
-            )
+            raise files.refuse("sys/", "", "files below it, not only links as in /sys/class")
         raise files.refuse(first, first, "CPUs, PCI devices or NICs below sys/")
     return NodeTopology(
         source=Source(format=source_format),
@@ -70,14 +68,14 @@ def parse_sysfs(tree: FileTree, *, source_format: str = _FORMAT) -> NodeTopology
     )
 
 
-_NO_ACS: Final = "needs root: ACSCtl in lspci -vvv; hpckit reads what every user may"
+_NO_ACS: Final = "needs root (ACSCtl in lspci -vvv); hpckit reads only what every user may"
 
 
 def _no_pci(pci: tuple[object, ...]) -> Iterator[Unknown]:
     if pci:
         yield Unknown("node", "ACS", _NO_ACS)
     else:
-        because = "no PCI device is there: not recorded, or hidden by a container or hypervisor"
+        because = "no PCI devices: not captured, or hidden by a container or hypervisor"
         yield Unknown("node", "pci", because)
 
 

@@ -138,9 +138,9 @@ _REPRESENTOR: Final = re.compile(r"(?:c\d+)?pf\d+(?:vf|sf)\d+", re.ASCII)
 _SPEED: Final = re.compile(r"(?!65535$)(\d{1,8})", re.ASCII)
 """Mb/s, of which -1 and 65535 are unknown (ethtool's SPEED_UNKNOWN in 32 and 16 bits)."""
 
-_NO_PCI: Final = "no link leads from it to a place on the PCI tree; USB devices have none"
-_NO_RATE: Final = "its driver gives no rate, or one in other words than Gb/sec and Mb/s"
-_NO_GDR: Final = "sysfs does not tell whether a NIC reaches the memory of a GPU"
+_NO_PCI: Final = "not linked to the PCI tree (normal for USB devices)"
+_NO_RATE: Final = "its driver reports no rate, or not in Gb/sec or Mb/s"
+_NO_GDR: Final = "sysfs does not show whether a NIC can access GPU memory"
 
 
 class _Netdev(NamedTuple):

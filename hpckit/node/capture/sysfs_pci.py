@@ -367,8 +367,8 @@ _DRIVERS: Final = {"habanalabs": "Gaudi", "neuron": "Neuron", "neuron-driver": "
 _INFORMATION: Final = re.compile(r"^([^:\n]{1,40}):[ \t]*([^\n]*?)[ \t\r]*$", re.MULTILINE)
 _UUID: Final = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
-_ORDER: Final = "counted by PCI address here: the order of the driver is not in sysfs"
-NO_NUMA: Final = "numa_node is -1 or absent: the firmware, often a hypervisor's, does not say"
+_ORDER: Final = "numbered by PCI address: the driver's order is not in sysfs"
+NO_NUMA: Final = "the firmware or VM reports none (numa_node is -1 or absent)"
 
 
 def parse_gpus(
@@ -451,9 +451,9 @@ def _unknown(gpus: tuple[Gpu, ...]) -> Iterator[Unknown]:
     if gpus:
         yield Unknown("GPUs", "index", _ORDER)
     if any(gpu.name is None for gpu in gpus):
-        yield Unknown("GPUs", "name", "sysfs has PCI ids, not names")
+        yield Unknown("GPUs", "name", "sysfs has PCI IDs, not names")
     if any(gpu.vendor is GpuVendor.NVIDIA for gpu in gpus):
-        yield Unknown("GPUs", "nvlinks", "only the driver's NVML tells them")
+        yield Unknown("GPUs", "nvlinks", "only NVML reports them")
     for gpu in gpus:
         if gpu.numa_index is None:
             yield Unknown(f"GPU{gpu.index}", "numa_index", NO_NUMA)

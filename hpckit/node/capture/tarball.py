@@ -74,7 +74,9 @@ def _tidy(name: str) -> str:
         parts = [part for part in name.split("/") if part not in {"", "."}]
     path = "/".join(parts)
     if ".." in parts:
-        raise refuse_tar("a member leads out of the archive", name=name, expected="paths below it")
+        raise refuse_tar(
+            "a member's path leaves the archive", name=name, expected="paths inside it"
+        )
     return path
 
 
@@ -118,6 +120,6 @@ def _root(prefixes: set[str]) -> str | None:
     least = min(prefix.count("/") for prefix in prefixes)
     nearest = sorted(prefix for prefix in prefixes if prefix.count("/") == least)
     if len(nearest) > 1:
-        message = f"it holds {len(nearest)} machines: {', '.join(nearest)}"[:200]
+        message = f"{len(nearest)} machines in the archive: {', '.join(nearest)}"[:200]
         raise refuse_tar(message, expected="the tree of one node")
     return nearest[0]

@@ -124,14 +124,14 @@ def _why_nothing(weight: int) -> str | None:
         return None
     if weight % HOP_WEIGHT == 0:
         hops = weight // HOP_WEIGHT
-        return f"a weight of {weight} is {hops} XGMI hops: these GPUs share no link of their own"
-    return "the driver gives 0 for peers whose route it does not know"
+        return f"weight {weight} is {hops} XGMI hops: these GPUs have no direct link"
+    return "the driver reports 0 for peers with an unknown route"
 
 
 def _why_no_count(weight: int) -> str:
     if 0 <= weight < HOP_WEIGHT:
-        return "partitions of one package share its fabric, which has no links to count"
-    return "the bandwidth is no whole number of links"
+        return "partitions of one package share its fabric, without links to count"
+    return "the bandwidth is not a multiple of one link's"
 
 
 def _both(one: bool | None, other: bool | None) -> bool | None:

@@ -15,13 +15,15 @@ from typing import Final
 
 from hpckit.core.findings import Severity
 from hpckit.core.svg import Look, Rect, Stroke
+from hpckit.node.pci import PciAddress
 from hpckit.node.places import Branch, Place
+from hpckit.node.rules.rule import Device
 from hpckit.node.topology import Accelerator, CpuLink, Gpu, LinkKind, Nic
 from hpckit.node.words import as_float, nic_rate
 
-GPU_W: Final = 92.0
+GPU_W: Final = 102.0
 GPU_H: Final = 52.0
-NIC_W: Final = 156.0
+NIC_W: Final = 128.0
 NIC_H: Final = 34.0
 NIC_GAP: Final = 6.0
 SPINE: Final = 14.0
@@ -63,6 +65,14 @@ class Spot:
     nics: tuple[Nic, ...] = ()
     accelerator: Accelerator | None = None
 
+    @property
+    def pci(self) -> PciAddress | None:
+        """The address of its link: of a switch that of its bridge."""
+        if self.branch is not None:
+            return None if self.branch.bridge is None else self.branch.bridge.address
+        devices: tuple[Device | None, ...] = (*self.gpus, *self.nics, self.accelerator)
+        return None if devices[0] is None else devices[0].pci
+
 
 _Part = Branch | tuple[Spot, ...]
 """A switch, or boxes that are not put anywhere yet: a stack of NICs, or a GPU or accelerator."""
@@ -86,6 +96,21 @@ def place_width(place: Place) -> float:
 def place_height(place: Place) -> float:
     """How high it is, wires included."""
     return _lowest(place.root, CPU_H)
+
+
+def row_of_gpus(gpus: Sequence[Gpu], x: float, y: float, room: float) -> tuple[Spot, ...]:
+    """The boxes of GPUs of which nothing else is known: in rows, from the top left corner on."""
+    each = max(1, int((room + GAP) // (GPU_W + GAP)))
+    return tuple(
+        Spot(
+            kind=Kind.GPU,
+            rect=Rect(
+                x=x + at % each * (GPU_W + GAP), y=y + at // each * (GPU_H + GAP), w=GPU_W, h=GPU_H
+            ),
+            gpus=(gpu,),
+        )
+        for at, gpu in enumerate(gpus)
+    )
 
 
 def moved(spot: Spot, x: float, y: float) -> Spot:
@@ -210,6 +235,7 @@ HIDDEN: Final = Look(fill="#f6f8fa", stroke="#6e7781", dash="4 3")
 ACCELERATOR: Final = Look(fill="#ffe8d9", stroke="#bc4c00", width=1.6)
 NIC: Final = Look(fill="#ddf0ff", stroke="#0969da")
 DOWN: Final = Look(fill="#ffebe9", stroke="#cf222e", dash="4 3", width=1.6)
+SLOW: Final = Look(fill="#ffffff", stroke="#cf222e", width=3.5)
 SYNTHETIC: Final = Look(fill="#ffffff", stroke="#9a6700", dash="5 3", width=1.6, radius=11)
 
 INK: Final = "#1f2328"

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from hpckit.core.findings import FindingGroup
-from hpckit.core.svg import Drawing, Look, Rect, Stroke, Word, curve, path, text_width
+from hpckit.core.svg import (
+    Drawing,
+    Look,
+    Rect,
+    Stroke,
+    Word,
+    curve,
+    path,
+    text_width,
+)
 from hpckit.core.text import figure, names_shown, numbers_shown, visible
 from hpckit.node.links import LinkIsland
 from hpckit.node.pci import PciAddress, PcieLink
 from hpckit.node.picture import layout as looks
+from hpckit.node.picture.job import TRAFFIC, GpuUse, JobOnNode, use_look
 from hpckit.node.picture.layout import (
+    GPU_W,
     INK,
     SPINE,
     WARNING,
@@ -25,7 +37,7 @@ from hpckit.node.picture.layout import (
 )
 from hpckit.node.rules.rule import device_names, gpu_name
 from hpckit.node.title import gpu_kind, place_cpus, place_title
-from hpckit.node.topology import CpuLink, Gpu, GpuLink, LinkKind, Nic, NodeTopology, is_down
+from hpckit.node.topology import CpuLink, GpuLink, LinkKind, Nic, NodeTopology, is_down
 from hpckit.node.words import (
     bit_rate,
     byte_rate,
@@ -44,10 +56,11 @@ from hpckit.node.words import (
 _BAR_H: Final = 30.0
 _LANE: Final = 34.0
 _MESH_H: Final = 190.0
+_LEAST_MESH_H: Final = 40.0
 _ONE_SIDE_H: Final = 130.0
 _PAIR: Final = 2
 _FEW_ARCS: Final = 8
-_LABEL_SIZE: Final = 10.0
+_LABEL_SIZE: Final = 11.0
 
 
 def is_bar(island: LinkIsland) -> bool:
@@ -64,8 +77,9 @@ def band_height(islands: Sequence[LinkIsland], *, is_crossed: bool) -> float | N
         return None
     bars = sum(map(is_bar, islands))
     height = bars * (_BAR_H + _LANE) + (_LANE if bars else 0)
-    if bars < len(islands):
-        height += _MESH_H if is_crossed else _ONE_SIDE_H
+    arcs = sum(len(island.links) for island in islands if not is_bar(island))
+    if arcs:
+        height += min(_MESH_H, _LEAST_MESH_H + arcs * _LANE) if is_crossed else _ONE_SIDE_H
     return height
 
 
@@ -110,7 +124,7 @@ def _draw_bar(drawing: Drawing, island: LinkIsland, band: Band, y: float) -> Non
     text = _bar_words(island, outer or island.links)
     left = min(spot.rect.x for spot in boxes)
     width = max(spot.rect.right for spot in boxes) - left
-    room, wider = band.rect, min(max(width, text_width(text, 12) + 24), band.rect.w)
+    room, wider = band.rect, min(max(width, text_width(text, drawing.size(12)) + 24), band.rect.w)
     left = min(max(room.x, left - (wider - width) / 2), room.right - wider)
     bar = Rect(x=left, y=y, w=wider, h=_BAR_H)
     word = Word(text=text, size=12, is_bold=True, anchor="middle")
@@ -134,7 +148,7 @@ def _draw_tap(
     colour = WARNING if has_fewer else looks.LINKS[island.kind]
     wire = path((spot.rect.middle, y), (spot.rect.middle, end))
     drawing.wire(wire, Stroke(colour=colour, width=_tap_width(island)))
-    if count is not None and (count > 1 or has_fewer or island.kind is LinkKind.NVLINK):
+    if count is not None and count != _usual_count(island.counts or ()):
         at = y + 24 if band.is_above(spot) else y - 16
         word = Word(
             text=_count_words(island.kind, count),
@@ -143,6 +157,12 @@ def _draw_tap(
             is_bold=has_fewer,
         )
         drawing.label(spot.rect.middle + 7, at, word)
+
+
+def _usual_count(counts: Sequence[int | None]) -> int | None:
+    """What most have: it is said once, and only what differs has a label."""
+    known = Counter(count for count in counts if count is not None)
+    return max(known, key=lambda count: (known[count], count), default=None)
 
 
 def _tap_width(island: LinkIsland) -> float:
@@ -161,23 +181,32 @@ def _bar_words(island: LinkIsland, links: Sequence[GpuLink]) -> str:
     rate = max((rate for rate in rates if rate is not None), default=None)
     most = "up to " if len(rates) > 1 else ""
     if island.is_switched:
-        name = "NVSwitch" if island.kind is LinkKind.NVLINK else f"{island.kind} switch"
-        return name if rate is None else f"{name} · {most}{byte_rate(rate)} a GPU each way"
-    how = "all to all" if island.is_switched is None else "each GPU to each, no switch"
-    text = f"{island.kind} · {how}"
-    return text if rate is None else f"{text} · {most}{byte_rate(rate)} a pair each way"
+        parts = ["NVSwitch" if island.kind is LinkKind.NVLINK else f"{island.kind} switch"]
+    else:
+        how = "all to all" if island.is_switched is None else "all to all, no switch"
+        parts = [str(island.kind), how]
+    count = _usual_count(island.counts or ())
+    if count is not None and (count > 1 or island.kind is LinkKind.NVLINK):
+        parts.append(_count_words(island.kind, count))
+    if rate is not None:
+        each = "GPU" if island.is_switched else "pair"
+        parts.append(f"{most}{byte_rate(rate)} per {each} each way")
+    return " · ".join(parts)
 
 
 def _draw_arcs(drawing: Drawing, links: Sequence[GpuLink], band: Band, *, top: float) -> None:
     drawn = [link for link in links if link.a in band.spots and link.b in band.spots]
     anchors = _anchors(drawn, band)
+    usual = _usual_count([link.count for link in drawn])
     for link in drawn:
         ends = anchors[link.a, link.b], anchors[link.b, link.a]
         points = _arc(ends, band, (link.a, link.b), top)
         stroke = pair_stroke(link.kind, link.count, link.bandwidth_bytes_per_s)
         drawing.wire(curve(points), stroke)
-        if len(drawn) <= _FEW_ARCS and link.count is not None:
-            word = Word(text=_count_words(link.kind, link.count), size=_LABEL_SIZE, anchor="middle")
+        if len(drawn) <= _FEW_ARCS and link.count not in (None, usual):
+            word = Word(
+                text=_count_words(link.kind, link.count or 0), size=_LABEL_SIZE, anchor="middle"
+            )
             drawing.label(*_label_at(points), word)
 
 
@@ -234,12 +263,13 @@ def _arc(
 
 _IN: Final = 22.0
 _C2C_IN: Final = 9.0
-_SMALL: Final = 10.0
+_SMALL: Final = 11.0
 _NAME: Final = 11.0
 _EDGES: Final = 12.0
 _LABEL_LINES: Final = 2
 _SPLIT_FROM: Final = 10
-_BADGE_W: Final = 17
+_BADGE_W: Final = 18
+_RING: Final = Stroke(colour=looks.RED, width=3.5)
 
 
 class Parts:
@@ -251,8 +281,11 @@ class Parts:
         topology: NodeTopology,
         spots: Sequence[Spot],
         findings: Sequence[FindingGroup],
+        job: JobOnNode | None = None,
     ) -> None:
-        self._drawing = drawing
+        self._drawing, self._job = drawing, job
+        uses = () if job is None else job.gpus.values()
+        self._is_one_line = all(self._fits(" · ".join(use.texts())) for use in uses)
         self._links = {one.address: one.effective or one.link for one in topology.pci}
         self._beside: dict[int, CpuLink] = {link.gpu_index: link for link in topology.cpu_links}
         names = {gpu_kind(gpu) for gpu in topology.gpus if not gpu.is_hidden}
@@ -262,10 +295,23 @@ class Parts:
             for subject in one.subjects:
                 self._marks.setdefault(subject, []).append((number, one))
         self._stacks: dict[tuple[Rect | None, float], set[str]] = {}
+        words: dict[Kind, Counter[str]] = {}
         for spot in spots:
+            link = self._pcie(spot.pci)
             if spot.kind is Kind.NIC:
-                words = pcie_words(self._pcie(spot.nics[0].pci))
-                self._stacks.setdefault((spot.above, spot.rect.x), set()).add(words)
+                self._stacks.setdefault((spot.above, spot.rect.x), set()).add(pcie_words(link))
+            if pcie_words(link) and spot.kind is not Kind.CPU:
+                words.setdefault(spot.kind, Counter())[pcie_words(link)] += 1
+        self._usual = {kind: counted.most_common(1)[0][0] for kind, counted in words.items()}
+
+    @property
+    def usual(self) -> Mapping[str, tuple[Kind, ...]]:
+        """What the wires say that have no label, and to what kinds of boxes these lead."""
+        said = dict.fromkeys(self._usual.values())
+        return {
+            words: tuple(kind for kind, its in self._usual.items() if its == words)
+            for words in said
+        }
 
     def draw(self, spot: Spot) -> None:
         """Draw a box, its wire and its mark."""
@@ -298,8 +344,8 @@ class Parts:
     def _switch(self, spot: Spot) -> None:
         bridge = None if spot.branch is None else spot.branch.bridge
         if bridge is None:
-            text, link = "switch (PIX or PXB)", None
-            about = "a PCIe switch that the matrix tells of: PIX or PXB"
+            text, link = "switch", None
+            about = "PCIe switch, from the matrix: PIX or PXB"
         else:
             text, link = f"switch {slot_name(bridge.address)}", self._pcie(bridge.address)
             about = f"PCIe switch {bridge.address} {pcie_words(link)}"
@@ -315,15 +361,37 @@ class Parts:
             # It goes to the CPU's bar, or behind the switches on the way to it.
             x, (start, end) = spot.rect.x + _C2C_IN, _edges(spot)
             self._drawing.wire(path((x, start), (x, end)), looks.beside_stroke(beside))
-        self._wire(spot, spot.rect.x + _IN, link)
+        if spot.above is not None:
+            self._wire(spot, spot.rect.x + _IN, link)
         words = [_middle(numbers_shown(gpu_name(gpu.index) for gpu in spot.gpus), 13, is_bold=True)]
-        words += [_middle(text, _SMALL) for text in self._gpu_texts(spot.gpus)[:_LABEL_LINES]]
+        texts, look = self._gpu_texts(spot), looks.HIDDEN if first.is_hidden else looks.GPU
         about = [gpu_name(first.index), gpu_kind(first), first.pci or "", pcie_words(link)]
-        self._box(spot, looks.HIDDEN if first.is_hidden else looks.GPU, words, about)
+        if self._job is not None:
+            use = self._job.use([gpu.index for gpu in spot.gpus])
+            look, about = use_look(use), [*about, *texts]
+            if use is not None and use.is_slow:
+                self._drawing.ring(spot.rect, _RING)
+        words += [_middle(text, _SMALL) for text in texts[:_LABEL_LINES]]
+        self._box(spot, look, words, about)
         self._mark(spot, [name for gpu in spot.gpus for name in device_names(gpu)])
 
-    def _gpu_texts(self, gpus: Sequence[Gpu]) -> list[str]:
-        first = gpus[0]
+    def _use_texts(self, use: GpuUse | None) -> list[str]:
+        if use is None:
+            return ["not in job"]
+        ranks, useful = use.texts()
+        if not self._fits(ranks):
+            ranks = f"{len(use.ranks)} ranks"
+        return [f"{ranks} · {useful}"] if self._is_one_line else [ranks, useful]
+
+    def _fits(self, text: str) -> bool:
+        return text_width(text, self._drawing.size(_SMALL)) <= GPU_W - _EDGES
+
+    def _gpu_texts(self, spot: Spot) -> list[str]:
+        gpus, first = spot.gpus, spot.gpus[0]
+        if self._job is not None:
+            use = self._job.use([gpu.index for gpu in gpus])
+            if use is not None or not first.is_hidden:
+                return self._use_texts(use)
         if first.is_hidden:
             return ["hidden here"]
         texts = []
@@ -356,11 +424,17 @@ class Parts:
         link = self._pcie(first.pci)
         is_uniform = len(self._stacks[spot.above, spot.rect.x]) == 1
         self._spine(spot, link, is_labelled=is_uniform)
-        texts = _nic_texts(spot.nics) if is_uniform else _unlike_texts(first, link)
-        words = _nic_words(spot, [text for text in texts if text])
+        has_usual = is_uniform or pcie_words(link) == self._usual.get(Kind.NIC)
+        texts = _nic_texts(spot.nics) if has_usual else _unlike_texts(first, link)
+        traffic = None if self._job is None else self._job.traffic(first)
+        shown = texts if traffic is None else [traffic.text]
+        words = _nic_words(spot, [text for text in shown if text])
         names = ", ".join(nic.name for nic in spot.nics)
         about = [names, *texts, first.pci or "", pcie_words(link)]
-        self._box(spot, looks.DOWN if is_down(first) else looks.NIC, words, about)
+        load = None if traffic is None else (traffic.load_frac, TRAFFIC)
+        about += [] if traffic is None else [traffic.text]
+        look = looks.DOWN if is_down(first) else looks.NIC
+        self._box(spot, look, words, about, load)
         if is_down(first):
             self._drawing.cross(spot.rect, looks.RED)
         self._mark(spot, [name for nic in spot.nics for name in device_names(nic)])
@@ -372,26 +446,37 @@ class Parts:
         self._drawing.wire(path((x, start), (x, y), (spot.rect.x, y)), stroke)
         is_first = min(abs(spot.rect.y - start), abs(spot.rect.bottom - start)) <= WIRE + 1
         if is_labelled and is_first:
-            self._wire_label(x + 7, start, link, is_down=spot.rect.y > start)
+            self._wire_label(x + 7, spot, link)
 
     def _wire(self, spot: Spot, x: float, link: PcieLink | None) -> None:
         start, end = _edges(spot)
         stroke = looks.pcie_stroke(pcie_bytes_per_s(link))
         self._drawing.wire(path((x, start), (x, end)), stroke)
-        self._wire_label(x + 7, start, link, is_down=end > start)
+        self._wire_label(x + 7, spot, link)
 
-    def _wire_label(self, x: float, start: float, link: PcieLink | None, *, is_down: bool) -> None:
+    def _wire_label(self, x: float, spot: Spot, link: PcieLink | None) -> None:
+        """What a wire is, unless it is as most to boxes of this kind are: the legend says those."""
+        if pcie_words(link) == self._usual.get(spot.kind):
+            return
+        start, end = _edges(spot)
         colour = looks.RED if is_narrow(link) else looks.GREY
-        lines = _label_lines(pcie_words(link))
-        y = start + 18 if is_down else start - 13 - 12 * (len(lines) - 1)
+        lines, line_h = _label_lines(pcie_words(link)), self._drawing.size(_SMALL) + 2
+        y = start + 18 if end > start else start - 11 - line_h * (len(lines) - 1)
         for line in lines:
             word = Word(text=line, size=_SMALL, colour=colour, is_bold=is_narrow(link))
             self._drawing.label(x, y, word)
-            y += 12
+            y += line_h
 
-    def _box(self, spot: Spot, look: Look, words: Sequence[Word], about: Sequence[str]) -> None:
+    def _box(
+        self,
+        spot: Spot,
+        look: Look,
+        words: Sequence[Word],
+        about: Sequence[str],
+        load: tuple[float, str] | None = None,
+    ) -> None:
         text = " · ".join(part for part in about if part)
-        self._drawing.box(spot.kind, spot.rect, look, words, about=text)
+        self._drawing.box(spot.kind, spot.rect, look, words, about=text, load=load)
 
     def _mark(self, spot: Spot, names: Sequence[str]) -> None:
         """A badge for each finding, from the right; what has no room is in the last as `…`."""
@@ -412,7 +497,7 @@ def _nic_texts(nics: Sequence[Nic]) -> list[str]:
     first = nics[0]
     texts = [visible(first.state, 10)] if first.state is not None and is_down(first) else []
     if len(nics) > 1:
-        texts.append(f"{len(nics)} VFs" if first.is_virtual else f"{len(nics)} alike")
+        texts.append(f"{len(nics)} VFs" if first.is_virtual else f"{len(nics)} NICs")
     rate = nic_rate(first)
     if len(nics) > 1 and first.rate_bytes_per_s is not None:
         rate = bit_rate(first.rate_bytes_per_s)
@@ -422,13 +507,19 @@ def _nic_texts(nics: Sequence[Nic]) -> list[str]:
 
 
 def _nic_words(spot: Spot, texts: Sequence[str]) -> list[Word]:
-    """The name and what is told below it; where that is too long, its end stands by the name."""
+    """The name and what is told below it; where that is too long, its end stands by the name.
+
+    Where that is too long as well, the end stands below, the first by the name: `mlx5_1 · DOWN`.
+    """
     name = names_shown([nic.name for nic in spot.nics], most=1)
     below, room = " · ".join(texts), spot.rect.w - _EDGES
     if text_width(below, _SMALL) > room and len(texts) > 1:
         beside = f"{name} · {texts[-1]}"
         if text_width(beside, _NAME) <= room:
             name, below = beside, " · ".join(texts[:-1])
+        else:
+            name = f"{name} · {texts[0]}" if len(texts) > _PAIR else name
+            below = texts[-1]
     words = [Word(text=name, size=_NAME, is_bold=True)]
     return words + ([Word(text=below, size=_SMALL)] if below else [])
 

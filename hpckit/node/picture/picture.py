@@ -8,16 +8,20 @@ from typing import Final
 
 from hpckit.core.finding_lines import sentence
 from hpckit.core.findings import Finding, FindingGroup, group_findings
-from hpckit.core.svg import Drawing, Rect, Stroke, Word, broken, fitted, path, text_width
+from hpckit.core.svg import Drawing, Look, Rect, Stroke, Word, broken, fitted, path, text_width
 from hpckit.core.text import figure, numbers_shown
 from hpckit.node.links import LinkIsland, link_islands
 from hpckit.node.picture import layout as looks
+from hpckit.node.picture.job import BUSY_NIC, JobOnNode, use_look
+from hpckit.node.picture.job import legend as use_legend
 from hpckit.node.picture.layout import (
+    Kind,
     Spot,
     moved,
     place_height,
     place_spots,
     place_width,
+    row_of_gpus,
     turned,
 )
 from hpckit.node.picture.parts import (
@@ -30,13 +34,12 @@ from hpckit.node.picture.parts import (
     is_crossed,
 )
 from hpckit.node.places import Place, places
-from hpckit.node.rules.rule import Device
 from hpckit.node.title import node_title
-from hpckit.node.topology import NodeTopology, is_down
+from hpckit.node.topology import Host, NodeTopology, Source, is_down
 from hpckit.node.words import byte_rate, pcie_bytes_per_s, pcie_words
 
 MARGIN: Final = 24.0
-PADDING: Final = 10.0
+PADDING: Final = 9.0
 _BETWEEN: Final = 16.0
 _WIDEST_ROW: Final = 1240.0
 _LEAST_PAGE: Final = 640.0
@@ -144,59 +147,67 @@ def _put_row(
 _SAMPLE: Final = 30.0
 _SIZE: Final = 11.0
 _LEGEND_LINE: Final = 20.0
-_MOST_SAMPLES: Final = 4
 _MOST_FINDINGS: Final = 12
-_DOWN: Final = "network port that is not up"
-_Entry = tuple[str, Stroke | None]
+_DOWN: Final = "network port down"
+_NOUNS: Final = {
+    Kind.GPU: "GPUs",
+    Kind.NIC: "NICs",
+    Kind.SWITCH: "switches",
+    Kind.ACCELERATOR: "accelerators",
+}
+_Entry = tuple[str, Stroke | Look]
 
 
-def draw_legend(
-    drawing: Drawing,
-    topology: NodeTopology,
-    islands: Sequence[LinkIsland],
-    where: tuple[float, float],
-) -> float:
+def draw_legend(drawing: Drawing, entries: Iterable[_Entry], where: tuple[float, float]) -> float:
     """Draw it in a page of a width, from a y on; answers where it ends."""
     width, y = where
-    entries: list[_Entry] = [*_pcie_entries(topology), *_link_entries(topology, islands)]
-    if any(map(is_down, topology.nics)):
-        entries.append((_DOWN, None))
-    x = MARGIN
-    y += 8 if entries else 0
-    for text, stroke in entries:
-        room = _SAMPLE + 8 + text_width(text, _SIZE) + 22
+    x, size = MARGIN, drawing.size(_SIZE)
+    y += 8
+    bottom = y - 8
+    for text, sample in entries:
+        room = _SAMPLE + 8 + text_width(text, size) + 22
         if x > MARGIN and x + room > width - MARGIN:
             x, y = MARGIN, y + _LEGEND_LINE
-        if stroke is None:
+        if isinstance(sample, Look):
             rect = Rect(x=x, y=y - 11, w=_SAMPLE, h=14)
-            drawing.box("sample", rect, looks.DOWN, (), about=text)
-            drawing.cross(replace(rect, w=_SAMPLE - 4), looks.RED)
+            drawing.box("sample", rect, sample, (), about=text)
+            if sample is looks.DOWN:
+                drawing.cross(replace(rect, w=_SAMPLE - 4), looks.RED)
         else:
-            drawing.wire(path((x, y - 4), (x + _SAMPLE, y - 4)), stroke)
-        drawing.label(x + _SAMPLE + 8, y, Word(text=text, size=_SIZE, colour=looks.GREY))
+            drawing.wire(path((x, y - 4), (x + _SAMPLE, y - 4)), sample)
+        drawing.label(x + _SAMPLE + 8, y, Word(text=text, size=size, colour=looks.GREY))
         x += room
-    return y + _LEGEND_LINE if entries else y
+        bottom = y + _LEGEND_LINE
+    return bottom
 
 
-def _pcie_entries(topology: NodeTopology) -> list[_Entry]:
-    links = {one.address: one.effective or one.link for one in topology.pci}
-    drawn: tuple[Device, ...] = (*topology.gpus, *topology.nics, *topology.accelerators)
-    known: dict[str, float] = {}
-    is_unknown = False
-    for device in drawn:
-        link = None if device.pci is None else links.get(device.pci)
-        rate = pcie_bytes_per_s(link)
-        if link is None or rate is None:
-            is_unknown = True
-        else:  # as it is, without what it could be
-            known[pcie_words(replace(link, max_speed_gt_per_s=None, max_width=None))] = rate
-    widest = sorted(known.items(), key=lambda item: item[1], reverse=True)[:_MOST_SAMPLES]
-    entries: list[_Entry] = [
-        (f"PCIe {text}, {byte_rate(rate)}", looks.pcie_stroke(rate)) for text, rate in widest
-    ]
-    if is_unknown:
-        entries.append(("PCIe, rate or way not known", looks.pcie_stroke(None)))
-    return entries
+def _pcie_entries(topology: NodeTopology, spots: Sequence[Spot], parts: Parts) -> Iterable[_Entry]:
+    """What the wires without labels are; to which boxes they lead where not all are alike."""
+    rates = {
+        pcie_words(link): pcie_bytes_per_s(link)
+        for link in (one.effective or one.link for one in topology.pci)
+    }
+    usual = parts.usual
+    for words, kinds in usual.items():
+        rate = rates[words]
+        text = f"PCIe {words}" + ("" if rate is None else f", {byte_rate(rate)}")
+        text += f": {' and '.join(_NOUNS[kind] for kind in kinds)}" if len(usual) > 1 else ""
+        yield text, looks.pcie_stroke(rate)
+    known = {one.address for one in topology.pci if pcie_bytes_per_s(one.effective or one.link)}
+    ends = (spot for spot in spots if spot.above is not None and spot.kind is not Kind.SWITCH)
+    if any(spot.pci not in known for spot in ends):
+        yield "PCIe, rate or path unknown", looks.pcie_stroke(None)
+    if any(spot.branch is not None and spot.branch.is_inferred for spot in spots):
+        yield "switch: PIX or PXB in the matrix", looks.SWITCH
+
+
+def _job_entries(job: JobOnNode, spots: Sequence[Spot]) -> Iterable[_Entry]:
+    uses = [job.use([gpu.index for gpu in spot.gpus]) for spot in spots if spot.kind is Kind.GPU]
+    yield from use_legend([use_look(use) for use in uses])
+    if any(use is not None and use.is_slow for use in uses):
+        yield "slower than its peers, or throttled", looks.SLOW
+    if job.nics:
+        yield "sent and received, against the busiest NIC", BUSY_NIC
 
 
 def _link_entries(topology: NodeTopology, islands: Sequence[LinkIsland]) -> Iterable[_Entry]:
@@ -221,16 +232,17 @@ def draw_findings(
     """Draw the findings with the numbers of their marks; answers where they end."""
     width, y = where
     y += 8 if findings else 0
+    size = drawing.size(_SIZE)
     for number, one in enumerate(findings[:_MOST_FINDINGS], 1):
         drawing.badge(MARGIN + 8, y - 4, str(number), looks.FINDINGS[one.severity])
         text = f"{one.severity}: {sentence(one)}"
         room = width - 2 * MARGIN - 26
-        for line in broken(text.split(" "), _SIZE, room):
-            drawing.label(MARGIN + 26, y, Word(text=line, size=_SIZE))
-            y += 15
-        for line in broken(one.remedy.split(" "), _SIZE, room):
-            drawing.label(MARGIN + 26, y, Word(text=line, size=_SIZE, colour=looks.GREY))
-            y += 15
+        for line in broken(text.split(" "), size, room):
+            drawing.label(MARGIN + 26, y, Word(text=line, size=size))
+            y += size + 4
+        for line in broken(one.remedy.split(" "), size, room):
+            drawing.label(MARGIN + 26, y, Word(text=line, size=size, colour=looks.GREY))
+            y += size + 4
         y += 5
     left = len(findings) - _MOST_FINDINGS
     if left > 0:
@@ -245,40 +257,70 @@ _LINE: Final = 17.0
 _SYNTHETIC_W: Final = 104.0
 
 
-def node_svg(topology: NodeTopology, findings: Sequence[Finding] = ()) -> str:
+def node_svg(
+    topology: NodeTopology, findings: Sequence[Finding] = (), job: JobOnNode | None = None
+) -> str:
     """The picture as an SVG file in itself, the same for the same node; findings are marked in it.
 
     It stands alone, in a browser as in a README: no script, no font file, no reference, and its
-    own light ground. Hosts' and devices' names are shown with what is hidden in them escaped.
+    own ground, light or dark. A `job` is shown on it: its ranks, and how useful each GPU was.
+    Hosts' and devices' names are shown with what is hidden in them escaped.
     """
-    found = places(topology)
     known = {gpu.index for gpu in topology.gpus}
     islands = [island for island in link_islands(topology) if known.intersection(island.gpus)]
-    drawing = Drawing()
     real = replace(topology, source=replace(topology.source, is_synthetic=False))
     name, *parts = node_title(real)
-    top = _TITLE_SIZE + MARGIN + 14
-    trial = page(found, top, band_height(islands, is_crossed=False))
-    lines = broken(parts, _TEXT_SIZE, trial.width - 2 * MARGIN, " · ")
-    crossed = trial.band is not None and is_crossed(
-        islands, Band(rect=trial.band, spots=gpu_spots(trial.spots))
-    )
-    top += len(lines) * _LINE + 6
-    laid = page(found, top, band_height(islands, is_crossed=crossed))
-    _draw_title(drawing, (name, *lines), laid, is_synthetic=topology.source.is_synthetic)
+    name = name if job is None else job.title
+    found = places(topology)
+    laid, lines = _laid_out(topology, found, islands, parts)
+    drawing = Drawing(laid.width)
+    is_synthetic = topology.source.is_synthetic or (job is not None and job.is_synthetic)
+    _draw_title(drawing, (name, *lines), laid, is_synthetic=is_synthetic)
     groups = group_findings(findings)
     for panel in laid.panels:
         drawing.box("panel", panel, looks.PANEL, (), about="")
-    boxes = Parts(drawing, topology, laid.spots, groups)
+    boxes = Parts(drawing, topology, laid.spots, groups, job)
     for spot in laid.spots:
         boxes.draw(spot)
     if laid.band is not None:
         draw_links(drawing, islands, Band(rect=laid.band, spots=gpu_spots(laid.spots)))
     y = _draw_others(drawing, laid, found)
-    y = draw_legend(drawing, topology, islands, (laid.width, y))
+    entries = [] if job is None else [*_job_entries(job, laid.spots)]
+    entries += [*_pcie_entries(topology, laid.spots, boxes), *_link_entries(topology, islands)]
+    entries += [(_DOWN, looks.DOWN)] if any(map(is_down, topology.nics)) else []
+    y = draw_legend(drawing, entries, (laid.width, y))
     y = draw_findings(drawing, groups, (laid.width, y))
-    about = ". ".join((*node_title(topology), *map(sentence, groups)))
-    return drawing.document(laid.width, y + MARGIN - 8, title=f"Topology of {name}", about=about)
+    about = ". ".join((name, *node_title(topology)[1:], *map(sentence, groups)))
+    title = f"Topology of {name}" if job is None else name
+    return drawing.document(laid.width, y + MARGIN - 8, title=title, about=about)
+
+
+def _laid_out(
+    topology: NodeTopology,
+    found: Sequence[Place],
+    islands: Sequence[LinkIsland],
+    parts: Sequence[str],
+) -> tuple[Page, list[str]]:
+    """The page, and the lines below its title; where only GPUs are known, these in a row."""
+    top = _TITLE_SIZE + MARGIN + 14
+    trial = page(found, top, band_height(islands, is_crossed=False))
+    crossed = trial.band is not None and is_crossed(
+        islands, Band(rect=trial.band, spots=gpu_spots(trial.spots))
+    )
+    lines = broken(parts, Drawing(trial.width).size(_TEXT_SIZE), trial.width - 2 * MARGIN, " · ")
+    top += len(lines) * _LINE + 6
+    bare = replace(topology, gpus=(), source=Source(format=""), host=Host())
+    if topology.gpus and bare == NodeTopology(source=Source(format="")):
+        return _row_page(topology, top), lines
+    return page(found, top, band_height(islands, is_crossed=crossed)), lines
+
+
+def _row_page(topology: NodeTopology, top: float) -> Page:
+    spots = row_of_gpus(topology.gpus, MARGIN, top, _WIDEST_ROW - 2 * MARGIN)
+    right = max(spot.rect.right for spot in spots)
+    bottom = max(spot.rect.bottom for spot in spots)
+    width = max(_LEAST_PAGE, right + MARGIN)
+    return Page(spots=spots, panels=(), band=None, width=width, bottom=bottom, others="")
 
 
 def _draw_title(
@@ -289,10 +331,12 @@ def _draw_title(
     name, lines = fitted(texts[0], _TITLE_SIZE, room), texts[1:]
     drawing.label(MARGIN, y, Word(text=name, size=_TITLE_SIZE, is_bold=True))
     if is_synthetic:
-        x = MARGIN + min(room, text_width(name, _TITLE_SIZE)) + 16
+        x = MARGIN + min(room, 1.12 * text_width(name, _TITLE_SIZE)) + 16
         rect = Rect(x=x, y=y - 17, w=_SYNTHETIC_W, h=22)
         word = Word(text="synthetic", size=13, is_bold=True, colour="#7d4e00", anchor="middle")
-        drawing.box("synthetic", rect, looks.SYNTHETIC, (word,), about="synthetic: no real machine")
+        drawing.box(
+            "synthetic", rect, looks.SYNTHETIC, (word,), about="synthetic: not a real machine"
+        )
     y += 5
     for line in lines:
         y += _LINE
@@ -306,6 +350,6 @@ def _draw_others(drawing: Drawing, laid: Page, found: Sequence[Place]) -> float:
         drawing.label(MARGIN, y, Word(text=text, size=11, colour=looks.GREY))
         y += _LINE
     if not found:
-        drawing.label(MARGIN, y, Word(text="nothing is known of what is in it", size=12))
+        drawing.label(MARGIN, y, Word(text="contents unknown", size=12))
         y += _LINE
     return y

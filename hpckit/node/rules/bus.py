@@ -96,7 +96,7 @@ def _lanes(tree: PciTree, address: PciAddress | None, subject: str, twin_of: Has
             return _Lanes(
                 subject=subject,
                 twin_of=twin_of,
-                because=f"{where} {width} PCIe lanes, both ends of the link can {most}",
+                because=f"{where} x{width} PCIe, both ends support x{most}",
                 is_fault=True,
             )
     return _of_device(way, subject, twin_of)
@@ -111,11 +111,11 @@ def _of_device(way: list[PciDevice], subject: str, twin_of: Hashable) -> _Lanes:
     if width is None or most is None or width >= most:
         return _Lanes(subject=subject, twin_of=twin_of)
     slot = _most(way[1]) if len(way) > 1 else None
-    told = f", its slot has {slot}" if slot is not None else ""
+    told = f", its slot x{slot}" if slot is not None else ""
     return _Lanes(
         subject=subject,
         twin_of=twin_of,
-        because=f"{subject} runs {width} PCIe lanes, it can {most}{told}",
+        because=f"{subject} runs x{width} PCIe, it supports x{most}{told}",
         is_unsure=slot is None,
     )
 
@@ -148,7 +148,7 @@ def _flat_tree(node: InspectedNode) -> str | None:
     ways = [way for at in addresses if (way := _way(tree, at))]
     if len(ways) < FLAT_FROM or max(map(len, ways)) > 1:
         return None
-    return f"no bridge is above any of {len(ways)} GPUs and NICs"
+    return f"no PCIe bridge above any of {len(ways)} GPUs and NICs"
 
 
 def _one_kind(node: InspectedNode) -> str | None:
@@ -163,13 +163,13 @@ def _one_kind(node: InspectedNode) -> str | None:
     if table is None or len(table.devices) < FLAT_FROM:
         return None
     places = {gpu.numa_index for gpu in node.gpus} - {None}
-    told = counted(len(places), "NUMA node") if places else "no NUMA node known"
+    told = counted(len(places), "NUMA node") if places else "NUMA nodes unknown"
     every = "all GPUs seem" if len(node.gpus) > 1 else "the GPU and its peers seem"
     if set(kinds.values()) == {PathKind.PHB}:
-        return f"{every} to hang on one root (every path PHB, {told})"
+        return f"{every} to be on one PCIe root (every path PHB, {told})"
     between = sum(names.issuperset(pair) for pair in kinds)
     if set(kinds.values()) == {PathKind.SYS} and _is_one_place(node, between):
-        return f"{every} to have a root each (every path SYS, {told})"
+        return f"{every} to have a PCIe root each (every path SYS, {told})"
     return None
 
 
@@ -226,8 +226,8 @@ def nic_slow(node: InspectedNode) -> Iterator[Evidence]:
                 peers = sum(each.rate_bytes_per_s == usual for each in group)
                 yield Evidence(
                     nic.name,
-                    f"{nic.name} runs {rate_words(nic.rate_bytes_per_s)},"
-                    f" {counted(peers, 'NIC')} like it {rate_words(usual)}",
+                    f"{nic.name} runs at {rate_words(nic.rate_bytes_per_s)},"
+                    f" {counted(peers, 'similar NIC')} at {rate_words(usual)}",
                 )
 
 
@@ -245,7 +245,7 @@ def nic_missing(node: InspectedNode) -> Iterator[Evidence]:
     yield Evidence(
         name,
         f"{name} has no NIC on its PCIe switch, each of the other {len(others)} GPUs has"
-        f" {each_has} of its own",
+        f" {each_has}",
     )
 
 
@@ -277,7 +277,7 @@ def _nearest(node: InspectedNode, indices: list[int]) -> str:
     nearest = {min(kinds[index].values(), key=order.index) for index in indices}
     *nearer, farthest = sorted(nearest, key=order.index)
     told = f"{', '.join(nearer)} or {farthest}" if nearer else farthest
-    return f"; the nearest is {told} away"
+    return f"; the nearest path is {told}"
 
 
 def _close(node: InspectedNode) -> dict[int, frozenset[int] | None]:
@@ -305,7 +305,7 @@ def _for_jobs(node: InspectedNode) -> tuple[Nic, ...]:
 
 def _down_words(nic: Nic) -> str:
     physical = next((port.phys_state for port in nic.ports if port.phys_state), None)
-    link = "" if physical is None else f" (physical link {physical})"
+    link = "" if physical is None else f" (physical state {physical})"
     return f"{nic.name} is {nic.state}{link}"
 
 

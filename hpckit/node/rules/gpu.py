@@ -61,8 +61,8 @@ def _silence(node: InspectedNode, *, is_library: bool) -> Iterator[Evidence]:
     for unknown in node.topology.unknown if concerned else ():
         is_missing = any(word in unknown.because.lower() for word in LIBRARY_WORDS)
         if unknown.what == "gpus" and is_missing is is_library:
-            shown = f"there are {counted(len(concerned), 'GPU')}"
-            yield Evidence(GPUS, f"{shown}, and nothing more is known: {unknown.because}")
+            shown = f"{counted(len(concerned), 'GPU')} found"
+            yield Evidence(GPUS, f"{shown}, details unknown: {unknown.because}")
             return
 
 
@@ -77,15 +77,8 @@ def gpus_fewer(node: InspectedNode) -> Iterator[Evidence]:
     counts = [gpu.mig_devices if gpu.is_mig else 1 for gpu in node.gpus]
     shown = sum(count for count in counts if count is not None)
     if None not in counts and shown < node.expected_gpus:
-        yield Evidence(
-            GPUS,
-            f"{_are(shown, 'GPU')} shown, {_are(node.expected_gpus)} expected",
-        )
-
-
-def _are(count: int, noun: str = "") -> str:
-    words = counted(count, noun) if noun else str(count)
-    return f"{words} {'is' if count == 1 else 'are'}"
+        found = f"{counted(shown, 'GPU')} found"
+        yield Evidence(GPUS, f"{found}, {node.expected_gpus} expected")
 
 
 def gpu_without_driver(node: InspectedNode) -> Iterator[Evidence]:
@@ -100,7 +93,7 @@ def gpu_without_driver(node: InspectedNode) -> Iterator[Evidence]:
         others = {drivers.get(one.index) for one in node.gpus if one.vendor is gpu.vendor} - {None}
         if gpu.is_hidden and gpu.index in drivers and drivers[gpu.index] is None and others:
             theirs = f"the other GPUs have {named(one for one in others if one)}"
-            yield _of_gpu(gpu.index, f"({gpu.pci}) has no kernel driver bound to it, {theirs}")
+            yield _of_gpu(gpu.index, f"({gpu.pci}) has no kernel driver bound, {theirs}")
 
 
 def gpus_hidden(node: InspectedNode) -> Iterator[Evidence]:
@@ -111,7 +104,7 @@ def gpus_hidden(node: InspectedNode) -> Iterator[Evidence]:
         yield Evidence(
             GPUS,
             f"the PCI tree has {counted(len(node.topology.gpus), 'GPU')},"
-            f" the driver shows {len(node.gpus)} here; hidden: {places}{_passed_on(node, hidden)}",
+            f" the driver shows {len(node.gpus)}; hidden: {places}{_passed_on(node, hidden)}",
         )
         return
     indices = {gpu.index for gpu in node.gpus}
@@ -119,7 +112,7 @@ def gpus_hidden(node: InspectedNode) -> Iterator[Evidence]:
         missing = [at for at in range(max(indices)) if at not in indices]
         if missing:
             yield Evidence(
-                GPUS, f"GPUs up to {max(indices)} are numbered, {index_list(missing)} not shown"
+                GPUS, f"GPU numbers go up to {max(indices)}, missing: {index_list(missing)}"
             )
 
 
@@ -128,14 +121,15 @@ def _passed_on(node: InspectedNode, hidden: list[Gpu]) -> str:
     away = [
         gpu.pci for gpu in hidden if gpu.pci in devices and devices[gpu.pci].driver in PASSED_ON
     ]
-    return f" ({named(each for each in away if each)} passed on to a virtual machine)" * bool(away)
+    return f" ({named(each for each in away if each)} passed through to a VM)" * bool(away)
 
 
 def disagreement(node: InspectedNode) -> Iterator[Evidence]:
     """Rule `nvml-sysfs-disagree`."""
     for one in node.topology.disagreements:
         yield Evidence(
-            one.subject, f"{one.subject} has more than one {one.what}: {' · '.join(one.said)}"
+            one.subject,
+            f"{one.subject} has conflicting values of {one.what}: {' · '.join(one.said)}",
         )
 
 
@@ -153,20 +147,20 @@ def _of_health(sentence: Callable[[GpuHealth], str | None]) -> Check:
 
 def _rows(health: GpuHealth, what: str) -> str:
     return (
-        f"{what} ({_count(health.remapped_rows_uncorrectable)} for uncorrectable errors,"
-        f" {_count(health.remapped_rows_correctable)} for correctable ones)"
+        f"{what} ({_count(health.remapped_rows_uncorrectable)} after uncorrectable errors,"
+        f" {_count(health.remapped_rows_correctable)} after correctable ones)"
     )
 
 
 def _remapped(health: GpuHealth) -> str | None:
     count = _count(health.remapped_rows_correctable) + _count(health.remapped_rows_uncorrectable)
-    return _rows(health, "has remapped rows of its memory") if count else None
+    return _rows(health, "has remapped memory rows") if count else None
 
 
 def _errors_now(health: GpuHealth) -> str | None:
     count = _count(health.ecc_uncorrected_volatile)
     errors = counted(count, "uncorrected memory error")
-    return f"had {errors} since its driver was loaded" if count else None
+    return f"had {errors} since the driver was loaded" if count else None
 
 
 def _errors_past(health: GpuHealth) -> str | None:
@@ -174,7 +168,7 @@ def _errors_past(health: GpuHealth) -> str | None:
     if not count or _count(health.ecc_uncorrected_volatile):
         return None
     errors = counted(count, "uncorrected memory error")
-    return f"had {errors} in its life, none since its driver is loaded"
+    return f"had {errors} in its lifetime, none since the driver was loaded"
 
 
 def _remapping(field: str, words: str) -> Check:
@@ -182,8 +176,8 @@ def _remapping(field: str, words: str) -> Check:
     return _of_health(lambda health: _rows(health, words) if getattr(health, field) else None)
 
 
-remapping_failed = _remapping("remapping_failed", "has a row of memory that could not be remapped")
-remapping_pending = _remapping("remapping_pending", "has rows to remap at its next reset")
+remapping_failed = _remapping("remapping_failed", "has a memory row that could not be remapped")
+remapping_pending = _remapping("remapping_pending", "has memory rows to remap at the next reset")
 remapped_rows = _of_health(_remapped)
 ecc_uncorrected = _of_health(_errors_now)
 ecc_past = _of_health(_errors_past)
@@ -208,7 +202,7 @@ def _slowed(*words: str, unless: tuple[str, ...] = ()) -> Check:
             return None
         at = "" if health.temperature_c is None else f" at {health.temperature_c} °C"
         drawn = "" if health.power_w is None else f", drawing {health.power_w:.0f} W"
-        return f"is slowed down{at}{drawn}: {reasons[said[0]]}"
+        return f"is throttled{at}{drawn}: {reasons[said[0]]}"
 
     return _of_health(sentence)
 
@@ -238,11 +232,11 @@ def fabric_not_completed(node: InspectedNode) -> Iterator[Evidence]:
         if fabric is None or fabric.state is None:
             continue
         if _letters(fabric.state) not in FABRIC_FINE:
-            yield _of_gpu(gpu.index, f"has the NVLink fabric state {fabric.state}{_of(node)}")
+            yield _of_gpu(gpu.index, f"has NVLink fabric state {fabric.state}{_of(node)}")
         elif _letters(fabric.state) == "completed" and not (
             fabric.status is None or _letters(fabric.status) in FABRIC_SUCCESS
         ):
-            yield _of_gpu(gpu.index, f"has an NVLink fabric that completed with {fabric.status}")
+            yield _of_gpu(gpu.index, f"has NVLink fabric status {fabric.status}")
 
 
 def fabric_unhealthy(node: InspectedNode) -> Iterator[Evidence]:
@@ -250,7 +244,7 @@ def fabric_unhealthy(node: InspectedNode) -> Iterator[Evidence]:
     for gpu in node.gpus:
         health = None if gpu.fabric is None else gpu.fabric.health
         if health is not None and health.upper().startswith(UNHEALTHY):
-            yield _of_gpu(gpu.index, f"has an NVLink fabric that is {health}")
+            yield _of_gpu(gpu.index, f"has NVLink fabric health {health}")
 
 
 def _of(node: InspectedNode) -> str:
@@ -268,11 +262,11 @@ def mig_on(node: InspectedNode) -> Iterator[Evidence]:
     if on and len(on) == len(node.gpus) > 1:
         told = [count for count in devices if count is not None]
         total = f", {sum(told)} MIG devices" if len(told) == len(devices) else ""
-        yield Evidence(GPUS, f"MIG is on in all {len(on)} GPUs{total}")
+        yield Evidence(GPUS, f"MIG is enabled on all {len(on)} GPUs{total}")
         return
     for gpu, count in zip(on, devices, strict=True):
         told_of = "" if count is None else f", {counted(count, 'MIG device')}"
-        yield _of_gpu(gpu.index, f"has MIG on{told_of}")
+        yield _of_gpu(gpu.index, f"has MIG enabled{told_of}")
 
 
 # There are two kinds of evidence. NVML tells each GPU's own links, so a GPU at a switch is held
@@ -489,7 +483,9 @@ def _in_even(pairs: Pairs, gpu: Gpu) -> Evidence:
         for count, others in sorted(short.items())
     )
     rest = (
-        f"NV{most} to {gpu_ranges(peers[most])}" if most in peers else f"NV{most} is between those"
+        f"NV{most} to {gpu_ranges(peers[most])}"
+        if most in peers
+        else f"those have NV{most} between them"
     )
     return _of_gpu(gpu.index, f"has {told}, and {rest}{_inactive(gpu)}")
 
@@ -506,6 +502,6 @@ def _in_mesh(
         return
     for index in sorted(component):
         if sums[index] < most:
-            links = f"{counted(sums[index], 'NVLink')} to other GPUs in all"
+            links = f"{counted(sums[index], 'NVLink')} to other GPUs in total"
             rest = f"{_others(whole)} {most}{_inactive(gpus[index])}"
             yield _of_gpu(index, f"has {links}, {rest}")

@@ -38,17 +38,19 @@ ACCELERATE = LauncherOptions(
     program=("accelerate", "launch"),
     owned={
         "num-machines": "resources.nodes (--nodes)",
-        "num-processes": "resources.ntasks_per_node (--ntasks-per-node), else one a GPU",
+        "num-processes": "resources.ntasks_per_node (--ntasks-per-node; default: one per GPU)",
         "machine-rank": "nothing: hpckit reads SLURM_PROCID on each node",
-        "main-process-ip": "nothing: hpckit takes the first node",
-        "main-process-port": "nothing: hpckit tries free ports",
+        "main-process-ip": "nothing: hpckit uses the first node",
+        "main-process-port": "nothing: hpckit finds a free port",
         **dict.fromkeys(("rdzv-backend", "same-network"), _STATIC),
-        "deepspeed-hostfile": "nothing: srun starts one launcher a node, without ssh",
-        "deepspeed-multinode-launcher": "nothing: srun starts one launcher a node, without ssh",
+        "deepspeed-hostfile": "nothing: srun starts one launcher per node, without ssh",
+        "deepspeed-multinode-launcher": "nothing: srun starts one launcher per node, without ssh",
         "mpirun-hostfile": 'launch.kind = "mpi"',
         "no-python": "the program itself as the command",
-        "cpu": "nothing: Accelerator(cpu=True) in the program, or no GPUs",
-        **dict.fromkeys(("tpu", "tpu-cluster", "tpu-use-sudo", "vm", "env"), "nothing: no TPU"),
+        "cpu": "nothing: use Accelerator(cpu=True) in the program, or request no GPUs",
+        **dict.fromkeys(
+            ("tpu", "tpu-cluster", "tpu-use-sudo", "vm", "env"), "nothing: TPUs are not supported"
+        ),
     },
     valued=frozenset(_VALUED.split()),
     flags=frozenset(
@@ -82,7 +84,7 @@ class Accelerate(Launcher):
     """srun starts one `accelerate launch` a node; what it configures stays as it was said."""
 
     kind = "accelerate"
-    summary = "one accelerate launch a node starts its ranks"
+    summary = "one accelerate launch per node starts its ranks"
     identity = "env"
     local_identity = "env"
     starts_ranks = True

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from hpckit.spec.job import JobSpec, LaunchRequest
 
 
-_NODES = "resources.nodes (--nodes); slurm.nodelist and slurm.exclude choose them"
-_RANKS = "resources.ntasks_per_node (--ntasks-per-node), else one a GPU"
+_NODES = "resources.nodes (--nodes); slurm.nodelist and slurm.exclude choose the nodes"
+_RANKS = "resources.ntasks_per_node (--ntasks-per-node; default: one per GPU)"
 _BY_SRUN = "nothing: srun starts the ranks, without ssh"
-_BOUND = "place.bind, which is on unless the job says no"
+_BOUND = "place.bind (on by default)"
 DEEPSPEED = LauncherOptions(
     program=("deepspeed",),
     owned={
@@ -33,12 +33,12 @@ DEEPSPEED = LauncherOptions(
         **dict.fromkeys(("force-multi", "ssh-port", "save-pid", "node-rank"), _BY_SRUN),
         **dict.fromkeys(("log-level", "q", "quiet"), _BY_SRUN),
         **dict.fromkeys(("bind-cores-to-rank", "bind-core-list"), _BOUND),
-        "master-addr": "nothing: hpckit takes the first node",
-        "master-port": "nothing: hpckit tries free ports",
-        "venv-script": "environment.venv, or a line of environment.setup",
-        "autotuning": "nothing: it would start jobs of its own",
+        "master-addr": "nothing: hpckit uses the first node",
+        "master-port": "nothing: hpckit finds a free port",
+        "venv-script": "environment.venv or environment.setup",
+        "autotuning": "nothing: it would start separate jobs",
         "no-python": "the program itself as the command",
-        "enable-each-rank-log": "nothing: each rank has its log (hpckit logs --rank)",
+        "enable-each-rank-log": "nothing: each rank has a log (hpckit logs --rank)",
     },
     valued=frozenset(),
     flags=frozenset(["no-local-rank"]),
@@ -74,7 +74,7 @@ class Deepspeed(Launcher):
         """Raise InvalidValue for another option than the one that is left to say."""
         super().refuse(launch)
         if {word.replace("_", "-") for word in launch.args} - {"--no-local-rank"}:
-            raise InvalidValue("args", list(launch.args), "--no_local_rank, or nothing")
+            raise InvalidValue("args", list(launch.args), "--no_local_rank, or remove it")
 
     def rank_shell(self, spec: JobSpec) -> str | None:
         """Return the command with `--local_rank` behind the program, before its own words."""

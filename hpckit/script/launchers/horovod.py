@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from hpckit.spec.job import JobSpec, LaunchRequest
 
 
-_HINT = 'hpckit starts the ranks itself: give the program, and launch.kind = "horovod"'
+_HINT = '--launch horovod {command}   (in a job file: launch.kind = "horovod")'
 
 
 class Horovod(Launcher):
     """srun starts one task for each rank; rank 0 keeps the store at which all meet."""
 
     kind = "horovod"
-    summary = "srun starts every rank, which Gloo joins as horovodrun does"
+    summary = "srun starts every rank; Gloo connects them, as with horovodrun"
     local_identity = "env"
     rank_options = ("--horovod",)
     needs_runner = True
@@ -31,7 +31,7 @@ class Horovod(Launcher):
         """Raise InvalidValue for an MPI plugin, which ranks that meet by Gloo have no use for."""
         super().refuse(launch)
         if launch.mpi is not None:
-            raise InvalidValue("mpi", launch.mpi, "none: Horovod's ranks meet by Gloo")
+            raise InvalidValue("mpi", launch.mpi, "none, because Horovod's ranks connect by Gloo")
 
     def local_ranks(self, spec: JobSpec) -> int | None:
         """Return the ranks of the job: the runner starts each."""

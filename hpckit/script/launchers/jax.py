@@ -22,7 +22,7 @@ class Jax(Launcher):
     """
 
     kind = "jax"
-    summary = "srun starts every rank, and `jax.distributed.initialize()` finds the others"
+    summary = "srun starts every rank; `jax.distributed.initialize()` connects them"
     local_identity = "env"
 
     def check(self, spec: JobSpec) -> None:
@@ -30,9 +30,9 @@ class Jax(Launcher):
         gpus, ranks = spec.resources.gpus_per_node or 0, spec.ntasks_per_node
         if gpus % ranks:
             raise PlanError(
-                "the GPUs of a node cannot be dealt out to its ranks",
-                have=f"{gpus} GPUs a node",
-                need=f"a multiple of {ranks}, the ranks a node",
+                "the GPUs of a node cannot be shared out evenly to its ranks",
+                have=f"{gpus} GPUs per node",
+                need=f"a multiple of {ranks}, the ranks per node",
                 hint=f"resources.ntasks_per_node = {gpus}, or 1",
             )
 

@@ -57,7 +57,10 @@ class Launcher:
     takes_args: bool = False
     """Whether the launcher has options of its own (`launch.args`)."""
     refused_programs: Mapping[str, str] = {}
-    """Programs that a command does not begin with, because hpckit starts them, and what to say."""
+    """Programs that a command does not begin with, because hpckit starts them, and what to say.
+
+    `{command}` is the ranks of all nodes and the program, as far as they are clear.
+    """
 
     def read_command(self, words: Sequence[str]) -> SplitCommand | None:
         """Return the parts of a command line that begins with this launcher, None for any other.
@@ -70,18 +73,22 @@ class Launcher:
     def refuse(self, launch: LaunchRequest) -> None:
         """Raise InvalidValue for a key of `[launch]` that this launcher has no use for."""
         if launch.args and not self.takes_args:
-            raise InvalidValue("args", list(launch.args), "a kind with a launcher, as torchrun")
+            raise InvalidValue(
+                "args", list(launch.args), "a launch.kind with a launcher, such as torchrun"
+            )
         if launch.mpi is not None and self.starts_ranks:
-            raise InvalidValue("mpi", launch.mpi, "a kind whose ranks srun starts, as mpi")
+            raise InvalidValue(
+                "mpi", launch.mpi, "a launch.kind whose ranks srun starts, such as mpi"
+            )
 
     def check(self, spec: JobSpec) -> None:
         """Raise PlanError for a job that this launcher cannot do."""
         if spec.slurm.signal is not None and not self.hands_signals_on:
             raise PlanError(
-                f"{self.kind} dies of the signal in slurm.signal and takes its ranks with it",
-                have="a launcher that does not hand signals to its ranks",
+                f"the signal of slurm.signal kills {self.kind} and its ranks",
+                have="a launcher that does not pass signals to its ranks",
                 need=f"slurm.signal {spec.slurm.signal}",
-                hint='leave slurm.signal out, or use launch.kind = "plain"',
+                hint='remove slurm.signal, or use launch.kind = "plain"',
             )
 
     def live_findings(self, plan: LaunchPlan, config: SlurmConfig | None) -> Iterable[Notice]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _NONE = "none"
 _VERSIONED = "pmix_v"
 """srun takes a release of PMIx too, and lists those apart."""
-_HINT = 'hpckit starts the ranks itself: give the program, and launch.kind = "mpi"'
+_HINT = '--launch mpi {command}   (in a job file: launch.kind = "mpi")'
 
 
 class Mpi(Launcher):
@@ -29,7 +29,7 @@ class Mpi(Launcher):
     """
 
     kind = "mpi"
-    summary = "the same with an MPI plugin"
+    summary = "srun starts every rank with an MPI plugin"
     identity = "mpi"
     local_identity = "mpi"
     can_renumber = False
@@ -43,18 +43,18 @@ class Mpi(Launcher):
         """Return that srun would start each rank as process 0 of 1, or has no such plugin."""
         said = next((option.value for option in plan.srun if option.name == "mpi"), None)
         types = [name for name in config.mpi_types if name != _NONE] if config else []
-        fix = " or ".join(f'launch.mpi = "{name}"' for name in types) or "say launch.mpi"
+        fix = " or ".join(f'launch.mpi = "{name}"' for name in types) or "set launch.mpi"
         if said is None and (config is None or not has_mpi(config)):
             yield Notice(
                 level=Level.ERROR,
                 subject="launch.mpi",
-                text="every rank would be process 0 of 1: the job names no MPI plugin, and this "
-                f"cluster's MpiDefault is {'none' if config else 'not known'}",
-                remedy=f"{fix}, as the program's MPI library was built (srun --mpi=list)",
+                text="every rank would be process 0 of 1: the job sets no MPI plugin, and this "
+                f"cluster's MpiDefault is {'none' if config else 'unknown'}",
+                remedy=f"{fix}, to match the program's MPI library (srun --mpi=list)",
                 source="srun(1), --mpi",
             )
         elif said and types and said not in types and not said.startswith(_VERSIONED):
-            text = f"srun has no plugin {said} here"
+            text = f"srun has no MPI plugin {said} here"
             yield Notice(level=Level.NOTE, subject="launch.mpi", text=text, remedy=fix)
 
     def local_words(self, spec: JobSpec) -> tuple[str, ...]:

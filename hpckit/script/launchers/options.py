@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 
 from hpckit.core.errors import ConfigError
 from hpckit.script.launchers.launcher import SplitCommand
+from hpckit.spec.slurm_options import instead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +39,15 @@ class LauncherOptions:
             return None
         if "/" in words[0]:
             raise ConfigError(
-                f"names a {name} by its path, {words[0]!r}",
+                f"gives {name} by its path, {words[0]!r}",
                 key="command",
-                hint=f"say the environment with environment.venv or conda, and {name} alone",
+                hint=f"set environment.venv or environment.conda, and give only {name}",
             )
         options, rest, is_module = self._split(list(words[size:]))
         if not rest:
-            raise ConfigError(f"{name} has nothing to run", key="command", hint=f"{name} train.py")
+            raise ConfigError(
+                f"{name} has no program to run", key="command", hint=f"{name} train.py"
+            )
         # python3, as many systems have no `python`, and environments have both.
         python = ("python3", "-m") if is_module else ("python3",)
         return SplitCommand(options=tuple(options), command=(*python, *rest))
@@ -62,9 +65,9 @@ class LauncherOptions:
                 continue
             if name in self.owned:
                 raise ConfigError(
-                    f"{self.program[0]}'s {word.split('=', 1)[0]} is hpckit's to write",
+                    f"hpckit itself sets {word.split('=', 1)[0]} of {self.program[0]}",
                     key="command",
-                    hint=f"say it with {self.owned[name]}",
+                    hint=instead(self.owned[name]),
                 )
             if self.takes_value(name) and "=" not in word and words:
                 option = word if len(name) == 1 else f"--{name}"
@@ -91,8 +94,8 @@ class LauncherOptions:
         if "=" in word or (word[1:2] in self.valued and word[2:3].isdigit()):
             return name
         raise ConfigError(
-            f"{self.program[0]}'s {word} is not known here, so what follows may be its value or "
-            "the program",
+            f"unknown option {word} of {self.program[0]}: the next word may be its value or the "
+            "program",
             key="command",
-            hint=f'{word}=VALUE where it has a value, else launch.args = ["{word}"]',
+            hint=f'write {word}=VALUE if it takes a value, else set launch.args = ["{word}"]',
         )

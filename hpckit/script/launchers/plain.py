@@ -17,8 +17,8 @@ class Plain(Launcher):
     summary = "srun starts every rank"
     local_identity = "env"
     refused_programs = {  # noqa: RUF012  never changed
-        "srun": "hpckit writes srun itself: give the program after it",
-        "sbatch": "hpckit writes the script: give the program that the script runs",
+        "srun": "hpckit adds srun itself: {command}",
+        "sbatch": "hpckit init --from SCRIPT   (a job file from a batch script)",
     }
 
     def local_ranks(self, spec: JobSpec) -> int | None:

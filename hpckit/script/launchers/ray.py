@@ -18,7 +18,7 @@ class Ray(Launcher):
     """srun starts one Ray a node; the program runs on the first, and everything ends with it."""
 
     kind = "ray"
-    summary = "one Ray a node, and the program as the driver on the first"
+    summary = "one Ray per node; the program runs as the driver on the first node"
     local_identity = "env"
     rank_options = ("--ray",)
     needs_runner = True
@@ -27,10 +27,10 @@ class Ray(Launcher):
         """Raise PlanError for several ranks a node: what runs beside each other is Ray's affair."""
         if spec.ntasks_per_node != 1:
             raise PlanError(
-                "Ray is one on each node, and starts the processes itself",
+                "Ray runs once per node and starts the processes itself",
                 have=f"resources.ntasks_per_node = {spec.ntasks_per_node}",
                 need="1",
-                hint="leave resources.ntasks_per_node out",
+                hint="remove resources.ntasks_per_node",
             )
 
     def local_ranks(self, spec: JobSpec) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from hpckit.spec.job import JobSpec
 
 
+_COUNTS: Final = ("np", "n", "c")
+"""How mpirun and mpiexec are given the number of ranks."""
 Launchers: TypeAlias = Mapping[str, Launcher]
 
 
@@ -82,8 +85,19 @@ def _refuse_programs(command: Sequence[str], launchers: Launchers) -> None:
     program = PurePosixPath(command[0]).name if command else ""
     for launcher in launchers.values():
         if program in launcher.refused_programs:
-            hint = launcher.refused_programs[program]
-            raise ConfigError(f"begins with {program}", key="command", hint=hint)
+            hint = launcher.refused_programs[program].format(command=_without(command))
+            raise ConfigError(f"starts with {program}", key="command", hint=hint)
+
+
+def _without(command: Sequence[str]) -> str:
+    """Return a command without the launcher in front, its `-np 4` as an option of hpckit."""
+    rest = list(command[1:])
+    count = ""
+    if len(rest) > 1 and rest[0].lstrip("-") in _COUNTS and rest[1].isdecimal():
+        count, rest = f"-N 1 -n {rest[1]} ", rest[2:]
+    if not rest or rest[0].startswith("-"):
+        return "-N NODES -n RANKS -- PROGRAM"
+    return f"{count}-- {shlex.join(rest)}"
 
 
 def _with_launcher(layer: Layer, launcher: Launcher, split: SplitCommand) -> Layer:

@@ -18,7 +18,7 @@ class Tensorflow(Launcher):
     """srun starts one task for each rank, which listens at a port that is free on its node."""
 
     kind = "tensorflow"
-    summary = "srun starts every rank as a worker, and `TF_CONFIG` names them all"
+    summary = "srun starts every rank as a worker; `TF_CONFIG` lists them all"
     local_identity = "env"
     rank_options = ("--tf-config",)
     needs_runner = True
@@ -28,10 +28,10 @@ class Tensorflow(Launcher):
         ranks = spec.ntasks_per_node
         if spec.resources.gpus_per_node and ranks > 1:
             raise PlanError(
-                "each rank of TensorFlow takes all GPUs of its node",
+                "each TensorFlow rank uses all GPUs of its node",
                 have=f"resources.ntasks_per_node = {ranks}",
-                need="1, a worker with all GPUs of the node",
-                hint="leave resources.ntasks_per_node out",
+                need="1 (one worker with all GPUs of the node)",
+                hint="remove resources.ntasks_per_node",
             )
 
     def local_ranks(self, spec: JobSpec) -> int | None:

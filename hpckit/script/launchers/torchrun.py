@@ -5,8 +5,10 @@ Source: torch.distributed.run, `torchrun --help` of torch 2.13.
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from hpckit.core.errors import ConfigError
 from hpckit.script.launchers.launcher import Launcher, LauncherTool, SplitCommand
 from hpckit.script.launchers.options import LauncherOptions
 
@@ -18,14 +20,14 @@ if TYPE_CHECKING:
 
 OWNED = {
     "nnodes": "resources.nodes (--nodes)",
-    "nproc-per-node": "resources.ntasks_per_node (--ntasks-per-node), else one a GPU",
+    "nproc-per-node": "resources.ntasks_per_node (--ntasks-per-node; default: one per GPU)",
     "node-rank": "nothing: hpckit reads SLURM_PROCID on each node",
-    "master-addr": "nothing: hpckit takes the first node",
-    "master-port": "nothing: hpckit tries free ports",
+    "master-addr": "nothing: hpckit uses the first node",
+    "master-port": "nothing: hpckit finds a free port",
     "rdzv-backend": "nothing: the rendezvous is static",
     "rdzv-endpoint": "nothing: the rendezvous is static",
     "rdzv-id": "nothing: the rendezvous is static",
-    "standalone": "nothing: one node needs no other way",
+    "standalone": "nothing: one node needs nothing in its place",
     "no-python": "the program itself as the command",
     "run-path": "python -m runpy as the command",
 }
@@ -51,7 +53,7 @@ class Torchrun(Launcher):
     """srun starts one torchrun a node, with a static rendezvous on the first node."""
 
     kind = "torchrun"
-    summary = "one torchrun a node starts its ranks"
+    summary = "one torchrun per node starts its ranks"
     identity = "env"
     local_identity = "env"
     starts_ranks = True
@@ -59,12 +61,18 @@ class Torchrun(Launcher):
     hands_signals_on = False
     tool = LauncherTool(
         argv=("torchrun", "--help"),
-        hint="pip install torch, in the environment of the job",
+        hint="pip install torch in the environment of the job",
         says_what_it_is=False,
     )
 
     def read_command(self, words: Sequence[str]) -> SplitCommand | None:
         """Return torchrun's options and the program, None where another program stands first."""
+        is_python = bool(words) and PurePosixPath(words[0]).name.startswith("python")
+        if is_python and tuple(words[1:3]) == ("-m", "torch.distributed.launch"):
+            hint = "give: torchrun train.py   (the program reads LOCAL_RANK, not --local-rank)"
+            raise ConfigError("torch.distributed.launch is deprecated", key="command", hint=hint)
+        if is_python and tuple(words[1:3]) == ("-m", "torch.distributed.run"):
+            words = (str(PurePosixPath(words[0]).with_name("torchrun")), *words[3:])
         return TORCHRUN.read(words)
 
     def words(self, spec: JobSpec) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ def test_a_link_in_the_place_of_a_folder_is_not_followed(tmp_path: Path) -> None
     found = FileSampleStore().find(tmp_path)
     assert [one.restart for one in found.incarnations] == [0]
     assert found.missing == tuple(
-        f"account/restart-{restart} is not read: it is no folder" for restart in (1, 2)
+        f"account/restart-{restart} is ignored: not a folder" for restart in (1, 2)
     )
 
 

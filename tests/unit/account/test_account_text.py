@@ -32,18 +32,21 @@ from tests.fakes.reports import clean, gpu_account, rank_account, training, unkn
 TRAINING_SCREEN = """\
  train 4242 · COMPLETED in 41:07 · 16 GPUs on 2 nodes
   · requeued once (at most 6:12 and 1.12 kWh lost)
-  · synthetic: a made-up driver measured
+  · synthetic: measured by a fake driver
+ 80 % of GPU time useful · 2.19 of 11.0 GPU-hours wasted · 1 finding
  energy   9.1 ± 0.4 kWh GPU (counter, 100 % covered)
-          = ranks 8.96 kWh + 0.16 kWh outside of them · 13.0 kWh node (modelled)
+          = ranks 8.96 kWh + 0.16 kWh outside ranks · 13.0 kWh node (modelled)
           · 15.6 kWh at PUE 1.2 · 4.10 kg CO2e · 4.68 EUR
- GPUs     useful 80 % · spinning 15 % · idle 5 % of 11.0 GPU-hours
- ranks    all 16 ended with 0 · rank 11 is 9 % behind (n013)
+ useful   █████████████████████████▋        80 %
+ spinning ████▊                             15 %
+ idle     █▋                                 5 %
+ ranks    all 16 exited with 0 · rank 11 is 9 % behind (n013)
  memory   GPU 57 of 75 GiB (GPU7 on n013) · node at least 186 of 477 GiB (n012)
- clocks   GPU3 on n013 slowed by heat 22 % of the time
-          · at the power limit 12 % of the time (as is usual)
- found    warning rank 11: it is 9 % behind the others: GPU3 on n013 was slowed
-          by heat 22 % of the time (0.925 GPU-hours) → tell your operator;
-          exclude n013 until then
+ clocks   GPU3 on n013 throttled by heat 22 % of the time
+          · at the power limit 12 % of the time (normal)
+ warn     rank 11: it is 9 % behind the others: GPU3 on n013 was slowed by heat
+          22 % of the time (0.925 GPU-hours) → tell your operator; exclude n013
+          until then
  advice   resources.time_limit 1:00:00 → 0:50:00: it took 41:07; a shorter limit
           starts sooner
  next     hpckit report 4242"""
@@ -92,7 +95,7 @@ def test_the_screen_never_scrolls(width: int) -> None:
 
 
 def blind(share: Share) -> JobReport:
-    """A GPU of which samples do not tell a spin from work."""
+    """A GPU of which samples cannot tell spinning from work."""
     gpu = replace(gpu_account(0), waste=share, refused={"spin": "without GPM"})
     return replace(clean(), gpus=(gpu,), waste=share)
 
@@ -133,38 +136,38 @@ ONCE = (
                 training(),
                 gpus=tuple(gpu_account(at, useful=0.2 if at == 5 else 0.8) for at in range(1024)),
             ),
-            ["GPU5 on n012: spinning 60 %, useful 20 % · … 1,023 alike"],
+            ["GPU5 on n012: spinning 60 %, useful 20 % · … 1,023 similar"],
             [],
         ),
         (clean(), ["synthetic"], ["found", "advice"]),
         (with_job(synthetic=False), [], ["synthetic"]),
         # Where no GPU's figures are shown nothing on the screen is the made-up driver's.
         (replace(with_job(gpus=0, gpus_asked=0), **NO_GPUS), [], ["synthetic"]),
-        (with_job(state="RUNNING"), ["RUNNING for 41:07 so far"], []),
+        (with_job(state="RUNNING"), ["RUNNING for 41:07"], []),
         # An unknown energy is never 0, and says why.
         (
             with_energy(gpu=unknown("the driver has no counter, and no sampler ran")),
-            ["GPU not known: the driver has no counter, and no sampler ran"],
+            ["GPU unknown: the driver has no counter, and no sampler ran"],
             [" 0 J GPU"],
         ),
         (
-            replace(with_energy(gpu=unknown("no rank and no sampler names one")), gpus=()),
-            ["GPU not known: no rank and no sampler names one"],
+            replace(with_energy(gpu=unknown("no rank or sampler reported one")), gpus=()),
+            ["GPU unknown: no rank or sampler reported one"],
             [],
         ),
         (
             with_energy(node=unknown("nothing to sum", "node")),
-            ["node not known: nothing to sum"],
+            ["node unknown: nothing to sum"],
             [],
         ),
         (
             with_energy(gpu=replace(clean().energy.gpu, scope=SPLIT_GPU)),
-            ["whole GPUs though MIG splits them"],
+            ["whole GPUs (all MIG instances)"],
             [],
         ),
         (
             with_energy(conservation=Conservation(ranks_j=1.0, idle_remainder_j=1.0, gpus_j=9e6)),
-            ["which differs by"],
+            ["sum differs by"],
             [],
         ),
         (
@@ -173,8 +176,8 @@ ONCE = (
                 ranks=(*RANKS[:3], KILLED, replace(rank_account(4), exit_code=137), *RANKS[5:]),
             ),
             [
-                "ranks rank 4 failed, by signal 9 · ranks 0-2,5-15 ended with 0",
-                "rank 3 cut off (counted to its node's last evidence)",
+                "ranks rank 4 failed, by signal 9 · ranks 0-2,5-15 exited with 0",
+                "rank 3 recorded no exit (counted up to its node's last record)",
             ],
             [],
         ),
@@ -182,8 +185,8 @@ ONCE = (
         (
             replace(clean(), ranks=tuple(replace(RANKS[0], restart=at) for at in range(9))),
             [
-                "restart 8: 1 rank ended with 0",
-                "restart 6: 1 rank ended with 0 · 6 restarts before them",
+                "restart 8: 1 rank exited with 0",
+                "restart 6: 1 rank exited with 0 · 6 restarts before them",
             ],
             [],
         ),
@@ -195,37 +198,37 @@ ONCE = (
                     replace(one, ended_by="sample" if one.rank % 2 else "ledger") for one in RANKS
                 ),
             ),
-            ["8 ranks ended with 0 · 8 ranks cut off"],
+            ["8 ranks exited with 0 · 8 ranks recorded no exit"],
             [],
         ),
         (
             replace(clean(), waste=Share(useful_gpu_s=300.0, unknown_gpu_s=100.0)),
-            ["not known 25 %"],
+            ["25 %"],
             [],
         ),
         (
             replace(clean(), waste=Share(unknown_gpu_s=100.0)),
-            ["what they did is not known: no samples of 100 GPU-seconds"],
+            ["activity unknown: no samples of 100 GPU-seconds"],
             [],
         ),
-        (blind(Share(useful_gpu_s=100.0)), ["on 1 GPU a spin cannot be seen"], []),
-        (blind(Share(unknown_gpu_s=100.0)), ["do not tell a spin from work"], []),
+        (blind(Share(useful_gpu_s=100.0)), ["spinning not detectable on 1 GPU"], []),
+        (blind(Share(unknown_gpu_s=100.0)), ["cannot tell spinning from work"], []),
         (
             replace(clean(), gpus=(BRAKED,)),
-            ["clocks GPU0 on n012 slowed by the power brake 5 % of the time"],
+            ["clocks GPU0 on n012 throttled by the power brake 5 % of the time"],
             [],
         ),
         # GPUs of a node that left nothing are not said to be cool.
         (
             replace(clean(), gpus=COOL),
-            ["not slowed by heat, as far as is known of 8 of 16 GPUs"],
+            ["no thermal throttling (known for 8 of 16 GPUs)"],
             [],
         ),
         (
             replace(
                 with_job(gpus=0, gpus_asked=8, gpus_because="NVML DriverNotLoaded on vm"), **NO_GPUS
             ),
-            ["GPUs not measured: NVML DriverNotLoaded on vm (8 asked for)"],
+            ["GPUs not measured: NVML DriverNotLoaded on vm (8 requested)"],
             ["0 GPUs", "no GPU was held"],
         ),
         # What samples missed and the kernel counted of a process its node had at least.
@@ -248,13 +251,13 @@ ONCE = (
         # A GPU that the job had in two runs is one, and told once.
         (
             replace(clean(), gpus=(*ONCE, *(replace(one, restart=1) for one in ONCE))),
-            ["· on 1 GPU a spin cannot be seen · GPU3 on n012: idle 100 % · … 15 alike"],
-            ["slowed by heat 12 % of the time · GPU3"],
+            ["spinning not detectable on 1 GPU · GPU3 on n012: idle 100 % · … 15 similar"],
+            ["throttled by heat 12 % of the time · GPU3"],
         ),
-        # Of a rank of which there is its start alone no GPU time is said.
+        # Of a rank of which there is recorded only its start no GPU time is said.
         (
             replace(clean(), gpus=(GPU0,), waste=Share(unknown_gpu_s=1e-9)),
-            ["GPUs held for no measurable time"],
+            ["GPUs held for too short a time to measure"],
             [],
         ),
     ],
@@ -271,7 +274,7 @@ def test_a_running_job_is_as_old_as_it_is_now() -> None:
     report = clean()
     running = replace(report, job=replace(report.job, state="RUNNING"))
     late = " ".join(report_lines(running, now_s=report.ended_s + 40))
-    assert "RUNNING for 41:47 so far · measured until 41:07 ·" in " ".join(late.split())
+    assert "RUNNING for 41:47 · measured until 41:07 ·" in " ".join(late.split())
     now = " ".join(report_lines(running, now_s=report.ended_s + 0.5))
     assert "measured until" not in now
     assert "41:07 " in " ".join(report_lines(report, now_s=report.ended_s + 40))
@@ -301,7 +304,7 @@ def test_a_site_without_figures_is_told_what_to_do_in_a_line(
     """Where the site file has no [energy] one line of 80 columns says so of node and cost."""
     report = of_node((of_kind(lack), NO_FIGURES, *more), NO_FACTORS)
     (line,) = (one for one in screen(report).splitlines() if "[energy]" in one)
-    assert line.lstrip().startswith("· node, cost not known: ")
+    assert line.lstrip().startswith("· node, cost unknown: ")
     assert line.endswith("; set [energy] in the site file")
 
 
@@ -312,18 +315,18 @@ ONE_KEY = EnergyReason(kind=EnergyLack.SITE_KEYS, keys=("cpu_core_w",))
 @pytest.mark.parametrize(
     ("reasons", "cost", "words"),
     [
-        (SHARED, clean().cost, "node not known: other jobs may run on it too · 15.6 kWh"),
+        (SHARED, clean().cost, "node unknown: other jobs may share it · 15.6 kWh"),
         # Where the site file has some of its figures the one to add is said.
         (
             (of_kind(EnergyLack.METER), ONE_KEY, of_kind(EnergyLack.SLURM_PLUGIN)),
             clean().cost,
-            "node not known: no meter; set energy.cpu_core_w in the site file · 15.6 kWh",
+            "node unknown: no meter; set energy.cpu_core_w in the site file · 15.6 kWh",
         ),
         # What the cost lacks is not said of a node's energy that [energy] would not give.
         (
             SHARED,
             NO_FACTORS,
-            "node not known: other jobs may run on it too · cost not known: set [energy] in",
+            "node unknown: other jobs may share it · cost unknown: set [energy] in",
         ),
     ],
 )
@@ -340,7 +343,7 @@ def test_a_cost_of_the_gpus_alone_is_called_so_first(width: int) -> None:
     cost = replace(clean().cost, is_of_gpus=True, absent=("x",))
     report = of_node((of_kind(EnergyLack.OWN_METER),), cost)
     text = " ".join(screen(report, width).split())
-    assert "· of the GPUs alone: 15.6 kWh at PUE 1.2 · 4.10 kg CO2e" in text
+    assert "· GPUs only: 15.6 kWh at PUE 1.2 · 4.10 kg CO2e" in text
 
 
 def test_the_rank_that_failed_first_comes_first() -> None:
@@ -348,10 +351,10 @@ def test_the_rank_that_failed_first_comes_first() -> None:
     first, second = clean().ranks[:2]
     ranks = (replace(first, exit_code=143), replace(second, exit_code=1, ended_s=first.started_s))
     text = said(replace(clean(), ranks=ranks))
-    assert "ranks rank 1 failed first, with 1 · rank 0 ended by signal 15" in text
+    assert "ranks rank 1 failed first, with 1 · rank 0 killed by signal 15" in text
     alike = tuple(replace(one, exit_code=1, ended_s=first.ended_s) for one in clean().ranks)
     alike = (*alike[:7], replace(alike[7], ended_s=first.started_s), *alike[8:])
-    assert "all 16 ended with 1 · rank 7 first" in said(replace(clean(), ranks=alike))
+    assert "all 16 exited with 1 · rank 7 first" in said(replace(clean(), ranks=alike))
 
 
 def test_each_restart_of_a_requeued_job_has_its_own_ends() -> None:
@@ -360,7 +363,7 @@ def test_each_restart_of_a_requeued_job_has_its_own_ends() -> None:
     again = [replace(one, restart=1, cpu_s=1.0) for one in clean().ranks[:4]]
     report = replace(clean(), ranks=(*first, *again))
     assert (
-        "ranks restart 1: all 4 ended with 0 · restart 0: all 4 ended by signal 15 memory"
+        "ranks restart 1: all 4 exited with 0 · restart 0: all 4 killed by signal 15 memory"
     ) in said(report)
     slow = [replace(one, behind_frac=0.2) for one in first[:1]]
     text = said(replace(report, ranks=(*slow, *first[1:], *again)))
@@ -394,15 +397,13 @@ def slowed(*heat_s: float | None, unknown_s: float = 0.0) -> str:
 
 def test_heat_is_denied_of_what_is_known() -> None:
     """GPUs of which nobody knows are not said to be cool."""
-    assert "clocks not slowed by heat next" in slowed(0.0, 0.0)
-    assert "not slowed by heat, as far as is known of 1 of 3 GPUs" in slowed(0.0, None, None)
+    assert "clocks no thermal throttling next" in slowed(0.0, 0.0)
+    assert "no thermal throttling (known for 1 of 3 GPUs)" in slowed(0.0, None, None)
 
 
 def test_heat_is_denied_for_the_time_that_was_sampled() -> None:
     """A second of samples says nothing of an hour."""
-    assert "not slowed by heat in the 1 % of the time that was sampled" in slowed(
-        0.0, unknown_s=99.0
-    )
+    assert "no thermal throttling in the sampled 1 % of the time" in slowed(0.0, unknown_s=99.0)
 
 
 def test_errors_come_before_notes() -> None:
@@ -478,7 +479,7 @@ def test_a_requeue_doubles_no_cpus() -> None:
     )  # fmt: skip
     text = said(report)
     assert "6:40 CPU time in 2 starts of 1 rank" in text
-    assert "2.00 of 4 CPUs busy in the mean" in text
+    assert "2.00 of 4 CPUs used on average" in text
 
 
 def test_a_rank_that_was_started_anew_is_one() -> None:
@@ -487,11 +488,11 @@ def test_a_rank_that_was_started_anew_is_one() -> None:
     again = [replace(one, behind_frac=0.2 if one.rank == 3 else 0.0) for one in ranks]
     first = [replace(one, behind_frac=0.1 if one.rank == 3 else 0.0) for one in ranks]
     text = said(replace(clean(), ranks=(*first, *again)))
-    assert "all 32 starts of 16 ranks ended with 0 · rank 3 is 20 % behind (n012)" in text
+    assert "all 32 starts of 16 ranks exited with 0 · rank 3 is 20 % behind (n012)" in text
     assert text.count("behind") == 1
     cut = replace(ranks[0], ended_by="sample", exit_code=None)
     text = said(replace(clean(), ranks=(cut, cut, *ranks[1:])))
-    assert "ranks 1-15 ended with 0 · rank 0 cut off" in text
+    assert "ranks 1-15 exited with 0 · rank 0 recorded no exit" in text
 
 
 def test_the_parts_of_a_sum_have_one_unit() -> None:
@@ -501,7 +502,7 @@ def test_the_parts_of_a_sum_have_one_unit() -> None:
     assert report.energy.conservation is not None
     held = replace(report.energy.conservation, idle_remainder_j=2600.0, gpus_j=32_258_600.0)
     text = said(replace(report, energy=replace(report.energy, conservation=held)))
-    assert "= ranks 8.96 kWh + 0.00 kWh outside of them" in text
+    assert "= ranks 8.96 kWh + 0.00 kWh outside ranks" in text
 
 
 def test_costs_have_the_units_of_the_job() -> None:

@@ -36,5 +36,5 @@ def test_a_report_does_without_the_odd_advice_of_its_folder(
     (tmp_path / ADVICE_FILE).write_text(json.dumps({"schema": ADVICE_SCHEMA, **odd}))
     report = with_advice_of(clean(), tmp_path, wiring.job_folders())
     assert report.outcomes == ()
-    words = "what became of earlier advice: advice.json is no advice of hpckit"
+    words = "outcome of earlier advice unknown: advice.json is not hpckit advice"
     assert report.missing[-1] == words

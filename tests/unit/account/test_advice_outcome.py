@@ -47,7 +47,7 @@ def test_advice_that_came_true_is_held() -> None:
 
 def test_a_run_of_another_length_neither_holds_nor_breaks_a_saving() -> None:
     """Half the GPUs for twice or a tenth of the time: it did more, or less, or was slowed down."""
-    for elapsed_s, word in ((7200.0, "100% more"), (360.0, "90% less")):
+    for elapsed_s, word in ((7200.0, "100% longer"), (360.0, "90% less")):
         gpus = [gpu(index=at, held_s=elapsed_s) for at in range(2)]
         found = became(report(elapsed_s=elapsed_s, gpus=gpus))
         for quantity in ("gpu_s", "energy_j"):
@@ -76,10 +76,10 @@ SHORT = report(elapsed_s=360.0, gpus=[gpu(index=at, held_s=360.0) for at in rang
             "gpus_per_node",
             "energy_j",
             False,
-            "against the run that the advice is from",
+            "against the run before the advice",
         ),
         # A tenth of the time on all four GPUs is no saving that the advice made.
-        (SHORT, "gpus_per_node", "gpu_s", False, "held 4 GPUs, which were to be 2"),
+        (SHORT, "gpus_per_node", "gpu_s", False, "held 4 GPUs, the advice was 2"),
         (SHORT, "gpus_per_node", "energy_j", False, "held 4 GPUs"),
         (
             replace(GOOD, job=replace(GOOD.job, state="TIMEOUT")),

@@ -67,9 +67,9 @@ def test_a_gpu_that_nobody_measured_is_said() -> None:
     claims = [claim(0, 0, 100, "x"), claim(1, 0, 100, "a", "x"), claim(2, 0, 100)]
     found = attribute(gpus_of(claims, "a"), claims, WINDOW).ranks
     assert found[0].value_j is None
-    assert "nothing is known of x" in found[0].because
+    assert "no data on x" in found[0].because
     assert found[1].coverage_frac == pytest.approx(0.5)
-    assert found[2].because == "it claims no GPU"
+    assert found[2].because == "the rank has no GPU"
 
 
 def test_that_a_rank_was_killed_is_in_its_energy() -> None:

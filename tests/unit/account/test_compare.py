@@ -82,9 +82,7 @@ def test_what_was_measured_is_not_called_unmeasured() -> None:
     a, b = ({**power(seed), "temp_c": ramp} for seed in (1, 2))
     found = quantity(compare(side(a), side(b)), "temperature_c")
     assert found.a is not None
-    assert found.because == (
-        "A and B are too short for how slowly this changes: about 49 min more each"
-    )
+    assert found.because == "A and B are too short for such slow changes: add about 49 min each"
 
 
 def short(seconds: int, *, first: str = "GPU-", slow: bool = False) -> ComparedSide:
@@ -100,13 +98,13 @@ def short(seconds: int, *, first: str = "GPU-", slow: bool = False) -> ComparedS
 @pytest.mark.parametrize(
     ("a", "b", "because"),
     [
-        (short(20), short(20), "A and B were sampled for too short a time: 16 s more each"),
-        (side(power(1, gpus=1)), short(20), "B was sampled for too short a time: 16 s more"),
+        (short(20), short(20), "A and B were sampled for too short a time: add 16 s each"),
+        (side(power(1, gpus=1)), short(20), "B was sampled for too short a time: add 16 s"),
         (
             short(50, slow=True),
             short(20),
-            "A is too short for how slowly this changes: about 62 min more; "
-            "B was sampled for too short a time: 16 s more",
+            "A is too short for such slow changes: add about 62 min; "
+            "B was sampled for too short a time: add 16 s",
         ),
     ],
 )  # fmt: skip
@@ -121,7 +119,7 @@ def test_energy_says_what_its_samples_lack() -> None:
     """Where there are samples the reason is not that there are none."""
     sides = [replace(accounted(1), chunks=short(20).chunks) for _ in range(2)]
     found = quantity(compare(*sides), "energy_per_gpu_hour_j")
-    assert found.because == "A and B were sampled for too short a time: 25 s more each"
+    assert found.because == "A and B were sampled for too short a time: add 25 s each"
 
 
 def test_equal_temperature_says_which_lacks_it() -> None:
@@ -302,13 +300,13 @@ def test_energy_without_samples_has_no_verdict() -> None:
     found = quantity(compare(*bare), "energy_per_gpu_hour_j")
     assert (found.verdict, found.difference) == (Verdict.NOT_KNOWN, None)
     assert found.a is not None
-    assert found.because == "A and B left no samples of it over time"
+    assert found.because == "no samples over time in A and B"
 
 
 def test_energy_that_is_not_known_how_well_has_no_verdict() -> None:
     """A GPU that MIG splits has a number without ±; one without a number has no mean."""
     first = accounted(1)
-    for value_j, word in ((1e5, "how far"), (None, "not measured in B")):
+    for value_j, word in ((1e5, "uncertainty of the energy"), (None, "not measured in B")):
         second = told(
             first, *(Energy(value_j=value_j, coverage_frac=1.0) for _ in first.report.gpus)
         )

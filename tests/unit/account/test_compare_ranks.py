@@ -50,5 +50,5 @@ def test_ranks_that_do_not_say_how_many_they_are_are_all() -> None:
 def test_what_a_report_lacks_is_noted() -> None:
     """The note names the side."""
     notes = compare_ranks(side(4), side(4, 4, "rank-9.ledger is empty")).notes
-    assert notes[-1] == "of B something is missing: its own report says what"
+    assert notes[-1] == "B is incomplete: its own report says what is missing"
     assert not any("of A" in note for note in notes)

@@ -78,10 +78,10 @@ USEFUL = ComparedQuantity(name="useful_frac", a=0.75, b=0.5)
     [
         (POWER, "power", "power, W 500 530 +30.0 ± 3.00 differs +6.00 %"),
         (LONG, "CPU time", "CPU time, s 0.00133 0.00121 −0.00012"),  # two numbers, apart
-        (USEFUL, "useful", "useful of known, % 75.0 50.0"),  # as a report's is of all the time
+        (USEFUL, "useful", "useful (known time), % 75.0 50.0"),  # as a report's is of all the time
         # No difference has the smallest that such samples show.
-        (CLOCK, "SM clock", "SM clock, MHz 1980 1981 +1.00 ± 3.00 none seen (4.30)"),
-        (TENSOR, "not known", "not known tensor active: not measured in A"),
+        (CLOCK, "SM clock", "SM clock, MHz 1980 1981 +1.00 ± 3.00 no change seen (4.30)"),
+        (TENSOR, "unknown", "unknown tensor active: not measured in A"),
     ],
 )
 def test_a_row(quantity: ComparedQuantity, title: str, told: str) -> None:
@@ -92,28 +92,28 @@ def test_a_row(quantity: ComparedQuantity, title: str, told: str) -> None:
 
 def test_long_reasons_stand_below_the_rows_once() -> None:
     """A reason is never cut: quantities that share one are named together."""
-    because = "A and B are too short for how slowly this changes: about 6 min more each"
+    because = "A and B are too short for such slow changes: add about 6 min each"
     names = ("power_w", "temperature_c")
     slow = [ComparedQuantity(name=name, a=60.0, b=60.0, because=because) for name in names]
     heat = ComparedQuantity(name="power_at_equal_temperature_w", a=None, b=None, because=because)
     lines = comparison_lines(replace(made(), quantities=(*slow, heat)))
-    assert row(lines, "power, W") == "power, W 60.0 60.0 not known"
+    assert row(lines, "power, W") == "power, W 60.0 60.0 unknown"
     text = " ".join(" ".join(lines).split())
-    assert f"not known power, power at equal temp., temperature: {because}" in text
+    assert f"unknown power, power at equal temp., temperature: {because}" in text
     assert "…" not in text
 
 
 def test_the_legend_is_of_what_is_shown() -> None:
     """Without a row that says "none seen" nothing explains the word."""
-    assert "none seen (x)" in "\n".join(comparison_lines(made()))
+    assert "no change seen (x)" in "\n".join(comparison_lines(made()))
     lines = comparison_lines(replace(made(), quantities=(POWER,)))
-    assert "none seen (x)" not in "\n".join(lines)
+    assert "no change seen (x)" not in "\n".join(lines)
 
 
 def test_recipes_are_compared_in_words() -> None:
-    """The same, another, or not known."""
+    """The same, another, or unknown."""
     assert row(comparison_lines(made()), "recipe") == "recipe the same"
-    assert row(comparison_lines(made(None)), "recipe").startswith("recipe not known")
+    assert row(comparison_lines(made(None)), "recipe").startswith("recipe unknown")
     many = tuple(f"key{number}: 1 → 2" for number in range(5))
     assert "and 2 more in --json" in "\n".join(comparison_lines(made(many)))
 

@@ -113,7 +113,7 @@ def test_a_short_limit_is_not_called_half_as_much_again() -> None:
     """Three seconds become five minutes, as limits are rounded up: at least is said."""
     advice = only(report("TIMEOUT", elapsed_s=3), job(time_limit="0:03"))
     assert advice.proposed == "0:05:00"
-    assert "at least half as much again, rounded up" in advice.because
+    assert "at least 1.5× that, rounded up" in advice.because
 
 
 def test_the_partitions_limit_counts_where_none_was_said() -> None:
@@ -266,7 +266,9 @@ def test_fewer_cpus_come_without_a_shorter_time() -> None:
     measured = report(elapsed_s=600, nodes=(node(elapsed_s=600, cpus_enough=2.0, cpus=32),))
     advice = only(measured, job(cpus_per_task=32, time_limit="8:00:00"))
     assert advice.key == "resources.cpus_per_task"
-    assert advice.because.endswith("the time limit stays until a run on these has shown its time")
+    assert advice.because.endswith(
+        "keep the time limit until a run on fewer CPUs shows how long it takes"
+    )
     assert only(measured, job(cpus_per_task=3, time_limit="8:00:00")).key == "resources.time_limit"
 
 

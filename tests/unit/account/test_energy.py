@@ -68,7 +68,7 @@ def test_the_counter_is_taken_where_there_is_one() -> None:
     assert energy.value_j == pytest.approx(12_000, rel=1e-6)
     assert (energy.coverage_frac, energy.scope) == (1.0, "gpu")
     assert energy.plus_minus_j == pytest.approx(0.117 * 12_000, rel=0.05)
-    assert "gain is unknown to ± 5 %" in energy.because
+    assert "gain uncertain by ± 5 %" in energy.because
 
 
 @pytest.mark.parametrize("energy", ["counter", None])

@@ -68,7 +68,7 @@ def test_what_is_not_measured_lowers_the_coverage() -> None:
     """A board without a value is said, and is not 0."""
     total = sum_of_boards([energy(10, 3), energy(None)])
     assert (total.value_j, total.coverage_frac) == (10, 0.5)
-    assert "1 of 2 are not measured" in total.because
+    assert "1 of 2 not measured" in total.because
 
 
 def test_nothing_measured_has_the_reasons_of_all_parts() -> None:
@@ -128,7 +128,7 @@ def test_a_cost_of_the_gpus_alone_says_so() -> None:
     assert found.is_of_gpus
     assert found.price == pytest.approx(0.5)
     lack = "the site file's [energy] has no pue, co2_g_per_kwh"
-    assert found.because == f"of the GPUs alone; {lack}"
+    assert found.because == f"GPUs only; {lack}"
     nothing = cost(UNKNOWN, None)
     assert (nothing.is_of_gpus, nothing.because) == (False, nothing.lack)
 
@@ -170,4 +170,4 @@ def test_slurms_reasons_stand_behind_words_alone() -> None:
     slurms = EnergyReason(kind=EnergyLack.SLURM_PLUGIN)
     energy = with_slurms(node_energy([]), None, SlurmEnergy(reasons=(slurms,)), [])
     assert energy.reasons == (EnergyReason(text="nothing to sum"), slurms)
-    assert energy.because == "nothing to sum; Slurm gathers none here"
+    assert energy.because == "nothing to sum; Slurm records no energy here"

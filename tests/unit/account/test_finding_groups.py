@@ -30,8 +30,8 @@ def late(
         "late-idle",
         Severity.WARNING,
         Subject(what=gpus, nodes=(node,)),
-        said("nothing ran in the last {} of {}", seconds(last_s), seconds(1200)),
-        "look at the end of the logs",
+        said("idle for the last {} of {}", seconds(last_s), seconds(1200)),
+        "check the end of the logs",
         wasted_gpu_s=wasted_gpu_s,
     )
 
@@ -55,7 +55,7 @@ def test_nodes_are_folded_in_their_order() -> None:
 def test_figures_that_differ_a_little_are_a_range() -> None:
     """From the least to the most; times by their length, not by their letters."""
     (one,) = grouped([late("c1", 598.0), late("c2", 602.0), late("c3", 599.0)])
-    assert one.because == "nothing ran in the last 9:58–10:02 of 20:00"
+    assert one.because == "idle for the last 9:58–10:02 of 20:00"
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_what_is_not_alike_stands_alone(other: ReportFinding) -> None:
 
 def test_ranks_of_a_group_are_those_of_all() -> None:
     """Each node has its own ranks, which keep nothing apart; a GPU without any stands alone."""
-    hot = said("its power limit is {}", Figure(400, Unit.WATTS))
+    hot = said("power limit {}", Figure(400, Unit.WATTS))
     abouts = [Subject(what="GPU3", nodes=(f"c{at}",), ranks=(8 * at + 3,)) for at in (2, 1)]
     abouts.append(Subject(what="GPU3", nodes=("c3",)))
     told = [one.subject for one in grouped(finding("a", Severity.NOTE, one, hot) for one in abouts)]

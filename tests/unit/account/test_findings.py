@@ -163,14 +163,25 @@ def test_what_a_gpu_that_was_never_used_cost() -> None:
     assert (one.subject, one.wasted_gpu_s, one.wasted_j) == ("GPU3 on n1", HELD_S, 600_000.0)
 
 
+def test_idling_in_between_is_told_from_idling_before() -> None:
+    """What would help differs: data prepared beforehand, or a look at the loader."""
+    begun_s = report().started_s
+    for start_s, where, what in ((5.0, "before it worked", "earlier job"),
+                                 (300.0, "between its work", "data loader")):  # fmt: skip
+        windows = window(begun_s + start_s, begun_s + start_s + 330)
+        (one,) = found(report(**four(waste=shares(idle=330), windows=windows)))
+        assert where in one.because
+        assert what in one.remedy
+
+
 def test_of_a_machine_without_a_job_none_is_spoken_of() -> None:
     """What was sampled by hand had no job, no ranks and no logs."""
     by_hand = replace(report().job, job_id=None)
     (one,) = found(report(job=by_hand, gpus=gpus(waste=shares(no_process=HELD_S))))
-    assert one.because == "no process computed on it in the 16:40 that was sampled"
-    assert one.remedy == "nothing, where nothing was to run there; else see why it did not start"
+    assert one.because == "no process used it during the 16:40 that was sampled"
+    assert one.remedy == "ignore if nothing should run there; else find out why it did not start"
     (one,) = found(report(job=by_hand, gpus=gpus(waste=shares(idle=HELD_S))))
-    assert one.because.startswith("no kernel ran on it in the 16:40 that was sampled, while")
+    assert one.because.startswith("no kernel ran on it during the 16:40 that was sampled, al")
 
 
 def test_gpus_of_a_node_are_named_together() -> None:
@@ -187,7 +198,7 @@ def test_a_straggler_that_ranks_share() -> None:
     assert [one.subject for one in found(made)] == ["ranks 3,7, GPU3 on n1"]
 
 
-@pytest.mark.parametrize(("thermal_s", "what"), [(0.0, "balance"), (300.0, "mend the")])
+@pytest.mark.parametrize(("thermal_s", "what"), [(0.0, "balance"), (300.0, "fix the")])
 def test_what_to_do_about_a_straggler(thermal_s: float, what: str) -> None:
     """Where nothing measured explains a straggler its rank's work is looked at, not its node."""
     odd = gpu(3, waste=shares(idle=20), throttling=Throttling(thermal_s=thermal_s))
@@ -202,7 +213,7 @@ def test_restarts_lost() -> None:
     """What ran before a requeue is lost at most: how much a checkpoint kept is not known."""
     (one,) = found(report(incarnations=(run(0, is_lost=True), run(1))))
     assert (one.rule, one.wasted_gpu_s, one.wasted_j) == ("restarts-lost", None, None)
-    assert one.because == "at most 16:40 were lost"
+    assert one.because == "at most 16:40 lost"
 
 
 def test_nodes_that_were_lost_are_named_together() -> None:

@@ -16,8 +16,8 @@ def test_the_gpus_of_a_node_under_two_names_are_one_sentence() -> None:
     """GPUs that the same nodes name are counted in one sentence."""
     pairs = [("GPU-a", "n1"), ("GPU-b", "n1"), ("GPU-a", "n2"), ("GPU-b", "n2"), ("GPU-c", "n3")]
     assert twice_named([gpu(*pair) for pair in pairs]) == [
-        "2 GPUs (GPU-a, …) are named by 2 nodes (n1, n2) and count on each: each is one GPU, or its"
-        " UUID is not its own"
+        "2 GPUs (GPU-a, …) are reported by 2 nodes (n1, n2) and counted on each: one GPU seen"
+        " twice, or a UUID that is not unique"
     ]
 
 
@@ -42,5 +42,5 @@ def test_a_later_run_of_the_job_is_told_apart() -> None:
         for node in ("n1", "n2")
     ]
     first, second = twice_named(runs)
-    assert "(n1, n2) and counts" in first
-    assert "(n1, n2) of restart 1 and counts" in second
+    assert "(n1, n2) and counted" in first
+    assert "(n1, n2) in restart 1 and counted" in second

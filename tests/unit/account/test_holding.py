@@ -51,7 +51,7 @@ def test_time_before_the_first_evidence_is_not_known(tmp_path: Path) -> None:
     assert report.waste.total_gpu_s == pytest.approx(2 * 3660)
     assert report.energy.gpu.coverage_frac == pytest.approx(60 / 3660)
     assert rules(report) == [("coverage-low", "GPU0-1 on n000")]
-    words = "nothing is known of 1:00:00 of the 1:01:00 that it was held"
+    words = "no data for 1:00:00 of the 1:01:00 it was held"
     assert report.missing == (f"n000: {words}",)
     assert report.nodes[0].missing[-1] == words
 
@@ -105,7 +105,7 @@ def test_a_run_without_accounts_does_not_lengthen_the_one_before(tmp_path: Path)
     report = made(tmp_path, started_s=ENDED_S + 100, ended_s=ENDED_S + 700)
     assert report.waste.total_gpu_s == pytest.approx(2 * LENGTH_S)
     assert report.missing == (
-        "of the job's run that began 1:40 after this: neither ranks nor a sampler wrote there",
+        "no data on the job's run that began 1:40 after this: no rank or sampler wrote",
     )
 
 
@@ -132,7 +132,7 @@ def test_a_node_that_left_nothing_after_a_requeue_is_said(tmp_path: Path) -> Non
     write_accounts(tmp_path, MadeJob(gpus=2, duration_s=60.0, restart=1, begins_s=1000.0))
     report = reported(tmp_path, nodes=("n000", "n001"), gpus_per_node=2)
     assert report.nodes[-1].unseen_gpus == 2
-    assert report.missing == ("of n001 there is nothing: neither ranks nor a sampler wrote there",)
+    assert report.missing == ("no data from n001: no rank or sampler wrote there",)
 
 
 def test_ranks_of_a_run_before_a_requeue_do_not_run(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_nodes_that_left_nothing_are_held_all_the_same(tmp_path: Path) -> None:
     assert report.waste.unknown_gpu_s == pytest.approx(24 * LENGTH_S, rel=0.01)
     assert report.waste.total_gpu_s == pytest.approx(32 * LENGTH_S)
     assert report.energy.gpu.coverage_frac == pytest.approx(0.25)
-    assert report.energy.gpu.because.endswith("24 of 32 are not measured")
+    assert report.energy.gpu.because.endswith("24 of 32 not measured")
     assert (report.job.gpus, report.job.nodes) == (32, 4)
     (run,) = report.incarnations
     assert run.gpu_s == pytest.approx(32 * LENGTH_S)
@@ -167,7 +167,7 @@ def test_the_energy_of_nodes_is_not_known_where_one_left_nothing(tmp_path: Path)
     """The site's figures make no energy of the nodes that are there the job's."""
     job = MadeJob(gpus=8, duration_s=LENGTH_S)
     node = made(tmp_path, job, site=FIGURES, nodes=("n000", "n001"), gpus_per_node=8).energy.node
-    because = "that of n001: neither ranks nor a sampler wrote there"
+    because = "n001: no rank or sampler wrote there"
     assert (node.value_j, node.because) == (None, because)
 
 
@@ -184,7 +184,7 @@ def test_gpus_that_no_account_names_are_not_known(tmp_path: Path) -> None:
     assert report.waste.unknown_gpu_s == pytest.approx(6 * LENGTH_S, rel=0.02)
     assert report.job.gpus == 8
     assert rules(report) == [("coverage-low", "n000")]
-    words = "nothing is known of 6 of the 8 GPUs that the job asked for there"
+    words = "no data on 6 of the 8 GPUs requested there"
     assert report.missing == (f"n000: {words}",)
 
 

@@ -160,5 +160,5 @@ def test_a_gap_in_a_gauge_is_not_covered() -> None:
 
 def test_a_source_that_is_not_there() -> None:
     """Why it is not is said."""
-    made = chunk({"job_cpu_us": [0, 1]}, host_refused={"rapl": "energy_uj is root's alone"})
-    assert usage(made).missing == ("rapl: energy_uj is root's alone",)
+    made = chunk({"job_cpu_us": [0, 1]}, host_refused={"rapl": "only root may read energy_uj"})
+    assert usage(made).missing == ("rapl: only root may read energy_uj",)

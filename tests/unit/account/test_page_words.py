@@ -36,7 +36,7 @@ COUNTED = Energy(value_j=0.0, source=EnergySource.COUNTER)
         (words.source_words(Energy(value_j=None, because="no counter")), "no counter"),
         (
             words.source_words(Energy(value_j=1.0, source=EnergySource.COUNTER, scope=SPLIT_GPU)),
-            "counter, 0 % covered, of the whole GPU, which MIG splits",
+            "counter, 0 % covered, whole GPU (all MIG instances)",
         ),
         # A measured zero is not the same as nothing measured.
         (words.energy_words(COUNTED), "0 J"),
@@ -44,7 +44,7 @@ COUNTED = Energy(value_j=0.0, source=EnergySource.COUNTER)
         (words.transferred(0), "0 B"),
         (words.amount(0.0, "W"), "0 W"),
         (words.clock_time(0), "1970-01-01 00:00:00 UTC"),
-        (words.clock_time(1e30), "1e+30 s after 1970"),  # no calendar holds it
+        (words.clock_time(1e30), "1e+30 s since 1970"),  # no calendar holds it
         (words.gpu_hours(3600), "1 GPU-hour"),
         (words.gpu_hours(5400), "1.5 GPU-hours"),
         # Little is not rounded to nothing.
@@ -75,7 +75,7 @@ def test_source_words() -> None:
 
     assert words.source_words(energy) == "counter, 99.8 % covered, scope module"
     assert words.source_words(Energy(value_j=1.0)) == "source unknown, 0 % covered"
-    assert words.source_words(Energy(value_j=None)) == "nothing says why"
+    assert words.source_words(Energy(value_j=None)) == "reason unknown"
 
 
 def test_saving_words() -> None:

@@ -138,7 +138,7 @@ def test_an_empty_file_has_nothing() -> None:
 @pytest.mark.parametrize("data", [b"time,power\n1,2\n", b"\0" * 5000, b"HKT1" + bytes(100)])
 def test_another_file_is_refused(data: bytes) -> None:
     """What does not begin as a sample file is none."""
-    with pytest.raises(ParseError, match="no sample file"):
+    with pytest.raises(ParseError, match="not a sample file"):
         read(data)
 
 
@@ -158,5 +158,5 @@ def test_blocks_without_their_description_are_told() -> None:
     for at in (0, 60):
         damaged = bytearray(data)
         damaged[at] ^= 0xFF
-        with pytest.raises(ParseError, match="no block META is whole, by which its"):
+        with pytest.raises(ParseError, match="no complete META block, so its"):
             read(bytes(damaged))

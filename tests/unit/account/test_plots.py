@@ -1,14 +1,13 @@
-"""Curves of the report as panels, and panels as SVG and as numbers for a script."""
+"""Quantities over time as paths, a map of all GPUs, and which of them are named."""
 
 from __future__ import annotations
 
 import base64
-import json
+import re
 import struct
 import zlib
 from collections.abc import Sequence
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -16,23 +15,15 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from hpckit.account.finding import Subject, finding, said
-from hpckit.account.page.heat_map import chosen_gpus, heat_map
-from hpckit.account.page.plots import (
-    PlotGroup,
-    gpu_group,
-    gpu_panels,
-    group_svg,
-    plot_data,
-    rank_groups,
-    thinned,
-    time_ticks,
-)
-from hpckit.account.values import Curve, GpuAccount, Window
+from hpckit.account.page.heat_map import heat_map
+from hpckit.account.page.plots import Plot, TimeAxis, line, plots, time_axis
+from hpckit.account.page.unusual import unusual_gpus
+from hpckit.account.values import Curve, GpuAccount, JobReport
 from hpckit.core.findings import Severity
 from tests.fakes.report_values import Shape, training_report
-from tests.fakes.reports import STARTED_S
 
 REPORT = training_report(Shape(points=100))
+AXIS = TimeAxis(last_s=3600.0)
 
 
 def gpu(**changes: Any) -> GpuAccount:
@@ -47,130 +38,97 @@ def curve(
     return Curve(name=name, unit=unit, at_s=tuple(range(len(values))), values=values)
 
 
-def group(of: GpuAccount) -> PlotGroup:
-    """The panels of a GPU."""
-    return gpu_group(of, "gpu-0", STARTED_S, ("GPU0 on n001", "rank 0"))
+def drawn(*gpus: GpuAccount) -> tuple[Plot, ...]:
+    """The plots of these GPUs."""
+    report = replace(REPORT, gpus=gpus, ended_s=REPORT.started_s)
+    return plots(report, time_axis(report), {})[0]
 
 
 @pytest.mark.parametrize(
     ("name", "unit", "value", "shown"),
     [
-        ("power", "W", 500.0, ("Power", "W", 500.0)),
-        ("memory", "B", 1024.0**3, ("Memory", "GiB", 1.0)),
-        ("sm_clock", "MHz", 1000.0, ("SM clock", "MHz", 1000.0)),
-        ("throttled_by_power_cap", "%", 50.0, ("At the power limit", "%", 50.0)),
-        ("flux", "quanta", 3.0, ("flux", "quanta", 3.0)),
+        ("power", "W", 500.0, ("Power", "W", "500")),
+        ("memory", "B", 32 * 1024.0**3, ("Memory", "GiB", "32")),
+        ("sm_clock", "MHz", 1000.0, ("SM clock", "MHz", "1000")),
+        ("throttled_by_power_cap", "%", 50.0, ("At the power limit", "%", "50")),
+        ("flux", "quanta", 3.0, ("flux", "quanta", "3")),
     ],
 )
-def test_units(name: str, unit: str, value: float, shown: tuple[str, str, float]) -> None:
+def test_units(name: str, unit: str, value: float, shown: tuple[str, str, str]) -> None:
     """A curve of any unit is shown in that of people; an unknown one as it is."""
-    (panel,) = gpu_panels(gpu(curves=(curve(name, unit, (value,)),)))
+    (plot,) = drawn(gpu(curves=(curve(name, unit, (value, value)),)))
 
-    assert (panel.title, panel.unit, round(float(panel.values[0]), 9)) == shown
+    assert (plot.title, plot.unit, plot.readings[0][2]) == shown
 
 
-@pytest.mark.parametrize(
-    ("drawn", "caption"),
-    [
-        (curve(values=(None, None)), "Power, W · not measured"),
-        (
-            replace(curve(values=(1.0, 3.0)), lows=(0.0, 2.0), highs=(2.0, 9.0)),
-            "Power, W · mean 2 · max 9",
-        ),
-    ],
-)
-def test_caption(drawn: Curve, caption: str) -> None:
-    """Nothing measured is no zero; the highest is that of what the points stand for."""
-    (panel,) = gpu_panels(gpu(curves=(drawn,)))
-    assert panel.caption == caption
+def test_all_gpus_are_in_one_plot() -> None:
+    """A plot a quantity: grey lines, and the unusual GPUs in colours of their own."""
+    named, more = unusual_gpus(REPORT)
+    found, zeros = plots(REPORT, AXIS, named)
+
+    titles = ["Utilization", "Power", "Memory", "Temperature", "SM clock"]
+    assert [one.title for one in found] == [*titles, "Throttled by heat or power brake"]
+    assert [one.curves.count('class="line quiet"') for one in found] == [5] * 6
+    assert [one.curves.count('class="line n') for one in found] == [3] * 6
+    assert (more, zeros) == (0, ())
+
+
+def test_never_throttled_is_said_without_a_plot() -> None:
+    """A share of throttling that was 0 throughout has no plot, and is named."""
+    report = replace(REPORT, gpus=(gpu(curves=(curve("throttled", "%", (0.0, 0.0)),)),))
+    assert plots(report, AXIS, {}) == ((), ("Throttled by heat or power brake",))
+
+
+def test_many_gpus_are_a_median_and_a_range() -> None:
+    """Of more than 16 ordinary GPUs no line each is drawn."""
+    report = training_report(Shape(gpus=64, nodes=8, points=50))
+    found, _ = plots(report, AXIS, unusual_gpus(report)[0])
+    assert {one.curves.count('class="line quiet"') for one in found} == {1}
+    assert all('class="band quiet"' in one.curves for one in found if one.key != "memory")
 
 
 def test_axis_holds_the_limit() -> None:
-    """The axis of power reaches over the power limit."""
-    (panel,) = gpu_panels(gpu(curves=(curve(values=(1.0,)),), power_limit_w=700.0))
+    """The axis of power reaches over the power limit, which is a line of its own."""
+    (plot,) = drawn(gpu(curves=(curve(),), power_limit_w=700.0))
 
-    assert panel.limit == 700.0
-    assert panel.top == 800.0
-
-
-def test_windows_are_shaded() -> None:
-    """A window of idle is a rectangle, and its length stands in words beside."""
-    idle = Window(kind="idle", started_s=STARTED_S + 3000, ended_s=STARTED_S + 3600)
-    outside = Window(kind="no-process", started_s=STARTED_S - 50, ended_s=STARTED_S - 40)
-
-    found = group(gpu(windows=(idle, outside)))
-
-    assert group_svg(found).count('class="shade idle"') == len(found.panels)
-    assert found.about == "rank 0 · idle 10:00"
+    assert (plot.top, plot.readings[-1]) == (800.0, ("limit", "limit", "700"))
+    assert '<path class="limit" d="M0 125h2000"/>' in plot.curves
 
 
-def test_svg_has_a_gap() -> None:
+def test_a_gap_is_a_gap() -> None:
     """What was not measured leaves a gap in the line; a value between two gaps is a dash."""
-    found = group(gpu(curves=(curve(values=(1.0, 1.0, None, 1.0, 1.0)),)))
-
-    line = ET.fromstring(group_svg(found)).find(".//path[@class='line power']")  # noqa: S314
-    assert line is not None
-    assert line.attrib["d"].count("M") == 2
-    assert "h1" in group_svg(group(gpu(curves=(curve(values=(None, 1.0, None)),))))
+    gap = float("nan")
+    two = line(np.asarray([1.0, 1, gap, 1, 1]), 2.0)
+    assert two == "M2 500l5 0M17 500l5 0"
+    assert line(np.asarray([gap, 1.0, gap]), 2.0) == "M5 500h5"
 
 
-def test_svg_is_told_in_words() -> None:
-    """A picture has a role and says what it shows."""
-    picture = ET.fromstring(group_svg(group(gpu())))  # noqa: S314
-
-    assert picture.attrib["role"] == "img"
-    assert "GPU0 on n001: Power, W" in picture.attrib["aria-label"]
+def test_a_line_that_stands_still_has_two_corners() -> None:
+    """A thousand equal values take no more room than two."""
+    assert line(np.ones(400), 1.0) == "M2 0l1995 0"
 
 
-def test_band_where_extremes_differ() -> None:
-    """A band is drawn only where a point stands for more than one value."""
-    assert 'class="band memory"' not in group_svg(group(gpu()))
-    assert 'class="band power"' in group_svg(group(gpu()))
+@pytest.mark.parametrize(
+    ("last_s", "marked"),
+    [
+        (30, ["0:00", "0:05", "0:10", "0:15", "0:20", "0:25", "0:30"]),
+        (3600, ["0:00", "10:00", "20:00", "30:00", "40:00", "50:00", "60:00"]),
+        (5 * 3600, ["0:00", "1:00", "2:00", "3:00", "4:00", "5:00"]),
+        (9e6, ["0:00", "432:00", "864:00", "1296:00", "1728:00", "2160:00"]),
+    ],
+)
+def test_time_is_marked_as_on_a_clock(last_s: float, marked: list[str]) -> None:
+    """In minutes and seconds up to an hour, then in hours and minutes; few marks at any length."""
+    assert [told for _, told in TimeAxis(last_s=last_s).ticks()] == marked
 
 
-def test_thinned_keeps_extremes() -> None:
-    """Fewer points keep the lowest, the highest and the mean."""
-    (panel,) = gpu_panels(gpu(curves=(curve(values=tuple(float(at) for at in range(1000))),)))
-
-    thin = thinned(panel, 10)
-
-    assert thin.values.size == 10
-    assert (thin.lows.min(), thin.highs.max()) == (0.0, 999.0)
-    assert thin.values.mean() == pytest.approx(499.5)
-
-
-def test_time_ticks() -> None:
-    """An axis of an hour is marked every ten minutes, one of months has few marks too."""
-    assert time_ticks(0, 3600) == ([0, 600, 1200, 1800, 2400, 3000, 3600], "minutes", 60.0)
-    assert time_ticks(0, 60)[1] == "seconds"
-    months = time_ticks(0, 9e7)
-    assert len(months[0]) <= 8
-    assert months[1] == "hours"
-
-
-def test_plot_data_round_trip() -> None:
-    """What the script unpacks is what was measured, to 1/65534 of its range, gaps as gaps."""
-    values = (0.0, 350.0, None, 700.0)
-    tree = json.loads(plot_data([group(gpu(curves=(curve(values=values),)))]))
-
-    (panel,) = tree["groups"][0]["panels"]
-    codes = np.frombuffer(base64.b64decode(panel["values"]), dtype="<u2")
-    times = np.frombuffer(base64.b64decode(tree["axes"][panel["axis"]]), dtype="<f4")
-    found = panel["low"] + codes / 65534 * (panel["high"] - panel["low"])
-    assert list(times) == [0, 1, 2, 3]
-    assert codes[2] == 65535
-    assert found[[0, 1, 3]] == pytest.approx([0, 350, 700], abs=0.02)
-    assert "lows" not in panel
-
-
-def test_plots_of_nothing() -> None:
-    """Times are held once, a curve of gaps alone is gaps, one without a point has an axis."""
-    assert len(json.loads(plot_data([group(gpu())]))["axes"]) == 1
-    tree = json.loads(plot_data([group(gpu(curves=(curve(values=(None,)),)))]))
-    assert base64.b64decode(tree["groups"][0]["panels"][0]["values"]) == b"\xff\xff"
-    found = group(gpu(curves=(curve(values=()),), windows=()))
-    assert found.last_s > found.first_s
-    assert "not measured" in group_svg(found)
+def test_a_spike_shows_in_the_band() -> None:
+    """A named GPU's band reaches to the extremes that its points stand for."""
+    spiked = replace(curve(values=(50.0, 50.0)), lows=(40.0, 50.0), highs=(60.0, 50.0))
+    report = replace(REPORT, gpus=(gpu(curves=(spiked,), power_limit_w=None),))
+    (plot,), _ = plots(report, AXIS, unusual_gpus(report)[0])
+    (band,) = re.findall(r'class="band n0" d="([^"]+)"', plot.curves)
+    assert band == "M0 250l5 0 0 250-5 0z"  # 60 and 40 of an axis that ends at 80
 
 
 @pytest.mark.parametrize(
@@ -180,26 +138,33 @@ def test_plots_of_nothing() -> None:
         # Where nothing says how busy GPUs were, power is mapped.
         ([replace(one, curves=one.curves[:1]) for one in REPORT.gpus], "Power of all GPUs", []),
         # The runs of one GPU are one row.
-        ([replace(REPORT.gpus[0], restart=0), REPORT.gpus[0]], "Utilization of all GPUs", ["of 1"]),
+        (
+            [replace(REPORT.gpus[0], restart=0), REPORT.gpus[0]],
+            "Utilization of all GPUs",
+            ["of 1 GPU "],
+        ),
     ],
 )
 def test_heat_map(gpus: Sequence[GpuAccount], title: str, names: list[str]) -> None:
     """It has a row a GPU, named."""
-    found = heat_map(gpus)
+    found = heat_map(gpus, AXIS)
     assert found is not None
-    assert (found.title, [name in found.svg for name in names]) == (title, [True] * len(names))
+    assert (found.title, [name in found.rows or name in found.about for name in names]) == (
+        title,
+        [True] * len(names),
+    )
 
 
 def test_no_heat_map_without_curves() -> None:
     """Without utilization and power there is no map."""
-    assert heat_map([replace(one, curves=()) for one in REPORT.gpus]) is None
+    assert heat_map([replace(one, curves=()) for one in REPORT.gpus], AXIS) is None
 
 
 def cells_of(*gpus: GpuAccount) -> NDArray[np.uint8]:
     """The cells of the map of these GPUs, as its picture has them: 255 is a hole."""
-    found = heat_map(gpus)
+    found = heat_map(gpus, TimeAxis(last_s=max(one.curves[0].at_s[-1] for one in gpus)))
     assert found is not None
-    data = base64.b64decode(found.svg.split("data:image/png;base64,")[1].split('"')[0])
+    data = base64.b64decode(found.image.removeprefix("data:image/png;base64,"))
     width, height = struct.unpack(">II", data[16:24])
     at = data.index(b"IDAT")
     (size,) = struct.unpack(">I", data[at - 4 : at])
@@ -212,14 +177,16 @@ def mapped(at_s: Sequence[float], values: Sequence[float | None]) -> GpuAccount:
     return gpu(curves=(Curve(name="util", unit="%", at_s=tuple(at_s), values=tuple(values)),))
 
 
-UNEVEN_S = np.arange(200) * 0.1 + np.random.default_rng(4).uniform(-0.045, 0.045, 200)
+UNEVEN_S = np.arange(200) * 0.1 + np.random.default_rng(4).uniform(0, 0.09, 200) * (
+    np.arange(200) > 0
+)
 
 
 @pytest.mark.parametrize(
-    "at_s", [UNEVEN_S.tolist(), [*np.arange(0, 6, 0.1), *np.arange(8, 20, 0.1)], [3.0]]
+    "at_s", [UNEVEN_S.tolist(), [*np.arange(0, 6, 0.1), *np.arange(8, 20, 0.1)]]
 )
 def test_heat_map_has_no_holes_in_measured_time(at_s: list[float]) -> None:
-    """Uneven samples, a late one and a lone one: what was measured holds until the next."""
+    """Uneven samples and a late one: what was measured holds until the next."""
     assert (cells_of(mapped(at_s, [50.0] * len(at_s))) != 255).all()
 
 
@@ -228,82 +195,62 @@ def test_heat_map_keeps_what_was_not_measured() -> None:
     before, after = np.arange(0, 5.05, 0.1), np.arange(10, 20.05, 0.1)
     values = [*[50.0] * len(before), None, *[50.0] * len(after)]
     (row,) = cells_of(mapped([*before, 7.5, *after], values)) == 255
-    assert np.flatnonzero(row).tolist() == list(range(92, 180))
+    assert np.flatnonzero(row).tolist() == list(range(102, 200))
 
 
 def test_heat_map_of_many_is_bounded() -> None:
     """A map of 1,024 GPUs is no larger than a picture, and names nodes."""
-    found = heat_map(training_report(Shape(gpus=1024, nodes=128, points=20)).gpus)
+    found = heat_map(training_report(Shape(gpus=1024, nodes=128, points=20)).gpus, AXIS)
 
     assert found is not None
-    assert len(found.svg) < 200_000
-    assert ">n001<" in found.svg
+    assert len(found.image) < 300_000
+    assert found.height < 600
+    assert ">n001<" in found.rows
 
 
-def test_few_of_many_gpus() -> None:
-    """Of few GPUs all are drawn; of many those of findings and the extremes, with the reason."""
-    assert [reason for _, reason in chosen_gpus(REPORT)] == [""] * 8
-    many = training_report(Shape(gpus=64, nodes=8, points=20))
-
-    chosen = {f"{one.node} {one.index}": reason for one, reason in chosen_gpus(many)}
-
-    assert len(chosen) <= 12
-    assert chosen["n001 7"] == "finding gpu-unused"
-    assert chosen["n001 3"] == "finding straggler"
-    assert "least covered by samples" in chosen.values()
+def named(report: JobReport) -> dict[str, str]:
+    """The GPUs that are named, and what is unusual of each."""
+    return {one.name: one.because for one in unusual_gpus(report)[0].values()}
 
 
-def test_finding_of_a_run_after_a_requeue() -> None:
-    """Of a GPU that the job had in two runs the one is plotted that the finding is about."""
-    first = [replace(one, restart=0) for one in training_report(Shape(gpus=32, points=20)).gpus]
-    again = [replace(one, restart=1) for one in first]
-    about = Subject(what=again[20].label, nodes=(again[20].node,), restart=1)
-    named = finding("late-idle", Severity.WARNING, about, said("nothing ran"))
-
-    chosen = chosen_gpus(replace(REPORT, gpus=(*first, *again), findings=(named,)))
-
-    assert [one for one, why in chosen if why == "finding late-idle"] == [again[20]]
+def test_unusual_gpus_are_those_of_findings_and_those_that_differ() -> None:
+    """The gravest finding first, then GPUs whose useful time is far from the median."""
+    assert named(REPORT) == {
+        "GPU7": "rank 7 · no process computed on it in 1:00:00",
+        "GPU3": "rank 3 · 9 % behind its peers: it was slowed by heat 22 % of the time",
+        "GPU5": "rank 5 · useful 40 % (median 63 %)",
+    }
 
 
-def test_rank_of_several_gpus() -> None:
-    """The power of a rank of two GPUs is their sum, its utilization their mean."""
-    pair = REPORT.gpus[0], REPORT.gpus[1]
-    rank = replace(REPORT.ranks[0], gpus=tuple(one.uuid for one in pair))
+def test_what_most_gpus_have_is_not_unusual() -> None:
+    """A finding on each GPU names none of them; of many unusual ones five are named."""
+    each = tuple(
+        finding("late-idle", Severity.WARNING, Subject(what=one.label, nodes=("n001",), restart=1),
+                said("nothing ran"))
+        for one in REPORT.gpus
+    )  # fmt: skip
+    even = tuple(replace(one, waste=REPORT.gpus[0].waste) for one in REPORT.gpus)
+    ranks = tuple(replace(one, behind_frac=0.0) for one in REPORT.ranks)
+    assert named(replace(REPORT, findings=each, gpus=even, ranks=ranks)) == {}
 
-    (found,) = rank_groups(replace(REPORT, ranks=(rank, rank, *REPORT.ranks[2:])))
-
-    powers = [one.values for gpu in pair for one in gpu_panels(gpu, "Power")]
-    busy = [one.values for gpu in pair for one in gpu_panels(gpu, "Utilization")]
-    panels = {panel.title: panel for panel in found.panels}
-    assert found.title == "rank 0"
-    assert panels["Power"].values == pytest.approx(powers[0] + powers[1])
-    assert panels["Power"].limit == 1400.0
-    assert panels["Utilization"].values == pytest.approx((busy[0] + busy[1]) / 2)
-    assert panels["Utilization"].top == 100.0
+    many = unusual_gpus(training_report(Shape(gpus=64, nodes=8, points=20)))
+    assert (len(many[0]), many[1]) == (5, 19)
 
 
-def test_rank_of_gpus_sampled_at_other_times() -> None:
-    """GPUs that were sampled at different times are added at the times of the first."""
-    early, late = gpu(curves=(curve(values=(1.0, 2.0, 3.0)),)), REPORT.gpus[1]
-    late = replace(late, curves=(replace(curve(values=(10.0, 20.0)), at_s=(0.5, 1.5)),))
-    rank = replace(REPORT.ranks[0], gpus=(early.uuid, late.uuid))
-
-    (found,) = rank_groups(replace(REPORT, gpus=(early, late), ranks=(rank,)))
-
-    assert found.panels[0].values == pytest.approx([11.0, 17.0, 23.0])
+def test_a_rank_behind_names_its_gpu() -> None:
+    """Without a finding too."""
+    ranks = tuple(replace(one, behind_frac=0.2 * (one.rank == 2)) for one in REPORT.ranks)
+    assert named(replace(REPORT, findings=(), ranks=ranks))["GPU2"] == "rank 2 · 20 % behind"
 
 
-def test_few_of_many_ranks() -> None:
-    """A rank of one GPU has that GPU's plot; of many others the farthest behind are drawn."""
-    assert rank_groups(REPORT) == []
-    many = training_report(Shape(gpus=40, nodes=5, points=20))
-    pairs = zip(many.gpus[::2], many.gpus[1::2], strict=True)
-    ranks = tuple(
-        replace(rank, node=a.node, gpus=(a.uuid, b.uuid))
-        for rank, (a, b) in zip(many.ranks, pairs, strict=False)
-    )
+def test_a_finding_of_an_earlier_attempt_names_the_gpu_of_it() -> None:
+    """A GPU that the job had in two attempts has one line; what was found in either is said."""
+    first = [replace(one, restart=0) for one in REPORT.gpus]
+    about = Subject(what="GPU2", nodes=("n001",), restart=0)
+    told = finding("late-idle", Severity.WARNING, about, said("nothing ran"))
+    report = replace(REPORT, gpus=(*first, *REPORT.gpus), findings=(told,))
 
-    found = [group.title for group in rank_groups(replace(many, ranks=ranks))]
+    found = named(report)
 
-    assert len(found) == 8
-    assert {"rank 3", "rank 11", "rank 19"} <= set(found)
+    assert found["GPU2"] == "rank 2 · nothing ran"
+    assert {one.curves.count("<path") for one in plots(report, AXIS, {})[0]} <= {8, 9}

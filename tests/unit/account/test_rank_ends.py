@@ -45,7 +45,7 @@ def test_a_life_before_a_line_of_rubbish_is_in_the_report(tmp_path: Path) -> Non
     path.write_text(path.read_text() + "oops\n" * 2)
     report = reported(tmp_path)
     assert [one.ended_by for one in report.ranks] == ["ledger"]
-    assert report.missing[0].startswith("rank-0.ledger could be read in part only: ")
+    assert report.missing[0].startswith("rank-0.ledger is only partly readable: ")
 
 
 def dies_at(at_s: float) -> Callable[[Any, int], Columns]:
@@ -80,7 +80,7 @@ def test_a_killed_rank_ends_when_its_gpu_is_left(tmp_path: Path) -> None:
     assert report.gpus[0].idle_remainder_j == pytest.approx(539 * 90, rel=0.01)
     assert (alive.ended_by, alive.behind_frac) == ("ledger", None)
     assert [one.rule for one in report.findings] == ["late-idle"]
-    assert "exit codes, CPU time and memory" in report.missing[0]
+    assert "exit code, CPU time and memory" in report.missing[0]
 
 
 def test_a_killed_rank_whose_gpu_others_use_ends_with_the_samples(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_rank_of_which_there_is_its_start_alone_has_no_energy(tmp_path: Path) 
     whole, cut = reported(tmp_path).ranks
     assert whole.energy.value_j is not None
     assert (cut.ended_by, cut.energy.value_j) == ("sample", None)
-    assert "its start alone" in cut.energy.because
+    assert "recorded only its start" in cut.energy.because
 
 
 LIVES = 60

@@ -41,7 +41,7 @@ def test_a_life_that_is_there_twice_counts_once(tmp_path: Path) -> None:
     after = reported(tmp_path)
     assert (after.ranks, after.energy) == (before.ranks, before.energy)
     assert after.missing == tuple(
-        f"restart-0/rank-{rank}.ledger repeats what restart-0/rank-0.ledger has: it counts once"
+        f"restart-0/rank-{rank}.ledger is a copy of restart-0/rank-0.ledger: counted once"
         for rank in (0, 7)
     )
 
@@ -50,7 +50,7 @@ def test_a_rank_without_a_ledger_is_told(tmp_path: Path) -> None:
     """The others know how many ranks there were; while the job runs it may still come."""
     place = place_of(tmp_path)
     (place / "rank-0.ledger").unlink()
-    told = "rank 0 of 2 left no ledger that can be read: what it used is in no rank's account"
+    told = "rank 0 of 2 left no readable ledger: its usage counts for no rank"
     assert reported(tmp_path).missing == (told,)
     running = reported(tmp_path, is_running=True)
     assert told not in running.missing
@@ -65,7 +65,7 @@ def test_samples_of_a_copied_file_count_once(tmp_path: Path) -> None:
     assert after.energy == before.energy
     assert after.gpus == before.gpus
     (told,) = after.missing
-    assert told.startswith("restart-0/node-z.samples repeats what restart-0/node-n000.samples has")
+    assert told.startswith("restart-0/node-z.samples is a copy of restart-0/node-n000.samples")
 
 
 def test_of_copies_the_longest_counts(tmp_path: Path) -> None:
@@ -107,10 +107,10 @@ def test_a_copied_incarnation_is_no_other_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"", "rank-5.ledger is empty, expected the start of a rank"),
-        (bytes(5000), "rank-5.ledger is no ledger: it is 5,000 bytes of 0"),
-        (b'{"schema"', "rank-5.ledger has no whole start of a rank: it begins '{\"schema\"'"),
-        (b'{"record": "x"}\n', "rank-5.ledger has no whole start of a rank: it begins"),
+        (b"", "rank-5.ledger is empty, expected the start record of a rank"),
+        (bytes(5000), "rank-5.ledger is not a ledger: 5,000 zero bytes"),
+        (b'{"schema"', "rank-5.ledger has no complete start record: it begins with '{\"schema\"'"),
+        (b'{"record": "x"}\n', "rank-5.ledger has no complete start record: it begins with"),
     ],
 )
 def test_a_ledger_of_nothing_is_told(tmp_path: Path, data: bytes, said: str) -> None:
@@ -121,7 +121,7 @@ def test_a_ledger_of_nothing_is_told(tmp_path: Path, data: bytes, said: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("data", "said"), [(b"", "has no samples"), (bytes(5000), "is no sample file")]
+    ("data", "said"), [(b"", "has no samples"), (bytes(5000), "is not a sample file")]
 )
 def test_samples_of_nothing_are_told(tmp_path: Path, data: bytes, said: str) -> None:
     """A sample file that is empty, or all 0, is a sentence too."""
@@ -137,7 +137,7 @@ def test_where_nothing_can_be_read_the_error_tells_what_is_expected(tmp_path: Pa
     (place / "rank-0.ledger").write_bytes(b"")
     with pytest.raises(HpckitError, match=r"rank-0\.ledger is empty.*; intent\.json is") as error:
         reported(tmp_path, missing=("intent.json is damaged: it is empty",))
-    assert "whole ledgers of ranks" in (error.value.hint or "")
+    assert "complete rank ledgers" in (error.value.hint or "")
 
 
 def test_samples_that_are_joined_twice_count_once(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_samples_that_are_joined_twice_count_once(tmp_path: Path) -> None:
         assert after.gpus == before.gpus
         assert [one.psi_frac for one in after.nodes] == [one.psi_frac for one in before.nodes]
         (told,) = after.missing
-        assert told.endswith("they repeat others, or were put into the file late")
+        assert told.endswith("repeats of others, or written late")
 
 
 def test_an_archive_has_what_the_report_counts(tmp_path: Path) -> None:
@@ -177,4 +177,5 @@ def test_an_empty_ledger_of_a_running_job_is_early(tmp_path: Path) -> None:
     (place / "rank-9.ledger").touch()
     running = reported(tmp_path, is_running=True)
     assert running.missing == ()
-    assert reported(tmp_path).missing == ("rank-9.ledger is empty, expected the start of a rank",)
+    (missing,) = reported(tmp_path).missing
+    assert missing == "rank-9.ledger is empty, expected the start record of a rank"

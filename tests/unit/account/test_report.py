@@ -87,9 +87,7 @@ def test_ledgers_alone_make_a_report(tmp_path: Path) -> None:
     assert report.energy.gpu.value_j == pytest.approx(RUN_J, rel=0.1)
     assert report.waste.unknown_gpu_s == pytest.approx(120.0)
     assert report.gpus[0].power_mean_w is None
-    assert report.missing == (
-        "n000: no samples: only what its ranks wrote when they began and ended",
-    )
+    assert report.missing == ("n000: no samples, only the start and end records of its ranks",)
 
 
 def test_samples_alone_make_a_report(tmp_path: Path) -> None:
@@ -157,7 +155,7 @@ def test_a_split_gpu_is_marked_wherever_its_energy_is(tmp_path: Path) -> None:
     found = [report.gpus[0].energy, report.ranks[0].energy, report.energy.gpu]
     assert {one.scope for one in found} == {SPLIT_GPU}
     assert {one.plus_minus_j for one in found} == {None}
-    assert all("which MIG splits" in one.because for one in found)
+    assert all("all MIG instances" in one.because for one in found)
 
 
 def test_a_rank_on_a_slice_marks_its_gpu_without_samples(tmp_path: Path) -> None:
@@ -185,9 +183,7 @@ def test_a_node_that_left_nothing_is_named(tmp_path: Path) -> None:
     """The nodes of the allocation without accounts are in `missing`."""
     write_accounts(tmp_path, SMALL)
     report = reported(tmp_path, nodes=("n000", "n001", "n002"))
-    assert report.missing == (
-        "of n001, n002 there is nothing: neither ranks nor a sampler wrote there",
-    )
+    assert report.missing == ("no data from n001, n002: no rank or sampler wrote there",)
     assert report.job.nodes == 3
 
 
@@ -207,7 +203,7 @@ def test_a_killed_rank_ends_with_the_last_sample(tmp_path: Path) -> None:
     ended = [(one.ended_by, one.exit_code) for one in report.ranks]
     assert ended == [("ledger", 0), ("sample", None)]
     assert report.ranks[1].energy.value_j == pytest.approx(RUN_J / 2, rel=0.1)
-    assert any(one.startswith("rank 1 on n000 wrote no end") for one in report.missing)
+    assert any(one.startswith("rank 1 on n000 recorded no exit") for one in report.missing)
 
 
 def test_a_rank_without_an_end_runs_while_the_job_does(tmp_path: Path) -> None:
@@ -264,9 +260,9 @@ NO_PLUGIN = SlurmEnergy(reasons=(EnergyReason(kind=EnergyLack.SLURM_PLUGIN),))
     [
         ({}, None, None, "; set energy.node_idle_w and energy.cpu_core_w in the site file"),
         # On a node that others use figures of the site file would not give it.
-        ({"meta": {"exclusive": False}}, None, None, "; a share of the node is not modelled"),
-        ({}, None, NO_PLUGIN, "; Slurm gathers none here"),
-        ({"gpu_meta": {"mig": True}}, FIGURES, None, "GPUs, those that MIG splits whole"),
+        ({"meta": {"exclusive": False}}, None, None, "; hpckit does not model a share of a node"),
+        ({}, None, NO_PLUGIN, "; Slurm records no energy here"),
+        ({"gpu_meta": {"mig": True}}, FIGURES, None, "GPUs (all MIG instances)"),
         # Slurm is not asked for what is known.
         ({}, FIGURES, NO_PLUGIN, "cpu_core_w × CPU seconds + GPUs"),
     ],
@@ -307,15 +303,15 @@ def test_a_damaged_block_costs_that_block(tmp_path: Path) -> None:
     path.write_bytes(data)
     report = reported(tmp_path)
     assert report.energy.gpu.value_j == pytest.approx(10 * RUN_J, rel=0.1)
-    assert report.missing == ("n000: blocks of samples that are lost: 1",)
+    assert report.missing == ("n000: lost sample blocks: 1",)
 
 
 @pytest.mark.parametrize(
     ("event", "said"),
     [
-        ({"gpu": 1}, "GPU 1 was lost to the driver while the job ran"),
-        ({"index": 2}, "GPU 2, as the driver calls it, was not sampled: GpuIsLost"),
-        ({"uuid": "GPU-x"}, "GPU GPU-x, as the driver calls it, was not sampled: GpuIsLost"),
+        ({"gpu": 1}, "the driver lost GPU 1 during the job"),
+        ({"index": 2}, "GPU 2 (driver's name) was not sampled: GpuIsLost"),
+        ({"uuid": "GPU-x"}, "GPU GPU-x (driver's name) was not sampled: GpuIsLost"),
     ],
 )
 def test_a_lost_gpu_is_named(tmp_path: Path, event: dict[str, Any], said: str) -> None:
@@ -377,7 +373,7 @@ def test_a_job_that_asked_for_no_gpus_lacks_none(tmp_path: Path) -> None:
     report = without_gpus(tmp_path, 0)
     assert (report.job.gpus_because, report.energy.gpu.because) == (
         "",
-        "resources.gpus_per_node asks for none",
+        "resources.gpus_per_node requests none",
     )
     assert not [one for one in report.missing if "GPU" in one]
 
@@ -418,6 +414,6 @@ def test_lost_gpus_are_told_once_and_not_all(tmp_path: Path) -> None:
         text = "\n".join(json.dumps(one) for one in events)
         file.write(encode_block(BlockHeader(EVENTS, 1, 0, 30, *clocks), text.encode()))
     missing = [one for one in reported(tmp_path).nodes[0].missing if "lost" in one]
-    assert missing[0] == "GPU 1 was lost to the driver while the job ran"
-    assert missing[1] == "GPU GPU-x, as the driver calls it, was not sampled: lost"
+    assert missing[0] == "the driver lost GPU 1 during the job"
+    assert missing[1] == "GPU GPU-x (driver's name) was not sampled: lost"
     assert missing[8] == "and 94 more GPUs were lost"

@@ -99,7 +99,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, data: bytes) -> None
     [
         (RESULT_FILE, '{"schema": "hpckit.intent/1"}', "its schema is 'hpckit.intent/1', expected"),
         (RESULT_FILE, '{"state": "FAILED"}', "its schema is None, expected hpckit.result/1 or"),
-        (EFFECTIVE_FILE, '{"job": []}', "it has no job.resources, what the job asked for"),
+        (EFFECTIVE_FILE, '{"job": []}', "it has no job.resources (the job's request)"),
     ],
 )
 def test_json_that_is_something_else_is_named(
@@ -134,7 +134,7 @@ def test_a_document_of_another_version_is_not_damaged(
     (tmp_path / INTENT_FILE).write_text('{"name": "x"}')
     (tmp_path / name).write_text(text)
     (told,) = facts_of_folder(tmp_path, FileJobFolders()).missing
-    assert told == f"{name} is of another version: {said}"
+    assert told == f"{name} has a different version: {said}"
 
 
 @pytest.mark.parametrize("state", [JobState.PENDING, JobState.RUNNING, JobState.REQUEUED])
@@ -166,7 +166,7 @@ def test_a_site_of_another_version_is_not_damaged(
     (tmp_path / SITE_FILE).write_text(json.dumps({**tree, **changed}))
     site, told = energy_site(tmp_path, FileJobFolders())
     assert site.pue is None
-    assert told == (f"{SITE_FILE} is of another version: {said}",)
+    assert told == (f"{SITE_FILE} has a different version: {said}",)
 
 
 @pytest.mark.parametrize("data", [*RUBBISH, b'{"energy": {"pue": -1}}', b'{"energy": 1}'])
@@ -213,4 +213,4 @@ def test_an_account_that_is_no_table_says_nothing(tmp_path: Path) -> None:
     """A list in its place in effective.json turned nothing off, and is no error of hpckit."""
     (tmp_path / "effective.json").write_text('{"job": {"account": [1]}}')
     said = why(JobFacts(job_id="7", folder=str(tmp_path)), FoundAccounts(), tmp_path)
-    assert "no rank and no sampler wrote any" in said
+    assert "was not measured: its script ended before" in said

@@ -66,7 +66,7 @@ def test_what_is_no_topology_is_a_sentence(tmp_path: Path, text: str) -> None:
     (job(tmp_path) / "node-n000.topology.json").write_text(text)
     topologies, (said,) = of(tmp_path)
     assert topologies == {}
-    assert said.startswith("node-n000.topology.json is no topology of a node: ")
+    assert said.startswith("node-n000.topology.json is not a node topology: ")
     assert "\n" not in said
 
 
@@ -104,7 +104,7 @@ def causes(folder: Path, links: int) -> str:
 
 def test_a_stragglers_lost_links_are_its_cause(tmp_path: Path) -> None:
     """A GPU with fewer active NVLinks than the others is explained by its node's topology."""
-    assert "active NVLinks, the others" in causes(tmp_path, 4)
+    assert "active NVLinks, peers" in causes(tmp_path, 4)
 
 
 def test_links_that_are_all_there_explain_nothing(tmp_path: Path) -> None:

@@ -105,28 +105,28 @@ SEVENTEEN = {"nvlinks": tuple(NvLink(index=at, is_active=at != 11) for at in ran
         (
             {"throttling": Throttling(thermal_s=220.0, power_cap_s=300.0)},
             None,
-            ["heat held its clocks down 22 % of the time, the others 0 %"],
+            ["thermal throttling 22 % of the time, peers 0 %"],
         ),
         ({"throttling": Throttling(power_cap_s=400.0)}, None, []),  # as that of the others
         (
             {"throttling": Throttling(power_cap_s=900.0)},
             None,
-            ["its power limit held its clocks down 90 % of the time, the others 32 %"],
+            ["at its power limit 90 % of the time, peers 32 %"],
         ),
-        ({"power_limit_w": 400.0}, None, ["its power limit is 400 W, the others' 700 W"]),
-        ({"sm_mean_mhz": 1500.0}, None, ["its SM clock was 1500 MHz, the others' 1890 MHz"]),
-        ({}, seen(links=SEVENTEEN), ["it has 17 active NVLinks, the others 18"]),
+        ({"power_limit_w": 400.0}, None, ["power limit 400 W, peers 700 W"]),
+        ({"sm_mean_mhz": 1500.0}, None, ["SM clock 1500 MHz, peers 1890 MHz"]),
+        ({}, seen(links=SEVENTEEN), ["17 active NVLinks, peers 18"]),
         (
             {},
             seen(cpus={("n1", "GPU-3"): "0-7"}),
-            ["its rank ran on CPUs 0-7, none of which is beside it (32-63 are)"],
+            ["its rank ran on CPUs 0-7, but the GPU is next to CPUs 32-63"],
         ),
         ({}, seen(cpus={("n1", "GPU-3"): "0-63"}), []),
         ({}, seen(cpus={("n1", "GPU-3"): "all"}), []),
         (
             {},
             Surroundings(nodes=(node("n1", cpu_throttled_s=3200.0),)),
-            ["the job's CPUs on its node were held back 10 % of their time"],
+            ["the job's CPUs on its node were throttled 10 % of the time"],
         ),
         # Throttled time is of all CPUs together: 100 s of 32 CPUs in 1000 s explain nothing.
         ({}, Surroundings(nodes=(node("n1", cpu_throttled_s=100.0),)), []),
@@ -159,7 +159,7 @@ def test_narrow_pcie() -> None:
     ]
     made = NodeTopology(source=Source(format="synthetic"), gpus=tuple(devices), pci=tuple(tree))
     causes = told(behind(Surroundings(topologies={"n1": made})))
-    assert causes == ("its PCIe link has 8 lanes, the others' 16",)
+    assert causes == ("8 PCIe lanes, peers 16",)
 
 
 @pytest.mark.parametrize("count", [1, 3])

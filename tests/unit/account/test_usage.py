@@ -88,7 +88,7 @@ def test_a_spin_that_cannot_be_seen_is_no_work() -> None:
     """Without GPM and without an idle moment a low power is a spin or work: it is unknown."""
     found = usage([{**SPIN, **NO_GPM}] * 5)
     assert (found.waste.unknown_gpu_s, found.waste.total_gpu_s) == (5, 5)
-    assert "never seen at rest" in found.refused["spin"]
+    assert "never idle" in found.refused["spin"]
 
 
 def test_a_high_power_is_work() -> None:
@@ -101,7 +101,7 @@ def test_without_a_limit_no_power_is_low() -> None:
     """Where no limit tells what a low power is, kernels are useful, and that is said."""
     found = usage([{**SPIN, **NO_GPM}] * 5, gpu=replace(H100, power_limit_w=None))
     assert found.waste.useful_gpu_s == 5
-    assert "without a power limit" in found.refused["spin"]
+    assert "without GPM and a power limit" in found.refused["spin"]
 
 
 def test_nothing_measured_is_none() -> None:
@@ -170,7 +170,7 @@ def test_mfu_proxy_above_one_is_withheld() -> None:
     """A largest clock below the clocks that were seen is none, and nothing is divided by it."""
     found = usage([BUSY] * 3, gpu=replace(H100, max_sm_mhz=1))
     assert found.mfu_proxy_frac is None
-    assert "largest SM clock is not 1 MHz" in found.refused["mfu_proxy_frac"]
+    assert "maximum SM clock is not 1 MHz" in found.refused["mfu_proxy_frac"]
 
 
 @pytest.mark.parametrize(

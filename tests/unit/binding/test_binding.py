@@ -97,7 +97,7 @@ def test_whole_l3_groups_of_the_gpus_numa_node() -> None:
     assert cpus(bind_ranks(lumi, 8)) == [
         "48-55", "56-63", "16-23", "24-31", "0-7", "8-15", "32-39", "40-47",
     ]  # fmt: skip
-    assert bind_ranks(lumi, 8).ranks[2].cpus_because == "1 of 2 L3 groups of NUMA 1, beside GPU 2"
+    assert bind_ranks(lumi, 8).ranks[2].cpus_because == "1 of 2 L3 groups of NUMA 1, near GPU 2"
 
 
 def test_cores_with_their_siblings() -> None:
@@ -114,11 +114,10 @@ def test_a_gpu_whose_cpus_are_not_allowed_gets_the_nearest() -> None:
     binding = bind_ranks(box, 2, allowed=(0, 1, 4, 5, 8, 9))
     assert cpus(binding) == ["0-1", "8-9"]
     assert binding.ranks[1].cpus_because == (
-        "all 2 cores of NUMA 2, the nearest with room: "
-        "NUMA 3 beside it has no CPU that is allowed here for GPU 1"
+        "all 2 cores of NUMA 2, nearest with room: no allowed CPU on NUMA 3, near GPU 1"
     )
     assert binding.ranks[1].memory_numa == "2"
-    assert binding.notes[0] == "not beside its GPU: rank 1"
+    assert binding.notes[0] == "not near its GPU: rank 1"
 
 
 def test_threads_are_no_room_while_there_are_cores() -> None:
@@ -132,14 +131,14 @@ def test_cores_are_shared_by_threads_then_wholly() -> None:
     assert cpus(bind_ranks(box, 3)) == ["0,2", "1", "3"]
     assert cpus(bind_ranks(box, 5)) == ["0", "0", "2", "1", "3"]
     notes = bind_ranks(box, 5).notes
-    assert notes[0] == "ranks share cores: 2 of them are allowed for 5 ranks"
+    assert notes[0] == "ranks share cores: 5 ranks on 2 allowed cores"
 
 
 def test_gpus_of_unknown_place() -> None:
     """In a guest that tells no GPU's NUMA node the ranks are dealt over the NUMA nodes."""
     guest = node(2, 4, gpus=(None, None, None, None))
     assert cpus(bind_ranks(guest, 4)) == ["0-1", "2-3", "4-5", "6-7"]
-    assert "where the GPUs sit is not known" in bind_ranks(guest, 4).ranks[0].cpus_because
+    assert "NUMA nodes of the GPUs unknown" in bind_ranks(guest, 4).ranks[0].cpus_because
     bare = replace(guest, numa_nodes=())
     assert cpus(bind_ranks(bare, 4)) == ["0-1", "2-3", "4-5", "6-7"]
     assert bind_ranks(bare, 4).ranks[0].memory_numa == ""
@@ -188,7 +187,7 @@ def test_a_node_without_memory_takes_the_nearest() -> None:
     numa = (*box.numa_nodes[:2], replace(box.numa_nodes[2], memory_bytes=0))
     rank = bind_ranks(replace(box, numa_nodes=numa), 1).ranks[0]
     assert (rank.cpus, rank.memory_numa) == ("4-5", "1")
-    assert rank.memory_because == "the nearest: NUMA 2 has no memory of its own"
+    assert rank.memory_because == "nearest: NUMA 2 has no memory"
 
 
 def test_positions_are_cudas() -> None:
@@ -259,7 +258,7 @@ def test_nics_for_other_things_are_refused() -> None:
     own[2] = replace(own[2], state="DOWN")
     binding = bind_ranks(replace(seen, nics=tuple(own)), 2)
     assert nics(binding) == ["mlx5_1", "mlx5_3"]
-    assert binding.notes == ("NICs that no rank gets: mlx5_0 (slow), mlx5_2 (its port is DOWN)",)
+    assert binding.notes == ("NICs left out: mlx5_0 (slow), mlx5_2 (its port is DOWN)",)
 
 
 def test_nics_without_gpus_are_by_numa_node() -> None:
@@ -307,5 +306,5 @@ def test_groups_that_a_job_has_little_of_are_not_dealt_whole() -> None:
 def test_idle_cpus_are_told() -> None:
     """CPUs beside which no rank has a GPU are named."""
     assert bind_ranks(node(2, 2, gpus=(0,)), 1).notes == (
-        "no rank is bound to CPUs 2-3: no GPU of a rank is beside them",
+        "no rank uses CPUs 2-3: no rank's GPU is near them",
     )

@@ -103,8 +103,7 @@ def test_a_gpu_that_is_far_from_the_allowed_cpus_is_told() -> None:
     """Lassen's case 9: ranks of GPUs 2 and 3 are on the other NUMA node, and the notes say so."""
     golden = corpus_file("mpibind-golden/expected.coral-lassen.txt")
     binding = bound(_machine(golden), _cases(golden)[8])
-    assert "not beside its GPU: rank 1" in binding.notes
+    assert "not near its GPU: rank 1" in binding.notes
     assert binding.ranks[1].cpus_because == (
-        "5 of 10 L3 groups of NUMA 0, the nearest with room: "
-        "NUMA 8 beside it has no CPU that is allowed here for GPUs 2-3"
+        "5 of 10 L3 groups of NUMA 0, nearest with room: no allowed CPU on NUMA 8, near GPUs 2-3"
     )

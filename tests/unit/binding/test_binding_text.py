@@ -30,10 +30,10 @@ def test_a_rank_a_row() -> None:
     lines = [line.text for line in binding_lines(dgx())]
     assert lines[0].split() == ["rank", "GPU", "CPUs", "NUMA", "NIC", "why"]
     assert lines[7].split()[:5] == ["3", "3", "42-55,154-167", "0", "mlx5_3"]
-    assert "14 of 56 cores of NUMA 0, beside GPU 3;" in lines[7]
+    assert "14 of 56 cores of NUMA 0, near GPU 3;" in lines[7]
     assert lines[8].split() == ["PIX", "to", "GPU", "3"]
-    assert "GPU: the GPU of its number, by PCI address" in lines
-    assert lines[-2].startswith("note: NICs that no rank gets: mlx5_8 (200 Gb/s where")
+    assert "GPU: index = local rank, in PCI order" in lines
+    assert lines[-2].startswith("note: NICs left out: mlx5_8 (200 Gb/s where")
 
 
 def test_reasons_that_differ_are_said_of_their_ranks() -> None:
@@ -41,8 +41,8 @@ def test_reasons_that_differ_are_said_of_their_ranks() -> None:
     binding = bind_ranks(cpu_only(), 4)
     other = NodeBinding(ranks=(*binding.ranks[:3], dgx().ranks[3]))
     lines = [line.text for line in binding_lines(other)]
-    assert "GPU of rank 0-2: the node shows no GPU" in lines
-    assert "GPU of rank 3: the GPU of its number, by PCI address" in lines
+    assert "GPU of ranks 0-2: no GPU on this node" in lines
+    assert "GPU of rank 3: index = local rank, in PCI order" in lines
 
 
 @given(topologies, st.integers(1, 9), st.integers(40, 100))
@@ -80,5 +80,5 @@ def test_masks_are_the_cpus_of_ranks(request: Request) -> None:
 def test_no_mask_without_cpus() -> None:
     """Ranks of a node of which no CPU is known cannot be bound by Slurm either."""
     binding = bind_ranks(NodeTopology(source=Source(format="test")), 2)
-    with pytest.raises(RenderError, match="CPUs of rank 0 are not known"):
+    with pytest.raises(RenderError, match="CPUs of rank 0 are unknown"):
         cpu_bind_option(binding)

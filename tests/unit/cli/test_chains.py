@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hpckit import wiring
-from hpckit.core.errors import ConfigError
+from hpckit.core.errors import ConfigError, HpckitError
 from hpckit.slurm.values import JobEntry
 from tests.fakes.cli_jobs import call, document, words, write_site
 from tests.fakes.slurm_jobs import commands
@@ -59,14 +59,14 @@ def test_one_stage_is_rendered(chain: Path) -> None:
     assert "#SBATCH --job-name=llama-train" in call("render", chain, "--stage", "train").stdout
     error = call("render", chain, refused=True).exception
     assert isinstance(error, ConfigError)
-    assert error.hint == "--stage is one of: prepare, train"
+    assert error.hint == "choose one with --stage: prepare, train"
 
 
 def test_a_chain_takes_no_command(chain: Path) -> None:
     """A command after -- is no stage's, and the usage error says so."""
     result = call("submit", chain, "--", "true")
     assert result.exit_code == 2
-    assert "commands of their own" in result.stderr
+    assert "each stage has its own" in result.stderr
 
 
 def test_a_dry_run_prints_every_script(chain: Path) -> None:
@@ -120,6 +120,16 @@ def test_the_status_of_a_stage_shows_the_chain(tmp_path: Path, chain: Path) -> N
         ("prepare", "1", "FAILED"),
         ("train", "2", "CANCELLED"),
     ]
+
+
+def test_the_report_of_a_stage_leads_to_the_one_that_failed(tmp_path: Path, chain: Path) -> None:
+    """The newest stage, which never began, has none."""
+    call("submit", chain)
+    listed(tmp_path, ("FAILED", *ENDED), ("CANCELLED", *UNSTARTED))
+    error = call("report", refused=True).exception
+    assert isinstance(error, HpckitError)
+    assert error.message.endswith("; the chain stopped at prepare (1): FAILED")
+    assert error.hint == "hpckit report 1"
 
 
 def test_a_stage_that_was_not_submitted_is_shown(tmp_path: Path, chain: Path) -> None:

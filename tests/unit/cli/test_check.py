@@ -84,7 +84,7 @@ def test_an_option_that_sbatch_does_not_know(tmp_path: Path) -> None:
     result = call("check", script, "--offline")
     assert result.exit_code == 1
     for words in (
-        "line 2: sbatch itself has no option --nodse",
+        "line 2: sbatch has no option --nodse",
         "line 3: --nodes has a blank",
         "line 4",
     ):
@@ -165,7 +165,7 @@ def test_an_image_that_is_not_there(tmp_path: Path, image: str) -> None:
     """Named before the job queues, and nothing is refused: the nodes may see more."""
     ((severity, because),) = about_image(tmp_path, image)
     assert severity == "note"
-    assert f"this host sees no {image}:" in because
+    assert f"{image} does not exist on this host;" in because
 
 
 @pytest.mark.parametrize(("image", "found"), [("nvcr.io#nvidia/pytorch:1", 0), ("a.sqsh", 1)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from hpckit.cli.examine import SLURM_TOOLS, TOOLS, examine, examine_gpus, examine_pyslurm
+from hpckit.cli.doctor import SLURM_TOOLS, TOOLS, examine, examine_gpus, examine_pyslurm
 from hpckit.core.errors import ConfigError, ParseError, SchedulerUnreachable, StorageFailed
 from hpckit.core.findings import Level, Notice
 from hpckit.core.process import CommandResult
@@ -92,8 +92,8 @@ def test_a_tool_that_does_not_work_is_not_ok(tmp_path: Path) -> None:
         {BASH_ARGV: BASH, SBATCH_ARGV: BROKEN, TORCHRUN_ARGV: SILENT}, {"torchrun": 60.0}
     )
     found = findings(runner, tmp_path)
-    assert found["sbatch"].text == "answers with code 127: libfoo.so: not found"
-    assert "gave no answer within 5 s" in found["torchrun"].text
+    assert found["sbatch"].text == "exit code 127: libfoo.so: not found"
+    assert "did not answer within 5 s" in found["torchrun"].text
     assert found["sbatch"].level is found["torchrun"].level is Level.NOTE
 
 
@@ -102,7 +102,7 @@ def test_an_unusable_job_root_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     found = findings(FakeCommandRunner({}), tmp_path / "file" / "jobs")["job folders"]
     assert found.level is Level.ERROR
-    assert "no job folder can be made" in found.text
+    assert "cannot create job folders" in found.text
     assert found.remedy is not None
 
 
@@ -164,7 +164,7 @@ def test_partitions_that_start_no_jobs(tmp_path: Path) -> None:
     )
     counts = {"main": NodesInService(1, 4), "b": NodesInService(4, 4), "c": NodesInService(0, 4)}
     finding = seen(FakeClusterProbe(view, in_service=counts), tmp_path)[-1]
-    assert (finding.level, finding.text) == (Level.NOTE, "b, c start no jobs now")
+    assert (finding.level, finding.text) == (Level.NOTE, "b, c start no jobs at present")
 
 
 def test_another_cluster_is_an_error(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_another_cluster_is_an_error(tmp_path: Path) -> None:
     view = ClusterView(config=SlurmConfig(cluster_name="alps"), partitions=(), seen_s=0.0)
     (finding,) = seen(FakeClusterProbe(view), tmp_path, rules='slurm.cluster = "orion"')
     assert finding.level is Level.ERROR
-    assert "the site file says orion" in finding.text
+    assert "the site file names orion" in finding.text
     (same,) = seen(FakeClusterProbe(view), tmp_path, rules='slurm.cluster = "Alps"')
     assert same.level is Level.OK
 
@@ -207,7 +207,7 @@ def test_partitions_that_cannot_be_read_are_a_note(tmp_path: Path) -> None:
     cluster, note = seen(FakeClusterProbe(view), tmp_path)
     assert (cluster.level, cluster.text) == (Level.OK, "alps")
     assert (note.level, note.subject) == (Level.NOTE, "partitions")
-    assert note.text == "they cannot be read: sinfo failed"
+    assert note.text == "cannot be read: sinfo failed"
 
 
 def test_a_cluster_that_does_not_answer_is_not_asked_more(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_export_says_what_it_leaves_out(run_hpckit: RunHpckit, tmp_path: Path) -
     path.write_text(made.text())
     for format_ in ("topology.conf", "topology.yaml"):
         done = run_hpckit("fabric", "export", path, "--format", format_)
-        assert done.stderr == "left out: localhost, 4 ports: Slurm cannot know such a name\n"
+        assert done.stderr == "left out: localhost, 4 ports: a default name, not a node in Slurm\n"
         assert "localhost" not in done.stdout
         assert "# leaf2: leaf-[01-04]-02\n" in done.stdout
 
@@ -100,9 +100,9 @@ def test_check_prints_findings(run_hpckit: RunHpckit, tree: Path) -> None:
     assert (finding["rule"], finding["severity"]) == ("not-in-fabric", "warning")
     assert (finding["subject"], finding["because"]) == (
         "n5",
-        "1 of the 5 nodes of Slurm is not in topology.conf",
+        "1 of Slurm's 5 nodes is not in topology.conf",
     )
-    assert finding["remedy"].startswith("add them to topology.conf, on the switch or block")
+    assert finding["remedy"].startswith("add them to topology.conf, on their switch or block")
     assert found["not_checked"] == ["cables", "rates", "rails"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -125,7 +126,7 @@ def test_the_report_of_the_next_job_says_whether_it_held(measured: Submission) -
     (outcome,) = document("report", "--json", after.job_id)["outcomes"]
     assert (outcome["held"], outcome["quantity"]) == (True, "elapsed_s")
     screen = words(call("report", after.job_id).stdout)
-    assert f"by report {measured.job_id}: resources.time_limit 0:10:00: held" in screen
+    assert f"by report {measured.job_id}: resources.time_limit 0:10:00: confirmed" in screen
 
 
 def test_what_was_applied_is_said_in_a_few_words(measured: Submission) -> None:
@@ -134,7 +135,7 @@ def test_what_was_applied_is_said_in_a_few_words(measured: Submission) -> None:
     job = prepared(BODY, site="local", advised=advice)
     assert advice_words(job) == f'resources.time_limit "0:10:00"   by report {measured.job_id}'
     job = prepared(BODY, site="local", advised=advice, options={"resources.time_limit": "1"})
-    assert advice_words(job) == f"report {measured.job_id} changes nothing here"
+    assert advice_words(job) == f"report {measured.job_id} changes nothing"
 
 
 def test_a_command_takes_advice_too(file: Path) -> None:
@@ -157,8 +158,8 @@ def test_the_report_is_a_patch_of_the_job_file(measured: Submission, file: Path)
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        ("gpus_per_node = 2", "resources.gpus_per_node was 2 and is 4"),
-        ("[resources]", "parallel was not set and is data 1"),
+        ("gpus_per_node = 2", "resources.gpus_per_node was 2, now 4"),
+        ("[resources]", "parallel was not set, now data 1"),
     ],
 )
 def test_a_report_of_another_job_is_refused(
@@ -170,6 +171,13 @@ def test_a_report_of_another_job_is_refused(
     error = call("render", file, "--from-report", measured.job_id, refused=True).exception
     assert isinstance(error, ConfigError)
     assert word in error.message
+
+
+def test_an_option_is_not_taken_for_the_job() -> None:
+    """`--from-report --wait` lacks the job."""
+    result = call("submit", "--from-report", "--wait", "--", "true")
+    assert result.exit_code == 2
+    assert "got the option --wait, expected a job ID" in result.stderr
 
 
 def test_a_job_that_is_not_known_is_refused(file: Path) -> None:
@@ -253,12 +261,13 @@ def test_a_set_option_does_not_stand_over_advice_either() -> None:
     assert text.endswith(f"hpckit submit --site local --mem 4G --from-report {job.job_id} -- true")
 
 
-def test_a_command_too_long_to_type_is_named_by_its_line() -> None:
-    """Where it is written is said, and the screen is not filled with it."""
+def test_a_command_too_long_to_type_is_that_job_again() -> None:
+    """The screen is not filled with it, and the advice is in what is submitted again."""
     job = without_a_file("true", "x" * 300)
     text = words(call("report", job.job_id).stdout)
-    where = f"(… as at reproduce: in: hpckit show {job.job_id} --script"
-    assert text.endswith(f"{where}, without the options that are advised)")
+    again = ("--again", job.job_id, "--from-report", job.job_id)
+    assert text.endswith(f"hpckit submit {' '.join(again)}")
+    assert "0:10:00" in call("submit", "--dry-run", *again).stdout
 
 
 def test_a_report_of_another_job_says_how_to_submit_as_measured(measured: Submission) -> None:
@@ -267,7 +276,7 @@ def test_a_report_of_another_job_says_how_to_submit_as_measured(measured: Submis
         "submit", "--dry-run", "--from-report", measured.job_id, "--", "true", refused=True
     )
     said = words(str(error.exception))
-    assert "resources.gpus_per_node was 2 and is not set" in said
+    assert "resources.gpus_per_node was 2, now not set" in said
     assert "--set resources.gpus_per_node=2" in said
     assert f"hpckit show {measured.job_id} --script" in said
     assert "None" not in said
@@ -283,4 +292,15 @@ def test_the_options_that_measure_again_can_be_pasted() -> None:
     )  # fmt: skip
     said = words(str(error.exception))
     assert "--set resources.gpus_per_node=2 --set" in said
-    assert "=8 --set slurm.partition=main, or as typed" in said
+    assert "=8 --set slurm.partition=main, or the" in said
+
+
+def test_the_page_has_a_command_for_each_piece_of_advice(
+    measured: Submission, tmp_path: Path
+) -> None:
+    """It submits the job as it was with that change, without what the change replaces."""
+    call("report", measured.job_id, "--html", tmp_path / "r.html")
+    commands = re.findall(
+        r'<p class="command"><code>(.*?)</code>', (tmp_path / "r.html").read_text()
+    )
+    assert commands == ["hpckit submit job.toml --site local --time 0:10:00"]

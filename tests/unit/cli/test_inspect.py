@@ -171,14 +171,14 @@ def test_a_folder_without_a_nodes_files_is_no_sysroot(
     """What was meant is said at once: the folder that has sys/ in it."""
     done = run_hpckit("inspect", "--sysroot", tmp_path)
     assert done.returncode == 2
-    assert f"--sysroot {tmp_path}: no sys/ is in it" in done.stderr
+    assert f"--sysroot {tmp_path}: there is no sys/ below it" in done.stderr
 
 
 def test_a_folder_is_no_capture(run_hpckit: RunHpckit, tmp_path: Path) -> None:
     """It is said how a folder is read."""
     done = run_hpckit("inspect", tmp_path)
     assert done.returncode == 7
-    assert "as --sysroot" in done.stderr
+    assert "inspect --sysroot" in done.stderr
 
 
 def test_this_node_can_be_looked_at(run_hpckit: RunHpckit) -> None:

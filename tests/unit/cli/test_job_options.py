@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -63,13 +65,11 @@ def test_a_command_without_dashes_is_told_where_to_go(tmp_path: Path) -> None:
     """A second word without -- is a usage error that shows where a command goes."""
     result = call("submit", "python3", "train.py")
     assert result.exit_code == 2
-    assert "a command goes after --: hpckit submit -- COMMAND" in result.stderr
+    assert "a command goes after --: hpckit submit -- python3 train.py" in result.stderr
     assert "[-- COMMAND...]" in call("render", "-h").stdout
 
 
-@pytest.mark.parametrize(
-    ("name", "program"), [("a.py", "python3"), ("a.sh", "bash"), ("a.sbatch", "bash")]
-)
+@pytest.mark.parametrize(("name", "program"), [("a.py", "python3"), ("a.sh", "bash")])
 def test_a_program_is_no_job_file(name: str, program: str) -> None:
     """A program as JOB is refused with the command line that runs it."""
     assert refused(name).hint == f"to run a program: hpckit submit -- {program} {name}"
@@ -139,6 +139,17 @@ def test_variables_are_exported_as_typed() -> None:
     assert job_of(*typed, "--", "true")["environment"]["set"] == {"A": "1=2", "B": "", "C": "y"}
 
 
+def test_what_bash_sets_itself_is_no_variable_of_a_job() -> None:
+    """Each name that this machine's bash keeps read-only: the script's export would end it."""
+    listed = subprocess.run(
+        ["bash", "-c", "readonly -p"], check=True, capture_output=True, text=True
+    ).stdout
+    names = re.findall(r"^declare -\w+ (\w+)", listed, re.MULTILINE)
+    assert {"UID", "PPID"} <= set(names)
+    for name in names:
+        assert "bash" in str(refused("--env", f"{name}=5", "--", "true")), name
+
+
 @pytest.mark.parametrize("name", ["HPCKIT_X", "SLURM_JOB_ID", "BASH_ENV", "1A", "A-B"])
 def test_a_variable_that_must_not_be_set_is_refused(name: str) -> None:
     """--env of what is hpckit's, Slurm's or bash's own, or of no name, is a ConfigError."""
@@ -164,6 +175,65 @@ def test_a_switch_has_a_no(tmp_path: Path, flag: str) -> None:
     assert seen == [True, False, True]
 
 
+def test_an_expedited_requeue_is_of_new_releases(tmp_path: Path) -> None:
+    """--requeue=expedite is rendered from Slurm 25.11 on, and refused where the site is older."""
+    (tmp_path / "job.toml").write_text(f'{JOB}[slurm]\nrequeue = "expedite"\n')
+    line = "#SBATCH --requeue=expedite"
+    assert line in call("render", tmp_path / "job.toml").stdout
+    typed = ("render", "--requeue=expedite")
+    assert line in call(*typed, "--slurm-version", "25.11.1", "--", "true").stdout
+    old = call(*typed, "--slurm-version", "24.11", "--", "true", refused=True).exception
+    assert "sbatch of Slurm 24.11.0 does not have it (new in 25.11)" in str(old)
+    assert "expected one of: expedite, true, false" in str(refused("--requeue=x", "--", "true"))
+    assert job_of("--requeue", "--", "true")["slurm"]["requeue"] is True
+    words = ("--comment", "use --requeue=expedite")
+    assert job_of(*words, "--", "true")["slurm"]["comment"] == words[1]
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("-N 4 -n 2", "--nodes and --ntasks 2 contradict each other (nodes = 4 or 2)"),
+        ("-N 2 -n 8 --ntasks-per-node 2", "(ntasks_per_node = 2 or 4): give one of them"),
+        ("-N 2 -G 8 --gpus-per-node 2", "(gpus_per_node = 2 or 4): give one of them"),
+        ("-N 2 -n 4 --gpus-per-task 2 --gres gpu:8", "--gpus-per-task and --gres gpu:8"),
+        ("-G h100:2 --gpu-type a100 -N 1", "--gpu-type and --gpus h100:2"),
+        ("--gres gpu:h100:2,gpu:a100:2", "needs [[component]] tables"),
+        ("-n 7 --ntasks-per-node 4", "--ntasks=7 does not divide: 4 on each of 2 nodes"),
+        ("-n 4", "--ntasks counts all nodes: add --nodes"),
+        ("FILE -G 1", "--gpus counts all nodes: add --nodes"),
+        ("FILE --gpus-per-task 1", "add --ntasks-per-node"),
+        ("-N 2 -n 0", "got '0', expected N"),
+    ],
+)
+def test_no_count_of_sbatch_is_dropped(tmp_path: Path, typed: str, said: str) -> None:
+    """What contradicts another option, or cannot be said per node, is a usage error."""
+    (tmp_path / "job.toml").write_text(JOB + "[resources]\nntasks_per_node = 4\n")
+    words = typed.replace("FILE", str(tmp_path / "job.toml")).split()
+    result = call("render", *words, "--", "true")
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "resources"),
+    [
+        ("-n 8 --ntasks-per-node 4", {"nodes": 2, "ntasks_per_node": 4}),
+        ("-N 2 -n 8 -G h100:8 --gpus-per-task 1", {"ntasks_per_node": 4, "gpus_per_node": 4}),
+        ("-N 2 -G 0", {"nodes": 2, "gpus_per_node": 0}),
+        ("--gres gpu:0", {"gpus_per_node": 0}),
+        ("--gres nvme:1", {"gpus_per_node": 2}),
+    ],
+)
+def test_sbatchs_counts_are_those_of_a_node(
+    tmp_path: Path, typed: str, resources: dict[str, object]
+) -> None:
+    """Over a job file with 2 GPUs on each node."""
+    (tmp_path / "job.toml").write_text(JOB + "[resources]\ngpus_per_node = 2\n")
+    job = job_of(tmp_path / "job.toml", *typed.split())["resources"]
+    assert resources.items() <= job.items()
+
+
 def test_every_value_knows_the_option_it_came_from() -> None:
     """--explain lists values with the option that set them, and defaults as such."""
     text = call("render", "--explain", "--nodes", "2", "--set", "name=x", "--", "true").stdout
@@ -179,7 +249,7 @@ def test_every_value_knows_the_option_it_came_from() -> None:
 def test_the_script_says_how_to_make_it_again(words: tuple[str, ...]) -> None:
     """The options are repeated in the script as they were typed."""
     script = call("render", *words, "--", "true").stdout
-    assert f"hpckit render {' '.join(words)} -- true" in script
+    assert f"hpckit render --site none {' '.join(words)} -- true" in script
 
 
 def test_the_site_of_the_environment_gives_way_to_local(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,14 +302,14 @@ def test_a_site_dir_comes_first(tmp_path: Path) -> None:
     write_site(tmp_path, "mine", "")
     (tmp_path / "base.sbatch.j2").write_text("echo mine\n")
     args = ("--site-dir", tmp_path, "--template-dir", tmp_path, "--site", "mine", "--", "true")
-    assert call("render", *args).stdout.startswith("echo mine\n# this template is not hpckit's")
+    assert call("render", *args).stdout.startswith("echo mine\n# custom template (not hpckit's)")
 
 
 def test_a_dry_run_is_what_render_prints() -> None:
     """--dry-run prints the script of `render` and starts nothing."""
     result = call("submit", "--dry-run", "--local", "--", "true")
     assert result.stdout == call("render", "--site", "local", "--", "true").stdout
-    assert "dry run: nothing was started" in result.stderr
+    assert "dry run: nothing submitted" in result.stderr
     assert json.loads(call("jobs", "--json").stdout)["jobs"] == []
 
 
@@ -257,3 +327,10 @@ def test_a_number_for_a_text_needs_no_quotes(setting: str, line: str) -> None:
     """--set takes what was typed as text where the key holds text, and as a number elsewhere."""
     result = call("render", "--set", setting, "--", "true")
     assert line in result.stdout.splitlines()
+
+
+@pytest.mark.parametrize("typed", [("--gpus-per-node=h100:4",), ("--gpus-per-node", "h100:4")])
+def test_gpus_per_node_takes_the_type_as_sbatch_does(typed: tuple[str, ...]) -> None:
+    """`h100:4` is the type and the count."""
+    script = call("render", *typed, "--", "true").stdout
+    assert re.search(r"^#SBATCH --gpus-per-node=h100:4 ", script, re.MULTILINE)

@@ -34,7 +34,7 @@ def test_every_command_loads_and_means_what_help_says(name: str) -> None:
     assert terms(COMMANDS[name]) & terms(command.get_short_help_str(200))
     assert call(name, "-h").stdout.startswith(f"Usage: cli {name}")
     options = [one for one in command.params if isinstance(one, click.Option)]
-    assert [one.name for one in options if not one.help] == []
+    assert [one.name for one in options if not one.help and not one.hidden] == []
 
 
 def test_help_lists_every_command() -> None:
@@ -65,11 +65,11 @@ def test_completion_prints_a_script(name: str) -> None:
     ("args", "code", "said"),
     [
         (("status",), 1, "no job has been submitted yet"),
-        (("status", "--nonsense"), 2, "No such option"),
+        (("status", "--nonsense"), 2, "has no --nonsense"),
         (("render", "gone.toml"), 3, "gone.toml: cannot be read: No such file or directory"),
         (("render", "--site", "dokcer", "--", "true"), 3, "did you mean 'docker'?"),
         (("submit", "--local", "--nodes", "2", "--", "true"), 5, "have 1 node, need 2 nodes"),
-        (("render", "--template", "gone.j2", "--", "true"), 6, "there is no such template"),
+        (("render", "--template", "gone.j2", "--", "true"), 6, "no such template"),
     ],
 )
 def test_each_kind_of_error_has_its_exit_code(
@@ -103,10 +103,10 @@ def test_json_promises_a_document_for_an_error_too(run_hpckit: RunHpckit) -> Non
     assert json.loads(ran.stdout) == {
         "schema": "hpckit.error/1",
         "error": "no job has been submitted yet",
-        "hint": "hpckit submit JOB",
+        "hint": "hpckit submit JOB; hpckit jobs --rebuild finds jobs by their folders",
         "exit_code": 1,
     }
-    assert ran.stderr == "error  no job has been submitted yet\n  fix: hpckit submit JOB\n"
+    assert ran.stderr.startswith("error  no job has been submitted yet\n  fix: hpckit submit JOB; ")
 
 
 def test_json_after_the_dashes_is_the_jobs_own(run_hpckit: RunHpckit) -> None:
@@ -135,6 +135,51 @@ def test_output_that_cannot_be_written_is_the_worlds_fault(args: tuple[str, ...]
         )
     assert done.returncode == 7
     assert done.stderr == ("error  the output could not be written: No space left on device\n")
+
+
+def in_shell(line: str, **env: str) -> subprocess.CompletedProcess[bytes]:
+    """What a shell does with `hpckit` in a line."""
+    line = line.replace("hpckit", f"{sys.executable} -m hpckit")
+    return subprocess.run(["bash", "-c", line], env={**os.environ, **env}, capture_output=True,
+                          timeout=60, check=False)  # fmt: skip
+
+
+def test_a_job_that_nobody_could_be_told_of_is_named() -> None:
+    """`submit >/dev/full` says on stderr which job was started."""
+    done = in_shell("hpckit submit --local -- true >/dev/full")
+    assert done.returncode == 7
+    assert re.search(rb"job L[0-9a-f]{8} was submitted; the output could not be", done.stderr)
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_no_fault(closed: str) -> None:
+    """Nor is a file that is opened later taken for it."""
+    assert in_shell(f"hpckit render -- true {closed}").returncode == 0
+
+
+def test_a_terminal_without_unicode_gets_plain_characters() -> None:
+    """Trees and arrows in a Latin-1 locale, as of an old login."""
+    example = Path(__file__).resolve().parents[3] / "examples" / "dgx-h100.json"
+    done = in_shell(f"hpckit inspect {example}", PYTHONIOENCODING="iso-8859-1", PYTHONUTF8="0")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"+--" in done.stdout or b"+-" in done.stdout
+
+
+@pytest.mark.parametrize("words", ["render", "render --json", "init -o -"])
+def test_what_is_a_file_is_utf_8_on_any_terminal(words: str) -> None:
+    """A script, a document and a job file have the same bytes in a Latin-1 locale."""
+    line = f"hpckit {words} --comment '訓練→é' -- ./a"
+    printed = [in_shell(line, PYTHONIOENCODING=name).stdout for name in ("iso-8859-1", "utf-8")]
+    assert printed[0] == printed[1]
+    assert "訓練→é" in printed[0].decode()
+
+
+def test_a_named_pipe_is_no_job_file(tmp_path: Path) -> None:
+    """It is refused at once: nobody may ever write to it."""
+    os.mkfifo(tmp_path / "job.toml")
+    done = in_shell(f"hpckit render {tmp_path}/job.toml")
+    assert done.returncode == 3
+    assert b"is a named pipe" in done.stderr
 
 
 def test_a_reader_that_has_gone_ends_it_quietly() -> None:
@@ -172,6 +217,15 @@ def test_a_callers_library_breaks_nothing(run_hpckit_process: RunHpckit, tmp_pat
         (tmp_path / f"{name}.py").write_text("raise RuntimeError('foreign library')\n")
     ran = run_hpckit_process("render", "--", "true", env={"PYTHONPATH": str(tmp_path)})
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("color", "red"), [("never", ""), ("always", "\x1b[31m")])
+def test_an_error_has_the_colour_that_is_asked_for(
+    run_hpckit: RunHpckit, color: str, red: str
+) -> None:
+    """--color says it of errors too, over the environment."""
+    ran = run_hpckit("--color", color, "status", "nosuch", env={"FORCE_COLOR": "1"})
+    assert ran.stderr.startswith(f"{red}error")
 
 
 def test_an_interrupt_is_130_and_says_what_goes_on() -> None:
@@ -224,3 +278,12 @@ def test_ctrl_c_after_the_last_line_is_too_late() -> None:
         "main()\n"
     )
     assert code_and_words(code) == (0, b"")
+
+
+def test_alone_it_is_one_screen_of_beginnings(run_hpckit: RunHpckit) -> None:
+    """It names every command, and fits 80 columns and 24 lines."""
+    done = run_hpckit()
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80
+    assert set(COMMANDS) <= set(done.stdout.split())

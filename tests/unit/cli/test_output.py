@@ -37,11 +37,24 @@ def status(state: JobState, **more: object) -> str:
     return click.unstyle(output.outcome(made))
 
 
+def test_a_table_as_wide_as_the_terminal_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of 80 columns is not cut on 80."""
+    monkeypatch.setenv("COLUMNS", "80")
+    row = ("x" * 39, "y" * 38)
+    assert printed(("A", "B"), [row], _Terminal())[1] == f" {row[0]}  {row[1]}"
+
+
 def test_columns_are_as_wide_as_their_content() -> None:
     """In a file nothing is cut, colour takes no room, and no line ends in blanks."""
     rows = [("x" * 90, "b"), (click.style("y", fg="red"), "")]
     lines = printed(("A", "B"), rows, io.StringIO())
     assert lines == [f" A{' ' * 89}  B", f" {'x' * 90}  b", " y"]
+
+
+def test_wide_characters_take_two_columns() -> None:
+    """A name of them does not shift what follows, and is cut by what it takes."""
+    lines = printed(("A", "B"), [("訓練模型", "b"), ("e\u0301e", "b")], io.StringIO())
+    assert lines == [f" A{' ' * 7}  B", " 訓練模型  b", f" e\u0301e{' ' * 6}  b"]
 
 
 def test_a_terminal_gets_lines_that_fit() -> None:

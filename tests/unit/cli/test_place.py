@@ -15,6 +15,7 @@ from hpckit.fabric.slurm_files import parse_topology_conf
 from hpckit.fabric.topology import ClusterTopology
 from hpckit.placement.place import PlaceQuestion, place_on
 from hpckit.placement.request import Placement
+from hpckit.placement.show import headline
 from hpckit.spec.job import MeshAxis
 from tests.conftest import RunHpckit
 
@@ -144,17 +145,18 @@ def test_a_node_that_the_fabric_lacks_is_placed_last(run_hpckit: RunHpckit, tree
     words = ("--nodelist", "a1,n[001-007]", "--gpus-per-node", "8", *MESH, "--fabric", tree)
     found = document(run_hpckit, *words)
     assert found["order"][-1] == "a1"
-    (note,) = [one for one in found["notes"] if "does not know" in one]
-    assert note == "1 of 8 nodes is placed last, in every order shown: the fabric does not know a1"
+    (note,) = [one for one in found["notes"] if "not in the fabric" in one]
+    assert note == "1 of 8 nodes is not in the fabric, and last in every order shown: a1"
     shown = run_hpckit("place", *words)
-    assert shown.stdout.startswith(" 8 nodes on 2 leaves, 1 of them unknown (topology.conf)")
+    assert shown.stdout.startswith(" 124 ms communication per step: 1.03× less than host-name")
+    assert " 8 nodes on 2 leaves, 1 node unknown (topology.conf)" in shown.stdout
 
 
 def test_a_fabric_of_other_nodes_is_refused(run_hpckit: RunHpckit, tree: Path) -> None:
     """With what it has instead."""
     done = run_hpckit("place", "--nodelist", "x[1-64]", "--mesh", "data=64", "--fabric", tree)
     assert (done.returncode, done.stdout) == (5, "")
-    assert "topology.conf knows none of the 64 nodes of the job: have x[1-64]" in done.stderr
+    assert "topology.conf has none of the job's 64 nodes: have x[1-64]" in done.stderr
     assert "fix: it has n[001-008]: " in done.stderr
 
 
@@ -165,9 +167,9 @@ def test_names_of_another_case_or_domain_are_those_of_the_fabric(
     more = ("--gpus-per-node", "1", "--mesh", "data=4", "--fabric", tree)
     found = document(run_hpckit, "--nodelist", "N00[1-3].x.org,n004", *more)
     assert sorted(found["order"]) == ["N001.x.org", "N002.x.org", "N003.x.org", "n004"]
-    assert not any("does not know" in note for note in found["notes"])
+    assert not any("not in the fabric" in note for note in found["notes"])
     found = document(run_hpckit, "--nodelist", "N001.x,N001.y,n00[2-3]", *more)
-    assert any("2 of 4 nodes are placed last" in note for note in found["notes"])
+    assert any("2 of 4 nodes are not in the fabric" in note for note in found["notes"])
 
 
 def test_what_the_caller_told_is_shown(run_hpckit: RunHpckit, tree: Path) -> None:
@@ -175,18 +177,18 @@ def test_what_the_caller_told_is_shown(run_hpckit: RunHpckit, tree: Path) -> Non
     more = ("--oversubscription", "8", "--node-gbits", "400", "--fabric", tree)
     found = document(run_hpckit, *WORDS, *MESH, *more)
     assert found["given"] == [
-        "pipeline 200 MB, data 4 GB a rank and step",
-        "400 Gb/s out of each node",
-        "8:1 out of each leaf",
+        "pipeline 200 MB, data 4 GB per rank and step",
+        "400 Gb/s per node",
+        "8:1 oversubscription at each leaf",
     ]
-    assert found["assumed"] == ["nothing is sent along tensor (--volume)"]
+    assert found["assumed"] == ["no traffic on tensor (--volume)"]
 
 
 def test_the_table_has_the_time_of_each_axis_and_fits(run_hpckit: RunHpckit, tree: Path) -> None:
     """Below the time of the step, in lines of 80 columns at most."""
     done = run_hpckit("place", *WORDS, *MESH, "--fabric", tree)
     lines = done.stdout.splitlines()
-    at = next(i for i, line in enumerate(lines) if "communication of a step" in line)
+    at = next(i for i, line in enumerate(lines) if line.startswith(" communication per step"))
     assert [line.split()[:2] for line in lines[at + 1 : at + 3]] == [
         ["along", "pipeline"],
         ["along", "data"],
@@ -199,7 +201,7 @@ def test_a_node_alone_shows_its_binding(run_hpckit: RunHpckit) -> None:
     node = Path(__file__).parents[3] / "examples" / "dgx-h100.json"
     done = run_hpckit("place", "--node", node)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "beside GPU 7" in done.stdout
+    assert "near GPU 7" in done.stdout
     found = json.loads(run_hpckit("place", "--node", node, "--json").stdout)
     assert (found["schema"], len(found["ranks"])) == ("hpckit.binding/1", 8)
     words = ("place", "--node", node, "--gpus-per-node", "4", "--format")
@@ -214,16 +216,16 @@ def test_a_node_alone_shows_its_binding(run_hpckit: RunHpckit) -> None:
     [
         ((*WORDS,), 2, "--mesh is needed"),
         (("--nodelist", "n[001-003]", "--mesh", "data=8"), 5, "for 3 nodes, need a multiple of 3"),
-        (("--nodelist", "x[1-9]", "--mesh", "data=9"), 5, "knows none of the 9 nodes of the job"),
-        (("--gpus-per-node", "8", "--mesh", "data=8"), 2, "--nodelist names the nodes"),
+        (("--nodelist", "x[1-9]", "--mesh", "data=9"), 5, "has none of the job's 9 nodes"),
+        (("--gpus-per-node", "8", "--mesh", "data=8"), 2, "--nodelist is needed"),
         ((*WORDS, *MESH, "--json", "--format", "order"), 2, "exclude each other"),
         ((*WORDS, *MESH, "--axis", "data"), 2, "--format svg alone"),
         ((*WORDS, "--gpus-per-node", "0", "--mesh", "data=8"), 2, "--gpus-per-node"),
         ((*WORDS, "--mesh", "data=eight"), 3, "expected a whole number"),
         ((*WORDS, "--mesh", "date=64"), 3, "expected one of: tensor"),
-        ((*WORDS, "--mesh", "data=64,data=1"), 3, "there twice"),
-        ((*WORDS, "--mesh", "data=64", "--volume", "data=-1"), 3, "expected bytes"),
-        (("--nodelist", "n1,n1", "--gpus-per-node", "8", "--mesh", "data=16"), 3, "there twice"),
+        ((*WORDS, "--mesh", "data=64,data=1"), 3, "given twice"),
+        ((*WORDS, "--mesh", "data=64", "--volume", "data=-1"), 3, "expected a number of bytes"),
+        (("--nodelist", "n1,n1", "--gpus-per-node", "8", "--mesh", "data=16"), 3, "twice"),
         ((*WORDS, *MESH, "--slurm-version", "new"), 3, "--slurm-version"),
         ((*WORDS, *MESH, "--topology", "no-such"), 3, "no topology 'no-such'"),
         (("--nodelist", "n[1-", "--gpus-per-node", "8", "--mesh", "data=8"), 4, "--nodelist"),
@@ -231,9 +233,9 @@ def test_a_node_alone_shows_its_binding(run_hpckit: RunHpckit) -> None:
         (
             (*WORDS, "--mesh", "data=64", "--volume", "tensor=1"),
             5,
-            "a volume is given for the axis tensor",
+            "there is a volume for axis tensor",
         ),
-        ((*WORDS, "--mesh", "data=64,expert=3"), 5, "multiple of the 3 experts"),
+        ((*WORDS, "--mesh", "data=64,expert=3"), 5, "multiple of 3, the size of expert"),
     ],
 )
 def test_what_is_wrong_has_its_code(
@@ -253,7 +255,7 @@ def test_what_to_do_about_a_mesh_of_another_size(run_hpckit: RunHpckit, tree: Pa
     )
     assert done.returncode == 5
     assert "have 8 ranks (1 node × 8), need 16 (data 16)" in done.stderr
-    assert "fix: name 2 nodes, or set the mesh so that its product is 8" in done.stderr
+    assert "fix: use 2 nodes, or change the mesh so that its sizes multiply to 8" in done.stderr
 
 
 def test_a_leaf_without_a_cable_that_works_is_said(run_hpckit: RunHpckit, tmp_path: Path) -> None:
@@ -279,10 +281,10 @@ def test_a_leaf_without_a_cable_that_works_is_said(run_hpckit: RunHpckit, tmp_pa
     )
     more = ("--gpus-per-node", "1", "--fabric", fabric)
     notes = document(run_hpckit, "--nodelist", "a[1-2],b[1-2]", "--mesh", "data=4", *more)["notes"]
-    (note,) = [one for one in notes if "works" in one]
-    assert note.startswith("no cable out of a works: its 2 nodes of this job cannot reach")
+    (note,) = [one for one in notes if "working uplink" in one]
+    assert note.startswith("a has no working uplink: its 2 nodes of this job cannot reach")
     notes = document(run_hpckit, "--nodelist", "a[1-2]", "--mesh", "data=2", *more)["notes"]
-    assert not [one for one in notes if "works" in one]
+    assert not [one for one in notes if "working uplink" in one]
 
 
 def test_the_nodes_of_the_surrounding_job(run_hpckit: RunHpckit, tree: Path) -> None:
@@ -329,34 +331,38 @@ def test_the_axis_that_is_asked_for_has_the_colours(axis: str) -> None:
     question, topology, placement = _placed({MeshAxis.DATA: 4e9, MeshAxis.PIPELINE: 2e8})
     text = svg(question, topology, placement, axis)
     found = placement.groups[axis]
-    assert f"colours: {axis}, {found.groups} groups of {found.nodes_per_group} nodes" in text
+    assert f"number: {found.groups} {axis} groups of {found.nodes_per_group} nodes" in text
     for figure in (found.straddling.placed, found.straddling.hostname):
-        assert f">{figure} of {found.groups} groups split</text>" in text
+        assert f" · {figure} of {found.groups} {axis} groups split" in text
 
 
 @pytest.mark.parametrize("volumes", [(4e9, 1.0), (1.0, 4e9)])
-def test_the_axis_that_the_order_changes_most_is_shown_unless_said(
+def test_the_axis_whose_time_the_order_changes_most_is_shown(
     volumes: tuple[float, float],
 ) -> None:
-    """The one whose groups are split most unlike between the two orders."""
+    """Where it changes none, the one whose groups are split most unlike between both orders."""
     placed = _placed(dict(zip((MeshAxis.DATA, MeshAxis.PIPELINE), volumes, strict=True)))
     changed = {
-        name: abs(one.straddling.placed - one.straddling.hostname)
+        name: (
+            round(1e3 * abs(one.time_s.placed - one.time_s.hostname)),
+            abs(one.straddling.placed - one.straddling.hostname),
+        )
         for name, one in placed[2].groups.items()
     }
     most = max(changed, key=lambda name: changed[name])
     assert sorted(changed.values())[-1] > sorted(changed.values())[-2]
-    assert f"colours: {most}" in svg(*placed, None)
+    assert f" {most} groups of " in svg(*placed, None)
 
 
-def test_each_order_has_its_predicted_time() -> None:
-    """The one that the table shows; the title is the name of the file."""
+def test_the_picture_begins_with_the_headline_of_the_table() -> None:
+    """Each order has its predicted time; the name of the file is beside the nodes."""
     placed = _placed({MeshAxis.DATA: 4e9, MeshAxis.PIPELINE: 2e8})
     time = placed[2].objectives["step_comm_time_s"]
     text = svg(*placed, None, file="/far/away/net.conf")
+    assert f"<title>{headline(time)}</title>" in text
     for seconds in (time.placed, time.hostname):
-        assert f">predicted {short_time(seconds)}</text>" in text
-    assert "<title>net.conf</title>" in text
+        assert f">{short_time(seconds)} · " in text
+    assert "(net.conf)" in text
 
 
 def test_an_axis_within_nodes_is_refused() -> None:

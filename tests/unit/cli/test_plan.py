@@ -196,10 +196,10 @@ def test_a_plan_is_written_and_judged_again(
     assert "wrote job.toml" in call(*words).stdout
     text = (tmp_path / "job.toml").read_text()
     assert 'config = "config.json"' in text
-    assert "no fault" in call("check", "job.toml", "--offline", "--", "python", "t.py").stdout
+    assert "no problems" in call("check", "job.toml", "--offline", "--", "python", "t.py").stdout
     tree = planned("job.toml")
     assert (tree["gpus"], tree["accelerator"]["name"]) == (16, "H100-SXM5-80GB")
-    assert "is there already" in str(call(*words, refused=True).exception)
+    assert "already exists" in str(call(*words, refused=True).exception)
 
 
 def test_pictures_are_written(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_pictures_are_written(tmp_path: Path) -> None:
         ((), 2, "what is to be planned"),
         (("Llama-3-8B",), 2, "--gpu NAME says on what"),
         (("Llama-3-8B", "--gpu", "nosuch"), 3, "unknown accelerator 'nosuch'"),
-        (("nosuch.json", "--gpu", "h100"), 3, "no file and no model"),
+        (("nosuch.json", "--gpu", "h100"), 3, "no such file or built-in model"),
         (("Llama-3-8B", "--params", "1e9"), 2, "says the model"),
         (("--params", "many"), 2, "no number of parameters"),
         (("--gpus", "8", "--gpu", "Trainium2"), 3, "its maker publishes none"),
@@ -288,4 +288,4 @@ def test_a_job_that_cannot_fit_is_refused_before_it_queues(
     for command in (("check", "--offline"), ("submit",), ("render",)):
         result = run_hpckit(*command, str(tmp_path / "job.toml"))
         assert result.returncode != 0
-        assert "GB on a GPU" in result.stdout + result.stderr
+        assert "GB per GPU" in result.stdout + result.stderr

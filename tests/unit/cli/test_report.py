@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
+import re
 import shutil
 from pathlib import Path
 
 import click
 import pytest
 
+from hpckit.cli import report
 from hpckit.core.errors import HpckitError, StorageFailed
 from tests.fakes.account_files import MadeJob, write_accounts, write_topology
 from tests.fakes.cli_jobs import call, document, ended_job, words
 from tests.fakes.machines import dgx_h100
+from tests.fakes.slurm_jobs import COMPLETED, FAILED, SlurmJob, slurm_job
+
+__all__ = ["slurm_job"]
 
 NOT_MEASURED = 'name = "n"\ncommand = ["true"]\n[account]\nenabled = false\n'
 
@@ -48,42 +54,49 @@ def test_a_failed_job_points_at_its_logs() -> None:
     job = ended_job("false", exit_code=1)
     write_accounts(job.folder, MadeJob(gpus=1, duration_s=10.0, exit_code=1))
     text = words(call("report", job.job_id).stdout)
-    assert f"next hpckit logs {job.job_id} · hpckit report {job.job_id} --html" in text
+    assert f"next hpckit logs {job.job_id} hpckit report {job.job_id} --html" in text
 
 
 def test_a_job_without_accounts_says_why() -> None:
     """A job that ran without ledger and sampler is told so, with where to look."""
     job = ended_job()
     error = refusal(job.job_id)
-    assert f"has no accounts: no rank and no sampler wrote any in {job.folder}:" in error.message
-    assert error.message.endswith("its script does not start them, or ended before they began")
-    assert error.hint == f"hpckit show {job.job_id} --script shows what was run"
+    assert "was not measured: its script ended before" in error.message
+    assert error.hint == f"hpckit show {job.job_id} --script shows what ran"
 
 
 def test_a_job_that_was_not_to_be_measured_says_by_what() -> None:
     """The key that turned accounts off is named, and the command that says who set it."""
     error = refusal(ended_job(file_text=NOT_MEASURED).job_id)
-    assert error.message.endswith("has no accounts: it was submitted with account.enabled = false")
+    assert error.message.endswith("was not measured: it was submitted with account.enabled = false")
     assert error.hint is not None
-    assert error.hint.endswith("says by what; without that the next run is measured")
+    assert error.hint.endswith("shows where it is set; unset it to measure the next run")
 
 
 def test_a_folder_in_place_of_an_id_is_told_the_option(folder: Path) -> None:
     """What lies there under the name that is no job's is read with --from."""
     error = refusal(folder)
-    assert error.message == f"hpckit has submitted no job '{folder}' from here"
-    assert error.hint == f"hpckit jobs lists them; of that folder: hpckit report --from {folder}"
+    assert error.message == f"no job '{folder}' was submitted from here with hpckit"
+    assert (
+        error.hint == f"hpckit jobs lists them; to read that folder: hpckit report --from {folder}"
+    )
 
 
-def test_a_task_of_an_array_is_asked_for() -> None:
-    """An array has a report a task, and the error names one."""
-    job = ended_job()
-    write_accounts(job.folder, MadeJob(gpus=1, duration_s=10.0, array_task="3"))
-    error = refusal(job.job_id)
-    own = "is a job array, of which each task has a report of its own: 3"
-    assert error.message.endswith(own)
-    assert error.hint is not None
-    assert f"hpckit report {job.job_id}_3" in error.hint
+def test_an_array_has_a_report_of_the_whole(slurm_job: SlurmJob) -> None:
+    """What its tasks used together, those that stand out, and how to see one; all in JSON."""
+    job = slurm_job({"46_3": COMPLETED, "46_4": FAILED}, array="3-4")
+    folder = Path(job.folder)
+    for task in ("3", "4"):
+        write_accounts(folder, MadeJob(gpus=1, duration_s=10.0, array_task=task))
+    text = words(call("report", "46").stdout)
+    assert "46 · 2 measured tasks · 1 COMPLETED, 1 FAILED" in text
+    assert re.search(r"GPUs [\d.]+ % useful of 20.0 GPU-seconds", text)
+    assert re.search(r"task 4 FAILED in .* next hpckit report 46_3$", text)
+    found = document("report", "46", "--json")
+    assert (found["schema"], list(found["tasks"])) == ("hpckit.task-reports/1", ["3", "4"])
+    assert "2 measured tasks" in words(call("report", "--from", folder).stdout)
+    for option in ("--csv", "--svg"):
+        assert "each task has its own report" in refusal("46", option).message
 
 
 @pytest.mark.parametrize("name", ["job.toml", "account/restart-0/rank-0.ledger"])
@@ -95,7 +108,7 @@ def test_a_file_of_a_job_folder_leads_to_the_folder(name: str) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.touch()
     error = refusal("--from", file)
-    assert error.message == f"got the file {file}, expected a folder, or a file of --parquet"
+    assert error.message == f"got the file {file}, expected a folder or a file that --parquet wrote"
     assert error.hint == f"hpckit report --from {job.folder}"
 
 
@@ -116,7 +129,7 @@ def test_accounts_that_cannot_be_read_have_a_remedy() -> None:
     (job.folder / "account").mkdir(exist_ok=True)
     (job.folder / "account" / "restart-0").symlink_to("nowhere")
     error = refusal(job.job_id)
-    assert "has no account that can be read" in error.message
+    assert "has no readable accounts" in error.message
     assert error.hint is not None
     assert f"ls -lR {job.folder}" in error.hint
 
@@ -156,6 +169,13 @@ def test_csv_and_openmetrics_are_printed(folder: Path) -> None:
     assert call("report", "--from", folder, "--openmetrics").stdout.endswith("# EOF\n")
 
 
+def test_the_node_of_a_job_is_a_picture(folder: Path) -> None:
+    """--svg prints the picture alone, of the node that is asked for."""
+    assert call("report", "--from", folder, "--svg").stdout.startswith("<svg ")
+    error = refusal("--from", folder, "--svg", "--node", "elsewhere")
+    assert error.message == "elsewhere is not a node of this job"
+
+
 @pytest.mark.parametrize(
     ("args", "words_of_it"),
     [
@@ -164,6 +184,8 @@ def test_csv_and_openmetrics_are_printed(folder: Path) -> None:
         (("--curves",), "--curves is for --json alone"),
         (("--compare", "", "4242"), "--compare needs two jobs"),
         (("--csv", "x.csv"), "--csv takes no file, it prints: --csv > x.csv"),
+        (("--svg", "x.svg"), "--svg takes no file, it prints: --svg > x.svg"),
+        (("--node", "n1"), "--node is for --svg alone"),
         (("--from", ".", "--json", "a/b.json"), "--json takes no file"),
         (("--json", "my out.json"), "--json > 'my out.json'"),
         (("4242", "--from", "."), "JOB_ID and --from exclude each other"),
@@ -200,15 +222,16 @@ def test_a_page_is_written_whole(folder: Path, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
-def test_a_page_shows_alike_nodes_once(tmp_path: Path) -> None:
-    """The topologies in the job folder are drawn on the page, by the names of their nodes."""
+def test_a_page_shows_a_node_with_its_ranks(tmp_path: Path) -> None:
+    """Of nodes without a finding one is drawn on the page, with its topology and its ranks."""
     place = write_accounts(tmp_path, MadeJob(nodes=2, gpus=1, duration_s=3.0))
     for node in ("n000", "n001"):
         write_topology(place, node, dgx_h100())
     call("report", "--from", tmp_path, "--html", tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert page.count('<figure class="topology">') == 1
-    assert '<figure class="topology"><figcaption>n000, n001</figcaption>' in page
+    assert '<figure class="topology"><figcaption>n000</figcaption>' in page
+    assert "NVSwitch" in page
 
 
 def test_a_place_that_cannot_be_written_is_refused(folder: Path, tmp_path: Path) -> None:
@@ -261,11 +284,31 @@ def test_rows_of_no_gpu_are_a_header_and_a_note(tmp_path: Path) -> None:
     assert result.stderr == "note  no GPU was measured in this job: there are no rows\n"
 
 
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        """Be one."""
+        return True
+
+
+def test_the_progress_line_is_gone_before_the_answer(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A comparison does not begin on the line that said how far it was."""
+    monkeypatch.setattr(report, "_QUIET_S", 0.0)
+    terminal = _Terminal()
+    options = report.ReportOptions(as_json=False, site=None, curves=False)
+    with contextlib.redirect_stderr(terminal), contextlib.redirect_stdout(terminal):
+        report.show_comparison(options, (str(folder), str(folder)))
+    shown, _, answer = terminal.getvalue().rpartition("\r\x1b[K")
+    assert "nodes read" in shown
+    assert answer.startswith(" A  ")
+
+
 def test_a_job_with_gpus_and_one_without_are_not_compared(folder: Path, tmp_path: Path) -> None:
     """The error says which of them has none, and why."""
     error = refusal("--compare", folder, without_gpus(tmp_path / "bare"))
-    assert error.message.startswith("got no measured GPU in B (no rank and no sampler names one)")
-    assert error.message.endswith("expected GPUs in both, or in neither")
+    assert error.message.startswith("B has no measured GPU (no rank or sampler reported one)")
+    assert error.message.endswith("expected GPUs in both or in neither")
     assert error.hint is not None
 
 

@@ -20,11 +20,9 @@ def test_what_an_archive_lacks_is_one_sentence(tmp_path: Path) -> None:
     call("report", "--from", tmp_path / "job", "--parquet", archive)
     (told,) = document("report", "--from", archive, "--json")["missing"]
     assert told.startswith("the job's name, state, exit code, limits")
-    assert "--from JOB_FOLDER has all, --site NAME the factors" in told
+    assert "use --from JOB_FOLDER, or --site NAME for the factors" in told
     (told,) = document("report", "--from", archive, "--json", "--site", "local")["missing"]
-    assert told.endswith(
-        "what it asked for: a Parquet file has none of them; --from JOB_FOLDER has"
-    )
+    assert told.endswith("limits and request: not in a Parquet file; use --from JOB_FOLDER")
 
 
 def test_an_archive_in_its_job_folder_lacks_nothing() -> None:

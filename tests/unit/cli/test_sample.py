@@ -96,7 +96,7 @@ def test_folder_is_made_and_the_next_command_said(tmp_path: Path) -> None:
     ("option", "value", "said"),
     [
         ("--hz", "101", "0.01<=x<=100"),
-        ("--hz", "nan", "nan is no finite number"),
+        ("--hz", "nan", "nan is not a finite number"),
         ("--duration", "0", "0<x<=31622400"),
         ("--duration", "inf", "inf"),
         ("--out", "", "empty"),
@@ -150,7 +150,7 @@ def _link(path: Path) -> None:
     [
         (_file_for_a_folder, "Not a directory"),
         (_folder, "Is a directory"),
-        (_link, "a symbolic link, which is not followed"),
+        (_link, "a symbolic link (not followed)"),
     ],
 )
 def test_a_folder_that_takes_nothing_is_not_said_to_have_it(
@@ -176,8 +176,8 @@ def test_a_folder_that_is_removed_meanwhile_has_a_part_no_more(tmp_path: Path) -
     process.send_signal(signal.SIGINT)
     done = ended(process)
     assert done.returncode == 7
-    assert "somebody removed it; what it had is lost" in done.stderr
-    assert " wrote  a part of " in done.stdout
+    assert "somebody removed it; its samples are lost" in done.stderr
+    assert " wrote  part of " in done.stdout
     assert Path(wrote(done)).stat().st_size > 0
 
 
@@ -271,8 +271,12 @@ def test_ctrl_c_once_more_ends_the_waiting(tmp_path: Path, number: signal.Signal
 @pytest.mark.parametrize(
     ("target", "said", "fix"),
     [
-        ("nowhere", "link is a link to {0}/nowhere, which is not there", "mkdir -p {0}/nowhere"),
-        ("link", "link is a link that leads back to itself", "rm link"),
+        (
+            "nowhere",
+            "link is a symbolic link to {0}/nowhere, which does not exist",
+            "mkdir -p {0}/nowhere",
+        ),
+        ("link", "link is a symbolic link to itself", "rm link"),
     ],
 )
 def test_a_dead_link_is_named(tmp_path: Path, target: str, said: str, fix: str, below: str) -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 from pathlib import Path
 
-import click
 import pytest
 
-from hpckit.cli.main import cli
 from hpckit.core.errors import ConfigError
 from hpckit.core.files import packaged_data
 from tests.fakes.cli_jobs import call, config_home, document, words, write_site
@@ -29,35 +25,31 @@ def test_sites_shadow_in_the_documented_order(
     docker = next(one for one in sites if one["name"] == "docker")
     assert [docker["path"], *docker["shadowed"]] == list(map(str, (typed, named, user, PACKAGED)))
     assert docker["description"] == "typed"
-    text = words(call("sites", "list").stdout)
-    assert f"docker named file {named} shadows {user} shadows {PACKAGED}" in text
+    assert f"docker {named}" in words(call("sites", "list").stdout)
 
 
-class _Terminal(io.StringIO):
-    """A terminal of COLUMNS columns."""
-
-    def isatty(self) -> bool:
-        """Be one."""
-        return True
-
-
-def test_what_a_site_is_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A long description is broken at 80 columns behind the site's name, and no word is lost."""
-    monkeypatch.setenv("COLUMNS", "80")
-    write_site(config_home() / "site_configs", "long", "word " * 30 + "end")
-    with contextlib.redirect_stdout(_Terminal()) as terminal:
-        cli.main(["sites", "list"], standalone_mode=False)
-    lines = [click.unstyle(line) for line in terminal.getvalue().splitlines()]
-    at = next(at for at, line in enumerate(lines) if line.startswith(" long   word"))
-    assert lines[at + 1].startswith(" " * 8 + "word")
-    assert max(map(len, lines[at : at + 3])) <= 80
-    assert words("\n".join(lines)).count("word") == 30
+def test_a_site_is_one_line() -> None:
+    """Its GPUs, network and nodes; of a file that is not hpckit's own where it is."""
+    text = call("sites", "list").stdout
+    (line,) = (line for line in text.splitlines() if line.startswith(" dgx-h100 "))
+    assert line.split() == [
+        "dgx-h100",
+        "8",
+        "×",
+        "h100",
+        "8",
+        "×",
+        "400",
+        "Gb/s",
+        "infiniband",
+        "127",
+    ]
 
 
 def test_a_wrong_site_file_is_listed_with_its_error() -> None:
     """A site file that is wrong is listed as such beside the others, and cannot be used."""
     write_site(config_home() / "site_configs", "bad", "x").write_text('schema = "hpckit.site/9"\n')
-    assert "bad wrong: " in words(call("sites", "list").stdout)
+    assert "bad invalid: " in words(call("sites", "list").stdout)
     sites = {one["name"]: one for one in document("sites", "list", "--json")["sites"]}
     assert sites["bad"]["submitter"] is None
     assert "bad.toml" in sites["bad"]["error"]
@@ -84,3 +76,25 @@ def test_an_unknown_site_is_answered_with_the_nearest() -> None:
     error = call("sites", "show", "locla", refused=True).exception
     assert isinstance(error, ConfigError)
     assert "did you mean 'local'?" in str(error.hint)
+
+
+def test_the_site_that_names_this_cluster_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without --site on its login node, and that is said; one's own before hpckit's of the same.
+
+    Another cluster's file is not taken, nor one of two that name it.
+    """
+    conf = tmp_path / "slurm.conf"
+    monkeypatch.setenv("SLURM_CONF", str(conf))
+    conf.write_text("# a comment\nClusterName=HPCkit\n")
+    rendered = call("render", "--", "true")
+    assert "site docker: its file names this cluster (hpckit)" in rendered.stderr
+    assert "reproduce: hpckit render --site docker -- true" in words(rendered.stdout)
+    assert "site docker" in call("doctor").stdout
+    assert "site none" in call("render", "--site", "none", "--", "true").stdout
+    for name in ("ours", "theirs"):
+        path = write_site(config_home() / "site_configs", name, "hpckit")
+        path.write_text(path.read_text() + '[slurm]\ncluster = "hpckit"\n')
+        expected = "ours" if name == "ours" else "none"
+        assert f"site {expected}" in call("render", "--", "true").stdout

@@ -62,7 +62,7 @@ def shown(*args: str) -> str:
         ({"46_0": COMPLETED, "46_1": CANCELLED, "46_2": FAILED}, ("46",), "next hpckit logs 46_2$"),
         ({"46_0": RUNS, "46_1": COMPLETED}, ("46_1",),
          r"^46_1 train COMPLETED in 2\.0 s · exit code 0 nodes c1 folder .* hpckit logs 46_1$"),
-        ({}, ("46_7",), "^46_7 train UNKNOWN · its end is not on record"),
+        ({}, ("46_7",), "^46_7 train UNKNOWN · squeue and sacct no longer list it"),
         ({"46_[0-2]": WAITS}, ("46_1",),
          "sprio -j 46_1.* next hpckit wait 46 · hpckit cancel 46_1$"),
         ({"46": HOPELESS}, (), r"it does not start as it stands((?! start ).)*$"),
@@ -91,7 +91,7 @@ def test_a_task_that_slurm_does_not_list(slurm_job: SlurmJob) -> None:
     """`status` of a task that is not there names those that are."""
     slurm_job({"46_[0-2]": WAITS})
     error = refused("status", "46_7")
-    assert (error.message, error.hint) == ("Slurm lists no task 7 of job 46", "it lists: 0-2")
+    assert (error.message, error.hint) == ("job 46 has no task 7 in Slurm", "its tasks: 0-2")
 
 
 def test_why_a_job_waits_is_in_the_document(slurm_job: SlurmJob) -> None:
@@ -139,7 +139,7 @@ def test_following_a_lost_job_gives_what_there_is(slurm_job: SlurmJob) -> None:
     (Path(entry.folder) / "logs" / "job.log").write_bytes(b"begun\n")
     result = call("logs", "-f", refused=True)
     assert result.stdout_bytes == b"begun\n"
-    assert str(result.exception).startswith("what became of 46 is not known: ")
+    assert str(result.exception).startswith("the outcome of 46 is unknown: ")
 
 
 @pytest.mark.parametrize(("array", "name"), [("0-1", None), (None, "job.log")])
@@ -156,7 +156,7 @@ def test_wait_takes_no_task(slurm_job: SlurmJob) -> None:
     """`wait ID_TASK` is refused with the command for the whole array."""
     slurm_job({"46_3": RUNS})
     error = refused("wait", "46_3")
-    assert error.message == "hpckit waits for whole jobs, and 46_3 is one task of an array"
+    assert error.message == "wait takes whole jobs; 46_3 is one task of an array"
     assert error.hint == "hpckit wait 46"
 
 
@@ -248,9 +248,9 @@ def opened(status: JobStatus, timed_out_s: float | None = None) -> tuple[int, st
 @pytest.mark.parametrize(
     ("status", "timed_out_s", "expected"),
     [
-        (LOST, None, (1, "what became of 4242 is not known: its end is not on record")),
+        (LOST, None, (1, "the outcome of 4242 is unknown: how it ended is unknown")),
         (UNSEEN, None, (7, "4242: Slurm has not answered for an hour: slurmctld is down")),
-        *((how, 2.5, (1, "4242 has not ended within 2.5 s")) for how in (RUNS_ON, LOST, UNSEEN)),
+        *((how, 2.5, (1, "4242 did not end within 2.5 s")) for how in (RUNS_ON, LOST, UNSEEN)),
         (replace(RUNS_ON, state=JobState.COMPLETED), None, (0, "")),
     ],
 )
@@ -342,8 +342,8 @@ def test_other_jobs_cost_no_question(
 @pytest.mark.parametrize(
     ("api", "said"),
     [
-        ("pyslurm", "pyslurm cannot be used (not installed); Slurm's commands are asked"),
-        ("rest", "HPCKIT_SLURM_API: it is pyslurm or not set, not 'rest'"),
+        ("pyslurm", "pyslurm cannot be used (not installed); using Slurm's commands"),
+        ("rest", "HPCKIT_SLURM_API: got 'rest', expected pyslurm or unset"),
     ],
 )
 def test_another_way_to_ask_slurm(

@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
-from hpckit.cli.tuned import Tuned, tune
+from hpckit.cli.job_options import JobOptions
+from hpckit.cli.tuned import Tuned, on_this_node, tune
 from hpckit.core.files import FileResources, packaged_data
-from hpckit.jobs.prepare import JobSource
+from hpckit.jobs.prepare import JobSource, source_of
+from hpckit.node.capture.snapshot import inspect_capture
 from hpckit.node.path import PathKind, PathTable
 from hpckit.node.topology import Host, NodeTopology
 from tests.conftest import RunHpckit
@@ -126,8 +128,8 @@ def test_env_says_beside_it_what_it_leaves_unset(run_hpckit: RunHpckit) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "is not known"),
-        (["--site", "dgx-h100"], "is detected"),
+        ([], "is unknown"),
+        (["--site", "dgx-h100"], "the defaults suit this machine"),
         (["--site", "alps", "--no-tune"], "--no-tune"),
     ],
 )
@@ -210,13 +212,28 @@ def test_where_nothing_is_known_it_says_what_would_tell(run_hpckit: RunHpckit) -
 def test_a_number_of_nodes_that_nobody_said_is_called_assumed(run_hpckit: RunHpckit) -> None:
     """The title tells a guess from what was said."""
     assert "2 nodes assumed (--nodes)" in run_hpckit("tune", "--site", "aws-p5").stdout
-    assert "assumed" not in run_hpckit("tune", "--site", "aws-p5", "--nodes", "2").stdout
+    assert "assumed (" not in run_hpckit("tune", "--site", "aws-p5", "--nodes", "2").stdout
 
 
 def test_help_lists_what_tune_alone_has_first(run_hpckit: RunHpckit) -> None:
     """--lint and --compare stand before the forty options that say a job."""
     told = run_hpckit("tune", "--help").stdout
-    assert told.index("  --lint FILE") < told.index("  --fabric FILE") < told.index("  --site TEXT")
+    assert told.index("  --lint FILE") < told.index("  --fabric FILE") < told.index("  --site NAME")
+
+
+def test_on_a_node_with_gpus_that_node_is_meant() -> None:
+    """Unless a machine is named, or settings of another may be read; not on a login node."""
+    data = Path(NODE).read_bytes()
+    (here,) = inspect_capture(data, NODE)
+    source = source_of((), {}, site=None, folder=Path("/"))
+    asked = {"site": None, "lint": None, "compare": None}
+    options = JobOptions(**asked)
+    assert on_this_node(source, options, lambda: here).topology is here
+    bare = dataclasses.replace(here, gpus=())
+    assert on_this_node(source, options, lambda: bare).topology is None
+    for name in asked:
+        named = JobOptions(**{**asked, name: "x"})
+        assert on_this_node(source, named, lambda: here).topology is None
 
 
 def test_one_variable_is_explained(run_hpckit: RunHpckit) -> None:
@@ -262,7 +279,7 @@ def test_a_pipe_in_place_of_a_file_is_told_how_it_is_read(
     os.mkfifo(tmp_path / "pipe")
     done = run_hpckit("tune", "--topology", tmp_path / "pipe")
     assert done.returncode == 7
-    assert "name - in its place" in done.stderr
+    assert "use standard input: -" in done.stderr
 
 
 def test_lint_names_line_severity_and_fix(run_hpckit: RunHpckit) -> None:
@@ -338,7 +355,7 @@ def test_a_log_that_is_too_large_is_refused_with_a_way_to_a_smaller_one(
         file.truncate(2**29)
     done = run_hpckit("tune", "--compare", path)
     assert done.returncode == 7
-    assert "over 64 MiB" in done.stderr
+    assert "larger than 64 MiB" in done.stderr
     assert "NCCL_DEBUG_FILE" in done.stderr
 
 
@@ -375,7 +392,7 @@ def test_the_nodes_may_differ_from_this_machine(run_hpckit: RunHpckit) -> None:
         env = {"SLURM_JOB_ID": job_id}
         done = run_hpckit("tune", "--json", "--", "python", "x.py", env=env)
         unseen = json.loads(done.stdout)["unseen"]
-        return any(one.startswith("this machine was looked at: /etc/nccl.conf") for one in unseen)
+        return any(one.startswith("settings are those of this machine") for one in unseen)
 
     assert is_said()
     assert not is_said(job_id="7")
@@ -387,8 +404,8 @@ def test_a_container_leaves_nccl_unknown(run_hpckit: RunHpckit) -> None:
     found = document(run_hpckit, "--set", image, "--", "python", "x.py")
     assert found["nccl"] is None
     assert found["unseen"] == [
-        "the container nvcr.io#nvidia/pytorch:25.01-py3 is not looked into; --nccl, or [tune] nccl"
-        " in the job file, says which release it loads"
+        "the container nvcr.io#nvidia/pytorch:25.01-py3 was not inspected; give the release with"
+        " --nccl, or nccl under [tune] in the job file"
     ]
 
 

@@ -75,7 +75,7 @@ FIGURES: dict[str, tuple[CommMachine, int, Collective, float]] = {
 LIMITS: dict[str, tuple[CommMachine, int, Collective]] = {
     "8 NICs of 24 GB/s": (dgx_a100(), 4, Collective.ALL_REDUCE),
     "the link between two CPUs": (over_pcie(ACROSS), 1, Collective.ALL_REDUCE),
-    "NVLink to the switch: 8 links of 20.6 GB/s a GPU": (
+    "NVLink to the switch: 8 links of 20.6 GB/s per GPU": (
         replace(switched(links=8), has_nvls=False),
         4,
         Collective.ALL_REDUCE,
@@ -123,7 +123,7 @@ def test_a_ring_is_best_where_bytes_pass_once() -> None:
     """AllGather on the same board goes by 12 rings of 30 GB/s."""
     one = best(predict(switched(), 1), Collective.ALL_GATHER)
     assert (one.algorithm, one.channels, one.channel_bytes_per_s) == (Algorithm.RING, 12, 30e9)
-    assert one.limited_by == "NVLink to the switch: 18 links of 20.6 GB/s a GPU"
+    assert one.limited_by == "NVLink to the switch: 18 links of 20.6 GB/s per GPU"
 
 
 def test_sharp_adds_nvls_between_nodes() -> None:
@@ -157,16 +157,16 @@ LACKING = "architecture of GPUs: topo -m does not hold it"
     ("machine", "nodes", "words"),
     [
         (replace(switched(), unknown=(LACKING,)), 1, "architecture of GPUs: topo -m does not"),
-        (replace(switched(), nics=()), 2, "no NIC for jobs is known"),
-        (replace(over_pcie(), pcie=None), 1, "speed and width of their links are not known"),
-        (CommMachine(gpus=1), 1, "one GPU alone"),
-        (replace(switched(), architecture=None), 1, "no constant"),
-        (replace(switched(), architecture="gfx999"), 1, "no constant"),
-        (replace(over_pcie(), architecture="gfx942"), 1, "no model of gfx942"),
+        (replace(switched(), nics=()), 2, "no NIC for jobs found"),
+        (replace(over_pcie(), pcie=None), 1, "speed and width of their links are unknown"),
+        (CommMachine(gpus=1), 1, "a single GPU does not communicate"),
+        (replace(switched(), architecture=None), 1, "no link speed"),
+        (replace(switched(), architecture="gfx999"), 1, "no link speed for gfx999"),
+        (replace(over_pcie(), architecture="gfx942"), 1, "no model for gfx942"),
         (
             over_pcie(PcieRing(farthest=PathKind.SYS, sides=(4, 4)), CpuTopology()),
             1,
-            "what links these is not known",
+            "no speed for the link between them",
         ),
         (replace(over_pcie(), pcie=replace(GEN5, width=1, speed_gt_per_s=2.5)), 1, "slowest"),
     ],
@@ -245,7 +245,7 @@ def test_a_collective_without_an_algorithm_says_so() -> None:
     found = predict(switched(), 1, off=forced_off([("NCCL_ALGO", "Tree")]))
     (one,) = (each for each in found if each.collective is Collective.ALL_GATHER)
     assert one.busbw_bytes_per_s is None
-    assert "NCCL_ALGO leaves it no algorithm" in one.because
+    assert "NCCL_ALGO excludes all its algorithms" in one.because
 
 
 def test_rings_step_in_before_2_24() -> None:

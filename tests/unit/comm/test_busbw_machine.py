@@ -118,7 +118,7 @@ UNCOUNTED = tuple(replace(link, count=None) for link in mi300x().gpu_links)
         (matrix_only(), 2, 8, "number of NICs"),
         (dgx_h100(), 1, 16, "number of GPUs"),
         (replace(mi300x(), gpu_links=UNCOUNTED), 1, 8, "links of GPUs"),
-        (in_a_domain(gb200_tray()), 4, 4, "number of nodes of NVLink domain"),
+        (in_a_domain(gb200_tray()), 4, 4, "size of the NVLink domain"),
         (matrix_only(), 1, 8, "architecture of GPUs"),
         (replace(dgx_h100(), gpus=TWO_KINDS), 1, 8, "architecture of GPUs"),
         (replace(dgx_h100(), nics=WITHOUT_RATES), 2, 8, "rate of NICs"),

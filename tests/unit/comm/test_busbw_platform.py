@@ -32,7 +32,7 @@ def test_gpus_that_a_node_has_not_give_no_figure() -> None:
     """Sixteen of eight are a mistake, not a wider node."""
     (first, *_) = predict(platform_machine(HGX, 1, 16), 1)
     assert first.busbw_bytes_per_s is None
-    assert "16 are asked for, and a node has 8" in first.because
+    assert "16 requested, but a node has 8" in first.because
 
 
 def test_nics_that_are_not_known_give_no_figure_between_nodes() -> None:

@@ -59,7 +59,7 @@ def test_without_any_figure_a_sentence_says_why() -> None:
     found = predict(replace(switched(), nics=()), 2)
     texts = [line.text for line in busbw_lines(found, where="2 nodes", width=200)]
     assert len(texts) == 1
-    assert texts[0].startswith(" predicted bus bandwidth: not known (")
+    assert texts[0].startswith(" predicted bus bandwidth: unknown (")
     assert "no NIC" in texts[0]
 
 

@@ -99,7 +99,7 @@ def test_a_release_that_is_not_known_is_a_current_one() -> None:
     assert env.settings == ()
     (note,) = env.notes
     assert note.rule == "release-unknown"
-    assert "NCCL_IB_GID_INDEX=3 before 2.21" in note.because
+    assert "NCCL_IB_GID_INDEX=3 (before 2.21)" in note.because
     assert note.remedy is not None
     assert "--nccl" in note.remedy
 
@@ -111,7 +111,7 @@ def test_the_user_s_word_wins_and_says_what_speaks_against_it() -> None:
     (setting,) = env.settings
     assert setting.value == "mlx5"
     assert setting.warning is not None
-    assert setting.warning.startswith("hpckit would set =mlx5_0,mlx5_3: exactly the devices")
+    assert setting.warning.startswith("hpckit would set =mlx5_0,mlx5_3: only the devices")
     same = CommChoice(own=(of_job("NCCL_IB_HCA", "=mlx5_0,mlx5_3"),))
     assert comm_env(TWO_KINDS, SITE, same).settings[0].warning is None
 

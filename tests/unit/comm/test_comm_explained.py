@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -25,12 +26,12 @@ SITE = replace(generic_site(), platform=PLATFORM)
     ("question", "seen", "missing"),
     [
         (CommQuestion(nodes=2), None, ""),
-        (CommQuestion(nodes=1), None, "2 nodes or more"),
+        (CommQuestion(nodes=1), None, "2 or more nodes"),
         (CommQuestion(nodes=2, plugin=NetPlugin.NONE), None, "plugin aws-ofi-nccl"),
         (
             CommQuestion(nodes=2),
             SeenNode(interconnect=NicKind.ROCE),
-            "a node of this site (the inspected node has roce, the site says slingshot)",
+            "a node of this site (the inspected node has roce, the site file names slingshot)",
         ),
     ],
     ids=["here", "one-node", "other-plugin", "other-machine"],
@@ -54,10 +55,10 @@ def told(name: str) -> Explained:
 @pytest.mark.parametrize(
     ("name", "read"),
     [
-        ("NCCL_CROSS_NIC", "by NCCL from 2.5 on; by default 2 from 2.5 on"),
-        ("NCCL_LL_THRESHOLD", "by NCCL from 2.3 to before 2.5"),
-        ("NCCL_IB_HCAS", "nobody reads this name: did you mean NCCL_IB_HCA?"),
-        ("nccl_ib_hca", "nobody reads this name: did you mean NCCL_IB_HCA?"),
+        ("NCCL_CROSS_NIC", "by NCCL 2.5 and later; default: 2 since 2.5"),
+        ("NCCL_LL_THRESHOLD", "by NCCL 2.3 and later, before 2.5"),
+        ("NCCL_IB_HCAS", "no program reads this name; did you mean NCCL_IB_HCA?"),
+        ("nccl_ib_hca", "no program reads this name; did you mean NCCL_IB_HCA?"),
         ("NCCL_MIN_CHANNELS", None),
         ("FI_X", None),
     ],
@@ -71,7 +72,7 @@ def test_what_the_lint_has_against_a_variable_is_told() -> None:
     """A variable that no rule sets is not unknown: the do-not-set list knows it."""
     (fault,) = told("NCCL_P2P_DISABLE").faults
     assert (fault.rule, fault.severity) == ("p2p-off", Severity.WARNING)
-    assert "leave it out" in fault.remedy
+    assert "remove it" in fault.remedy
 
 
 def test_names_of_rccl_are_not_called_wrong() -> None:
@@ -79,3 +80,14 @@ def test_names_of_rccl_are_not_called_wrong() -> None:
     facts = comm_facts(CommQuestion(nodes=2), Platform(gpu="mi250x"), None)
     env = comm_env(facts, generic_site(), CommChoice())
     assert explain("NCCL_IB_HCAS", facts, env, generic_site()).read is None
+
+
+def test_without_a_machine_nothing_is_said_of_it() -> None:
+    """Neither that it needs nothing, nor what its devices are called."""
+    told_ = told("NCCL_IB_HCA")
+    assert told_.here.startswith("unknown: the nodes' network is unknown")
+    assert [word.value for word in told_.words] == ["=NIC,…", "=NIC,…"]
+    texts = [text for word in told_.words for text in (word.value, word.because)]
+    texts += [text for fault in told_.faults for text in (fault.because, fault.remedy)]
+    assert not [text for text in texts if "{" in text or re.search(r"(?<!=NIC,)…$", text)]
+    assert told("NCCL_P2P_DISABLE").here == "not set: nothing here needs it"

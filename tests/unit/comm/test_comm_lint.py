@@ -182,7 +182,7 @@ def test_findings_come_by_line_and_gravity() -> None:
         (
             "export NCCL_NET_GDR_LEVEL=3\n",
             "level-number",
-            "NCCL_NET_GDR_LEVEL=PHB, or leave it out",
+            "NCCL_NET_GDR_LEVEL=PHB, or remove it",
         ),
         ("srun --export=NONE a\n", "export-without-all", "--export=ALL"),
         ("srun --export=A=1,PATH a\n", "export-without-all", "--export=ALL,A=1,PATH"),
@@ -199,10 +199,10 @@ def test_the_value_that_never_counts_is_named() -> None:
     """Of two values the finding stands at the one that counts, and names the other's line."""
     (found,) = lint("export NCCL_SOCKET_IFNAME=ens\nexport NCCL_SOCKET_IFNAME=eno\nsrun a\n")
     assert (found.line_no, found.rule) == (2, "set-twice")
-    assert "NCCL_SOCKET_IFNAME=ens on line 1 never counts" in found.because
+    assert "NCCL_SOCKET_IFNAME=ens on line 1 has no effect" in found.because
     assert lint("export TP_COMM_OVERLAP=1\nexport TP_COMM_OVERLAP=0\nsrun a\n") == ()
     (found,) = lint("NCCL_SOCKET_IFNAME=ens\nNCCL_SOCKET_IFNAME=eno\n", "nccl.conf")
-    assert "set to ens here, so NCCL_SOCKET_IFNAME=eno on line 2 never counts" in found.because
+    assert "set to ens here, so NCCL_SOCKET_IFNAME=eno on line 2 has no effect" in found.because
 
 
 def test_a_value_is_shown_as_it_is() -> None:
@@ -236,7 +236,7 @@ def finding(
     *,
     subject: str = "NCCL_DEBUG",
     because: str = "it is chatty",
-    remedy: str = "leave it out",
+    remedy: str = "remove it",
 ) -> LintFinding:
     """A finding about NCCL_DEBUG."""
     return LintFinding(
@@ -256,7 +256,7 @@ def test_a_finding_has_its_line_and_its_fix() -> None:
     assert texts(finding(), command="hpckit tune --lint job.sh --json") == [
         "job.sh: 1 note",
         "note     line 3 NCCL_DEBUG: it is chatty",
-        "         fix: leave it out",
+        "         fix: remove it",
         "next  hpckit tune --lint job.sh --json",
     ]
 
@@ -275,13 +275,13 @@ def test_the_gravest_come_first() -> None:
 
 def test_lines_fit() -> None:
     """No line is wider than it may be."""
-    long = finding(because="a word and another one " * 9, remedy="leave it out " * 9)
+    long = finding(because="a word and another one " * 9, remedy="remove it now " * 9)
     assert max(len(line) for line in texts(long, width=50)) <= 50
 
 
 def test_many_findings_are_counted() -> None:
     """Of very many the rest is counted."""
-    assert "… 5 more: --json has them all" in texts(*(finding(at) for at in range(1, 36)))
+    assert "… 5 more: --json shows all" in texts(*(finding(at) for at in range(1, 36)))
 
 
 def test_a_name_hides_nothing() -> None:

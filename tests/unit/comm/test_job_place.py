@@ -66,8 +66,9 @@ def test_what_is_held_back_and_what_a_shell_computes_is_said() -> None:
         "environment.setup": ["export NCCL_SOCKET_IFNAME=$(cat /x)"],
     })  # fmt: skip
     assert unseen(job, Person(environment=shell, home="/h"))[:2] == (
-        "set here but held back, unless --pass names it: NCCL_CONF_FILE, NCCL_DEBUG",
-        "setup lines compute a value that is not known here: NCCL_SOCKET_IFNAME",
+        "set in this shell, but not passed to the job (--pass NAME does):"
+        " NCCL_CONF_FILE, NCCL_DEBUG",
+        "computed by the job's setup lines, so unknown here: NCCL_SOCKET_IFNAME",
     )
     assert "NCCL_SOCKET_IFNAME" not in place(job, NCCL_SOCKET_IFNAME="eth0").environment
 
@@ -84,7 +85,7 @@ def test_a_library_path_of_setup_counts_as_far_as_it_is_plain(line: str, listed:
     job = spec(**{"environment.setup": [line]})
     where = place(job, LD_LIBRARY_PATH="/of/the/shell")
     assert where.environment["LD_LIBRARY_PATH"] == listed
-    computed = "setup lines compute a value that is not known here: LD_LIBRARY_PATH"
+    computed = "computed by the job's setup lines, so unknown here: LD_LIBRARY_PATH"
     assert (computed in unseen(job, Person(environment={}, home="/h"))) == ("$" in line)
 
 

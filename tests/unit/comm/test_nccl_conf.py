@@ -52,7 +52,7 @@ def test_a_carriage_return_is_kept_before_2_30() -> None:
     [
         ("export NCCL_DEBUG=INFO", "line 1 sets 'export NCCL_DEBUG', which no program reads"),
         ("NCCL_DEBUG = INFO", "line 1 sets 'NCCL_DEBUG ', which no program reads"),
-        ("NCCL_DEBUG INFO", "line 1 sets nothing: there is no ="),
+        ("NCCL_DEBUG INFO", "line 1 sets nothing: it has no ="),
     ],
 )
 def test_a_line_that_does_not_do_what_it_seems_to_is_told(line: str, words: str) -> None:
@@ -123,10 +123,10 @@ def test_only_variables_of_communication_are_told() -> None:
 @pytest.mark.parametrize(
     ("environment", "text", "name", "words"),
     [
-        ({"NCCL_NET": ""}, "NCCL_NET=gIB", "NCCL_NET", "it is empty: the default counts"),
-        ({}, "NCCL_NET=gIB ", "NCCL_NET", "a space or line end is part of the value"),
-        ({}, 'NCCL_NET="gIB"', "NCCL_NET", "the quotes are part of the value"),
-        ({}, "UCX_TLS=rc", "UCX_TLS", "UCX sees it only if it is loaded after NCCL"),
+        ({"NCCL_NET": ""}, "NCCL_NET=gIB", "NCCL_NET", "empty: the default applies"),
+        ({}, "NCCL_NET=gIB ", "NCCL_NET", "the value includes a space or line end"),
+        ({}, 'NCCL_NET="gIB"', "NCCL_NET", "the value includes the quotes"),
+        ({}, "UCX_TLS=rc", "UCX_TLS", "UCX sees it only if loaded after NCCL"),
     ],
 )
 def test_what_a_value_does_not_do_is_a_remark(
@@ -142,8 +142,8 @@ def test_what_a_value_does_not_do_is_a_remark(
     ("environment", "version", "words"),
     [
         ({"NCCL_CONF_FILE": "/c"}, NcclVersion(2, 21, 5), "NCCL 2.21.5 does not read NCCL_CONF"),
-        ({"NCCL_CONF_FILE": "/gone"}, OLD, "NCCL_CONF_FILE names /gone, which is not there"),
-        ({"NCCL_CONF_FILE": "/c"}, None, "NCCL_CONF_FILE counts from 2.23 on"),
+        ({"NCCL_CONF_FILE": "/gone"}, OLD, "NCCL_CONF_FILE names a missing file"),
+        ({"NCCL_CONF_FILE": "/c"}, None, "NCCL reads NCCL_CONF_FILE since 2.23"),
         ({"NCCL_ENV_PLUGIN": "x"}, NEW, "NCCL_ENV_PLUGIN names x"),
     ],
 )

@@ -62,7 +62,7 @@ def found_for(python: Path | None = None, **variables: str | Path) -> FoundNccl:
         (WHEEL, "nccl", "2.27.3", f"the wheel {WHEEL}"),
         ("nvidia_nccl_cu13-2.28.9.post1.dist-info", "nccl", "2.28.9", "the wheel nvidia_nccl_cu13"),
         ("torch-2.9.0+rocm6.4.dist-info", "rccl", "None", "the wheel torch-2.9.0+rocm6.4"),
-        ("torch-2.9.0+cu128.dist-info", None, "None", "the job's Python has no package of NCCL"),
+        ("torch-2.9.0+cu128.dist-info", None, "None", "no NCCL package in the job's Python"),
     ],
 )
 def test_a_wheel_tells_by_its_metadata(
@@ -117,7 +117,7 @@ def test_what_python_imports_comes_before_the_list(tmp_path: Path) -> None:
     found = found_for(prefix, LD_LIBRARY_PATH=folder)
     assert str(found.version) == "2.27.3"
     assert [(str(one.version), one.lost) for one in found.others] == [
-        ("2.26.2", f"the wheel {WHEEL} comes before")
+        ("2.26.2", f"the wheel {WHEEL} comes first")
     ]
 
 
@@ -142,7 +142,7 @@ def test_packages_are_looked_for_where_python_does(tmp_path: Path) -> None:
 
 def test_a_python_that_is_not_there_is_refused(tmp_path: Path) -> None:
     """What a person named is not silently replaced by another."""
-    with pytest.raises(StorageFailed, match="was to be the job's Python"):
+    with pytest.raises(StorageFailed, match="the job's Python is missing"):
         found_for(tmp_path / "nowhere")
 
 
@@ -189,5 +189,5 @@ def test_the_last_job_of_a_name_tells_what_it_had_loaded(tmp_path: Path) -> None
     found = last_loaded("x", jobs, LocalFiles())
     assert found is not None
     assert (str(found.version), found.path) == ("2.27.5", "/x/libnccl.so.2.27.5")
-    assert found.how == "rank 0 of job b, the last of this name"
+    assert found.how == "rank 0 of job b, the latest with this name"
     assert last_loaded("z", jobs, LocalFiles()) is None

@@ -19,8 +19,8 @@ LOST = NcclCandidate(
     library=CommLibrary.NCCL,
     path="/opt/nccl/lib/libnccl.so.2",
     how="LD_LIBRARY_PATH",
-    version_from="not known: its file name has no release",
-    lost="the wheel comes before",
+    version_from="unknown: its file name has no release",
+    lost="the wheel comes first",
 )
 FOUND = FoundNccl(
     chosen=CHOSEN,
@@ -34,9 +34,9 @@ def test_the_answer_comes_first_with_its_reason() -> None:
     """Release, place and how that is known; then what lost and why, notes."""
     assert [line.text for line in nccl_found_lines(FOUND, width=200)] == [
         f" NCCL     NCCL 2.27.3, {WHEEL} · the wheel nvidia_nccl_cu12-2.27.3.dist-info · "
-        "version by its metadata",
-        " lost     NCCL of unknown version, /opt/nccl/lib/libnccl.so.2 (LD_LIBRARY_PATH): "
-        "the wheel comes before",
+        "version from its metadata",
+        " unused   NCCL of unknown version, /opt/nccl/lib/libnccl.so.2 (LD_LIBRARY_PATH): "
+        "the wheel comes first",
         " note     something is odd",
     ]
 
@@ -44,7 +44,7 @@ def test_the_answer_comes_first_with_its_reason() -> None:
 def test_what_is_not_known_is_said_as_such() -> None:
     """With the reason, as a warning."""
     (line,) = nccl_found_lines(FoundNccl(chosen=None, because="nothing tells"), width=200)
-    assert (line.text, line.style) == (" NCCL     not known: nothing tells", Style.WARNING)
+    assert (line.text, line.style) == (" NCCL     unknown: nothing tells", Style.WARNING)
 
 
 def test_a_setting_names_who_set_it_and_what_it_overrides() -> None:
@@ -54,12 +54,12 @@ def test_a_setting_names_who_set_it_and_what_it_overrides() -> None:
         value="INFO ",
         set_by="environment",
         overrides=(Overridden(value="WARN", set_by="/etc/nccl.conf line 3"),),
-        remark="a space or line end is part of the value",
+        remark="the value includes a space or line end",
     )
     lines = already_lines(Already(settings=(setting,), notes=("a note",)), width=200)
     assert [line.text for line in lines] == [
         " set      NCCL_DEBUG='INFO ' · the job's environment · overrides WARN "
-        "(/etc/nccl.conf line 3) · a space or line end is part of the value",
+        "(/etc/nccl.conf line 3) · the value includes a space or line end",
         " note     a note",
     ]
 
@@ -67,7 +67,10 @@ def test_a_setting_names_who_set_it_and_what_it_overrides() -> None:
 def test_nothing_set_is_one_line() -> None:
     """An empty list is not left to be guessed."""
     (line,) = already_lines(Already())
-    assert line.text == " set      nothing, by the job's environment or by a file of NCCL's"
+    assert (
+        line.text
+        == " set      nothing, in the job's environment or in a configuration file of NCCL"
+    )
 
 
 def test_no_line_is_wider_than_the_terminal_or_moves_its_cursor() -> None:

@@ -32,14 +32,15 @@ def texts(text: str, predicted: dict[str, float] | None = None) -> list[str]:
 def test_a_healthy_run_is_told_in_a_few_lines() -> None:
     """The verdict, what was measured beside what was predicted, what was used, what to do next."""
     assert texts(TABLE + LOG, {"AllReduce": 400e9}) == [
-        "nothing odd · 4 ranks on 2 nodes · NCCL 2.27.7+cuda12.9",
-        "measured AllReduce 367.1 GB/s bus bandwidth, to 8.59 GB · predicted 400 GB/s: 92 % of it",
+        "no findings · 4 ranks on 2 nodes · NCCL 2.27.7+cuda12.9",
+        "measured AllReduce 367.1 GB/s bus bandwidth, up to 8.59 GB · 92 % of the predicted"
+        " 400 GB/s",
         "network  IB · GPU Direct RDMA on",
         "NICs     2: mlx5_0, mlx5_1 (IB) at 400 Gb/s",
         "GPUs     P2P/CUMEM/read · rings over NVL · NVLS available",
         "channels 4 · search found 2",
         "algorithm AllReduce: Ring Simple, Tree LL",
-        "meet on  eth0",
+        "bootstrap eth0",
     ]
 
 
@@ -60,9 +61,9 @@ SHOWN = {
     f"unknown  GPUs, channels, algorithm: not in this log; {SUBSYSTEMS} shows them": USED,
     f"next  {SUBSYSTEMS} COMMAND": record_text("nccl-tests-2.13.10", "synthetic-unchecked"),
     "measured AllReduce: no bandwidth": TABLE[: TABLE.index("     8388608")],
-    "not read 1 line of NCCL in a new form, the first line 2": f"{USED}{INFO}Channel 0 -> 1\n",
-    "not read 1 line too long to read whole": USED + "x" * 70000,
-    "not read 1 line of a table that is no whole row": TABLE.replace("43871.2", "nan"),
+    "not read 1 NCCL line of unknown form, the first at line 2": f"{USED}{INFO}Channel 0 -> 1\n",
+    "not read 1 line too long, cut": USED + "x" * 70000,
+    "not read 1 incomplete table row": TABLE.replace("43871.2", "nan"),
     "NICs     2: mlx5_0, mlx5_1 (IB) on n1 · 1: mlx5_0 (IB) on n2": (
         INFO + USING.format(" [1]mlx5_1:1/IB") + INFO.replace("n1", "n2") + USING.format("")
     ),
@@ -95,7 +96,7 @@ def test_a_prediction_that_is_not_known_has_its_reason() -> None:
     shown = nccl_run_lines(
         ComparedRun(run=run, findings=(), predicted={}, unpredicted="no machine"), width=400
     )
-    assert "predicted not known: no machine" in [line.text for line in shown]
+    assert "predicted unknown: no machine" in [line.text for line in shown]
 
 
 def test_a_test_of_another_size_has_no_share() -> None:

@@ -416,19 +416,19 @@ RANKS = "".join(
 )
 SAID: dict[str, tuple[str, ExpectedRun, list[str]]] = {
     "sockets": (
-        SOCKET, TWO_NICS, ["NCCL used network Socket over eth0; the node has 2 NICs for it"],
+        SOCKET, TWO_NICS, ["NCCL used network Socket over eth0; the node has 2 NICs for jobs"],
     ),
     "a node without NICs": (SOCKET, ExpectedRun(is_multi_node=True, nics=()), []),
     "hosts against each other": (
         lines(IB) + lines(IB.replace(" [1]mlx5_1:1/IB", ""), host="n2"), NO_EXPECTATION,
         ["NCCL uses 1 NIC on n2, 2 on other nodes"],
     ),
-    "a site's NICs are counted": (lines(IB), FEWER, ["NCCL uses 2 NICs of a node that has 8"]),
+    "a site's NICs are counted": (lines(IB), FEWER, ["NCCL uses 2 NICs, but the node has 8"]),
     "where there are as many": (lines(IB), replace(FEWER, nic_count=2), []),
     "or none is listed": (lines("Using network IB"), FEWER, []),
     "a plugin that a variable asks for": (
         lines(ASKED, LOOKED_FOR, "Using network Socket"), NO_EXPECTATION,
-        ["NCCL_NET_PLUGIN asks for ofi, and NCCL used its own network Socket; line 2:"
+        ["NCCL_NET_PLUGIN asks for ofi, but NCCL used its own network Socket; line 2:"
          " libnccl-net.so not found"],
     ),
     "the fewest have the other release": (
@@ -475,10 +475,12 @@ BELOW: dict[str, tuple[str, Severity, str]] = {
     "on many nodes the plateau begins later": (
         table(row(2**30, 200), row(2**31, 300)), Severity.NOTE, "larger messages may reach more",
     ),
-    "large": (table(row(2**29, 395), row(2**30, 400)), Severity.WARNING, "400 GB/s of the 720"),
+    "large": (
+        table(row(2**29, 395), row(2**30, 400)), Severity.WARNING, "400 GB/s of the predicted 720",
+    ),
     "77 % are published of 4 DGX H100": (
         table(row(2**33, 48)).replace("all_reduce", "alltoall"), Severity.NOTE,
-        "no model says how much of it is reached",
+        "only an upper bound",
     ),
 }  # fmt: skip
 

@@ -170,7 +170,7 @@ def test_a_program_that_is_not_known_has_no_collective() -> None:
     """The reason names it."""
     one = only(f"# Collective test starting: frob_perf\n{HEAD}{ROW}")
     assert one.collective is None
-    assert one.collective_unknown == "frob_perf is no program of nccl-tests that is known"
+    assert one.collective_unknown == "frob_perf is not a known nccl-tests program"
 
 
 def test_of_groups_side_by_side_the_factor_tells_no_collective() -> None:

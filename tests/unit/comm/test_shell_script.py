@@ -219,6 +219,9 @@ SCRIPTS = {
         "export A=$(cat <<EOF\nit's )\nEOF\n) # it's\nexport B=$(f # don't\n)\nexport C=d\n",
         [(1, "A", None), (5, "B", None), (7, "C", "d")],
     ),
+    "here-document with an escaped end in a substitution": (
+        "x=$(cat << \\EOF\nit's ( a \" $B\nEOF\n)\nexport C=d\n", [(1, "x", None), (5, "C", "d")],
+    ),
     "text for bash": (
         'CMD="\nexport A=b\ncmd"\nsrun bash -c "$CMD"\n',
         [(1, "CMD", "\nexport A=b\ncmd"), (2, "A", "b")],

@@ -62,9 +62,9 @@ def test_the_first_file_of_a_name_wins(tmp_path: Path) -> None:
 
 def test_templates_are_named_by_their_path(tmp_path: Path) -> None:
     """A template in a subfolder is called by its path, and template dirs come first."""
-    own = put(tmp_path, "t/report/styles.js")
+    own = put(tmp_path, "t/report/page.js")
     resources = FileResources([packaged_data()], template_dirs=[tmp_path / "t"])
-    found = resources.template_files()["report/styles.js"]
+    found = resources.template_files()["report/page.js"]
     assert found[0] == own
     assert [resources.is_packaged(path) for path in found] == [False, True]
 
@@ -103,7 +103,7 @@ def test_what_is_no_file_is_refused_and_closed(tmp_path: Path) -> None:
         file.truncate(MOST_BYTES + 1)
     before = psutil.Process().num_fds()
     for name in (".", "fifo", "device", "large") * 20:
-        with pytest.raises(OSError, match=r"directory|no regular file|is over 64 MiB"):
+        with pytest.raises(OSError, match=r"directory|not a regular file|larger than 64 MiB"):
             read_regular(tmp_path / name)
     assert psutil.Process().num_fds() < before + 20
 
@@ -124,7 +124,7 @@ def test_a_file_system_that_hangs_is_left_behind() -> None:
     assert [files.names("/dead") for _ in range(20)] == [()] * 20
     assert files.real("/") is None
     files.let_go.set()
-    assert files.notes == ("/dead gave no answer within 0.1 s, and nothing more was looked at",)
+    assert files.notes == ("no answer from /dead within 0.1 s; stopped looking",)
 
 
 def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
     assert files.text(f"{tmp_path}/a", 10) is None
     assert files.text(f"{tmp_path}/b", 10) is None
     assert files.names(f"{tmp_path}/a") == files.names(f"{tmp_path}/b") == ()
-    assert files.notes == (f"{tmp_path}/a cannot be read: it is over 10 bytes",)
+    assert files.notes == (f"{tmp_path}/a cannot be read: larger than 10 bytes",)
 
 
 def test_a_name_that_cannot_be_is_no_link(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_the_first_dead_link_on_the_way_is_named(tmp_path: Path) -> None:
     """It may be a folder above; the fix makes what it leads to."""
     (tmp_path / "jobs").symlink_to(tmp_path / "scratch")
     why, fix = dead_link(tmp_path / "jobs" / "a" / "b") or ("", "")
-    assert why == f"{tmp_path}/jobs is a link to {tmp_path}/scratch, which is not there"
+    assert why == f"{tmp_path}/jobs is a symbolic link to {tmp_path}/scratch, which does not exist"
     assert fix.startswith(f"mkdir -p {tmp_path}/scratch")
 
 

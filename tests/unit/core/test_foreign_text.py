@@ -24,7 +24,7 @@ from hpckit.core.foreign_text import json_objects
 def test_half_a_character_is_refused_and_a_backslash_is_not(text: str, value: str | None) -> None:
     """What an escaped backslash stands before is no escape."""
     if value is None:
-        with pytest.raises(ParseError, match="half a character"):
+        with pytest.raises(ParseError, match="half a surrogate pair"):
             json_objects(text, "file")
     else:
         assert json_objects(text, "file")[0].tree == {"a": value}
@@ -35,5 +35,5 @@ def test_long_extended_headers_are_refused() -> None:
     header = tarfile.TarInfo("long")
     header.type, header.size = tarfile.XHDTYPE, 100_000
     data = header.tobuf(tarfile.USTAR_FORMAT) + b"1" * 100_352
-    with pytest.raises(ParseError, match="extended headers are too long"):
+    with pytest.raises(ParseError, match="headers are too long"):
         list(tar_members(data, lambda _: 0))

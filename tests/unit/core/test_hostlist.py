@@ -64,12 +64,12 @@ def test_a_list_gives_the_names_that_scontrol_gives(text: str, names: list[str])
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("c[3-1]", "3-1 in 'c[3-1]' is no range: from 3 to 1, expected a range that counts up"),
-        ("c[1-4", "the bracket in '[1-4' has no other, expected a list such as"),
-        ("c1]", "the bracket in ']' has no other"),
-        ("c[]", "'' in 'c[]' is no range of numbers, expected numbers in brackets"),
+        ("c[3-1]", "3-1 in 'c[3-1]' is not a valid range (3 to 1), expected a range that goes up"),
+        ("c[1-4", "unmatched bracket in '[1-4', expected a list such as"),
+        ("c1]", "unmatched bracket in ']'"),
+        ("c[]", "'' in 'c[]' is not a range of numbers, expected numbers in brackets"),
         ("c[1-]", "'1-' in"),
-        ("c[0-8/2]", "'0-8/2' in 'c[0-8/2]' is no range"),
+        ("c[0-8/2]", "'0-8/2' in 'c[0-8/2]' is not a range"),
         ("c[a-c]", "'a-c' in"),
         ("c[0-65536]", "to 65536"),
         ("a[1-2000]b[1-2000]", "more than 1,000,000 names"),

@@ -195,7 +195,7 @@ def test_nothing_gives_nothing() -> None:
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU has no other process")
 def test_a_process_that_was_killed_is_said() -> None:
     """The kernel may do that for want of memory: an answer of the world outside, and no bug."""
-    with pytest.raises(AdapterError, match="was killed before it was done") as caught:
+    with pytest.raises(AdapterError, match="was killed before it finished") as caught:
         list(in_processes(signal.raise_signal, [signal.SIGKILL, signal.SIGKILL]))
     assert "memory" in (caught.value.hint or "")
 

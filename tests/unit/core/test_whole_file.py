@@ -123,9 +123,9 @@ def test_the_longest_name_can_be_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "name", "said"),
     [
-        ("link", "link", "link is a link that leads back to itself"),
-        ("link", "link/file", "link is a link that leads back to itself"),
-        ("gone", "link/file", "gone, which is not there"),
+        ("link", "link", "link is a symbolic link to itself"),
+        ("link", "link/file", "link is a symbolic link to itself"),
+        ("gone", "link/file", "gone, which does not exist"),
     ],
 )
 def test_a_link_that_leads_nowhere_is_named(

@@ -159,24 +159,27 @@ def host(**words: object) -> str:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (host(NetworkNodes=None), "none of the 1 hosts here has a place"),
+        (host(NetworkNodes=None), "no location for any of the 1 hosts"),
         (host(NetworkNodes="a"), "NetworkNodes: got text; expected a list"),
-        (host(NetworkNodes=[1]), "NetworkNodes: got a list; expected a list of texts"),
+        (host(NetworkNodes=[1]), "NetworkNodes: got a list; expected a list of strings"),
         (host(InstanceId=None), "a host without a name; expected one of node, host"),
         (host(InstanceId=["i"]), "InstanceId: got a list; expected text"),
-        (host() + host(NetworkNodes=["a", "c"]), "i-1 is at a > c, and before at a > b"),
+        (host() + host(NetworkNodes=["a", "c"]), "i-1 is at a > c here, at a > b before"),
         (host() + host(InstanceId="i-2", NetworkNodes=["c", "b"]), "b is below a and, for i-2"),
-        ('{"node": "n", "clusterUUID": "0-0", "cliqueId": 0}', "none of the 1 hosts here has a"),
+        (
+            '{"node": "n", "clusterUUID": "0-0", "cliqueId": 0}',
+            "no location for any of the 1 hosts",
+        ),
         (host() + '{"node": "n", "rackId": "r"}', "a host with the keys node, rackId"),
         (host() + '{"node": "n", "clusterUUID": "u"}', "a host with the keys node, clusterUUID"),
         ('[{"node": "n", "physicalHost": "c/r"}]', "got 'c/r'; expected /cluster/rack/host"),
         ('[{"node": "n", "resourceStatus": 1}]', "got a number; expected an object"),
         ('[{"clusterUUID": true, "node": "n"}]', "got true or false"),
-        ("n1: {}\nn2: {}\n", 'there is no "schema" that says'),
+        ("n1: {}\nn2: {}\n", 'no "schema" key'),
         ('n1: {"rdmaTopologyData": {}}\n{"rackId": "r"}\n', "1 hosts and 2 objects"),
         ('n1: {"rdmaTopologyData": {}}\nn2 is down\n', "Expecting value"),
-        ('{"Instances": []}', 'there is no "schema"'),
-        ("[]", "tells of no fabric"),
+        ('{"Instances": []}', 'no "schema" key'),
+        ("[]", "no fabric found"),
     ],
 )
 def test_what_is_not_understood_is_an_error(text: str, words: str) -> None:
@@ -188,9 +191,9 @@ def test_what_is_not_understood_is_an_error(text: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("text", "line_no", "words"),
     [
-        (f"h1: {UUID}0\n\nh2\n", 3, "is no host with its domain"),
-        (f"h1: {UUID}0\nh1: {UUID}1\n", 2, "h1 is at .*, and before at"),
-        ("h1: 00000000-0000-0000-0000-000000000000\n", 1, "none of the 1 hosts here has a place"),
+        (f"h1: {UUID}0\n\nh2\n", 3, "is not a host with its domain"),
+        (f"h1: {UUID}0\nh1: {UUID}1\n", 2, "h1 is at .* here, at .* before"),
+        ("h1: 00000000-0000-0000-0000-000000000000\n", 1, "no location for any of the 1 hosts"),
     ],
 )
 def test_domains_that_contradict_each_other(text: str, line_no: int, words: str) -> None:
@@ -203,11 +206,11 @@ def test_domains_that_contradict_each_other(text: str, line_no: int, words: str)
 @pytest.mark.parametrize(
     ("text", "line_no", "words"),
     [
-        ("h1: 0x1\nh2: 0x01\n", 2, "0x1 is of h1 and of h2"),
-        ("h1: 0x1\nSwitchName=a Nodes=0x1,0x2\n", 2, "0x2 is none of the 1 GUIDs"),
-        ("h1: 0x1\nSwitchName=a Nodes=0x1\nSwitchName=a Switches=b\n", 3, "b is none of the 1"),
-        ("SwitchName=a Switches=b\nSwitchName=b Switches=a\n", 1, "no port is reached"),
-        ("h1: 0x1\nSwitchName=a\n", 2, "is no host and no switch"),
+        ("h1: 0x1\nh2: 0x01\n", 2, "0x1 belongs to both h1 and h2"),
+        ("h1: 0x1\nSwitchName=a Nodes=0x1,0x2\n", 2, "0x2 is not among the 1 host GUIDs"),
+        ("h1: 0x1\nSwitchName=a Nodes=0x1\nSwitchName=a Switches=b\n", 3, "b is not among the 1"),
+        ("SwitchName=a Switches=b\nSwitchName=b Switches=a\n", 1, "leads to no port"),
+        ("h1: 0x1\nSwitchName=a\n", 2, "is neither a host nor a switch"),
     ],
 )
 def test_switches_that_cannot_be(text: str, line_no: int, words: str) -> None:

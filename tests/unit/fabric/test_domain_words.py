@@ -27,7 +27,7 @@ MIXED = Locality(
         (("a1", "a2", "b1"), "in 2 NVLink domains on 2 leaves", "NVLink domains"),
         (("a1", "a2", "c1"), "on 2 leaves, 2 nodes in one NVLink domain", "domains"),
         (("c1", "d1"), "on one leaf and one top", "domains"),
-        (("c1", "x1", "x2"), "on one leaf, 2 of them unknown", "leaves"),
+        (("c1", "x1", "x2"), "on one leaf, 2 nodes unknown", "leaves"),
     ],
 )
 def test_nodes_are_where_their_lowest_domains_are(

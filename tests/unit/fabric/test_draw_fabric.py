@@ -55,7 +55,7 @@ def test_few_leaves_have_a_box_each_with_their_nodes() -> None:
     """What leads out is told in Gb/s where cables tell it."""
     words = _words(SHAPES["rails"])
     assert len(words) == 5
-    assert words[1].startswith("leaf leaf-[01-04]-01 8 nodes · 12.8 Tb/s up n01-c[01-08]")
+    assert words[1].startswith("leaf-[01-04]-01 8 nodes · 12.8 Tb/s up n01-c[01-08]")
 
 
 def test_many_leaves_that_are_alike_share_a_box() -> None:

@@ -68,7 +68,7 @@ def test_the_absent_leaf_is_the_one_its_names_lack(text: str) -> None:
     assert set(beside.values()) == {3}
     assert f"{len(beside)} named nodes therefore have 3 of 4 rails" in one.because
     assert len(beside) == 10
-    assert "so have localhost" in one.because
+    assert "the same for localhost" in one.because
 
 
 def test_the_missing_cables_are_those_that_no_pair_lists(text: str) -> None:
@@ -88,8 +88,10 @@ def test_the_missing_cables_are_those_that_no_pair_lists(text: str) -> None:
     expected = 2 * len(leaves) * len(spines)
     assert (pairs.total(), expected, len(missing)) == (532, 558, 16)
     one = findings(text)["cables-missing"]
-    assert f"{pairs.total()} of {expected} cables" in one.because
-    assert f"{expected - pairs.total()} cables are missing over {len(missing)} pairs" in one.because
+    assert f"{pairs.total()} of {expected} uplinks" in one.because
+    assert (
+        f"{expected - pairs.total()} cables are missing between {len(missing)} pairs" in one.because
+    )
     assert all(pair in one.because for pair in missing)
 
 

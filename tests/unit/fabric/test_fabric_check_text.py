@@ -28,7 +28,7 @@ def test_the_answer_is_first_and_the_next_command_last() -> None:
     assert first.text == "warn     rails-swapped: n01-c02"
     assert first.style is Style.WARNING
     assert lines[-1].text == "next  hpckit fabric check f.txt --json"
-    assert any("exchange the cables" in line.text for line in lines)
+    assert any("swap the cables" in line.text for line in lines)
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
@@ -45,15 +45,15 @@ def test_no_line_is_wider_than_the_screen(width: int) -> None:
     lines = fabric_check_lines(fabric, [one] * 25, width=width, command="hpckit\x07")
     assert max(len(line.text) for line in lines) <= width
     assert not any("\x1b" in line.text for line in lines)
-    assert lines[-1].text == "… 5 more: --json has them all"
+    assert lines[-1].text == "… 5 more: --json shows all"
 
 
 def test_what_the_source_does_not_tell_was_not_checked() -> None:
     """A verdict of nothing odd says so; a fabric with cables and rates has nothing to say."""
     tree = parse_topology_conf("SwitchName=a Nodes=n[1-2]\nSwitchName=t Switches=a\n", "made")
     texts = [line.text for line in fabric_check_lines(tree, ())]
-    assert texts[0].startswith("nothing odd")
-    assert texts[1:] == ["not checked: cables, rates and rails; topology.conf does not tell them"]
+    assert texts[0].startswith("no problems found")
+    assert texts[1:] == ["not checked: cables, rates and rails; topology.conf does not have them"]
     cabled = two_tier()
     assert not_checked(cabled.topology()) == ()
     cabled.wires = [dataclasses.replace(one, speed="4x??") for one in cabled.wires]

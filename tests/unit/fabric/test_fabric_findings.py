@@ -100,7 +100,7 @@ DEFECTS: dict[str, Defect] = {
     ),
     "swapped between nodes": (
         lambda made: made.exchange(made.hang("n01-c02", "mlx5_1"), made.hang("n02-c01", "mlx5_1")),
-        *("rails-swapped", "n01-c02,n02-c01", "they hang in each other's place"),
+        *("rails-swapped", "n01-c02,n02-c01", "cabled to each other's leaf"),
     ),
     "swapped on a node": (
         lambda made: made.exchange(made.hang("n02-c03", "mlx5_0"), made.hang("n02-c03", "mlx5_1")),
@@ -108,15 +108,15 @@ DEFECTS: dict[str, Defect] = {
     ),
     "on another rack's leaf": (
         lambda made: move(made, 0, 1),
-        *("nic-misplaced", "n01-c02 mlx5_0", "its like on rail 0"),
+        *("nic-misplaced", "n01-c02 mlx5_0", "expected on leaf-01-01, rail 0"),
     ),
     "on another rail's leaf": (
         lambda made: move(made, 1, 0),
-        *("nic-misplaced", "n01-c02 mlx5_0", "its like on rail 0"),
+        *("nic-misplaced", "n01-c02 mlx5_0", "expected on leaf-01-01, rail 0"),
     ),
     "a node called localhost": (
         lambda made: made.change(lambda one: one.node == "n02-c02", node="localhost"),
-        *("name-says-nothing", "localhost", "which Slurm cannot know"),
+        *("name-says-nothing", "localhost", "which is not a node in Slurm"),
     ),
     "two nodes of one name": (
         lambda made: made.change(lambda one: one.node == "n02-c02", node="n01-c01"),
@@ -124,13 +124,17 @@ DEFECTS: dict[str, Defect] = {
     ),
     "a leaf without uplinks": (
         without_uplinks,
-        *("switch-isolated", leaf(1, 1), "no cable leads from it to another switch"),
+        *("switch-isolated", leaf(1, 1), "no cable to another switch"),
     ),
 }
 OF_TWO_TIERS: dict[str, Defect] = {
     "a spine with half of its cables": (
         without_spine_cables,
-        *("uplinks-uneven", "spine-02", "16 cables lead to it from below, and 32"),
+        *(
+            "uplinks-uneven",
+            "spine-02",
+            "16 cables from below; most of the 4 switches in its group have 32",
+        ),
     ),
     "a leaf that is absent": (
         lambda made: made.without_switch(leaf(2, 1)),
@@ -148,7 +152,7 @@ OF_TWO_TIERS: dict[str, Defect] = {
         lambda made: made.change(
             lambda one: one.node in {"n02-c02", "n02-c03", "n04-c01"}, description=FIRMWARE
         ),
-        *("nics-anonymous", "12 HCA ports", "on 8 switches do not say"),
+        *("nics-anonymous", "12 HCA ports", "on 8 switches do not name their nodes"),
     ),
     "managers": (add_managers, "host-not-compute", "ubuntu,ufm", "2 hosts with 3 ports"),
 }
@@ -182,7 +186,7 @@ def test_a_missing_cable_is_told_by_its_ends(made: MadeFabric) -> None:
         wire = made.wires.pop(at)
         one = made.only()
         assert (one.rule, one.subject) == ("cables-missing", f"{wire.lower}–{wire.upper}")
-        assert "1 cable is missing over 1 pair of switches" in one.because
+        assert "1 cable is missing between 1 pair of switches" in one.because
         made.wires.insert(at if at == 0 else len(made.wires), wire)
 
 
@@ -191,9 +195,9 @@ def test_missing_cables_are_one_finding_with_counts() -> None:
     made = two_tier()
     del made.wires[:2], made.wires[20]
     one = made.only()
-    assert one.subject == "cables from leaves upwards"
-    assert "125 of 128 cables from leaves upwards are up" in one.because
-    assert "3 cables are missing over 2 pairs" in one.because
+    assert one.subject == "uplinks of leaves"
+    assert "125 of 128 uplinks of leaves are up" in one.because
+    assert "3 cables are missing between 2 pairs" in one.because
     assert "leaf-01-01–spine-01 0 of 2" in one.because
 
 
@@ -317,9 +321,9 @@ def test_a_place_in_slurms_tree_is_one() -> None:
         "topology.conf",
     )
     assert topology.rails == ()
-    on_two = "2 nodes on each of s0, s1; in a tree a node hangs on one leaf"
+    on_two = "2 nodes on each of s0, s1; a tree allows one leaf per node"
     assert [(one.rule, one.subject, one.because) for one in fabric_findings(topology)] == [
-        ("switch-two-parents", "s0", "it is below t, u, and has one place in a tree"),
+        ("switch-two-parents", "s0", "it is below t, u; a tree allows one parent"),
         ("node-multi-homed", "a[2-3]", on_two),
     ]
 
@@ -333,7 +337,7 @@ def test_a_node_is_in_one_block() -> None:
         "scontrol",
     )
     assert [(one.rule, one.subject, one.because) for one in fabric_findings(topology)] == [
-        ("node-two-blocks", "n3", "1 node in each of b1, b2; a node is in one block"),
+        ("node-two-blocks", "n3", "1 node in each of b1, b2; a node has one block"),
     ]
 
 

@@ -117,7 +117,7 @@ def test_an_absent_leaf_is_told_beside_leaves_for_storage(leaves: int) -> None:
     one = made.only()
     assert (one.rule, one.subject) == ("leaf-absent", leaf(2, 1))
     assert one.because.startswith("4 groups of nodes have leaves for 4 rails")
-    assert "(15 of 16 are)" in one.because
+    assert "(15 of 16 leaves found)" in one.because
     assert "8 named nodes therefore have 3 of 4 rails" in one.because
 
 

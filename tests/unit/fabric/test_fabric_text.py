@@ -36,7 +36,7 @@ def test_small_networks_are_told_leaf_by_leaf() -> None:
     """The title, what leads out, the tree, the rails, and what to ask next."""
     assert _texts(with_rails(two_tier(racks=2, nodes=4).topology())) == [
         "ibnetdiscover · 8 nodes · 12 switches · 8 leaf switches in 2 groups · 2 levels · 4 rails",
-        "out of leaves: 25.6 Tb/s for NICs of 12.8 Tb/s, 0.5:1",
+        "uplink bandwidth of leaves: 25.6 Tb/s for NICs of 12.8 Tb/s, 0.5:1",
         "",
         "spine-[01-04]  8 nodes",
         "├─ leaf leaf-[01-04]-01  4 nodes  12.8 Tb/s up  n01-c[01-04]",
@@ -57,7 +57,7 @@ def test_ten_thousand_nodes_fit_a_screen() -> None:
     """Pods that are alike share a line, and so do their leaves."""
     texts = _texts(_conf(320, 32, 10))
     assert len(texts) <= 12
-    assert texts[1] == "what leads out of leaves is not told"
+    assert texts[1] == "uplink bandwidth of leaves: unknown"
     assert texts[3:6] == [
         "top  10240 nodes",
         "└─ 10 pods pod[0-9]  1024 nodes each",
@@ -115,7 +115,7 @@ def test_commands_that_cannot_be_copied_are_not_shown() -> None:
     topology = _conf(4, 2, 2)
     assert not any("hpckit " in text for text in _texts(topology, file="a\x1bb"))
     assert "next  hpckit fabric check 'my file'" in _texts(topology, file="my file")
-    assert "no compute node has a name" in _texts(ClusterTopology(source=FabricSource.AWS))
+    assert "no named compute node" in _texts(ClusterTopology(source=FabricSource.AWS))
 
 
 def test_the_real_capture_is_told_on_a_screen() -> None:
@@ -127,9 +127,9 @@ def test_the_real_capture_is_told_on_a_screen() -> None:
     assert sum("IBLEAF" in text and "leaf " in text for text in texts) == 8
     assert any(text.startswith("├─ leaf A09-P1-IBLEAF-[01-02,04]-01 ") for text in texts)
     assert "31 leaf switches in 8 groups" in texts[0]
-    assert "out of leaves: 212.8 Tb/s for NICs of 216.8 Tb/s, 1.02:1" in texts
+    assert "uplink bandwidth of leaves: 212.8 Tb/s for NICs of 216.8 Tb/s, 1.02:1" in texts
     assert "9 spines, A10-P1-IBSPINE-01 and others  120 nodes" in texts
-    assert "also     69 ports of adapters that name no node" in texts
+    assert "also     69 ports without a node name" in texts
 
 
 def test_all_that_hangs_on_leaves_is_in_the_ratio() -> None:
@@ -138,12 +138,12 @@ def test_all_that_hangs_on_leaves_is_in_the_ratio() -> None:
     made.change(lambda one: one.node == "n02-c02", description="MT4129 ConnectX7 Technologies")
     made.host("ufm", "mlx5_0", leaf(2, 1))
     texts = _texts(with_rails(made.topology()))
-    assert "out of leaves: 25.6 Tb/s for NICs of 13.2 Tb/s, 0.52:1" in texts
-    assert "also     4 ports of adapters that name no node" in texts
-    assert "         1 host that does not compute" in texts
+    assert "uplink bandwidth of leaves: 25.6 Tb/s for NICs of 13.2 Tb/s, 0.52:1" in texts
+    assert "also     4 ports without a node name" in texts
+    assert "         1 non-compute host" in texts
 
 
 def test_leaves_for_storage_are_none_of_the_compute_bandwidth() -> None:
     """Nor are the NICs that lead to them."""
     texts = _texts(with_rails(with_storage().topology()))
-    assert "out of leaves: 51.2 Tb/s for NICs of 51.2 Tb/s, 1:1" in texts
+    assert "uplink bandwidth of leaves: 51.2 Tb/s for NICs of 51.2 Tb/s, 1:1" in texts

@@ -178,10 +178,25 @@ def test_whose_a_port_is(words: str, kind: EndKind, node: str | None, nic: str |
 @pytest.mark.parametrize(
     ("old", "new", "line", "words"),
     [
-        ("vendid=0x2c9\ndevid=0xd2f2\nsysimgguid=0x10", "vendid is 5", 6, "none of ibnetdiscover"),
-        ('\t"S-0000000000000030"[2]', '\t"S-0000000000000030"[3]', 16, "says in line"),
-        ('Switch\t65 "S-0000000000000020"', 'Ca\t65 "S-0000000000000020"', 23, "something else"),
-        ("[2]\t", "[1]\t", 12, "led somewhere else in line 11"),
+        (
+            "vendid=0x2c9\ndevid=0xd2f2\nsysimgguid=0x10",
+            "vendid is 5",
+            6,
+            "not a line of ibnetdiscover",
+        ),
+        (
+            '\t"S-0000000000000030"[2]',
+            '\t"S-0000000000000030"[3]',
+            16,
+            "leads to port 33 of 0x0000000000000020 in line",
+        ),
+        (
+            'Switch\t65 "S-0000000000000020"',
+            'Ca\t65 "S-0000000000000020"',
+            23,
+            "another kind elsewhere",
+        ),
+        ("[2]\t", "[1]\t", 12, "has another end in line 11"),
     ],
 )
 def test_what_is_not_understood_is_refused(old: str, new: str, line: int, words: str) -> None:

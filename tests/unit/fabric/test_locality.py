@@ -152,9 +152,9 @@ def test_what_slurm_cannot_know_is_left_out_and_told() -> None:
     fabric = read(corpus_file(NDR))
     assert "localhost" not in slurm_tree(fabric).nodes
     assert left_out(fabric) == (
-        "localhost, 3 ports: Slurm cannot know such a name",
-        "69 ports of adapters that name no node",
-        "2 hosts taken for no compute node: B11-P1-CUFM-02,ubuntu",
+        "localhost, 3 ports: a default name, not a node in Slurm",
+        "69 ports without a node name",
+        "2 non-compute hosts: B11-P1-CUFM-02,ubuntu",
     )
     assert left_out(FABRICS["one switch"]) == ()
 

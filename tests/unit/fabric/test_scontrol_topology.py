@@ -93,11 +93,11 @@ def test_a_part_of_the_tree_is_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "line_no", "words"),
     [
-        ("slurm_load_topo error: no\n", 1, "is no switch"),
-        ("SwitchName=a Level=0 LinkSpeed=1 Nodes=c1\nSwitchName=b Lev\n", 2, "is no switch"),
-        ("SwitchName=a Level=0 LinkSpeed=1 Nodes=c[1-\n", 1, "has no other"),
-        ("BlockName=a BlockIndex=0 Nodes=c1 BlockSize=1\n" * 2, 2, "block a is on line 1 already"),
-        ("RingName=r1 Nodes=c[1-4]\n", 1, "is no switch"),
+        ("slurm_load_topo error: no\n", 1, "is neither a switch"),
+        ("SwitchName=a Level=0 LinkSpeed=1 Nodes=c1\nSwitchName=b Lev\n", 2, "is neither a switch"),
+        ("SwitchName=a Level=0 LinkSpeed=1 Nodes=c[1-\n", 1, "unmatched bracket"),
+        ("BlockName=a BlockIndex=0 Nodes=c1 BlockSize=1\n" * 2, 2, "block a is already on line 1"),
+        ("RingName=r1 Nodes=c[1-4]\n", 1, "is neither a switch"),
     ],
 )
 def test_what_is_not_understood_is_an_error(text: str, line_no: int, words: str) -> None:
@@ -126,7 +126,7 @@ def test_releases_without_it() -> None:
 
 def test_a_line_of_no_partition_is_an_error() -> None:
     """The error names the line."""
-    with pytest.raises(ParseError, match="is no partition") as caught:
+    with pytest.raises(ParseError, match="is not a partition") as caught:
         parse_partition_topologies("PartitionName=main AllowGroups=ALL\n   DefaultTime=NONE\n")
     assert caught.value.line_no == 2
 

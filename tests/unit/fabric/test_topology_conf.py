@@ -67,7 +67,7 @@ def test_blocks() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("# later\n", "no switch and no block"),
+        ("# later\n", "neither switches nor blocks"),
         ('SwitchName="" Nodes=n1', "Name is empty"),
         ('BlockName="" Nodes=n1', "Name is empty"),
         ("SwitchName=s Nodes=a[1-60000]b[1-60000]\n", "more than 1,000,000 names"),

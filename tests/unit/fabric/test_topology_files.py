@@ -77,7 +77,7 @@ def test_the_smallest_block_is_planned_by() -> None:
     text = topology_conf_text(FABRICS["a first block that is large"])
     assert text.splitlines()[-1] == "BlockSizes=2"
     small = topology_conf_text(blocks({"a": ["c1", "c2"], "b": ["c3"]}, (2,)))
-    assert "# 1 nodes of 2: slurmctld 24.11 ends on this" in small
+    assert "# 1 node, block size 2: slurmctld 24.11 exits on this" in small
 
 
 def test_several_topologies() -> None:
@@ -112,13 +112,13 @@ NOT_WRITTEN = {
         switches=(*BASE.switches, Switch(name="t")),
         links=(*BASE.links, SwitchLink(lower="a", upper="t")),
     ),
-    "is below itself, by 2": changed(BASE, links=(*BASE.links, SwitchLink(lower="s", upper="a"))),
+    "is below itself, over 2": changed(BASE, links=(*BASE.links, SwitchLink(lower="s", upper="a"))),
     "has 1 nodes and 1 switches": changed(
         BASE, ports=(*BASE.ports, HostPort(node="c2", switch="s"))
     ),
-    "no name that Slurm takes": tree({}, {"a": ["c[1-2]"]}),
+    "not a valid Slurm node name": tree({}, {"a": ["c[1-2]"]}),
     "none of the 1 switches": tree({}, {"a": []}),
-    "no switch and no block": ClusterTopology(source=FabricSource.AWS),
+    "neither switches nor blocks": ClusterTopology(source=FabricSource.AWS),
     "a flat topology has no topology.conf": FLAT,
 }
 
@@ -134,7 +134,7 @@ def test_topologies_that_cannot_stand_together() -> None:
     """None at all, and two of one name."""
     with pytest.raises(RenderError, match="no topology to write"):
         topology_yaml_text([])
-    with pytest.raises(RenderError, match="2 topologies are called plain"):
+    with pytest.raises(RenderError, match="2 topologies have the name plain"):
         topology_yaml_text([FLAT, FLAT])
 
 

@@ -35,7 +35,7 @@ def test_what_scontrol_prints_without_a_file() -> None:
     """Where slurmctld has a topology.conf, `show topoconf` knows nothing, and is not believed."""
     text = (RECORD / "topoconf-of-topology-conf" / "output.txt").read_text()
     assert parse_topoconf(text) == ()
-    with pytest.raises(ParseError, match="the topology default has no plugin"):
+    with pytest.raises(ParseError, match="topology default has no plugin"):
         parse_topology_yaml(text, NAME)
     written = parse_topology_yaml((RECORD / "topoconf" / NAME).read_text(), NAME)
     assert parse_topoconf((RECORD / "topoconf" / "output.txt").read_text()) == written
@@ -81,7 +81,7 @@ def test_nodes_win_over_children() -> None:
 @pytest.mark.parametrize(
     ("text", "line_no", "words"),
     [
-        ("", 1, "nothing in it"),
+        ("", 1, "the file is empty"),
         ("---\n", 2, "has no topology"),
         ("just words\n", 1, "got 'just words'; expected a list"),
         (HEAD, 1, "topology a has no plugin"),
@@ -90,25 +90,29 @@ def test_nodes_win_over_children() -> None:
         (HEAD + "  flat: maybe\n", 2, "got 'maybe'; expected true or false"),
         (HEAD + "  flat: true\n  colour: red\n", 3, r"\[0\].colour: unknown key; expected one of"),
         ("- flat: true\n", 1, "topology is missing"),
-        (HEAD + "  flat: true\n" + HEAD + "  flat: true\n", 3, "a is on line 1 already"),
+        (HEAD + "  flat: true\n" + HEAD + "  flat: true\n", 3, "a is already on line 1"),
         (HEAD + "  tree:\n    switches: {}\n", 3, "got a table; expected a list"),
         (HEAD + "  tree:\n    switches:\n", 3, "has no switches"),
         (TREE + "      - switch: [b]\n", 4, "got a list; expected text"),
         (TREE + "      - switch: b\n        speed: 1\n", 5, "unknown key"),
-        (TREE + "      - switch: b\n        children: c\n", 4, "c, a child of switch b, is none"),
-        (TREE + "      - {switch: b, nodes: n1}\n" * 2, 5, "switch b is on line 4 already"),
-        (TREE + "      - {switch: b, nodes: 'n[1-'}\n", 4, "has no other"),
+        (
+            TREE + "      - switch: b\n        children: c\n",
+            4,
+            "c, a child of switch b, is not among",
+        ),
+        (TREE + "      - {switch: b, nodes: n1}\n" * 2, 5, "switch b is already on line 4"),
+        (TREE + "      - {switch: b, nodes: 'n[1-'}\n", 4, "unmatched bracket"),
         (TREE + f"      - switch: {'b' * 65}\n", 4, "has 65 characters"),
         (HEAD + "  block:\n    block_sizes: [2, 6]\n    blocks: [{block: b}]\n", 3, "6 is not 2"),
         (HEAD + "  block: {block_sizes: [2]}\n", 2, "has no blocks"),
         (HEAD + "  flat: &x true\n  ring: *x\n", 2, "an anchor or alias"),
         (HEAD + "  flat: *x\n", 2, "undefined alias"),
-        (HEAD + "  flat: true\n  flat: true\n", 3, "flat is on line 2 already"),
-        (HEAD + "  {a: b}: true\n", 2, "a key that is no text"),
+        (HEAD + "  flat: true\n  flat: true\n", 3, "flat is already on line 2"),
+        (HEAD + "  {a: b}: true\n", 2, "a key that is not text"),
         (HEAD + "  flat: true\n---\nb: c\n", 3, "another document"),
         (HEAD + " flat: true\n", 2, "did not find expected|expected <block end>"),
         (HEAD + "  flat: " + "[" * 30 + "]" * 30 + "\n", 2, "nested too deeply"),
-        ("- topology: \x00\n", 1, "no YAML"),
+        ("- topology: \x00\n", 1, "not YAML"),
     ],
 )
 def test_what_is_not_understood_is_an_error(text: str, line_no: int, words: str) -> None:

@@ -186,7 +186,7 @@ def test_ranks_wait_a_while_for_a_plan(rank: Rank, job: dict[str, str]) -> None:
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     assert folder.stat().st_mode & 0o777 == 0o700
     text = (folder / PLAN).read_text()
-    assert "GPUs take no part: the node was not read within 2 s" in text
+    assert "GPUs ignored: reading the topology of this node took over 2 s" in text
     binding = msgspec.json.decode(text, type=NodeBinding)
     (first,) = bound(rank(0, 3))
     assert [each.cpus for each in binding.ranks] == [
@@ -227,7 +227,7 @@ def test_ranks_that_cannot_agree_keep_what_a_launcher_gave(rank: Rank, job: dict
     finally:
         folder.unlink()
     assert [line.split()[0] for *_, line in told] == [f"[{CPUS[0]}]", f"[{CPUS[1]}]"]
-    assert all(why.endswith("and a launcher has bound them") for why, *_ in told)
+    assert all(why.endswith("and the launcher has already bound them") for why, *_ in told)
 
 
 def test_the_first_plan_is_everybodys(tmp_path: Path) -> None:
@@ -276,8 +276,8 @@ def test_only_cpus_that_are_there_are_taken(capfd: pytest.CaptureFixture[str]) -
     assert capfd.readouterr().err == ""
     apply_binding(document("4000-4001"), 0, {})
     assert os.sched_getaffinity(0) == set(CPUS)
-    said = "it is not bound to CPUs 4000-4001, none of which it may have"
-    assert capfd.readouterr().err == f"hpckit: warning: rank 0 of this node: {said}\n"
+    said = "its planned CPUs 4000-4001 are not allowed here"
+    assert capfd.readouterr().err == f"hpckit: warning: local rank 0 is not bound: {said}\n"
 
 
 def test_the_environment_of_the_command() -> None:
@@ -376,8 +376,8 @@ def test_cpus_of_ranks_that_cannot_be_seen(tmp_path: Path, hidden: str) -> None:
         timer.start()
     allowed, unbound = allowed_together(given, 2, str(tmp_path))
     assert allowed == CPUS[:1]
-    why = f"1 of the {len(CPUS)} CPUs that Slurm gave this job can be seen"
-    hides = f"{why}: those of its other ranks are hidden"
+    why = f"only 1 of the job's {len(CPUS)} CPUs are visible"
+    hides = f"{why}: the CPUs of its other ranks are hidden"
     assert unbound == (hides if hidden in {"all", "some"} else "")
     timer.cancel()
 
@@ -394,7 +394,7 @@ def test_cpus_that_slurm_did_not_give(tmp_path: Path) -> None:
     assert unbound("") == unbound("²") == ""
     assert bool(unbound("4096")) != machine
     if len(CPUS) > 1:
-        assert unbound("1").endswith(", and Slurm gave it 1: other jobs may be on any of them")
+        assert unbound("1").endswith(", but Slurm allocated 1: other jobs may use the same CPUs")
 
 
 @TWO

@@ -29,7 +29,7 @@ READS = (
             PATH,
             KEPT,
             [
-                f" wrote  a part of {SIX} · {PATH}",
+                f" wrote  part of {SIX} · {PATH}",
                 f" rest   {KEPT}",
                 f" next   cat {KEPT} >> {PATH} && hpckit report --from run",
             ],
@@ -45,7 +45,7 @@ READS = (
             ],
         ),
         (MOVED, None, [f" wrote  {SIX} · {MOVED}", f" next   {READS}"]),
-        (None, None, [f" lost   {SIX}: no file has them"]),
+        (None, None, [f" lost   {SIX}: in no file"]),
     ],
 )
 def test_where_samples_are(reached: str | None, kept: str | None, lines: list[str]) -> None:

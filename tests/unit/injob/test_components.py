@@ -101,7 +101,8 @@ def test_a_service_is_asked_to_end_when_the_work_is_done(stage: Stage) -> None:
 
 def test_each_group_is_a_job_of_its_own(stage: Stage) -> None:
     """Its nodes and its memory alone, and where the others are."""
-    assert ran(stage, SERVES, "true").returncode == 0
+    works = f"until [ -s {stage.saw}/environment-0 ]; do sleep 0.05; done"
+    assert ran(stage, SERVES, works).returncode == 0
     server, worker = seen(stage, 0), seen(stage, 1)
     assert (server["SLURM_MEM_PER_CPU"], "SLURM_MEM_PER_NODE" in server) == ("1000", False)
     assert (worker["SLURM_MEM_PER_NODE"], "SLURM_MEM_PER_CPU" in worker) == ("200", False)
@@ -115,7 +116,7 @@ def test_one_that_fails_ends_the_others(stage: Stage) -> None:
     """Its code is the job's, also one that Slurm's accounts do not hold."""
     ended = ran(stage, SERVES, "sleep 1; exit 200")
     assert ended.returncode == 200
-    assert "worker failed with 200: server is ended" in ended.stderr
+    assert "worker failed with exit code 200: stopping server" in ended.stderr
     assert ends(stage) == {"server": "0 asked\n", "worker": "200\n"}
     assert (stage.folder / "job" / "logs" / "failed-0").read_text() == "200 worker\n"
 
@@ -148,7 +149,7 @@ def test_where_slurm_ends_nothing_the_steps_are_killed(stage: Stage) -> None:
     stage.program("squeue", "#!/bin/bash\nexit 1\n")
     ended = ran(stage, SERVES, "exit 7")
     assert ended.returncode == 7
-    assert "the steps are killed" in ended.stderr
+    assert "killing the job steps" in ended.stderr
 
 
 @pytest.mark.parametrize(

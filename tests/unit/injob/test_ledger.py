@@ -150,7 +150,7 @@ def test_a_folder_that_cannot_be_made_is_one_warning(
     done = run(*SLURM, "sh", "-c", "echo out; exit 4", env=ledger_env)
     assert (done.returncode, done.stdout) == (4, b"out\n")
     where = b"account/restart-0/rank-3.ledger"
-    assert done.stderr == b"hpckit: no ledger, " + where + b" cannot be written: Not a directory\n"
+    assert done.stderr == b"hpckit: no ledger: " + where + b" cannot be written: Not a directory\n"
 
 
 def test_a_full_disk_is_one_warning(run: Run, ledger_env: dict[str, str], job_folder: Path) -> None:

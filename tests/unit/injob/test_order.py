@@ -140,7 +140,9 @@ def test_nodes_that_nobody_knew_come_last(run: Run, tmp_path: Path) -> None:
     done = ordered(run, tmp_path, written(tmp_path), tasks="1", nodes=nodes)
     assert set(hosts(done)[-2:]) == {"m1", "m2"}
     assert sorted(hosts(done)) == sorted(nodes)
-    assert b"note: placed last, as the cluster's network did not have them: m1, m2\n" in done.stderr
+    assert (
+        b"note: placed last, not in the cluster's topology at submission: m1, m2\n" in done.stderr
+    )
     left = sorted(path.name for path in (tmp_path / "place" / "restart-0").iterdir())
     assert left == ["hosts", "waiting"]
 
@@ -148,7 +150,7 @@ def test_nodes_that_nobody_knew_come_last(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("nodes", "why"),
     [
-        (["x1", "x2"], b"the cluster's network, as it was at submission, has none of these nodes"),
+        (["x1", "x2"], b"none of these nodes was in the cluster's topology at submission"),
         (NODES[:6], b""),
     ],
     ids=["other nodes", "fewer nodes"],

@@ -109,8 +109,8 @@ def test_what_differs_is_named(tmp_path: Path) -> None:
     assert found["nodes"][0] == found["cpus"][0] == found["env"][0] == DIFFERS
     assert found["nodes"][1].startswith("rank 0 is on n0, planned n1; ")
     assert found["nodes"][1].endswith("; 4 more")
-    assert "rank 0 may use CPUs 0-3, planned 0" in found["cpus"][1]
-    assert found["env"][1] == "rank 7 has MASTER_ADDR=n9, rank 0 n0"
+    assert "rank 0 has CPUs 0-3, planned 0" in found["cpus"][1]
+    assert found["env"][1] == "rank 7 has MASTER_ADDR=n9, rank 0 has n0"
 
 
 def test_variables_that_an_image_changed_differ(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_cpus_that_other_jobs_may_use_are_not_enforceable(tmp_path: Path) -> Non
     prove(env_of(tmp_path), 2, None)
     verdict, because = verdicts(tmp_path)["cpus"]
     assert verdict == NOT_ENFORCEABLE
-    assert because == "nothing is bound on node n0: it has 8 CPUs, and Slurm gave it 2"
+    assert because == "no rank is bound on node n0: it has 8 CPUs, and Slurm gave it 2"
 
 
 def test_a_launchers_ranks_share_a_line(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_launchers_ranks_share_a_line(tmp_path: Path) -> None:
     missing = ranks_verdict(some, 16, {}, 60)
     assert missing is not None
     assert missing["verdict"] == DIFFERS
-    assert missing["because"] == "6 of 16 ranks left no line within 60 s"
+    assert missing["because"] == "no report from 6 of 16 ranks within 60 s"
 
 
 @pytest.mark.parametrize(
@@ -172,9 +172,9 @@ def test_a_launchers_ranks_share_a_line(tmp_path: Path) -> None:
         ([(4, 0, 4), (4, 1, 4)], True, None),
         ([(4, 0, None), (4, 1, None)], True, None),
         ([(4, None, None), (4, None, None)], False, None),
-        ([(4, None, None)], True, "rank 0 finds no PMIx and no PMI: to MPI it is process 0 of 1"),
-        ([(4, 0, 1)], True, "rank 0 is one of 1, planned 4"),
-        ([(2, None, None)], False, "rank 0 is one of 2, planned 4"),
+        ([(4, None, None)], True, "rank 0 finds neither PMIx nor PMI: MPI sees it as rank 0 of 1"),
+        ([(4, 0, 1)], True, "rank 0 sees a world size of 1, planned 4"),
+        ([(2, None, None)], False, "rank 0 sees a world size of 2, planned 4"),
     ],
 )
 def test_ranks_that_do_not_find_each_other_differ(
@@ -186,7 +186,7 @@ def test_ranks_that_do_not_find_each_other_differ(
     }
     found = world_verdict(records, 4, is_mpi=is_mpi)
     assert found["verdict"] == (DIFFERS if says else AS_PLANNED)
-    assert found["because"] == (says or "each rank is one of 4")
+    assert found["because"] == (says or "world size 4 on each rank")
 
 
 def test_strict_ends_the_rank(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -199,7 +199,7 @@ def test_strict_ends_the_rank(tmp_path: Path, capfd: pytest.CaptureFixture[str])
     with pytest.raises(SystemExit) as caught:
         prove(env_of(tmp_path, HPCKIT_STRICT="1"), 2, None)
     assert caught.value.code == 1
-    assert "the job ends here: --strict-placement" in capfd.readouterr().err
+    assert "--strict-placement ends the job: " in capfd.readouterr().err
 
 
 def test_a_rank_that_could_not_bind_itself_differs(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_a_rank_that_could_not_bind_itself_differs(tmp_path: Path) -> None:
     left(tmp_path, [line(0, "n0", cpus="0-3"), failed])
     with pytest.raises(SystemExit):
         prove(env_of(tmp_path, HPCKIT_STRICT="1"), 2, None)
-    because = "rank 1 is not bound: no room; rank 0 may use CPUs 0-3, planned 0"
+    because = "rank 1 is not bound: no room; rank 0 has CPUs 0-3, planned 0"
     assert verdicts(tmp_path)["cpus"] == (DIFFERS, because)
 
 
@@ -258,7 +258,7 @@ def test_an_order_of_another_size_differs(tmp_path: Path, hosts: str) -> None:
     with pytest.raises(SystemExit):
         prove(env_of(tmp_path, HPCKIT_STRICT="1"), 4, None)
     lines = hosts.count("\n")
-    because = f"the order has {lines} lines, which 4 ranks cannot be on"
+    because = f"the node order has {lines} lines, which do not fit 4 ranks"
     assert verdicts(tmp_path)["nodes"] == (DIFFERS, because)
 
 
@@ -266,7 +266,7 @@ def test_two_processes_of_one_rank_are_told(tmp_path: Path) -> None:
     """And ranks that the step does not have count for none that it has."""
     left(tmp_path, [line(0, "n0"), line(0, "n1"), line(1, "n1"), line(-1, "n1"), line(9, "n1")])
     prove(env_of(tmp_path), 2, None)
-    assert verdicts(tmp_path)["ranks"] == (DIFFERS, "2 processes are rank 0: on n0, n1")
+    assert verdicts(tmp_path)["ranks"] == (DIFFERS, "2 processes have rank 0: on n0, n1")
 
 
 @pytest.mark.parametrize(
@@ -388,7 +388,7 @@ def test_a_strict_rank_that_is_told_nothing_ends(
     with pytest.raises(SystemExit) as caught:
         proof.await_proof(env_of(tmp_path), 2, None, 0.3)
     assert caught.value.code == 1
-    assert "rank 0 told nothing within 0.3 s" in capfd.readouterr().err
+    assert "no report from rank 0 within 0.3 s" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(("rank", "strict", "code"), [(0, "", 0), (0, "1", 1), (1, "1", 1)])
@@ -399,6 +399,8 @@ def test_a_rank_that_cannot_leave_its_line(
     (job_folder / "place").write_text("no folder")
     done = run(*RANK, "echo", "ran", env=rank_env(job_folder, rank, 2, HPCKIT_STRICT=strict))
     assert (done.returncode, done.stdout) == (code, b"" if strict else b"ran\n")
-    begin = b"the job ends here: --strict-placement, and" if strict else b"warning:"
-    assert done.stderr.startswith(b"hpckit: " + begin + b" no proof of where this rank is: ")
+    begin = b"--strict-placement ends the job:" if strict else b"warning:"
+    assert done.stderr.startswith(
+        b"hpckit: " + begin + b" cannot verify the placement of this rank: "
+    )
     assert done.stderr.count(b"\n") == 1

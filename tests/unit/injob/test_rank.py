@@ -80,7 +80,7 @@ def test_a_process_without_rank_runs_unlogged(run: Run, job_folder: Path) -> Non
     done = run(*SLURM, "sh", "-c", "echo ran; exit 4", env=env)
     assert (done.returncode, done.stdout) == (4, b"ran\n")
     assert done.stderr.count(b"\n") == 1
-    assert b"no rank number in the environment (--from slurm)" in done.stderr
+    assert b"the environment has no rank number (--from slurm)" in done.stderr
     assert list((job_folder / "logs").iterdir()) == []
 
 
@@ -146,7 +146,7 @@ def test_a_full_disk_is_one_warning(
     with Path("/dev/full").open("wb") as full:
         stdout = subprocess.PIPE if is_log else full
         done = run(*SLURM, *python(code), env=rank_env, stdout=stdout)
-    what = b"the rank log ends" if is_log else b"output ends"
+    what = b"the rank log stops" if is_log else b"the output stops"
     assert done.returncode == 0
     assert done.stderr == b"hpckit: " + what + b" here: No space left on device\n"
     assert (done.stdout if is_log else rank_log(job_folder).read_bytes()) == b"xxx"

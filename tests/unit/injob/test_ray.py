@@ -95,7 +95,7 @@ def test_a_ray_that_does_not_start(run: Run, ray_env: dict[str, str]) -> None:
     """The job ends with what it said; one that is not installed has a shell's code."""
     done = run("ray", "--", "true", env={**ray_env, "RAY_FAILS": "1"})
     assert done.returncode == 1
-    assert b"it ended early / this Ray does not start" in done.stderr
+    assert b"ray ended early / this Ray does not start" in done.stderr
     without = {**ray_env, "PATH": "/usr/bin:/bin"}
     done = run("ray", "--", "true", env=without)
     assert (done.returncode, done.stderr) == (127, b"hpckit: command not found: ray\n")
@@ -178,5 +178,5 @@ def test_a_folder_of_somebody_else_is_not_used(run: Run, ray_env: dict[str, str]
     finally:
         folder_of(ray_env).unlink(missing_ok=True)
     assert done.returncode == 1
-    assert b"is somebody else's" in done.stderr
+    assert b"belongs to another user" in done.stderr
     assert said(ray_env) == []

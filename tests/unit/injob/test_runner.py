@@ -87,8 +87,8 @@ def test_a_refused_order(stage: Stage, more: tuple[str, ...], mapped: bool) -> N
     stage.program("srun", REFUSING.format(refuse="exit 1"))
     ended = ran(stage, "--order", *more, "--", *STEP, *RANK, "show")
     assert ended.returncode == 0, ended.stderr
-    says = "ranks are numbered by hpckit's own map" if mapped else "ranks are in Slurm's own order"
-    assert ended.stderr.splitlines()[0] == f"hpckit: warning: srun took no order of nodes: {says}"
+    says = "hpckit numbers the ranks itself" if mapped else "ranks are in Slurm's own order"
+    assert ended.stderr.splitlines()[0] == f"hpckit: warning: srun rejected the node order: {says}"
     assert ("HPCKIT_RANK_MAP" in ended.environment) == mapped
     assert (stage.saw / "options").read_text().split()[-5:] == STEP[1:]
 
@@ -144,6 +144,16 @@ def test_the_first_failing_rank_gives_the_code(stage: Stage) -> None:
         env = {"SLURM_RESTART_COUNT": "2", "SLURM_ARRAY_TASK_ID": task}
         assert ran(stage, "--", *STEP[:1], "bash", "-c", "exit 9", **env).returncode == 41
     assert ran(stage, "--", *STEP[:1], "true", SLURM_RESTART_COUNT="2").returncode == 0
+
+
+def test_a_requeue_is_marked(stage: Stage) -> None:
+    """The job's log and a rank's say where a run that Slurm started again begins."""
+    env = {"SLURM_RESTART_COUNT": "2", "SLURM_PROCID": "0"}
+    ended = ran(stage, "--", *STEP[:1], *RANK, "true", **env)
+    mark = "hpckit: requeued by Slurm: restart 2 begins here\n"
+    assert mark in ended.stderr
+    assert (stage.folder / "job" / "logs" / "rank-0.log").read_text() == mark
+    assert "requeued" not in ran(stage, "--", *STEP[:1], "true").stderr
 
 
 def test_the_sampler_runs_beside_the_step(stage: Stage) -> None:

@@ -236,7 +236,7 @@ def test_by_hand_it_says_why_there_is_no_gpu(job: Job, tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=LIMIT_S)
     assert (process.returncode, err) == (0, b"")
-    assert b"samples of the host alone" in out
+    assert b"samples of the host only" in out
     assert b"note   no GPU: NVML LibraryNotFound" in out
     assert b"next   hpckit report --from" in out
     assert (job.meta()["gpus"], job.meta()["host_refused"]["nvidia"]) == ([], "LibraryNotFound")
@@ -348,7 +348,7 @@ def test_call_that_hangs_is_said(job: Job) -> None:
     """Where something of the node hangs sampling ends, with a line and an event."""
     code, err = ended(job.hanging(DEAD_SYSTEM))
     assert code == 0
-    assert "a call of the system did not return for" in err
+    assert "a system call did not return for" in err
     assert job.events()[-1]["reason"] == "hung"
 
 
@@ -362,7 +362,7 @@ def test_early_end_is_no_success_by_hand(job: Job, duration: str, code: int) -> 
     process = job.hanging(DEAD_SYSTEM, *words)
     out, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == code, err
-    assert f" wrote  1 samples of the host alone · {job.file()}".encode() in out
+    assert f" wrote  1 samples of the host only · {job.file()}".encode() in out
     with Path("/dev/full").open("w") as full:
         full_code, said = ended(job.hanging(DEAD_SYSTEM, *words, stdout=full))
     assert full_code == 7

@@ -101,7 +101,7 @@ def test_a_job_folder_that_was_removed_stays_so(tmp_path: Path, start: Start) ->
     _, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 0
     who = "sampler on n1, array task 5"
-    assert err.decode() == f"hpckit: {who}: the topology: {gone}: No such file or directory\n"
+    assert err.decode() == f"hpckit: {who}: topology: {gone}: No such file or directory\n"
     assert not gone.exists()
 
 
@@ -135,8 +135,8 @@ def test_a_process_that_takes_too_long_is_said(
     process.look()
     process.end()
     assert capfd.readouterr().err.splitlines() == [
-        "hpckit: sampler on n1: the topology is not known: it took too long",
-        "hpckit: sampler on n1: the topology: /nonexistent/python: No such file or directory",
+        "hpckit: sampler on n1: topology unknown: it took too long",
+        "hpckit: sampler on n1: topology: /nonexistent/python: No such file or directory",
     ]
 
 

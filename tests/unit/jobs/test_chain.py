@@ -136,7 +136,7 @@ def third_refused(slurm: Slurm, home: Path) -> World:
     options = {"slurm.array": ("10", "--array")}
     last = prepare_chain(a_source(options=options), RESOURCES)[2]
     prepared[2] = replace(last, site=prepared[2].site)
-    with pytest.raises(SchedulerRefused, match=r"stage evaluate: .*the stages before it"):
+    with pytest.raises(SchedulerRefused, match=r"stage evaluate: .*earlier stages"):
         submit_chain(prepared, callers(home), world.tools())
     assert slurm.cancelled == [("4243",), ("4242",)]
     return world
@@ -155,7 +155,7 @@ def test_stages_that_had_begun_keep_their_record(tmp_path: Path) -> None:
     world = third_refused(Began(refused, at=10), tmp_path)
     assert len(world.index.latest(None)) == 2
     assert len(folders(tmp_path)) == 2
-    assert refused.hint == "prepare and train had begun or ended: hpckit status 4243"
+    assert refused.hint == "prepare and train had already started or ended: hpckit status 4243"
 
 
 def test_a_stage_that_has_ended_meanwhile_keeps_its_record(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_stage_that_has_ended_meanwhile_keeps_its_record(tmp_path: Path) -> No
     refused = SchedulerRefused("no")
     world = third_refused(Slurm(refused, at=10, cancelling=ended), tmp_path)
     assert len(world.index.latest(None)) == 2
-    assert "of the stages before it, what had not ended was cancelled" in str(refused)
+    assert "unfinished earlier stages were cancelled" in str(refused)
 
 
 def full_at(slurm: Slurm, number: int) -> PackedJobFolders:
@@ -186,7 +186,7 @@ def test_a_stage_that_is_not_recorded_goes_on(tmp_path: Path) -> None:
     """When a stage was started and that cannot be written down, none before it is cancelled."""
     slurm = Slurm()
     world = replace(ten_a_job(slurm), folders=full_at(slurm, 2))
-    with pytest.raises(NotRecorded, match=r"stage train: job 4243 was started .* no stage after"):
+    with pytest.raises(NotRecorded, match=r"stage train: job 4243 was started .* later stages"):
         submit_chain(stages(tmp_path), callers(tmp_path), world.tools())
     assert slurm.cancelled == []
 
@@ -204,7 +204,9 @@ def test_an_interrupt_in_a_split_stage_takes_back_all(tmp_path: Path) -> None:
     slurm = Slurm()
     world = ten_a_job(slurm)
     tools = world.tools(lambda: held(lambda: len(slurm.requests) == 3))
-    words = r"stage train: not every part was sent .*part 3 of 3.* \(the stages before it were canc"
+    words = (
+        r"stage train: not all parts were submitted .*part 3 of 3.* \(the earlier stages were canc"
+    )
     with pytest.raises(KeyboardInterrupt, match=words):
         submit_chain(split_in_the_middle(tmp_path), callers(tmp_path), tools)
     assert slurm.cancelled == [("4243", "4244"), ("4242",)]
@@ -215,7 +217,7 @@ def test_an_interrupt_in_a_split_stage_that_goes_on_says_so(tmp_path: Path) -> N
     """Where the parts cannot be cancelled, the stages before go on too, and no other is sent."""
     slurm = Slurm(cancelling=AdapterError("silence"))
     tools = ten_a_job(slurm).tools(lambda: held(lambda: len(slurm.requests) == 3))
-    with pytest.raises(KeyboardInterrupt, match=r"hpckit cancel 4243 · no stage after it was subm"):
+    with pytest.raises(KeyboardInterrupt, match=r"hpckit cancel 4243 · later stages were not subm"):
         submit_chain(split_in_the_middle(tmp_path), callers(tmp_path), tools)
     assert len(slurm.requests) == 3
 
@@ -224,7 +226,7 @@ def test_a_split_stage_that_is_not_recorded_takes_back_all(tmp_path: Path) -> No
     """When a later part cannot be written down, its stage and those before it are taken back."""
     slurm = Slurm()
     world = replace(ten_a_job(slurm), folders=full_at(slurm, 3))
-    words = r"stage train: .*part 2 of 3.* \(the stages before it"
+    words = r"stage train: .*part 2 of 3.* \(the earlier stages"
     with pytest.raises(NotRecorded, match=words) as caught:
         submit_chain(split_in_the_middle(tmp_path), callers(tmp_path), world.tools())
     assert caught.value.hint is None
@@ -245,7 +247,7 @@ def test_a_failing_index_keeps_no_stage_from_being_cancelled(tmp_path: Path) -> 
     slurm = Slurm(SchedulerRefused("no"), at=10)
     world = replace(ten_a_job(slurm), index=Damaged())
     prepared = split_in_the_middle(tmp_path)
-    with pytest.raises(SchedulerRefused, match=r"stage train: no .*the stages before it were canc"):
+    with pytest.raises(SchedulerRefused, match=r"stage train: no .*earlier stages were canc"):
         submit_chain(prepared, callers(tmp_path), world.tools())
     assert slurm.cancelled == [("4243",), ("4242",)]
 
@@ -255,7 +257,9 @@ def test_an_interrupt_between_stages_takes_back_those_sent(tmp_path: Path) -> No
     slurm = Slurm()
     world = ten_a_job(slurm)
     tools = world.tools(lambda: held(lambda: len(slurm.requests) == 2))
-    with pytest.raises(KeyboardInterrupt, match=r"stage evaluate was not sent \(the stages before"):
+    with pytest.raises(
+        KeyboardInterrupt, match=r"stage evaluate was not submitted \(the earlier stages"
+    ):
         submit_chain(stages(tmp_path), callers(tmp_path), tools)
     assert slurm.cancelled == [("4243",), ("4242",)]
     assert (world.index.latest(None), folders(tmp_path)) == ([], [])
@@ -297,7 +301,7 @@ def test_an_unconfirmed_stage_leaves_the_others(tmp_path: Path) -> None:
     """When the answer to the first stage is lost, it stays on record and no other is sent."""
     slurm = Slurm(SubmissionUnconfirmed("lost"))
     world = ten_a_job(slurm)
-    with pytest.raises(SubmissionUnconfirmed, match="stage prepare: lost; no stage after it"):
+    with pytest.raises(SubmissionUnconfirmed, match="stage prepare: lost; later stages"):
         submit_chain(stages(tmp_path), callers(tmp_path), world.tools())
     (entry,) = world.index.latest(None)
     assert entry.stage == "prepare"

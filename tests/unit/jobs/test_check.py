@@ -144,8 +144,8 @@ def test_an_array_that_hpckit_splits(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("slurm", "options", "why"),
-    [(Slurm(is_silent=True), "-t 5", "no cluster was asked"),
-     (Slurm(), "-M all -t 5", "leaves it to sbatch which one")],
+    [(Slurm(is_silent=True), "-t 5", "cluster limits not checked"),
+     (Slurm(), "-M all -t 5", "sbatch chooses the cluster")],
 )  # fmt: skip
 def test_no_answer_holds_nothing_back(tmp_path: Path, slurm: Slurm, options: str, why: str) -> None:
     """Where no cluster answers, or none is named, that is said."""

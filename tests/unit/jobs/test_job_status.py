@@ -140,7 +140,7 @@ def test_an_array_counts_its_tasks_and_names_a_bad_one() -> None:
     """The reason counts the tasks by state, and names the first that went wrong."""
     more = record(JobState.COMPLETED, 5)
     assert status_of_records(CONFIRMED, [DONE_1, FAILED_2, more]).reason == (
-        "tasks: 2 COMPLETED, 1 FAILED; the first of them task 2"
+        "tasks: 2 COMPLETED, 1 FAILED; first: task 2"
     )
     assert status_of_records(CONFIRMED, [DONE_1, RUNNING_3, more]).reason == (
         "tasks: 2 COMPLETED, 1 RUNNING"

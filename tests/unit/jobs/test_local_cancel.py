@@ -86,7 +86,7 @@ def test_the_time_limit_ends_everything(submitter: LocalSubmitter, folder: Path)
     submitter.submit(request)
     status = final_status(submitter, request)
     assert (status.state, status.exit_code) == (JobState.TIMEOUT, 3)
-    assert status.reason == "the time limit of 2 s was reached"
+    assert status.reason == "the job reached its time limit of 2 s"
     assert b"told" in log_of(folder)
     assert not processes_of(folder)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hpckit.core.errors import HpckitError, StorageFailed
-from hpckit.jobs.logs import FileJobLogs, follow_log, read_log
+from hpckit.jobs.logs import FileJobLogs, RankLabels, follow_logs, labelled_lines, read_log
 from hpckit.spec.job_folder import LogName
 from tests.fakes.clock import FakeClock
 
@@ -48,15 +48,16 @@ def followed_log(
     poll_interval_s: float = 1.0,
 ) -> Iterator[bytes]:
     """What following the log of job 46 gives, without back-off."""
-    return follow_log(
+    pieces = follow_logs(
         logs or FileJobLogs(),
-        LogName(folder=folder),
+        [LogName(folder=folder)],
         clock,
         job_id="46",
         poll_interval_s=poll_interval_s,
         back_off=False,
         has_ended=has_ended,
     )
+    return (chunk for _, chunk in pieces)
 
 
 def test_a_growing_log_is_given_once(folder: Path) -> None:
@@ -102,7 +103,7 @@ def test_a_log_that_is_gone_is_said(folder: Path) -> None:
     """One of which something was given is not one that never was."""
     path, chunks = followed_from(folder, lambda: not (folder / "logs" / "job.log").exists())
     path.unlink()
-    with pytest.raises(HpckitError, match=r"the log is not there any more: .*job.log"):
+    with pytest.raises(HpckitError, match=r"the log is gone: .*job.log"):
         next(chunks)
 
 
@@ -164,15 +165,15 @@ def test_what_is_written_before_the_end_is_noticed_is_given(folder: Path) -> Non
 def test_a_job_that_ended_without_a_log_is_said(folder: Path) -> None:
     """Following the log of a job that ended without one is refused, not endless."""
     chunks = followed_log(folder, FakeClock(), lambda: True)
-    with pytest.raises(HpckitError, match="the job has left no log in"):
+    with pytest.raises(HpckitError, match="the job has no log in"):
         list(chunks)
 
 
 @pytest.mark.parametrize(
     ("ranks", "there"),
     [
-        ((), "no rank has written one yet"),
-        ((0,), "only rank 0 has one"),
+        ((), "no rank has written a log yet"),
+        ((0,), "only rank 0 has a log"),
         ((0, 1, 3), "ranks with a log: 0-3"),
     ],
 )
@@ -182,7 +183,7 @@ def test_a_missing_rank_names_those_that_are_there(
     """The log of a rank that has none is refused, and the ranks that have one are named."""
     for rank in ranks:
         (folder / "logs" / f"rank-{rank}.log").touch()
-    with pytest.raises(HpckitError, match="no log of rank 7") as raised:
+    with pytest.raises(HpckitError, match="rank 7 has no log") as raised:
         read_log(FileJobLogs(), LogName(folder=folder, rank=7), "46")
     assert raised.value.hint == there
 
@@ -207,9 +208,9 @@ def followed(folder: Path, end_s: float, *, poll_interval_s: float, back_off: bo
     (folder / "logs" / "job.log").touch()
     clock = FakeClock()
     asked = _Asked(clock, end_s)
-    chunks = follow_log(
+    chunks = follow_logs(
         FileJobLogs(),
-        LogName(folder=folder),
+        [LogName(folder=folder)],
         clock,
         job_id="46",
         poll_interval_s=poll_interval_s,
@@ -338,3 +339,70 @@ def test_each_task_has_its_own_ranks(tmp_path: Path, logs: Path) -> None:
     assert LOGS.ranks(tmp_path) == [0]
     assert LOGS.tail(LogName(folder=tmp_path, rank=3, task=8), 1) == ["8.3"]
     assert LOGS.size_bytes(LogName(folder=tmp_path, rank=3, task=7)) is None
+
+
+def test_a_long_tail_is_whole(folder: Path) -> None:
+    """So many last lines are given as are asked for, however long the log is."""
+    lines = [f"line {number}" for number in range(2000)]
+    (folder / "logs" / "job.log").write_text("\n".join(lines))
+    tail = FileJobLogs().tail(LogName(folder=folder), 1500)
+    assert list(tail) == lines[-1500:]
+
+
+def test_each_line_has_its_rank(folder: Path) -> None:
+    """In the order of the merged log, of equal lines one each; a line of none has no rank."""
+    of_rank = {0: ["a", "same", "b"], 1: ["c", "same", "d", "late"]}
+    for rank, lines in of_rank.items():
+        (folder / "logs" / f"rank-{rank}.log").write_text("".join(f"{one}\n" for one in lines))
+    merged = b"script\nc\na\nsame\nsame\nb\nhalf a li"
+    logs = FileJobLogs()
+    paths = {rank: logs.path(LogName(folder=folder, rank=rank)) for rank in of_rank}
+
+    log = LogName(folder=folder)
+    pieces = [(log, chunk) for chunk in (merged[:9], merged[9:], b"ne\nlate")]
+    told = b"".join(labelled_lines(pieces, RankLabels(paths))).decode()
+    expected = "   script\n1: c\n0: a\n1: same\n0: same\n0: b\n   half a line\n"
+    assert told.replace("late", "") == expected + "   "
+
+
+def test_ranks_that_are_followed_keep_their_lines(folder: Path) -> None:
+    """Each from its own file: none is lost, and none is mixed with another's."""
+    steps = {0: [b"a", b"b\n", b""], 1: [b"c\n", b"d", b"e"]}
+    clock = FakeClock()
+
+    def has_ended() -> bool:
+        for rank, pieces in steps.items():
+            with (folder / "logs" / f"rank-{rank}.log").open("ab") as file:
+                file.write(pieces.pop(0))
+        return not steps[0]
+
+    names = [LogName(folder=folder, rank=rank) for rank in steps]
+    pieces = follow_logs(
+        LOGS, names, clock, job_id="46", poll_interval_s=1.0, back_off=False, has_ended=has_ended
+    )
+    told = b"".join(labelled_lines(pieces, None, width=2)).decode()
+    assert told == "1: c\n0: ab\n1: de\n"
+
+
+@pytest.mark.parametrize("ends", ["\n", "\n\n", ""])
+@pytest.mark.parametrize("count", [1, 3, 900, 3000])
+def test_a_tail_begins_where_its_lines_do(folder: Path, ends: str, count: int) -> None:
+    """Blank lines count, and the last line need not end."""
+    text = "".join(f"line {number}\n\n" for number in range(1000)).rstrip("\n") + ends
+    (folder / "logs" / "job.log").write_text(text)
+    tail = text[LOGS.tail_offset(LogName(folder=folder), count) :]
+    assert tail == "".join(text.splitlines(keepends=True)[-count:])
+
+
+def test_ranks_that_begin_while_a_log_is_followed_have_labels(tmp_path: Path) -> None:
+    """Whoever follows from before the ranks began sees which rank wrote what."""
+    paths = {rank: tmp_path / f"rank-{rank}.log" for rank in (0, 1)}
+
+    def pieces() -> Iterator[tuple[LogName, bytes]]:
+        yield LogName(folder=tmp_path), b"script\n"
+        for rank, path in paths.items():
+            path.write_text(f"step {rank}\n")
+        yield LogName(folder=tmp_path), b"step 0\nstep 1\n"
+
+    labels = RankLabels({}, lambda: {rank: path for rank, path in paths.items() if path.exists()})
+    assert b"".join(labelled_lines(pieces(), labels)) == b"script\n0: step 0\n1: step 1\n"

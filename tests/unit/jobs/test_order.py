@@ -95,19 +95,19 @@ def test_a_slurm_that_does_not_answer_is_a_note(error: Exception) -> None:
     """The job is submitted all the same."""
     found, (note,) = order_plan(job(), FakeClusterProbe(NOBODY, topologies=error), None)
     assert found is None
-    assert "the cluster's network is not known" in note.text
-    assert note.text.endswith("ranks will be in Slurm's own order")
+    assert "the cluster's network is unknown" in note.text
+    assert note.text.startswith("ranks keep Slurm's order: ")
 
 
 def test_an_answer_that_is_not_understood_is_a_note() -> None:
     """As is a mesh that has no order: experts that do not divide the data axis."""
     error = ParseError("odd", tool="scontrol show topology", line_no=1, line="x", expected="y")
     _, (note,) = order_plan(job(), FakeClusterProbe(NOBODY, topologies=error), None)
-    assert "not known" in note.text
+    assert "is unknown" in note.text
     _, (note,) = order_plan(
         job("[parallel]\ntensor = 4\ndata = 2\nexpert = 4\n"), probe(TREE), None
     )
-    assert "there is no order for this job: experts split the data axis" in note.text
+    assert "no node order for this job: the expert axis must divide the data axis" in note.text
     _, (note,) = order_plan(job("[place]\nvolume = { tensor = 1e9 }\n"), probe(TREE), None)
     assert "tensor" in note.text
 

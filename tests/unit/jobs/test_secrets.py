@@ -43,13 +43,13 @@ def test_a_variable_that_is_not_set(tmp_path: Path, shell: dict[str, str]) -> No
 @pytest.mark.parametrize(
     ("data", "mode", "says"),
     [
-        (b"secret", 0o640, "others may read"),
-        (b"secret", 0o602, "may be changed by"),
-        (b"", 0o600, "expected a text"),
-        (b"\n", 0o600, "expected a text"),
-        (b"sec\0ret", 0o600, "expected a text"),
-        (b"\xff\xfe", 0o600, "is no text"),
-        (b"secret" * 20000, 0o600, "expected a text of up to 64 KiB"),
+        (b"secret", 0o640, "other users can read"),
+        (b"secret", 0o602, "can be changed by"),
+        (b"", 0o600, "expected up to 64 KiB"),
+        (b"\n", 0o600, "expected up to 64 KiB"),
+        (b"sec\0ret", 0o600, "expected up to 64 KiB"),
+        (b"\xff\xfe", 0o600, "is not UTF-8 text"),
+        (b"secret" * 20000, 0o600, "expected up to 64 KiB of text"),
     ],
 )
 def test_a_file_that_is_none(tmp_path: Path, data: bytes, mode: int, says: str) -> None:

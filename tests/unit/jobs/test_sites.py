@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.core.errors import ConfigError, StorageFailed
+from hpckit.core.errors import ConfigError, RenderError, StorageFailed
 from hpckit.core.files import FileResources, packaged_data
 from hpckit.jobs.sites import list_sites, load_site, load_templates, recorded_site
 from hpckit.jobs.submit import submit
@@ -67,10 +67,10 @@ def test_a_wrong_site_file_is_listed_with_its_error(tmp_path: Path) -> None:
 
 def test_an_unknown_site_names_the_nearest() -> None:
     """A misspelled site is answered with the nearest name and all that were found."""
-    with pytest.raises(ConfigError, match="there is no site 'dokcer'") as raised:
+    with pytest.raises(ConfigError, match="no such site: 'dokcer'") as raised:
         load_site(FileResources([packaged_data()]), "dokcer")
     assert raised.value.hint is not None
-    assert "did you mean 'docker'? sites found: alps, aws-p4d, " in raised.value.hint
+    assert "did you mean 'docker'? available: alps, aws-p4d, " in raised.value.hint
 
 
 @pytest.mark.parametrize("name", [None, "none"])
@@ -86,10 +86,17 @@ def test_a_template_of_ones_own_overrides_one_block(tmp_path: Path) -> None:
     own = script(tmp_path, {"mine.sbatch.j2": text}, "mine.sbatch.j2")
     added = [line for line in own.splitlines() if line not in plain.splitlines()]
     assert "echo mine" in added
-    assert any("this template is not hpckit's own: sha256 " in line for line in added)
+    assert any("custom template (not hpckit's): sha256 " in line for line in added)
     assert set(plain.splitlines()) - set(own.splitlines()) == {
         line for line in plain.splitlines() if "template base" in line or "# reproduce" in line
     }
+
+
+def test_a_block_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    """`sampler` was one of earlier scripts, and would have no effect."""
+    text = '{% extends "base.sbatch.j2" %}{% block sampler %}\necho mine\n{% endblock %}\n'
+    with pytest.raises(RenderError, match="sampler"):
+        script(tmp_path, {"mine.sbatch.j2": text}, "mine.sbatch.j2")
 
 
 def test_a_template_may_shadow_and_extend_hpckits_own(tmp_path: Path) -> None:
@@ -97,7 +104,7 @@ def test_a_template_may_shadow_and_extend_hpckits_own(tmp_path: Path) -> None:
     text = '{% extends "hpckit/base.sbatch.j2" %}\n{% block rendezvous %}\necho s\n{% endblock %}\n'
     own = script(tmp_path, {"base.sbatch.j2": text})
     assert "\necho s\n" in own
-    assert "this template is not hpckit's own" in own
+    assert "custom template (not hpckit's)" in own
 
 
 def test_an_unused_template_of_ones_own_changes_nothing(tmp_path: Path) -> None:
@@ -115,7 +122,7 @@ def test_the_digest_follows_the_text_of_ones_own_templates(tmp_path: Path) -> No
     def digest_line(text: str) -> str:
         base = '{% extends "hpckit/base.sbatch.j2" %}{% block rendezvous %}{% include "x.j2" %}'
         own = script(tmp_path, {"base.sbatch.j2": f"{base}{{% endblock %}}", "x.j2": text})
-        return next(line for line in own.splitlines() if "not hpckit's own" in line)
+        return next(line for line in own.splitlines() if "not hpckit's)" in line)
 
     assert digest_line("true\n") != digest_line("false\n")
 
@@ -131,7 +138,7 @@ def test_a_job_whose_folder_is_gone_has_no_site(tmp_path: Path) -> None:
     """A folder that is gone is named, with the command that forgets such jobs."""
     with pytest.raises(StorageFailed, match="the folder of La is gone: /") as raised:
         recorded_site(entry_of("La", tmp_path / "gone"), FileJobFolders())
-    assert raised.value.hint == "hpckit jobs --rebuild forgets jobs without a folder"
+    assert raised.value.hint == "hpckit jobs --rebuild removes jobs without a folder from the index"
 
 
 def test_a_slurm_job_goes_on_without_its_folder(tmp_path: Path) -> None:

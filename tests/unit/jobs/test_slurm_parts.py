@@ -52,7 +52,7 @@ def test_parts_are_one_question_and_one_more(tmp_path: Path) -> None:
     (status,) = asked(runner, [an_array(tmp_path, "4242", "4243", "4244")])
     assert (status.job_id, status.state, status.exit_code) == ("4242", JobState.FAILED, 3)
     assert [task.task_index for task in status.tasks] == [*range(10), 15, *range(20, 25)]
-    assert "not listed: 10-14,16-19 (never begun)" in str(status.reason)
+    assert "not listed: 10-14,16-19 (never started)" in str(status.reason)
     assert runner.programs == ["squeue", "sacct"]
     assert "--jobs=4242,4243,4244" in runner.asked[1]
 
@@ -101,7 +101,7 @@ def test_parts_may_come_until_it_is_certain(
     runner = ScriptedRunner(squeue=[said("")], sacct=[said(ended("4242", 0, 10))])
     (status,) = asked(runner, [entry])
     assert status.state is state
-    expected = "never submitted" if state.is_final else "whether more of it comes is not certain"
+    expected = "never submitted" if state.is_final else "more tasks may follow"
     assert "not listed: 10-24" in str(status.reason)
     assert expected in str(status.reason)
 

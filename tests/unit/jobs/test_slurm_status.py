@@ -108,7 +108,7 @@ def test_the_finished_cost_one_more(tmp_path: Path) -> None:
     )
     failed, timeout, running = asked(runner, entries)
     assert (failed.state, failed.exit_code) == (JobState.FAILED, 7)
-    assert (timeout.state, timeout.reason) == (JobState.TIMEOUT, "the time limit was reached")
+    assert (timeout.state, timeout.reason) == (JobState.TIMEOUT, "time limit reached")
     assert running.state is JobState.RUNNING
     assert runner.programs == ["squeue", "sacct"]
     assert "--jobs=1,2" in runner.asked[1]
@@ -143,26 +143,32 @@ OLD: dict[str, Any] = {"age_s": 1e6}
         ({}, said("?!\n"), COMPLETED, "COMPLETED", ""),
         ({}, EMPTY, USED_AGAIN, "COMPLETED", ""),
         ({}, None, None, "UNKNOWN", "squeue was not found"),
-        (OLD, UNREACHED, NO_DBD, "UNKNOWN", "squeue did not reach Slurm"),
-        (OLD | CUT, UNREACHED, NO_DBD, "UNKNOWN", "squeue did not reach Slurm"),
+        (OLD, UNREACHED, NO_DBD, "UNKNOWN", "squeue cannot reach Slurm"),
+        (OLD | CUT, UNREACHED, NO_DBD, "UNKNOWN", "squeue cannot reach Slurm"),
         (OLD | CUT, EMPTY, NO_DBD, "UNKNOWN", ""),
-        (OLD, UNREACHED, RUNNING, "RUNNING", "as the accounts have it; squeue did not reach"),
+        (OLD, UNREACHED, RUNNING, "RUNNING", "from sacct, may be out of date; squeue cannot reach"),
         ({"age_s": 1}, EMPTY, RUNNING, "RUNNING", ""),
-        ({"age_s": CONFIRM_S + 1}, EMPTY, RUNNING, "lost", "slurmctld does not know it any more"),
-        (OLD | {"ran": True}, EMPTY, EMPTY, "lost", "it ran, and its end is not on record"),
-        (OLD | {"ran": True}, EMPTY, A_PLAIN_JOB, "lost", "it ran"),
-        (CUT | {"age_s": 1}, EMPTY, EMPTY, "UNKNOWN", "do not submit it again before"),
-        (CUT | {"age_s": FAR_CONFIRM_S - 1}, EMPTY, EMPTY, "UNKNOWN", "its submission was cut"),
+        ({"age_s": CONFIRM_S + 1}, EMPTY, RUNNING, "lost", "slurmctld no longer has the job"),
+        (OLD | {"ran": True}, EMPTY, EMPTY, "lost", "squeue and sacct no longer list it"),
+        (OLD | {"ran": True}, EMPTY, A_PLAIN_JOB, "lost", "no longer list it"),
+        (CUT | {"age_s": 1}, EMPTY, EMPTY, "UNKNOWN", "do not submit it again yet"),
+        (
+            CUT | {"age_s": FAR_CONFIRM_S - 1},
+            EMPTY,
+            EMPTY,
+            "UNKNOWN",
+            "its submission was interrupted",
+        ),
         (
             CUT | {"age_s": FAR_CONFIRM_S},
             EMPTY,
             EMPTY,
             "NOT_SUBMITTED",
-            "before Slurm took the job",
+            "before Slurm accepted the job",
         ),
-        (CUT | OLD | {"ran": True}, EMPTY, EMPTY, "lost", "it ran"),
+        (CUT | OLD | {"ran": True}, EMPTY, EMPTY, "lost", "no longer list it"),
         ({"age_s": 1}, EMPTY, EMPTY, "UNKNOWN", "Slurm does not list it yet"),
-        (OLD, EMPTY, NO_ACCOUNTS, "lost", "on record: squeue does not list it"),
+        (OLD, EMPTY, NO_ACCOUNTS, "lost", "squeue no longer lists it"),
     ],
 )
 def test_what_is_known_of_a_job(
@@ -209,7 +215,7 @@ def test_here_a_living_submitter_is_seen(tmp_path: Path) -> None:
     entry = an_entry(tmp_path, confirmed=False, age_s=1e6)
     intent_of(entry, os.getpid(), psutil.Process().create_time())
     (status,) = asked(ScriptedRunner(squeue=[EMPTY], sacct=[EMPTY]), [entry])
-    assert (status.state, status.reason) == (JobState.UNKNOWN, "it is being submitted")
+    assert (status.state, status.reason) == (JobState.UNKNOWN, "submission in progress")
 
 
 def test_each_cluster_is_asked_for_its_own(tmp_path: Path) -> None:
@@ -269,7 +275,7 @@ def test_a_task_that_never_began_did_not_complete(tmp_path: Path) -> None:
     queue = in_queue(1, "COMPLETED", task="_0") + in_queue(1, "COMPLETED", task="_1")
     (status,) = asked(ScriptedRunner(squeue=[said(queue)], sacct=[EMPTY]), [entry])
     assert (status.state, status.exit_code) == (JobState.CANCELLED, None)
-    assert "not listed: 2 (never begun)" in str(status.reason)
+    assert "not listed: 2 (never started)" in str(status.reason)
 
 
 def test_a_task_that_ended_is_missed_while_others_run(tmp_path: Path) -> None:
@@ -300,8 +306,8 @@ def test_slurms_new_word_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("there", "here", "told"), [
-    ("north", "south", "it belongs to the cluster north: ask there"),
-    (None, "south", "only login9 can tell: it was submitted there"),
+    ("north", "south", "it belongs to cluster north: run this command there"),
+    (None, "south", "unknown on this host: it was submitted on login9, ask there"),
     ("south", "south", None),
 ])  # fmt: skip
 def test_another_clusters_silence_decides_nothing(

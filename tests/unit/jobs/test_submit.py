@@ -160,7 +160,7 @@ def test_a_taken_submission_leaves_the_other_job_alone(tmp_path: Path) -> None:
     world = World()
     other = entry_of("L1", tmp_path / "other", JobState.COMPLETED, exit_code=0, submission=UUID)
     world.index.add(other)
-    with pytest.raises(StorageFailed, match="already in the index"):
+    with pytest.raises(StorageFailed, match="already in the job index"):
         submitted(world, tmp_path)
     assert world.index.latest(None) == [other]
     assert everything_in(tmp_path / JOBS) == []
@@ -300,7 +300,7 @@ def test_a_full_disk_after_the_start_names_the_job(tmp_path: Path) -> None:
 def test_a_folder_to_run_in_must_exist(tmp_path: Path) -> None:
     """A chdir that is not there is a ConfigError at its key, before anything is written."""
     world = World()
-    with pytest.raises(ConfigError, match="expected a folder that exists") as raised:
+    with pytest.raises(ConfigError, match="expected an existing folder") as raised:
         submitted(world, tmp_path, a_job({"chdir": str(tmp_path / "gone")}))
     assert raised.value.key == "chdir"
     assert not (tmp_path / ".local").exists()

@@ -58,9 +58,9 @@ def test_a_job_is_found_by_any_beginning_of_its_id(wanted: str | None, found: st
     ("ids", "wanted", "said"),
     [
         ((), None, "no job has been submitted yet"),
-        (("Lab12",), "", "is no job id"),
-        (("Lab12",), "\t", "is no job id"),
-        (("Lab12",), "Lxx", "hpckit has submitted no job 'Lxx' from here"),
+        (("Lab12",), "", "invalid job ID"),
+        (("Lab12",), "\t", "invalid job ID"),
+        (("Lab12",), "Lxx", "no job 'Lxx' was submitted from here with hpckit"),
         (("1234", "L1234"), "12", "no job '12'"),
     ],
 )
@@ -84,7 +84,7 @@ def test_many_candidates_are_counted() -> None:
     with pytest.raises(HpckitError) as caught:
         find_job(index, "La")
     assert caught.value.message.endswith("job: La6, La5, La4, La3, La2 and 2 more")
-    assert caught.value.hint == "give more of the id; hpckit jobs lists them"
+    assert caught.value.hint == "give more of the job ID; hpckit jobs lists them"
 
 
 def test_an_id_that_its_cluster_used_again_is_the_newest() -> None:
@@ -270,12 +270,12 @@ def test_parts_are_cancelled_as_slurm_knows_them(
 @pytest.mark.parametrize(
     ("status", "task", "signal", "words"),
     [
-        (a_job(state=WAITING), None, "USR1", "job 42 has not begun: PENDING"),
-        (a_job(ENDED, WAITING), None, "USR1", "no task of job 42 runs now"),
-        (a_job(ENDED, WAITING), 1, "USR1", "task 1 of job 42 has not begun: PENDING"),
+        (a_job(state=WAITING), None, "USR1", "job 42 has not started: PENDING"),
+        (a_job(ENDED, WAITING), None, "USR1", "no task of job 42 is running"),
+        (a_job(ENDED, WAITING), 1, "USR1", "task 1 of job 42 has not started: PENDING"),
         (a_job(ENDED, WAITING), 0, None, "task 0 of job 42 has already ended: FAILED"),
-        (a_job(ENDED, WAITING), 9, None, "job 42 has no task 9 that Slurm lists"),
-        (a_job(), 9, None, "job 42 is no job array and has no task 9"),
+        (a_job(ENDED, WAITING), 9, None, "job 42 has no task 9 in Slurm"),
+        (a_job(), 9, None, "job 42 is not a job array: it has no task 9"),
     ],
 )
 def test_what_cannot_be_reached_is_refused(

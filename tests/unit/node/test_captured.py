@@ -89,7 +89,7 @@ def test_a_text_that_is_too_long_is_refused_at_once() -> None:
 )
 def test_the_text_of_lspci_is_refused_with_what_is_read_instead(text: str) -> None:
     """It is no capture, and the error names the files that hold more than it."""
-    with pytest.raises(ParseError, match="the text of lspci is not read") as caught:
+    with pytest.raises(ParseError, match="lspci output is not supported") as caught:
         inspect_capture(text.encode(), "lspci.txt")
     assert "`hpckit inspect --json`" in str(caught.value)
 
@@ -106,7 +106,7 @@ def test_a_compressed_text_is_that_text(pack: Callable[[bytes], bytes]) -> None:
 def test_a_text_that_unpacks_to_too_much_is_refused() -> None:
     """64 MiB of text are the most, however small they were."""
     data = gzip.compress(b"x" * (64 * 1024**2 + 1), 1)
-    with pytest.raises(ParseError, match="unpacks to more than a capture"):
+    with pytest.raises(ParseError, match="unpacks to more text than a capture"):
         inspect_capture(data, "x")
 
 
@@ -114,7 +114,7 @@ def test_a_text_that_unpacks_to_too_much_is_refused() -> None:
 def test_a_compressed_text_that_is_cut_off_is_refused(pack: Callable[[bytes], bytes]) -> None:
     """Half of a capture is not read as a whole one."""
     data = pack(record_text("rocm-smi-6.4", "synthetic-report").encode())
-    with pytest.raises(ParseError, match="does not unpack"):
+    with pytest.raises(ParseError, match="cannot be unpacked"):
         inspect_capture(data[:-20], "x")
 
 
@@ -123,5 +123,5 @@ def test_an_archive_from_before_posix_is_one() -> None:
     header = b"etc/motd".ljust(100, b"\0") + b"0000644\0" + b"0000000\0" * 2 + b"00000000000\0" * 2
     blank = header + b" " * 8
     header = (header + f"{sum(blank + b'0'):06o}\0 ".encode() + b"0").ljust(512, b"\0")
-    with pytest.raises(ParseError, match="an archive without a machine"):
+    with pytest.raises(ParseError, match="no machine in this archive"):
         inspect_capture(gzip.compress(header + b"\0" * 1024), "x")

@@ -67,7 +67,7 @@ def test_what_must_differ_is_no_difference(other: NodeTopology) -> None:
         ),
         (
             replace(dgx_h100(), accelerators=(Accelerator(index=0, name="HL-225"),)),
-            "accelerator 0 too many",
+            "accelerator 0 extra",
         ),
     ],
 )

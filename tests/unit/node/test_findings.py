@@ -140,7 +140,7 @@ def test_dead_link_of_nvml() -> None:
         "GPU5",
     )
     assert finding.because == ("GPU5 has 17 active NVLinks, its 7 peers have 18 (link 11 inactive)")
-    assert finding.remedy == "tell your operator: nvidia-smi nvlink -s -i 5"
+    assert finding.remedy == "for your admins: nvidia-smi nvlink -s -i 5"
 
 
 @pytest.mark.parametrize("way", ["row and column", "row", "column"])
@@ -225,7 +225,7 @@ def test_dead_link_in_cube_mesh() -> None:
     )
     (first, second) = found(matrix(broken), "nvlink-fewer")
     assert (first.subject, second.subject) == ("GPU0", "GPU4")
-    assert first.because == "GPU0 has 5 NVLinks to other GPUs in all, its 6 peers have 6"
+    assert first.because == "GPU0 has 5 NVLinks to other GPUs in total, its 6 peers have 6"
 
 
 def test_bridges() -> None:
@@ -250,7 +250,7 @@ def test_narrow_gpu() -> None:
     node = change_device(healthy_node(), gpu_address(3), link=lanes(8))
     (finding,) = node_findings(with_nic_roles(node))
     assert (finding.rule, finding.subject) == ("pcie-width", "GPU3")
-    assert finding.because == "GPU3 runs 8 PCIe lanes, both ends of the link can 16"
+    assert finding.because == "GPU3 runs x8 PCIe, both ends support x16"
 
 
 def test_narrow_switch() -> None:
@@ -262,8 +262,7 @@ def test_narrow_switch() -> None:
         ("pcie-width", "mlx5_2"),
     }
     assert findings[0].because == (
-        "GPU2 is behind the bridge 0002:01:00.0, which runs 4 PCIe lanes,"
-        " both ends of the link can 16"
+        "GPU2 is behind the bridge 0002:01:00.0, which runs x4 PCIe, both ends support x16"
     )
 
 
@@ -310,7 +309,7 @@ def test_hypervisor() -> None:
     """A matrix with nothing but PHB, or SYS on one NUMA node, is a hypervisor's."""
     assert rules_of(even_matrix(4, "PHB", {})) == {"pci-hidden"}
     assert said(node_findings(even_matrix(4, "PHB", {}))) == [
-        "all GPUs seem to hang on one root (every path PHB, no NUMA node known):"
+        "all GPUs seem to be on one PCIe root (every path PHB, NUMA nodes unknown):"
         " likely a virtual machine"
     ]
     assert rules_of(even_matrix(4, "SYS", {})) == {"pci-hidden"}
@@ -345,7 +344,7 @@ def test_nic_slow() -> None:
     node = change_nic(healthy_node(), 6, rate_bytes_per_s=25e9)
     (finding,) = node_findings(with_nic_roles(node))
     assert (finding.rule, finding.subject) == ("nic-slow", "mlx5_6")
-    assert finding.because == "mlx5_6 runs 200 Gb/s, 7 NICs like it 400 Gb/s"
+    assert finding.because == "mlx5_6 runs at 200 Gb/s, 7 similar NICs at 400 Gb/s"
 
 
 def test_nic_missing() -> None:
@@ -364,7 +363,7 @@ def test_half_the_gpus_with_nics() -> None:
     assert {one.rule for one in findings} == {"no-close-nic"}
     assert [one.subject for one in findings] == ["GPU1", "GPU3", "GPU5", "GPU7"]
     assert findings[0].because == (
-        "GPU1 has no NIC on the same PCIe switch, GPU0,2,4,6 have one; the nearest is NODE away"
+        "GPU1 has no NIC on the same PCIe switch, GPU0,2,4,6 have one; the nearest path is NODE"
     )
     assert len(group_findings(findings)) == 1
 
@@ -375,7 +374,7 @@ def test_no_close_nic_at_all() -> None:
     (finding,) = node_findings(node)
     assert (finding.rule, finding.subject) == ("no-close-nic", "GPUs")
     assert said([finding]) == [
-        "no GPU has a NIC on its PCIe switch; the nearest is NODE or SYS away"
+        "no GPU has a NIC on its PCIe switch; the nearest path is NODE or SYS"
     ]
 
 
@@ -388,7 +387,7 @@ def test_unknown_path_to_a_nic() -> None:
     assert subjects(node, "no-close-nic") == ["GPUs"]
     first = without_cells(node, ("GPU0", "NIC1"), ("NIC1", "GPU0"))
     (finding,) = found(first, "no-close-nic")
-    assert finding.because == "GPU1 has no NIC on the same PCIe switch; the nearest is SYS away"
+    assert finding.because == "GPU1 has no NIC on the same PCIe switch; the nearest path is SYS"
     both = without_cells(first, ("GPU1", "NIC1"), ("NIC1", "GPU1"))
     assert found(both, "no-close-nic") == []
 
@@ -420,7 +419,7 @@ def test_peers_of_a_nic_that_is_down(states: list[str], peers: str) -> None:
         port = NicPort(index=1, state=state, phys_state="Disabled" if state == "DOWN" else "LinkUp")
         node = change_nic(node, index, state=state, ports=(port,))
     finding = found(node, "nic-down")[0]
-    assert finding.because == f"mlx5_0 is DOWN (physical link Disabled){peers}"
+    assert finding.because == f"mlx5_0 is DOWN (physical state Disabled){peers}"
 
 
 def test_uncabled_nic() -> None:
@@ -438,7 +437,7 @@ def test_gres() -> None:
     """Fewer GPUs than Slurm's gres says is an error, as many or more is nothing."""
     (finding,) = found(healthy_node(7), "gpus-fewer-than-gres", expected_gpus=8)
     assert (finding.severity, finding.subject) == (Severity.ERROR, "GPUs")
-    assert finding.because == "7 GPUs are shown, 8 are expected"
+    assert finding.because == "7 GPUs found, 8 expected"
     assert found(healthy_node(), "gpus-fewer-than-gres", expected_gpus=8) == []
 
 
@@ -461,14 +460,14 @@ def test_hidden() -> None:
     assert [(one.rule, one.severity, one.subject) for one in findings] == [
         ("gpus-hidden", Severity.NOTE, "GPUs")
     ]
-    assert findings[0].because.startswith("the PCI tree has 8 GPUs, the driver shows 2 here")
+    assert findings[0].because.startswith("the PCI tree has 8 GPUs, the driver shows 2;")
 
 
 def test_gap() -> None:
     """Numbers that a matrix leaves out are GPUs that it does not show."""
     node = matrix("GPU0 X NV4\nGPU3 NV4 X")
     (finding,) = found(node, "gpus-hidden")
-    assert finding.because == "GPUs up to 3 are numbered, 1-2 not shown"
+    assert finding.because == "GPU numbers go up to 3, missing: 1-2"
 
 
 def test_gpu_without_driver() -> None:
@@ -549,11 +548,11 @@ def test_mig() -> None:
     node = healthy_node(2)
     one_of = change_gpu(node, 1, is_mig=True, mig_devices=7)
     assert [(one.subject, one.because) for one in found(one_of, "mig-on")] == [
-        ("GPU1", "GPU1 has MIG on, 7 MIG devices")
+        ("GPU1", "GPU1 has MIG enabled, 7 MIG devices")
     ]
     both = change_gpu(one_of, 0, is_mig=True, mig_devices=2)
     assert [(one.subject, one.because) for one in found(both, "mig-on")] == [
-        ("GPUs", "MIG is on in all 2 GPUs, 9 MIG devices")
+        ("GPUs", "MIG is enabled on all 2 GPUs, 9 MIG devices")
     ]
 
 
@@ -562,7 +561,9 @@ def test_disagreement() -> None:
     said = Disagreement(subject="GPU3", what="numa_index", said=("NVML says 1", "sysfs says 0"))
     node = dataclasses.replace(healthy_node(), disagreements=(said,))
     (finding,) = found(node, "nvml-sysfs-disagree")
-    assert finding.because == "GPU3 has more than one numa_index: NVML says 1 · sysfs says 0"
+    assert (
+        finding.because == "GPU3 has conflicting values of numa_index: NVML says 1 · sysfs says 0"
+    )
 
 
 def test_amd_node() -> None:

@@ -31,15 +31,15 @@ def refusal(text: str) -> ParseError:
 REFUSED = [
     ("<system/>", "0 objects at the top"),
     ("<topology/>", "0 objects at the top"),
-    ('<topology version="4.0"/>', "the schema's version is '4.0'"),
-    ('<topology version="2"/>', "the schema's version is '2'"),
+    ('<topology version="4.0"/>', "schema version '4.0'"),
+    ('<topology version="2"/>', "schema version '2'"),
     ('<topology><object type="Core"/></topology>', "no Machine at the top"),
     ('<topology><object type="Machine"/><object type="Machine"/></topology>', "2 objects"),
     (machine('<object type="Machine"/>').replace("Machine", "Package", 1), "no Machine"),
-    (machine('<object type="Core"><object type="Machine"/></object>'), "a Machine within"),
+    (machine('<object type="Core"><object type="Machine"/></object>'), "a Machine inside"),
     (machine('<object type="Toaster"/>'), "the type of an object is 'toaster'"),
     (machine("<object/>"), "the type of an object is ''"),
-    (machine("<latency/>"), "<latency> within an object"),
+    (machine("<latency/>"), "<latency> inside an object"),
     (machine(sets='cpuset="0xg"'), "cpuset: expected a mask"),
     (machine(sets='cpuset="0x1" allowed_cpuset="1-3"'), "allowed_cpuset: expected a mask"),
     (
@@ -86,11 +86,11 @@ def test_refused(text: str, says: str) -> None:
 @pytest.mark.parametrize(
     ("keys", "values", "says"),
     [
-        ("OSDev:1 OSDev:2", "1 2 3", "2 indexes and 3 values of 2 objects"),
-        ("OSDev:1", "1 2 3 4", "1 indexes and 4 values of 1 objects"),
+        ("OSDev:1 OSDev:2", "1 2 3", "2 indexes and 3 values for 2 objects"),
+        ("OSDev:1", "1 2 3 4", "1 indexes and 4 values for 1 objects"),
         ("OSDev:one", "1", "got 'OSDev:one'"),
         ("OSDev:1", "-1", "got '-1'"),
-        ("", "", "0 indexes and 0 values of 0 objects"),
+        ("", "", "0 indexes and 0 values for 0 objects"),
         ("OSDev:1", "9" * 21, "got '999"),
     ],
 )

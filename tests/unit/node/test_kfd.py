@@ -111,7 +111,7 @@ def test_a_gpu_that_a_container_hides() -> None:
     tree = kfd_tree([CPU, gpu(0x100), {}], [(1, 0, 2, 20, 0), (1, 3, 11, 15, 0)])
     node = parse_kfd(tree, "topology")
     assert len(node.gpus) == 1
-    assert any(one.what == "properties of KFD's nodes 2-3" for one in node.unknown)
+    assert any(one.what == "properties of KFD nodes 2-3" for one in node.unknown)
 
 
 def test_an_apu_is_both() -> None:
@@ -125,11 +125,11 @@ def test_an_apu_is_both() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "line_no", "message"),
     [
-        ("properties", "simd_count four\n", 1, "no property"),
-        ("properties", "simd_count 4\nx " + "9" * 5000, 2, "no property"),
-        ("properties", "simd_count ٤\n", 1, "no property"),
+        ("properties", "simd_count four\n", 1, "not a KFD property"),
+        ("properties", "simd_count 4\nx " + "9" * 5000, 2, "not a KFD property"),
+        ("properties", "simd_count ٤\n", 1, "not a KFD property"),
         ("io_links/0/properties", "type 11\n", 1, "without an end"),
-        ("mem_banks/0/properties", "heap_type\n", 1, "no property"),
+        ("mem_banks/0/properties", "heap_type\n", 1, "not a KFD property"),
     ],
 )
 def test_what_is_no_kfd_is_refused_with_its_file(
@@ -208,4 +208,4 @@ def test_a_count_that_does_not_come_out_has_its_reason() -> None:
     link = xgmi_link(0, 1, report(50000, 120000), report(50000, 120000))
     (one,) = unknown_of_links([link, link], because="-")
     assert one.what == "count of XGMI links of weight 15"
-    assert one.because == "the bandwidth is no whole number of links"
+    assert one.because == "the bandwidth is not a multiple of one link's"

@@ -54,10 +54,10 @@ def test_the_matrix_has_every_column_under_its_name() -> None:
         "Legend:\n"
         "\n"
         "  X    = the device itself\n"
-        "  NV#  = that many NVLinks to the other GPU, or to the switch between them\n"
-        "  PIX  = one PCIe switch at most\n"
+        "  NV#  = # NVLinks to the other GPU, or to the switch between them\n"
+        "  PIX  = at most one PCIe switch\n"
         "  SYS  = the link between two NUMA nodes, such as UPI or Infinity Fabric\n"
-        "  N/A  = not known\n"
+        "  N/A  = unknown\n"
         "\n"
         "NIC Legend:\n"
         "\n"
@@ -69,7 +69,7 @@ def test_the_matrix_can_be_in_the_words_of_nccl() -> None:
     """The same devices and affinities, with NCCL's types of paths and what they mean."""
     lines = matrix_text(NODE, nccl=True).splitlines()
     assert lines[1].split()[:5] == ["GPU0", "LOC", "NVL", "PIX", "N/A"]
-    assert "  NVL  = NVLink, also through a switch" in lines
+    assert "  NVL  = NVLink, directly or through a switch" in lines
     assert not any(line.startswith("  NVB") for line in lines)
 
 
@@ -85,7 +85,7 @@ def test_the_matrix_can_be_in_the_words_of_nccl() -> None:
 )
 def test_a_topology_without_the_table_is_refused(node: NodeTopology, nccl: bool) -> None:
     """Without what lies between its devices a node has no matrix."""
-    with pytest.raises(PlanError, match="does not say what lies between"):
+    with pytest.raises(PlanError, match="without the paths between its devices"):
         matrix_text(node, nccl=nccl)
 
 

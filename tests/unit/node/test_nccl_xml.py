@@ -202,7 +202,7 @@ def test_an_address_twice_belongs_to_the_first() -> None:
     assert (len(found.pci), found.nics[0].pci) == (1, None)
     assert "0000:01:00.0" in _reasons(found, "the later one")
     switch = '<pci busid="0000:01:00.0"><pci busid="0000:0{}:00.0"/></pci>'
-    assert "one here" in _reasons(_parse(_cpu(switch.format(2) + switch.format(3))), "switches")
+    assert "read as one" in _reasons(_parse(_cpu(switch.format(2) + switch.format(3))), "switches")
 
 
 def test_links_to_itself_have_no_known_end() -> None:
@@ -236,8 +236,8 @@ BAD = {
     "speed": (_cpu('<pci busid="0000:01:00.0" link_speed="fast"/>'), "a speed"),
     "vendor": (_cpu('<pci busid="0000:01:00.0" vendor="0x10000"/>'), "from 0 to 65535"),
     "digits": (_cpu(f'<pci busid="0000:01:00.0" vendor="{"9" * 5000}"/>'), "a number"),
-    "gpu in cpu": (_cpu("<gpu/>"), "it in <pci>"),
-    "pci in system": (_system('<pci busid="0000:01:00.0"/><cpu/>'), "<pci> in <system>"),
+    "gpu in cpu": (_cpu("<gpu/>"), "it inside <pci>"),
+    "pci in system": (_system('<pci busid="0000:01:00.0"/><cpu/>'), "<pci> inside <system>"),
     "net without name": (
         _cpu('<pci busid="0000:01:00.0"><nic><net dev="0"/></nic></pci>'),
         "name",
@@ -251,7 +251,7 @@ BAD = {
             '<pci busid="0000:01:00.0"><gpu><nvlink target="x" count="200"/>'
             '<nvlink target="y" count="200"/></gpu></pci>'
         ),
-        "over 256",
+        "more than 256",
     ),
 }
 

@@ -74,5 +74,5 @@ def test_a_host_of_many_virtual_functions_is_a_node() -> None:
     assert whole.paths is not None
     assert whole.paths.devices[:9] == (*(f"GPU{at}" for at in range(8)), "NIC0")
     (lacking,) = (one for one in whole.unknown if one.what == "2032 virtual functions")
-    assert "a table has up to 576 rows" in lacking.because
+    assert "a matrix has at most 576 rows" in lacking.because
     assert complete(whole) == whole

@@ -277,7 +277,7 @@ def test_affinities(with_profile: WithProfile) -> None:
     assert (several.numa_index, several.memory_numa, several.cpus) == (None, "0,3,64", "65-66")
     look = with_profile("gpus = 1\n").look()
     assert (look.topology.gpus[0].cpus, look.topology.gpus[0].numa_index) == (None, None)
-    assert look.reasons("GPU0")["numa_index"] == "NVML: an empty set"
+    assert look.reasons("GPU0")["numa_index"] == "NVML: empty set"
 
 
 def test_health(with_profile: WithProfile) -> None:

@@ -216,7 +216,7 @@ def test_more_devices_than_a_table_has_room_for_have_none() -> None:
     nics = tuple(Nic(index=at, name=f"mlx5_{at}", kind=NicKind.INFINIBAND) for at in range(1000))
     node = with_paths(replace(dgx_h100(), paths=None, nics=nics))
     assert node.paths is None
-    assert "a table has up to" in node.unknown[-1].because
+    assert "a matrix has at most" in node.unknown[-1].because
 
 
 def test_an_h100_node_has_the_paths_that_nccl_finds() -> None:

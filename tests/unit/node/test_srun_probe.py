@@ -58,7 +58,7 @@ def test_a_probe_that_fails_says_where(tmp_path: Path) -> None:
 def test_a_probe_that_is_killed_says_so(tmp_path: Path) -> None:
     """One that had no time to speak has its code."""
     program(tmp_path / "python3", "exit 142")
-    assert task("/not/there", tmp_path).stderr == "hpckit: c1: the probe ended with 142\n"
+    assert task("/not/there", tmp_path).stderr == "hpckit: c1: the probe exited with 142\n"
 
 
 @pytest.mark.parametrize(

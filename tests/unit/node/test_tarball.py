@@ -87,7 +87,7 @@ def test_what_is_no_file_is_passed_over() -> None:
 def test_a_path_that_leads_out_is_refused(name: str) -> None:
     """A member with `..` in its path is an error, and so is a hard link to one."""
     for one in (member(name), member("x", tarfile.LNKTYPE, target=name)):
-        with pytest.raises(ParseError, match="leads out of the archive"):
+        with pytest.raises(ParseError, match="path leaves the archive"):
             file_tree(packed_members([one]))
 
 
@@ -196,7 +196,7 @@ def test_a_folder_of_infiniband_alone() -> None:
 def test_more_than_one_machine_is_refused() -> None:
     """An archive of two nodes is an error that names both."""
     path = "sys/devices/system/cpu/online"
-    with pytest.raises(ParseError, match="2 machines: n1/, n2/"):
+    with pytest.raises(ParseError, match="2 machines in the archive: n1/, n2/"):
         parse_tarball_sysfs(FileTree(texts={f"n1/{path}": "0", f"n2/{path}": "0"}))
 
 

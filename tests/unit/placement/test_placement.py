@@ -34,8 +34,8 @@ def test_without_a_job_any_node_is_first() -> None:
     assert time.placed == pytest.approx(time.lower_bound)
     assert found.orders.placed[0] != "n00000"
     (note,) = [one for one in found.notes if "rank 0" in one]
-    assert note.startswith("a job that hpckit starts keeps rank 0 on n00000")
-    assert note.endswith("a step, not 7.558 ms")
+    assert note.startswith("hpckit keeps a job's rank 0 on n00000")
+    assert note.endswith("per step instead of 7.558 ms")
 
 
 def test_with_a_job_its_first_node_is_first() -> None:
@@ -43,10 +43,10 @@ def test_with_a_job_its_first_node_is_first() -> None:
     found = place(asked(first="n00000"))
     assert found.orders.placed[0] == "n00000"
     assert found.orders.placed == order_of(asked(first="n00000"))
-    assert "that begin with n00000" in found.because
+    assert "starting with n00000" in found.because
     (note,) = [one for one in found.notes if "rank 0" in one]
     assert note.startswith("rank 0 stays on n00000")
-    assert note.endswith("a step; 7.558 ms with another node first")
+    assert note.endswith("per step; 7.558 ms with another node first")
 
 
 @pytest.mark.parametrize("first", [None, "n00000"])
@@ -95,7 +95,7 @@ def test_rank_0_is_on_its_node_where_nobody_knows_that_one() -> None:
 def test_an_order_that_is_no_faster_than_another_is_not_called_the_least() -> None:
     """On one leaf all orders are alike, in groups and hops too: names stay in their order."""
     found = place(request(tree([[6]], seed=3), STAGES))
-    assert found.because == "it is the order of host names: none tried is faster"
+    assert found.because == "same as host-name order: no order tried is faster"
     assert found.orders.placed == found.orders.hostname
 
 

@@ -77,7 +77,7 @@ def test_nics_and_nvlink_of_a_node_work_at_once() -> None:
 
 def test_an_all_to_all_of_too_many_pairs_is_refused() -> None:
     """Unless it sends nothing: then it has no edges."""
-    with pytest.raises(PlanError, match="among too many nodes: have 313040 pairs of nodes"):
+    with pytest.raises(PlanError, match="spans too many nodes: have 313040 pairs of nodes"):
         traffic_of(mesh(("expert", 560, Pattern.ALL_TO_ALL, 1e9)), 1)
     (traffic,) = traffic_of(mesh(("expert", 560, Pattern.ALL_TO_ALL, 0.0)), 1)
     assert traffic.edges == ()

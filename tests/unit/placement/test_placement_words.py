@@ -89,7 +89,7 @@ def test_a_tree_is_asked_for_fewer_leaf_switches() -> None:
     """As few as the tree has for so many nodes, with what it saves and how long it waits."""
     found = placed(leaves([8, 8, 8, 8]), [1, 9, 17, 25], data(4), TopologyKind.TREE).advice
     (switches,) = found
-    assert switches.startswith("--switches=1@2:00:00 (waits 2 h at most): 1 leaf instead of 4;")
+    assert switches.startswith("--switches=1@2:00:00 (waits up to 2 h): 1 leaf instead of 4;")
 
 
 @pytest.mark.parametrize(
@@ -139,11 +139,11 @@ def test_a_node_slower_than_its_kind_is_to_be_left_out() -> None:
     nics = {f"n{at}": NIC for at in range(1, 9)}
     (found,) = _excluded(nics | {"n3": NIC / 2})
     assert found.startswith("--exclude=n3 (saves up to ")
-    assert "its NICs carry 50% less than those of others of its kind" in found
-    assert found.endswith("1 spare node would stand in")
+    assert "its NICs carry 50% less than those of similar nodes" in found
+    assert found.endswith("needs 1 spare node")
     (found,) = _excluded(nics | {"n3": NIC / 2, "n4": NIC / 4})
     assert "--exclude=n[3-4] " in found
-    assert found.endswith("2 spare nodes would stand in")
+    assert found.endswith("needs 2 spare nodes")
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_note_is_in_the_words_of_the_table() -> None:
     assert found.groups["data"].straddling.placed > found.groups["data"].straddling.hostname
     (note,) = [one for one in found.notes if "host names" in one]
     assert note.startswith("host names: data groups split ")
-    assert "; communication of a step " in note
+    assert "; communication per step " in note
     assert " (here " in note
 
 
@@ -177,7 +177,7 @@ def test_where_the_order_does_not_matter_one_line_says_why() -> None:
     assert found.objectives[HOP_BYTES].placed < found.objectives[HOP_BYTES].random
     assert found.objectives[TIME].placed == pytest.approx(found.objectives[TIME].random, rel=1e-3)
     assert found.notes == (
-        "order does not matter here: the nodes' own NICs are what is busiest, not uplinks",
+        "the order does not matter: the nodes' NICs are the bottleneck, not the uplinks",
     )
     found = placed(leaves([2, 2]), range(1, 5), data(4, 0.0))
-    assert found.notes == ("order does not matter here: nothing is sent between nodes",)
+    assert found.notes == ("the order does not matter: no traffic between nodes",)

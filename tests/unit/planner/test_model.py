@@ -68,7 +68,7 @@ def test_a_nested_config_is_that_of_the_language_model() -> None:
     """Of a multimodal model the text_config counts, and that is said."""
     model = read_config(json.dumps({"model_type": "llava", "text_config": LLAMA}), "c.json")
     assert parameters(model) == PARAMETERS["Llama-2-7B"]
-    assert any("language model alone" in note for note in model.notes)
+    assert any("only the language model" in note for note in model.notes)
 
 
 def test_an_unknown_family_is_read_and_said() -> None:
@@ -85,10 +85,10 @@ def test_an_unknown_family_is_read_and_said() -> None:
         ({"num_attention_heads": 30}, "expected a divisor of hidden_size 4096 (such as 16)"),
         ({"num_key_value_heads": 5}, "expected a divisor of the 32 attention heads"),
         ({"vocab_size": "many"}, "expected a whole number"),
-        ({"hidden_size": None, "hiddensize": 4096}, "'hiddensize' is there"),
+        ({"hidden_size": None, "hiddensize": 4096}, "the file has 'hiddensize'"),
         ({"mamba_d_state": 16}, "a hybrid with state space layers"),
-        ({"is_encoder_decoder": True}, "an encoder and a decoder"),
-        ({"model_type": "new", "my_num_experts": 8}, "described by keys that hpckit does not"),
+        ({"is_encoder_decoder": True}, "an encoder-decoder model"),
+        ({"model_type": "new", "my_num_experts": 8}, "unknown keys describe the experts"),
         ({"num_experts": 4, "num_experts_per_tok": 8}, "at most the 4 experts"),
     ],
 )

@@ -177,14 +177,14 @@ def test_what_is_said_is_kept() -> None:
 @pytest.mark.parametrize(
     ("asked", "gpus", "words"),
     [
-        (Asked(tp=3), 12, "attention heads over the tensor degree: have 64 over 3"),
-        (Asked(tp=8, pp=3), 64, "the mesh over the GPUs: have 64 GPUs, need a multiple of 24"),
+        (Asked(tp=3), 12, "tensor degree must divide the attention heads: have 64 / 3"),
+        (Asked(tp=8, pp=3), 64, "divide the number of GPUs: have 64 GPUs, need a multiple of 24"),
         (Asked(tp=8, dp=4), 64, "have 64 GPUs, need 32"),
-        (Asked(pp=64, micro_batch=1, vp=2), 64, "layers over pipeline stages"),
+        (Asked(pp=64, micro_batch=1, vp=2), 64, "too few layers for the pipeline stages"),
         (Asked(global_batch=100), 64, "need a multiple of 64"),
-        (Asked(ep=8), 64, "expert parallelism: have Llama-3-70B, without experts"),
+        (Asked(ep=8), 64, "expert parallelism needs experts: have Llama-3-70B"),
         (Asked(shard=48), 64, "ranks that share states"),
-        (Asked(cp=3, seq=4096), 12, "sequence over the context degree"),
+        (Asked(cp=3, seq=4096), 12, "twice the context degree must divide the sequence"),
     ],
 )
 def test_what_cannot_be_names_the_constraint_and_the_nearest(

@@ -138,7 +138,7 @@ def test_unconfined_job_is_counted_by_process(tmp_path: Path, now: Now) -> None:
     assert found["job_processes"] == 1
     assert found["job_rss_bytes"] is not None
     assert found["job_memory_bytes"] is None
-    assert "counted by process" in source.refused["job_cgroup_cpu"]
+    assert "counted per process" in source.refused["job_cgroup_cpu"]
 
 
 def test_time_of_a_process_that_vanished_stays_counted(tmp_path: Path, now: Now) -> None:

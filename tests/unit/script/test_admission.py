@@ -68,15 +68,25 @@ def test_what_fits_is_not_found(options: str) -> None:
     [
         ("-N 15", "node-kind", "partition gpu has 14 nodes, not 15", "--nodes=14"),
         ("-N 5 --gpus-per-node=8", "node-kind", "has 4 such nodes, not 5", "--nodes=4"),
-        ("--gpus-per-node=16", "node-kind", "has 8 GPUs at most, not 16", "--gpus-per-node=8"),
+        ("--gpus-per-node=16", "node-kind", "have at most 8 GPUs, not 16", "--gpus-per-node=8"),
         ("--gpus-per-node=b200:1", "node-kind", "has no GPU of type b200", "=a100:1"),
-        ("--gres=gpu:a100:8", "node-kind", "has 4 GPUs at most, not 8", "--gres=gpu:a100:4"),
-        ("-p cpu --gpus-per-node=1", "node-kind", "has 0 GPUs at most, not 1", "another"),
-        ("-N 1 -n 13 -c 5", "node-kind", "has 64 CPUs at most, not 65", "--cpus-per-task=4"),
-        ("-n 1000", "node-kind", "all nodes of partition gpu have 576 CPUs, not 1000", "576"),
-        ("--mem=2T", "node-kind", "has 1000G at most, not 2048G", "--mem=1000G"),
-        ("-C 'nvme|ssd'", "node-kind", "no node of partition gpu has nvme or ssd", "ib"),
-        ("-C nvme", "node-kind", "no node of partition gpu has nvme", "ib"),
+        ("--gres=gpu:a100:8", "node-kind", "have at most 4 GPUs, not 8", "--gres=gpu:a100:4"),
+        ("-p cpu --gpus-per-node=1", "node-kind", "have at most 0 GPUs, not 1", "another"),
+        ("-N 1 -n 13 -c 5", "node-kind", "have at most 64 CPUs, not 65", "--cpus-per-task=4"),
+        (
+            "-n 1000",
+            "node-kind",
+            "all nodes of partition gpu together have 576 CPUs, not 1000",
+            "576",
+        ),
+        ("--mem=2T", "node-kind", "have at most 1000G, not 2048G", "--mem=1000G"),
+        (
+            "-C 'nvme|ssd'",
+            "node-kind",
+            "no node of partition gpu has the feature nvme or ssd",
+            "ib",
+        ),
+        ("-C nvme", "node-kind", "no node of partition gpu has the feature nvme", "ib"),
         (
             "-t 2-0",
             "partition-limit",
@@ -85,7 +95,7 @@ def test_what_fits_is_not_found(options: str) -> None:
         ),
         ("-t 2-0 --time-min=0", "partition-limit", "not 2-00:00:00", "--time=1-00:00:00"),
         ("-t 3-0 --time-min=2-0", "partition-limit", "not 2-00:00:00", "--time-min=1-00:00:00"),
-        ("-p gpu,lomg", "partition-unknown", "there is no partition lomg", "--partition=long"),
+        ("-p gpu,lomg", "partition-unknown", "no such partition: lomg", "--partition=long"),
     ],
 )
 def test_what_does_not_fit_is_an_error(options: str, rule: str, because: str, remedy: str) -> None:
@@ -143,7 +153,7 @@ def test_nodes_that_are_out(in_service: int, because: str | None, remedy: str | 
     spare = PartitionRules(name="spare", nodes="n[1-9]", total_nodes=9)
     counts = {"main": NodesInService(in_service, 4), "spare": NodesInService(9, 9)}
     cluster = Cluster(partitions=(MAIN, spare), in_service=counts)
-    told = [(one.severity.value, one.because.partition(":")[0], one.remedy)
+    told = [(one.severity.value, one.because.partition(": ")[2], one.remedy)
             for one in found("-N 2", cluster)]  # fmt: skip
     assert told == ([("warning", because, remedy)] if because else [])
 
@@ -151,20 +161,20 @@ def test_nodes_that_are_out(in_service: int, because: str | None, remedy: str | 
 @pytest.mark.parametrize(
     ("rules", "options", "severity", "because"),
     [
-        ({"state": "INACTIVE"}, "", "error", "partition main takes no jobs (INACTIVE)"),
-        ({"state": "DRAIN"}, "", "error", "partition main takes no jobs (DRAIN)"),
-        ({"state": "DOWN"}, "", "warning", "it queues jobs and starts none"),
-        ({"allow": {"Accounts": ("b",)}}, "-A a", "error", "is only for account b, not a"),
-        ({"deny": {"Accounts": ("a",)}}, "-A a", "error", "is closed to account a"),
-        ({"allow": {"Qos": ("big",)}}, "-q small", "error", "is only for QOS big, not small"),
-        ({"allow": {"Groups": ("admins",)}}, "", "error", "is only for group admins"),
+        ({"state": "INACTIVE"}, "", "error", "partition main accepts no jobs (INACTIVE)"),
+        ({"state": "DRAIN"}, "", "error", "partition main accepts no jobs (DRAIN)"),
+        ({"state": "DOWN"}, "", "warning", "it queues jobs, but starts none"),
+        ({"allow": {"Accounts": ("b",)}}, "-A a", "error", "allows only account b, not a"),
+        ({"deny": {"Accounts": ("a",)}}, "-A a", "error", "denies account a"),
+        ({"allow": {"Qos": ("big",)}}, "-q small", "error", "allows only QOS big, not small"),
+        ({"allow": {"Groups": ("admins",)}}, "", "error", "allows only group admins"),
         ({"min_nodes": 3}, "-N 2", "error", "allows at least 3 nodes, not 2"),
         ({"max_nodes": 2}, "-N 3", "error", "allows at most 2 nodes, not 3"),
         ({"max_nodes": 2}, "-N 1-4", "error", "allows at most 2 nodes, not 4"),
-        ({"max_cpus_per_node": 4}, "-c 8", "error", "allows 4 CPUs of a node, not 8"),
-        ({"max_mem_per_node_mib": 1024}, "--mem=2G", "error", "allows 1G of a node, not 2G"),
-        ({"max_mem_per_node_mib": 1024}, "--mem=0", "warning", "allows 1G of a node, not 8G"),
-        ({"needs_reservation": True}, "", "error", "is for reservations alone"),
+        ({"max_cpus_per_node": 4}, "-c 8", "error", "allows 4 CPUs per node, not 8"),
+        ({"max_mem_per_node_mib": 1024}, "--mem=2G", "error", "allows 1G per node, not 2G"),
+        ({"max_mem_per_node_mib": 1024}, "--mem=0", "warning", "allows 1G per node, not 8G"),
+        ({"needs_reservation": True}, "", "error", "accepts only jobs with a reservation"),
         ({"root_only": True}, "", "error", "only root may use partition main"),
         ({}, "-w n[3-5]", "error", "n5 is not in partition main"),
     ],
@@ -240,7 +250,7 @@ def count(key: str, limit: int, used: int | None = None) -> Limits:
          "--gpus-per-node=2"),
         (tres("MaxTRESPN", "gres/gpu", 2), "-G 8", "error", "QOSMaxGRESPerNode", "--gpus=2"),
         (tres("MaxTRESPU", "node", 1, 0), "-N 2", "error", "QOSMaxNodePerUserLimit", "--nodes=1"),
-        (tres("MaxTRESPU", "node", 2, 1), "-N 2", "warning", "QOSMaxNodePerUserLimit", "others"),
+        (tres("MaxTRESPU", "node", 2, 1), "-N 2", "warning", "QOSMaxNodePerUserLimit", "other job"),
         (tres("MaxTRESPA", "cpu", 8), "-c 16", "error", "MaxCpuPerAccount", "--cpus-per-task=8"),
         (tres("GrpTRES", "mem", 4096, 0), "--mem=8G", "error", "QOSGrpMemLimit", "--mem=4096M"),
         (tres("MaxTRESMinsPJ", "cpu", 100), "-c 16 -t 60", "error", "QOSMaxCpuMinutesPerJobLimit",
@@ -336,15 +346,15 @@ MAINT = replace(
 @pytest.mark.parametrize(
     ("options", "severity", "because", "remedy"),
     [
-        ("--reservation=none", "error", "there is no reservation none", "bobs"),
-        ("--reservation=bobs", "error", "reservation bobs is for bob, not alice", "leave"),
+        ("--reservation=none", "error", "no such reservation: none", "bobs"),
+        ("--reservation=bobs", "error", "reservation bobs is for bob, not alice", "remove"),
         ("--reservation=ours -N 2", "error", "reservation ours has 1 node, not 2", "--nodes=1"),
         ("--reservation=ours -t 2:00:00", "warning", "ends before the job", "--time=01:00:00"),
-        ("-t 2:00:00", "warning", "maintenance maint begins in", "--time=00:59:00"),
-        ("-N 1", "warning", "maintenance maint begins in", "--time=00:59:00"),
-        ("-t 10 -L b", "error", "there is no license b", "one of a"),
-        ("-t 10 -L a:5", "error", "there are 4 licenses a, not 5", "--licenses=a:4"),
-        ("-t 10 -L a:4", "warning", "3 of 4 licenses a are free", "others end"),
+        ("-t 2:00:00", "warning", "until maintenance maint is over", "--time=00:59:00"),
+        ("-N 1", "warning", "until maintenance maint is over", "--time=00:59:00"),
+        ("-t 10 -L b", "error", "no such license: b", "one of a"),
+        ("-t 10 -L a:5", "error", "the cluster has 4 licenses a, not 5", "--licenses=a:4"),
+        ("-t 10 -L a:4", "warning", "3 of 4 licenses a are free", "other jobs have ended"),
     ],
 )
 def test_reservations_and_licenses(options: str, severity: str, because: str, remedy: str) -> None:
@@ -462,7 +472,7 @@ def test_whole_nodes_have_the_memory_of_all_their_cpus() -> None:
     """Memory of a CPU counts for each CPU of a node that a job gets whole."""
     told = found("--exclusive --mem-per-cpu=5G", taken(limited()))
     assert [one.because for one in told] == [
-        "a node of partition main has 250G at most, not 320G",
+        "nodes of partition main have at most 250G, not 320G",
     ]
     assert found("--mem-per-cpu=5G", taken(limited())) == []
 

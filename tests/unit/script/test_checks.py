@@ -19,12 +19,12 @@ BASE = 'name = "x"\ncommand = ["x"]\n'
         ("parallel = { tensor = 2, data = 2 }", "docker",
          ["have 1 rank (1 node × 1), need 4 ranks (tensor 2 × data 2)", "--nodes 4"]),
         ("parallel = { tensor = 3 }\nresources.ntasks_per_node = 2", "docker",
-         ["have 2 ranks", "set the mesh so that its product is 2"]),
+         ["have 2 ranks", "change the mesh so that its sizes multiply to 2"]),
         ("parallel = { tensor = 4 }", "local", ["need 4 ranks", "--ntasks-per-node 4"]),
-        ("resources.nodes = 2", "local", ["this machine alone: have 1 node, need 2 nodes"]),
+        ("resources.nodes = 2", "local", ["this machine only: have 1 node, need 2 nodes"]),
         ("slurm.signal = 'USR2@60'\nlaunch.kind = 'torchrun'", "docker",
-         ["torchrun dies of the signal", "need slurm.signal USR2@60"]),
-        ("slurm.array = '0-3'", "local", ["no scheduler for arrays: have one job"]),
+         ["slurm.signal kills torchrun", "need slurm.signal USR2@60"]),
+        ("slurm.array = '0-3'", "local", ["no scheduler to run job arrays: have one job"]),
     ],
 )  # fmt: skip
 def test_a_contradiction(text: str, site: str, says: list[str]) -> None:

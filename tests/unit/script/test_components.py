@@ -43,7 +43,7 @@ def test_what_sbatch_hands_on_is_said_once() -> None:
 
 def test_what_a_group_would_have_of_another_is_refused() -> None:
     """A memory that it does not name would be the one before's; one that it names is said."""
-    with pytest.raises(ConfigError, match=r"component b would have --mem=1G of a"):
+    with pytest.raises(ConfigError, match=r"component b would inherit --mem=1G from a"):
         prepared('resources = { mem = "1G" }', "")
     first, second = components(
         prepared('resources = { mem = "1G" }', 'resources = { mem = "2G" }').script.text

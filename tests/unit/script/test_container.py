@@ -95,11 +95,11 @@ def test_pyxis_is_told_names() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('environment.venv = "v"\n', "does not see it inside"),
+        ('environment.venv = "v"\n', "the container does not see it"),
         ('container.args = ["--cleanenv"]\n', "ranks know their number"),
-        ('container.args = ["x"]\n', "begins with a dash"),
+        ('container.args = ["x"]\n', "starts with a dash"),
         ('container.mounts = ["$HOME"]\n', "FROM[:TO[:ro]]"),
-        ('container.mounts = ["data"]\n', "whole paths"),
+        ('container.mounts = ["data"]\n', "absolute paths"),
         ('container.args = ["--compat"]\n', "ranks know their number"),
         ('container.runtime = "docker"\n', "apptainer, singularity, pyxis"),
     ],

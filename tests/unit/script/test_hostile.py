@@ -36,7 +36,7 @@ from tests.sizes import some
 REFUSALS = (ConfigError, PlanError, RenderError)
 ENTRY_NAMES = ("HOSTILE", "x-hostile")
 CONTROLS = ("x", "1", "X", "-x", "torchrun", "all", "block", "USR1", "2.27", "hpcx", "pyxis", "/x",
-            "full", "bf16", "adam")  # fmt: skip
+            "full", "bf16", "adam", "END")  # fmt: skip
 PLAIN: Tree = {
     "name": "control",
     "command": ["show"],

@@ -131,14 +131,14 @@ def test_a_secret_is_a_reference() -> None:
     (secret,) = (one for one in pod(document)["env"] if one["name"] == "WANDB_API_KEY")
     reference = {"name": "llama-70b-secrets", "key": "WANDB_API_KEY"}
     assert secret["valueFrom"] == {"secretKeyRef": reference}
-    assert "# first: kubectl create secret generic llama-70b-secrets" in told
+    assert "# before you apply it: kubectl create secret generic llama-70b-secrets" in told
 
 
 def test_what_is_not_carried_over_is_said() -> None:
     """By key, those of the site too."""
     told, _ = rendered(FULL)
-    assert "# not carried over: slurm.partition, slurm.qos\n" in told
-    assert "# not carried over: parallel.data, parallel.tensor, " in rendered(
+    assert "# no effect on Kubernetes: slurm.partition, slurm.qos\n" in told
+    assert "# no effect on Kubernetes: parallel.data, parallel.tensor, " in rendered(
         "parallel = { tensor = 16, data = 2 }\nlaunch.kind = 'torchrun'\n" + FULL
     )[0]  # fmt: skip
 
@@ -210,7 +210,7 @@ def test_what_a_sites_nodes_have_is_no_pods() -> None:
     job = prepared(BASE + IMAGE + text, site="gcp-a3-high")
     told = manifest(job.effective, job.plan, job.site, Cluster())
     assert "NCCL_" not in told.partition("apiVersion")[2]
-    assert "# not set, as the site's nodes have it and not its pods: " in told
+    assert "# not set, because it is for the site's nodes, not for pods: " in told
 
 
 @pytest.mark.parametrize("name", ["7b-pretrain", "...", "Ünï"])
@@ -243,7 +243,7 @@ def test_the_command_prints_it() -> None:
     assert hashlib.sha256(printed["script"].encode()).hexdigest() == printed["script_sha256"]
     refused = call("render", *job)
     assert refused.exit_code == 2
-    assert "go with --scheduler kubernetes" in refused.output
+    assert "need --scheduler kubernetes" in refused.output
 
 
 @pytest.mark.parametrize(
@@ -253,11 +253,11 @@ def test_the_command_prints_it() -> None:
         ('container.image = "oras://a/b"\n', None, "an image from a registry"),
         ('container.image = "docker://"\n', None, "an image from a registry"),
         ('container.image = "a/B c"\n', None, "an image from a registry"),
-        ('launch.kind = "ray"\n', None, "Kubernetes starts no ray"),
-        ('launch.kind = "mpi"\n', ManifestKind.JOBSET, "a jobset starts no mpi"),
+        ('launch.kind = "ray"\n', None, "Kubernetes cannot run ray"),
+        ('launch.kind = "mpi"\n', ManifestKind.JOBSET, "a jobset cannot run mpi"),
         ('slurm.array = "0-3"\n', None, "a manifest is one job"),
         ("resources.ntasks_per_node = 2\n", None, "a pod starts one process"),
-        ('container.mounts = ["~/data:/data"]\n', None, "no home of yours"),
+        ('container.mounts = ["~/data:/data"]\n', None, "does not have your home folder"),
     ],
 )
 def test_what_is_refused(text: str, kind: ManifestKind | None, said: str) -> None:

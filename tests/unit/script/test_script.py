@@ -38,7 +38,7 @@ PROVENANCE = Provenance(
     template_digest="e" * 64,
     reproduce=("hpckit", "render", "a\nb"),
 )
-WHOSE = "# this template is not hpckit's own: sha256 eeeeeeeeeeee\n"
+WHOSE = "# custom template (not hpckit's): sha256 eeeeeeeeeeee\n"
 
 
 def rendered(template: str, others: Mapping[str, str] = PACKAGED) -> str:
@@ -53,11 +53,11 @@ def rendered(template: str, others: Mapping[str, str] = PACKAGED) -> str:
         ("{{ plan.nothing }}", "nothing"),
         ("{{ plan.name | nothing }}", "nothing"),
         ("\n{% if %}", "t.j2 line 2"),
-        ("{% extends 'missing.j2' %}", "missing.j2: there is no such template"),
-        ("{% include 'missing.j2' %}", "missing.j2: there is no such template"),
+        ("{% extends 'missing.j2' %}", "missing.j2: no such template"),
+        ("{% include 'missing.j2' %}", "missing.j2: no such template"),
         (
             "{% extends 'base.sbatch.j2' %}{% block lunch %}{% endblock %}",
-            "no block lunch, only agent",
+            "no block lunch; its blocks: agent",
         ),
         ("{{ plan.name | shline }}", "expected a list of words"),
         ("{{ 'a\\0b' | sh }}", "NUL"),
@@ -67,7 +67,7 @@ def rendered(template: str, others: Mapping[str, str] = PACKAGED) -> str:
         ("{{ 'a\\nb' | directive }}", "expected printable text on one line"),
         (
             "true\n#SBATCH --nodes=2\n",
-            "line 2 of the script is a directive after the first command",
+            "line 2 of the script: sbatch ignores directives after the first command",
         ),
         ("#SBATCH --a\n\n# x\n  true\n# y\n#SBATCH --b\n", "line 6"),
     ],
@@ -82,7 +82,7 @@ def test_a_wrong_template(template: str, says: str) -> None:
 
 def test_a_missing_template() -> None:
     """A template that is not there is named."""
-    with pytest.raises(RenderError, match=r"t\.j2: there is no such template"):
+    with pytest.raises(RenderError, match=r"t\.j2: no such template"):
         render_script(PLAN, PROVENANCE, {})
 
 
@@ -215,7 +215,7 @@ def test_a_source_names_its_rules_once() -> None:
 def test_what_is_left_says_why() -> None:
     """A variable that is not set names who has it, and what would be set."""
     left = CommLeft(name="NCCL_NET", value="x y", because="the job has it", rule="r")
-    assert left_line(left) == "NCCL_NET is not set here: the job has it; hpckit would set x y [r]"
+    assert left_line(left) == "NCCL_NET is not set: the job has it; hpckit would set x y [r]"
 
 
 def test_a_provider_s_file_gets_its_variables() -> None:

@@ -58,5 +58,5 @@ def test_a_group_that_no_block_holds_is_refused() -> None:
         segment(20, "tensor = 80")
     said = str(raised.value)
     assert "blocks of 18 nodes" in said
-    assert "20, with 4 ranks a node" in said
+    assert "20 nodes per group, with 4 ranks per node" in said
     assert "slurm.segment = 1" in said

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hpckit.slurm.pending import PendingExplanation, explain_pending
 
-UNKNOWN = "hpckit does not know"
+UNKNOWN = "unknown to hpckit"
 
 # Each string of job_state_reason.c (of slurm_protocol_defs.c before 23.11) in 22.05.9, 23.02.8,
 # 23.11.9, 24.05.8, 24.11.7, 25.05.8, 25.11.7 and 26.05.3.
@@ -117,14 +117,14 @@ def test_every_reason_of_slurm_is_known(reason: str) -> None:
         ("Priority", "jobs of higher priority", "sprio -j ID"),
         ("Resources", "are in use", "squeue --start -j ID"),
         ("Dependency", "depends on is not finished", "scontrol update JobId=ID Dependency="),
-        ("DependencyNeverSatisfied", "ended otherwise", "scancel ID"),
+        ("DependencyNeverSatisfied", "did not end as", "scancel ID"),
         ("BeginTime", "--begin", "StartTime=now"),
         ("JobHeldUser", "held by its user", "scontrol release ID"),
-        ("JobHeldAdmin", "held by an operator", "only an operator can release it"),
+        ("JobHeldAdmin", "held by an admin", "only admins can release it"),
         ("JobArrayTaskLimit", "--array=...%N", "ArrayTaskThrottle=N"),
         ("Licenses", "licenses", "scontrol show licenses"),
         ("Reservation", "has not begun", "scontrol show reservation"),
-        ("PartitionTimeLimit", "over the partition's MaxTime", "TimeLimit=TIME"),
+        ("PartitionTimeLimit", "exceeds the partition's MaxTime", "TimeLimit=TIME"),
         ("PartitionDown", "starts none", "Partition=NAME"),
         ("ReqNodeNotAvail, UnavailableNodes:c1,c2", "down or drained", "sinfo -R"),
         ("ReqNodeNotAvail, Reserved for maintenance", "maintenance", "TimeLimit=TIME"),
@@ -149,12 +149,12 @@ def test_a_common_reason(reason: str, means: str, helps: str | None) -> None:
         ("MaxNodePerAccount", "how many nodes one account may hold at once", "MaxTRESPA"),
         ("QOSGrpMemLimit", "how much memory all jobs under it may hold at once", "GrpTRES,"),
         ("AssocGrpLicense", "how many licenses all jobs under it", "tree format=Account,User,Grp"),
-        ("AssocGrpCPUMinutesLimit", "how many CPU minutes all jobs under it may use in all",
+        ("AssocGrpCPUMinutesLimit", "how many CPU minutes all jobs under it may use in total",
          "GrpTRESMins"),
         ("QOSGrpWallLimit", "minutes of wall-clock time all jobs under it", "GrpWall"),
         ("AssocGrpGRESRunMinutes", "how many GPU (or other GRES) minutes the running jobs",
          "GrpTRESRunMins"),
-        ("MaxGRESRunMinsPerUser", "the running jobs that you have under this QOS may have left",
+        ("MaxGRESRunMinsPerUser", "your running jobs under this QOS may have left",
          "MaxTRESRunMinsPU"),
         ("MaxCpuRunMinsPerAccount", "the running jobs of your account", "MaxTRESRunMinsPA"),
         ("QOSMaxJobsPerUserLimit", "how many jobs of one user may run", "MaxJobsPU"),
@@ -165,11 +165,11 @@ def test_a_common_reason(reason: str, means: str, helps: str | None) -> None:
          "MaxSubmitPU"),
         ("AssocMaxSubmitJobLimit", "how many jobs of one user may wait and run", "MaxSubmit"),
         ("QOSMaxGRESPerJob", "how many GPUs and other GRES one job may use", "MaxTRES,"),
-        ("AssocMaxMemPerNode", "how much memory one job may use on a node", "MaxTRESPerNode"),
+        ("AssocMaxMemPerNode", "how much memory one job may use per node", "MaxTRESPerNode"),
         ("QOSMaxCpuMinutesPerJobLimit", "how many CPU minutes one job may use", "MaxTRESMins"),
         ("AssocMaxWallDurationPerJobLimit", "how long one job may run", "MaxWall"),
-        ("QOSMinCpuNotSatisfied", "every job has to ask for at least", "MinTRES"),
-        ("QOSMaxUnknownPerUser", "the word does not say which", "MaxTRESPU"),
+        ("QOSMinCpuNotSatisfied", "every job must request at least", "MinTRES"),
+        ("QOSMaxUnknownPerUser", "Slurm's reason does not name it", "MaxTRESPU"),
     ],
 )  # fmt: skip
 def test_a_limit_is_taken_apart(reason: str, means: str, column: str) -> None:
@@ -185,7 +185,7 @@ def test_waiting_helps_against_limits_on_several_jobs_only(reason: str) -> None:
     of_one_job = reason.endswith(("PerJob", "PerJobLimit", "PerNode", "PerLimit"))
     it = explain_pending(reason)
     assert it.hopeless is (of_one_job or reason.startswith("QOSMin"))
-    assert it.hopeless is ("waiting does not help" in (it.help or "")) or reason == "MaxMemPerLimit"
+    assert it.hopeless is ("it never starts: " in (it.help or "")) or reason == "MaxMemPerLimit"
 
 
 def test_the_reasons_of_an_array() -> None:
@@ -221,8 +221,8 @@ def test_an_unknown_reason(reason: str) -> None:
     """A reason that Slurm's source does not have is kept, said to be unknown, and not guessed."""
     assert explain_pending(reason) == PendingExplanation(
         reason=reason,
-        meaning=f'Slurm gives the reason "{reason}", which hpckit does not know',
-        help="all that Slurm says of the job: scontrol show job ID",
+        meaning=f'Slurm gives the reason "{reason}", which is unknown to hpckit',
+        help="see all about the job: scontrol show job ID",
         hopeless=False,
     )
 

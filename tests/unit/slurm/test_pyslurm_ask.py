@@ -241,8 +241,8 @@ def test_no_pyslurm_no_question() -> None:
         (0, "22.5.3\nslurm-wlm 22.05.8\n", "", PyslurmProbe("22.5.3")),
         (0, "25.11.2\nslurm 24.11.5\n", "", PyslurmProbe("25.11.2", "libslurm is 24.11.5")),
         (1, "24.11.0\n", "x\nfatal: no slurm.conf\n",
-         PyslurmProbe("24.11.0", "its import ended with 1: fatal: no slurm.conf")),
-        (1, "", "", PyslurmProbe("unknown", "its import ended with 1: it says nothing")),
+         PyslurmProbe("24.11.0", "import failed with exit code 1: fatal: no slurm.conf")),
+        (1, "", "", PyslurmProbe("unknown", "import failed with exit code 1: no output")),
     ],
 )  # fmt: skip
 def test_the_probe(code: int, out: str, err: str, found: PyslurmProbe) -> None:

@@ -33,7 +33,7 @@ def test_the_id_is_the_last_line(text: str, expected: tuple[str, str | None]) ->
 @pytest.mark.parametrize("text", ["7\n4242\n", "4242\n42\n", "4242;north\n7\n"])
 def test_two_ids_are_none(text: str) -> None:
     """Where two lines could be the id, neither is believed."""
-    with pytest.raises(ParseError, match="one of several lines"):
+    with pytest.raises(ParseError, match="several lines look like"):
         parse_sbatch(text)
 
 
@@ -230,7 +230,7 @@ def test_a_refusal_says_where_to_look(words: str, told: str) -> None:
 def test_a_limit_is_explained() -> None:
     """A limit that Slurm names by its word is explained."""
     words = "QOSMaxGRESPerUser\n" + REFUSED + "Job violates accounting/QOS policy"
-    assert str(explain_refusal(words)).startswith("ask for less, or another QOS or account: ")
+    assert str(explain_refusal(words)).startswith("request less, or use another QOS or account: ")
 
 
 @pytest.mark.parametrize("words", ["", REFUSED + "Unspecified error", "welcome"])

@@ -135,11 +135,11 @@ def test_a_version_without_the_command_is_understood() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("JobId=8 ", "Job 8 ", "is no job"),
+        ("JobId=8 ", "Job 8 ", "not a job"),
         (" JobState=", " State=", "has no state"),
-        (" NodeList=", " Nodes=", "has no NodeList"),
+        (" NodeList=", " Nodes=", "NodeList is missing"),
         (" ExitCode=7:0", " ExitCode=7", "exit code"),
-        ("JobId=8 ", "JobId=8 ArrayJobId=8 ", "has no ArrayTaskId"),
+        ("JobId=8 ", "JobId=8 ArrayJobId=8 ", "ArrayTaskId is missing"),
     ],
 )
 def test_what_is_not_understood_is_an_error(old: str, new: str, says: str) -> None:

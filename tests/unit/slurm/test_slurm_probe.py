@@ -65,7 +65,7 @@ def test_a_host_without_slurm_is_told_from_a_controller_that_is_away(tmp_path: P
     nowhere = said(code=1, stderr=f"{words}Could not establish a configuration source\n")
     with pytest.raises(SchedulerUnreachable) as caught:
         probe(ScriptedRunner(scontrol=[nowhere]), tmp_path).look(None)
-    assert "no configuration of Slurm" in str(caught.value.hint)
+    assert "no Slurm configuration" in str(caught.value.hint)
 
 
 def test_a_thousand_submissions_ask_once(tmp_path: Path) -> None:

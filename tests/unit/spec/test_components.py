@@ -37,7 +37,7 @@ def test_one_must_be_asked_for() -> None:
     assert "--component" in str(caught.value.hint)
     with pytest.raises(ConfigError) as caught:
         component_layers(GOOD, "job.toml", "c")
-    assert caught.value.hint == "--component is one of: a, b"
+    assert caught.value.hint == "choose one with --component: a, b"
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_a_new_folder_is_its_owners_alone(tmp_path: Path) -> None:
 def test_a_folder_that_exists_is_not_used_again(tmp_path: Path) -> None:
     """A second folder of the same name is refused with a hint to job_root."""
     FOLDERS.create(tmp_path, "job")
-    with pytest.raises(StorageFailed, match="cannot be made: File exists") as raised:
+    with pytest.raises(StorageFailed, match="job: File exists") as raised:
         FOLDERS.create(tmp_path, "job")
     assert "job_root" in str(raised.value.hint)
 
@@ -97,7 +97,7 @@ def test_a_document_without_its_keys_is_damaged(tmp_path: Path) -> None:
     """A key that a reader needs and that is not there is told by its name."""
     (tmp_path / "a.json").write_text('{"x": 1}')
     assert FOLDERS.read_json(tmp_path, "a.json", "x") == {"x": 1}
-    with pytest.raises(StorageFailed, match="is damaged: it has no y"):
+    with pytest.raises(StorageFailed, match="is damaged: y is missing"):
         FOLDERS.read_json(tmp_path, "a.json", "x", "y")
 
 
@@ -127,9 +127,13 @@ def test_a_probe_leaves_nothing(tmp_path: Path) -> None:
 def test_a_root_that_is_a_dead_link_is_named(tmp_path: Path) -> None:
     """Neither a probe nor a new folder says that there is a file."""
     (tmp_path / "jobs").symlink_to(tmp_path / "scratch")
-    with pytest.raises(StorageFailed, match=r"is a link to .*scratch, which is not there"):
+    with pytest.raises(
+        StorageFailed, match=r"is a symbolic link to .*scratch, which does not exist"
+    ):
         PackedJobFolders().probe(tmp_path / "jobs")
-    with pytest.raises(StorageFailed, match=r"is a link to .*scratch, which is not there"):
+    with pytest.raises(
+        StorageFailed, match=r"is a symbolic link to .*scratch, which does not exist"
+    ):
         PackedJobFolders().create(tmp_path / "jobs", "one")
 
 

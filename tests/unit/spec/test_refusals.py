@@ -54,7 +54,7 @@ def refusal(text: str, head: str = HEAD) -> ConfigError:
         ("[launch]\nkind = 'zzz'", "launch.kind", "expected one of: plain, mpi, torchrun"),
         ("[launch]\nkind = 1", "launch.kind", "expected"),
         ("[launch]\nmpi = 'pmix'\nkind = 'torchrun'", "launch.mpi", 'as mpi'),
-        ("[launch]\nargs = ['--x']", "launch.args", "a kind with a launcher"),
+        ("[launch]\nargs = ['--x']", "launch.args", "a launch.kind with a launcher"),
         ("[launch]\nkind = 'torchrun'\nargs = ['x']", "launch.args[0]", "dash"),
         ("[launch]\ndistribution = 'a b'", "launch.distribution", "block:block"),
         ("[launch]\nwait_s = -1", "launch.wait_s", "0 or more"),
@@ -66,8 +66,8 @@ def refusal(text: str, head: str = HEAD) -> ConfigError:
         ("[environment]\nvenv = ' '", "environment.venv", "text that is not empty"),
         ("[environment]\nmodules = ['-gcc']", "environment.modules[0]", "would unload it"),
         ("[environment]\nset = { 'A-B' = '1' }", "environment.set", "a shell variable name"),
-        ("[environment]\nset = { BASH_ENV = '1' }", "environment.set", "bash itself"),
-        ("[tune]\nenv = { PS4 = '1' }", "tune.env", "bash itself"),
+        ("[environment]\nset = { BASH_ENV = '1' }", "environment.set", "bash does not evaluate"),
+        ("[tune]\nenv = { PS4 = '1' }", "tune.env", "bash does not evaluate"),
         ("[environment]\nset = { A = 1 }", "environment.set", "expected text"),
         ("[environment]\nset = { SLURM_X = '1' }", "environment.set", "neither hpckit's nor"),
         ("[environment]\nset = { HPCKIT_X = '1' }", "environment.set", "neither hpckit's nor"),
@@ -80,7 +80,7 @@ def refusal(text: str, head: str = HEAD) -> ConfigError:
         ("[slurm]\narray = '0-3%0'", "slurm.array", 'an array such as "0-31%8"'),
         ("[slurm]\narray = '0-9:0'", "slurm.array", 'an array such as "0-31%8"'),
         ("[slurm]\nsignal = 'usr2'", "slurm.signal", "USR2@120"),
-        ("[slurm]\nmail_type = ['end']", "slurm.mail_type[0]", "an event such as END"),
+        ("[slurm]\nmail_type = ['end']", "slurm.mail_type[0]", "an event: BEGIN"),
         ('[slurm]\ncomment = "a\\nb"', "slurm.comment", "one line of printable text"),
         ('[slurm]\npartition = ""', "slurm.partition", "text that is not empty"),
         ("[slurm.extra]\n'--x' = 1", "slurm.extra", "without its dashes"),
@@ -168,7 +168,7 @@ def test_an_option_for_no_key(key: str) -> None:
                                      "command": (["x"], "--"), key: (1, "--set")})])  # fmt: skip
 
 
-@pytest.mark.parametrize("key", ["resources.exclusive", "slurm.requeue", "resources.nodes"])
+@pytest.mark.parametrize("key", ["resources.exclusive", "account.enabled", "resources.nodes"])
 def test_bytes_that_are_no_text_in_the_place_of_something_else(key: str) -> None:
     """An option's bytes that are not UTF-8 are refused by key also where no text is expected."""
     with pytest.raises(ConfigError, match="expected text that is valid UTF-8") as caught:
@@ -185,7 +185,7 @@ SITE = 'schema = "hpckit.site/1"\nname = "here"\n'
         ('name = "here"', "schema", "is missing"),
         ('schema = "hpckit.site/2"\nname = "here"', "schema", "hpckit.site/1"),
         ('schema = "hpckit.site/2"\nof_version_2 = {}', "schema", "hpckit.site/1"),
-        ('schema = "hpckit.site/1"\nname = "other"', "name", "as the file is called"),
+        ('schema = "hpckit.site/1"\nname = "other"', "name", "the name of the file"),
         ('schema = "hpckit.site/1"\nname = "../x"', "name", "letters, digits"),
         (SITE + 'submitter = "pbs"', "submitter", "expected one of: slurm, local"),
         (SITE + 'template = "../x.j2"', "template", "a template name"),
@@ -193,8 +193,8 @@ SITE = 'schema = "hpckit.site/1"\nname = "here"\n'
         (SITE + "kill_wait_s = -1", "kill_wait_s", "0 or more"),
         (SITE + 'job_root = ""', "job_root", "not empty"),
         (SITE + "job = 1", "job", "expected a table"),
-        (SITE + 'job.schema = "hpckit.job/1"', "job.schema", "not a default"),
-        (SITE + 'job.command = ["x"]', "job.command", "not a default"),
+        (SITE + 'job.schema = "hpckit.job/1"', "job.schema", "a site cannot set this"),
+        (SITE + 'job.command = ["x"]', "job.command", "a site cannot set this"),
         (SITE + "job.resources.nodes = 0", "job.resources.nodes", "1 or more"),
         (SITE + "job.resources.node = 1", "job.resources.node", "did you mean `nodes`?"),
         (SITE + "jobs = 1", "jobs", "did you mean `job`?"),
@@ -204,7 +204,7 @@ SITE = 'schema = "hpckit.site/1"\nname = "here"\n'
         (
             SITE + "partitions.gpu = {nodes = 1, mem_per_node = '0'}",
             "partitions.gpu.mem_per_node",
-            "from 1M on",
+            "of at least 1M",
         ),
         (SITE + "partitions.gpu = {}", "partitions.gpu.nodes", "is missing"),
     ],

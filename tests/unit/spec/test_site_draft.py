@@ -47,7 +47,7 @@ def test_the_commonest_kind_of_node_stands_for_a_partition() -> None:
         **{"gpu_type": "h100", "features": ["ib"], "time_limit": "1-00:00:00", "default": True},
     }
     assert set(tomllib.loads(DRAFT)["partitions"]) == {"gpu", "a.b"}
-    assert "# 1 more nodes are of another kind: cpus_per_node 64" in DRAFT
+    assert "# other nodes of this partition (1): cpus_per_node 64" in DRAFT
     assert all("#" in line for line in DRAFT.splitlines() if line.startswith(("nodes", "max_")))
 
 

@@ -57,7 +57,7 @@ def test_a_stage_stands_over_the_file() -> None:
 @pytest.mark.parametrize("stage", [None, "tain"])
 def test_a_stage_must_be_one_of_the_files(stage: str | None) -> None:
     """Without a stage, or with one that is not there, the error names those that are."""
-    assert refused(CHAIN, stage).hint == "--stage is one of: prepare, train"
+    assert refused(CHAIN, stage).hint == "choose one with --stage: prepare, train"
 
 
 STAGE = '[[stages]]\nname = "a"\ncommand = ["x"]\n'
