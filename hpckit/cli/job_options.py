@@ -392,11 +392,10 @@ def read_job(job: str) -> str:
         raise ConfigError("is a named pipe, which may never end", source=job)
     if is_batch_script(job):
         name = shlex.quote(job)
-        raise ConfigError(
-            "is a batch script, not a job file",
-            source=job,
-            hint=f"hpckit init --from {name} makes one of it; hpckit check {name} checks it as is",
-        )
+        hint = f"hpckit init --from {name} makes one of it; hpckit check {name} checks it as is"
+        if (ctx := click.get_current_context(silent=True)) and ctx.info_name == "tune":
+            hint = f"hpckit tune --lint {name}"
+        raise ConfigError("is a batch script, not a job file", source=job, hint=hint)
     if Path(job).suffix in _PROGRAMS:
         raise ConfigError(
             "is a program, not a job file",

@@ -127,7 +127,9 @@ class _LazyGroup(click.Group):
         import difflib
 
         near = difflib.get_close_matches(cmd_name.lower(), COMMANDS, n=1, cutoff=0.7)
-        meant = ALIASES.get(cmd_name) or (f"hpckit {near[0]}" if near else "hpckit --help")
+        is_job = any(word.endswith(".toml") for word in sys.argv[2:])
+        meant = "hpckit submit" if cmd_name == "sbatch" and is_job else ALIASES.get(cmd_name)
+        meant = meant or (f"hpckit {near[0]}" if near else "hpckit --help")
         ctx.fail(f"there is no command {cmd_name!r}; did you mean `{meant}`?")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

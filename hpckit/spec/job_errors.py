@@ -368,6 +368,8 @@ def _as_meant(reason: str, value: str) -> str:
         if not hours and not days:
             return f'"{minutes}"'
         return f'"{f"{days}-" if days else ""}{hours:0{2 if days else 1}}:{minutes:02}:00"'
+    if "an array such as" in reason and re.fullmatch(r"\d+:\d+", value):
+        return json.dumps(value.replace(":", "-"))
     if "a Slurm memory size" in reason and (match := _SIZE.match(value)):
         return f'"{match[1]}{match[2].upper()}"'
     return ""

@@ -184,12 +184,20 @@ def _pairs(
     return found
 
 
+_AXES: Final = {"tp": "tensor", "dp": "data", "fsdp": "data", "pp": "pipeline", "cp": "context",
+                "ep": "expert"}  # fmt: skip
+"""What frameworks call an axis → the axis."""
+
+
 def _axis(word: str, option: str) -> MeshAxis:
     try:
         return MeshAxis(word)
     except ValueError:
+        meant = _AXES.get(word.lower())
         raise ConfigError(
-            f"got axis {word[:_LONGEST]!r}, expected one of: {', '.join(MeshAxis)}", key=option
+            f"got axis {word[:_LONGEST]!r}, expected one of: {', '.join(MeshAxis)}",
+            key=option,
+            hint=meant and f"{meant}, for {word}",
         ) from None
 
 

@@ -163,6 +163,8 @@ def _unknown(name: str, text: str) -> ParseError:
     message, expected = "unknown capture format", EXPECTED
     if not text.strip():
         message = "the file is empty"
+    elif "hpckit.job/" in text[:1000]:
+        message, expected = "is a job file, not a capture of a machine", f"hpckit check {name}"
     elif _LSPCI.search(text):
         message, expected = "lspci output is not supported", _INSTEAD_OF_LSPCI
     return refuse_text(message, tool=name, lines=text.split("\n"), expected=expected)

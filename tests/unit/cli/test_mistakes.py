@@ -11,6 +11,12 @@ from tests.conftest import RunHpckit
 
 TRAIN: Final = "-- torchrun train.py"
 OPTIONS: Final = [
+    (f"render -o log-%j.out {TRAIN}", "hpckit logs"),
+    (f"submit --array 1:10 {TRAIN}", "--array 1-10"),
+    ("sbatch job.toml", "hpckit submit"),
+    ("inspect job.toml", "hpckit check job.toml"),
+    ("tune old.sbatch", "hpckit tune --lint old.sbatch"),
+    ("place --nodelist n[1-4] --gpus-per-node 8 --mesh tp=8,dp=4", "tensor"),
     (f"submit -np 16 {TRAIN}", "-n RANKS -N NODES"),
     (f"submit --hostfile h {TRAIN}", "--nodelist"),
     (f"submit --timeout_min 480 {TRAIN}", "--time"),
