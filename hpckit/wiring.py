@@ -106,7 +106,7 @@ def user_site() -> str | None:
 
 def cluster_site(site_dirs: Sequence[Path] = ()) -> tuple[str, str] | None:
     """The site whose file names the cluster that is here, and that cluster; None without one."""
-    from hpckit.slurm.ask import cluster_name
+    from hpckit.slurm.conf import cluster_name
 
     cluster = cluster_name(os.environ)
     if cluster is None:
@@ -372,7 +372,7 @@ def caller() -> Caller:
 
     from hpckit.core.files import user_name
     from hpckit.jobs.draft import Caller
-    from hpckit.slurm.ask import cluster_name
+    from hpckit.slurm.conf import cluster_name
 
     return Caller(
         environment=_shell_environment(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import importlib
+import io
 import os
 import signal
 import sys
@@ -205,6 +206,9 @@ _PLAIN = {ord(drawn): plain for drawn, plain in zip("─│├└┬┤┐┘█
 """What a terminal that has no Unicode shows in place of hpckit's characters."""
 
 
+_UTF_8 = ("utf-8", "utf8")
+
+
 def _open_streams() -> None:
     """Have somewhere to write to, in an encoding that takes every character.
 
@@ -219,11 +223,11 @@ def _open_streams() -> None:
                 opened = open(descriptor, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
                 setattr(sys, name, opened)
     for stream in (sys.stdout, sys.stderr):
-        if stream.encoding.lower() not in ("utf-8", "utf8"):
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in _UTF_8:
             import codecs
 
             codecs.register_error("plain", _plain)
-            stream.reconfigure(errors="plain")  # type: ignore[union-attr]
+            stream.reconfigure(errors="plain")
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:

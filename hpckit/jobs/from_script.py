@@ -262,6 +262,7 @@ class _Setup:
     keys: dict[str, object] = field(default_factory=dict)
     rest: list[str] = field(default_factory=list)
     _named: set[str] = field(default_factory=set)
+    _modules: list[str] = field(default_factory=list)
     """Names in keys, and in the lines that stay."""
     _has_export: bool = False
 
@@ -327,9 +328,8 @@ class _Setup:
             action, names = "load", rest
         if action not in ("load", "add") or any(name.startswith("-") for name in names):
             return False
-        loaded = self.keys.setdefault("environment.modules", [])
-        assert isinstance(loaded, list)  # noqa: S101  only this method writes it
-        loaded += names
+        self._modules += names
+        self.keys["environment.modules"] = self._modules
         return True
 
     def _take_venv(self, word: Word) -> bool:

@@ -226,7 +226,7 @@ def _elsewhere(job: JobEntry, intent: Intent) -> str | None:
 
     Hosts that share a home folder, and so the index, need not share a Slurm.
     """
-    from hpckit.slurm.ask import cluster_name
+    from hpckit.slurm.conf import cluster_name
 
     there, here = intent.slurm_cluster, cluster_name(os.environ)
     if there is not None and here is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -35,6 +34,7 @@ from hpckit.slurm.accounts import (
     parse_qos,
     qos_argv,
 )
+from hpckit.slurm.conf import cluster_name
 from hpckit.slurm.sacct import (
     parse_sacct,
     parse_sacct_energy,
@@ -258,29 +258,6 @@ def _hint(program: str, stderr: str) -> str:
         return "this host has no Slurm configuration: use a login node of the cluster"
     daemon = "slurmdbd" if program == "sacct" else "slurmctld"
     return f"{daemon} may be restarting: try again in a minute, or check with `scontrol ping`"
-
-
-# slurm.conf(5), "DESCRIPTION"; the third is where a configless host keeps its copy.
-_PLACES = (
-    "/etc/slurm/slurm.conf",
-    "/etc/slurm-llnl/slurm.conf",
-    "/run/slurm/conf/slurm.conf",
-)
-_CLUSTER_NAME = re.compile(r"^\s*ClusterName\s*=\s*(\S+)", re.IGNORECASE | re.MULTILINE)
-
-
-def cluster_name(environment: Mapping[str, str]) -> str | None:
-    """`ClusterName` of the first slurm.conf that says one; None where none can be read."""
-    for place in (environment.get("SLURM_CONF"), *_PLACES):
-        if not place:
-            continue
-        try:
-            text = Path(place).read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            continue
-        if match := _CLUSTER_NAME.search(text):
-            return match[1].lower()
-    return None
 
 
 _FRESH_S = 3600.0

@@ -62,6 +62,7 @@ MAY_DO_IO = {
     "node/remote.py",
     "placement/in_job.py",
     "slurm/ask.py",
+    "slurm/conf.py",
     "spec/store.py",
 }
 """Beside what runs in a job and the sampler; all else is values in, values out."""
@@ -201,6 +202,16 @@ def test_a_report_starts_light() -> None:
     )
     assert "hpckit.account.gather" in loaded
     assert [name for name in loaded if name.startswith(("hpckit.node.capture", "tarfile"))] == []
+    assert "hpckit.slurm.ask" not in loaded
+
+
+def test_a_script_is_rendered_without_what_asks_slurm() -> None:
+    """The cluster's name is read from a file: `render` loads no parser of Slurm's answers."""
+    words = "['render', '--', 'true']"
+    loaded = modules_loaded_by(
+        f"from hpckit.cli.main import cli; cli.main({words}, standalone_mode=False)"
+    )
+    assert "hpckit.slurm.conf" in loaded
     assert "hpckit.slurm.ask" not in loaded
 
 
