@@ -395,10 +395,12 @@ _CAPTURE_HINTS = {
 }
 
 
-def read_capture(file: str, *, size_hint: str | None = None) -> tuple[bytes, str]:
+def read_capture(
+    file: str, *, size_hint: str | None = None, missing_hint: str | None = None
+) -> tuple[bytes, str]:
     """The bytes of a capture and how it is called; `-` is standard input.
 
-    `size_hint` is what to do about one that is too large. Raises StorageFailed.
+    The hints are what to do about one that is too large or is not there. Raises StorageFailed.
     """
     from hpckit.core.files_in_job import MOST_BYTES, read_regular
 
@@ -413,7 +415,8 @@ def read_capture(file: str, *, size_hint: str | None = None) -> tuple[bytes, str
     try:
         return read_regular(Path(file)), file
     except OSError as error:
-        hint = size_hint if error.errno == errno.EFBIG else _CAPTURE_HINTS.get(error.errno or 0)
+        hints = {errno.EFBIG: size_hint, errno.ENOENT: missing_hint, **_CAPTURE_HINTS}
+        hint = hints.get(error.errno or 0)
         raise StorageFailed(f"{file} cannot be read: {error.strerror}", hint=hint) from error
     except ValueError as error:  # a name with a NUL byte
         raise StorageFailed(f"{file} cannot be read: {error}") from error

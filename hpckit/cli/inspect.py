@@ -193,7 +193,8 @@ def _topology(options: InspectOptions) -> NodeTopology:
     if not options.file:
         files, driver, stands_in = wiring.node_probes(options.sysroot)
         return inspect_here(files, driver, stands_in=stands_in)
-    machines = inspect_capture(*wiring.read_capture(options.file))
+    node = None if "/" in options.file else f"for a node: hpckit inspect --nodes {options.file}"
+    machines = inspect_capture(*wiring.read_capture(options.file, missing_hint=node))
     which = options.machine or 1
     if which > len(machines):
         raise click.UsageError(f"--machine {which}: {options.file} holds {len(machines)}")

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 
 _COMMAND = "hpckit.command"
+_TYPED = "hpckit.typed"
 _PROGRAMS = {".py": "python3", ".sh": "bash"}
 _SCRIPTS = frozenset((".sbatch", ".slurm", ".batch", ".job"))
 _MOST_BYTES = 1024**2
@@ -55,18 +56,24 @@ class JobCommand(click.Command):
         if wrong := one_dash(args, ctx):
             raise wrong
         refuse_words(args, ctx.meta.get(_COMMAND, ()))
+        ctx.meta[_TYPED] = tuple(args)
         try:
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, list(args))
         except click.UsageError as error:
-            if "unexpected extra argument" in error.message:
-                words = (
-                    f"{ctx.params.get('job')} {error.message.partition('(')[2].rpartition(')')[0]}"
-                )
-                if words.partition(" ")[0].endswith(".toml"):
-                    raise click.UsageError("give one job file only", ctx) from None
-                hint = f"a command goes after --: hpckit {ctx.info_name} -- {words}"
-                raise click.UsageError(hint, ctx) from None
-            raise
+            job = str(ctx.params.get("job"))
+            if isinstance(error, click.NoSuchOption):
+                job = next((word for word in args if _runs(word)), "")
+            elif "unexpected extra argument" not in error.message:
+                raise
+            if job.endswith(".toml"):
+                raise click.UsageError("give one job file only", ctx) from None
+            if job not in args:
+                raise
+            at = args.index(job)
+            program = [_PROGRAMS[Path(job).suffix]] if Path(job).suffix in _PROGRAMS else []
+            typed = shlex.join([*args[:at], "--", *program, *args[at:]])
+            hint = f"a command goes after --: hpckit {ctx.info_name} {typed}"
+            raise click.UsageError(hint, ctx) from None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options in groups, the command's own first."""
@@ -375,6 +382,11 @@ def _topology(file: str | None, job: str | None) -> NodeTopology | None:
     return inspect_capture(*wiring.read_capture(file))[0]
 
 
+def _runs(word: str) -> bool:
+    """Return whether a word is what begins a command rather than a job file or a value."""
+    return word in _LAUNCHERS or Path(word).suffix in _PROGRAMS
+
+
 def _parameter(item: _Override) -> str:
     return "over_" + item.flag.removeprefix("--").replace("-", "_")
 
@@ -384,6 +396,11 @@ def _named(_ctx: click.Context, _param: click.Parameter, text: str | None) -> st
     if text is not None and text.startswith("--"):
         raise click.BadParameter(f"got the option {text}, expected a job ID")
     return text
+
+
+_LAUNCHERS = frozenset(("accelerate", "bash", "deepspeed", "mpirun", "python", "python3", "srun",
+                        "torchrun"))  # fmt: skip
+_UNIT = re.compile("[KMGT](i?B)?|h|hours?|min|minutes?|days?", re.IGNORECASE)
 
 
 def read_job(job: str) -> str:
@@ -397,16 +414,21 @@ def read_job(job: str) -> str:
             hint = f"hpckit tune --lint {name}"
         raise ConfigError("is a batch script, not a job file", source=job, hint=hint)
     if Path(job).suffix in _PROGRAMS:
+        ctx = click.get_current_context(silent=True)
+        typed = [word for word in (ctx.meta.get(_TYPED, ()) if ctx else ()) if word != job]
+        run = shlex.join(["submit", *typed, "--", _PROGRAMS[Path(job).suffix], job])
         raise ConfigError(
             "is a program, not a job file",
             source=job,
-            hint=f"to run a program: hpckit submit -- {_PROGRAMS[Path(job).suffix]} {job}",
+            hint=f"to run a program: hpckit {run}",
         )
     if job == "-" and sys.stdin is None:
         raise ConfigError("is closed", source="standard input")
     hint = "give a job file, or a command after --"
     if job.endswith(".toml"):
         hint = "hpckit init writes a job file"
+    elif _UNIT.fullmatch(job):
+        hint = "write a value in one word: --mem 64G, --time 2:00:00"
     return _text(job, "job file", hint=hint)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -170,7 +171,11 @@ def find_job(index: SqliteJobIndex, wanted: str | None) -> JobEntry:
         if not where or where in (entry.cluster, entry.site)
     ]
     if not found:
-        raise NoSuchJob(f"no job {wanted!r} was submitted from here with hpckit")
+        named = f"by name: hpckit jobs --name {shlex.quote(wanted)}"
+        raise NoSuchJob(
+            f"no job {wanted!r} was submitted from here with hpckit",
+            also=None if wanted[0].isdigit() else named,
+        )
     # The newest of each place: a cluster uses its ids again after years.
     by_name = {_name(entry, job_id): entry for entry in reversed(found)}
     if len(by_name) > 1:

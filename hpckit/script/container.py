@@ -150,12 +150,15 @@ def image_notices(plan: LaunchPlan, is_there: Callable[[str], bool]) -> Iterator
         is_file = is_image_file(image)
     if not is_file or is_there(image):
         return
+    remedy = "give its absolute path, or build it: apptainer build FILE.sif docker://NAME"
+    if not is_image_file(image):
+        remedy = f"an image of a registry is docker://{image}"
     yield Notice(
         level=Level.NOTE,
         subject="container.image",
         text=f"{image} does not exist on this host; if it is also missing on the nodes, no rank "
         "starts",
-        remedy="give its absolute path, or build it: apptainer build FILE.sif docker://NAME",
+        remedy=remedy,
     )
 
 

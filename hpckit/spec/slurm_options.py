@@ -65,6 +65,13 @@ def _signal(value: str) -> str | None:
     return None
 
 
+_DEPENDENCY: Final = matching(
+    r"(?:(?:singleton|\d+|(?:after|afterany|afterburstbuffer|aftercorr|afternotok|afterok)"
+    r"(?::\d+(?:_(?:\d+|\*))?(?:\+\d+)?)+)(?:[,?](?!$)|$))+",
+    "jobs to wait for, such as afterok:4242, afterany:4242:4243 or singleton",
+)
+"""Source: sbatch(1), --dependency; `+` is after's time in minutes. A bare ID is its old form."""
+
 _BEGIN_WORDS: Final = frozenset(
     ("now", "today", "tomorrow", "midnight", "noon", "elevenses", "fika", "teatime", "am", "pm",
      "uts")
@@ -96,7 +103,7 @@ class SlurmOptions(Checked):
     reservation: str | None = optional("Reservation (`--reservation`).", one_line)
     nodelist: str | None = optional("Nodes to include (`--nodelist`).", one_line)
     exclude: str | None = optional("Nodes to avoid (`--exclude`).", one_line)
-    dependency: str | None = optional("Jobs to wait for (`--dependency`).", one_line)
+    dependency: str | None = optional("Jobs to wait for (`--dependency`).", _DEPENDENCY)
     licenses: str | None = optional("Licenses (`--licenses`).", one_line)
     array: str | None = optional("Job array (`--array`), such as `0-31%8`.", _array)
     begin: str | None = optional("Earliest start (`--begin`).", both(one_line, _begin))

@@ -43,7 +43,14 @@ OPTIONS: Final = [
     (f"submit --set resources.time_limit=3d {TRAIN}", "--set resources.time_limit=3-00:00:00"),
     (f"submit --gpus four {TRAIN}", "[TYPE:]N"),
     ("submit torchrun train.py", "hpckit submit -- torchrun train.py"),
+    ("submit -N 2 torchrun --lr 1 train.py", "hpckit submit -N 2 -- torchrun --lr 1 train.py"),
     ("submit train.py", "hpckit submit -- python3 train.py"),
+    ("submit -N 2 train.py --lr 1", "hpckit submit -N 2 -- python3 train.py --lr 1"),
+    ("submit train.py --local", "hpckit submit --local -- python3 train.py"),
+    ("submit --mem 64 GB -- true", "--mem 64G"),
+    ("render --dependency after-ok:12 -- true", "afterok:4242"),
+    ("inspect node1", "hpckit inspect --nodes node1"),
+    ("status myjob", "hpckit jobs --name myjob"),
     ("submit run.sh", "hpckit submit -- bash run.sh"),
     ("submit old.sbatch", "hpckit init --from old.sbatch"),
     ("render old.sbatch", "hpckit init --from old.sbatch"),
@@ -274,3 +281,9 @@ def test_a_job_in_yaml_is_answered_with_what_writes_toml(run_hpckit: RunHpckit, 
     """By its name, as no line of it is TOML."""
     (here / "job.yaml").write_text("name: x\n")
     assert "hpckit init" in first_suggestion(run_hpckit("submit", "job.yaml", cwd=here).stderr)
+
+
+def test_the_name_of_an_image_is_no_file_to_apptainer(run_hpckit: RunHpckit, here: Path) -> None:
+    """Without its scheme it would be sought as a file, when the job has started."""
+    done = run_hpckit("check", "--set", "container.image=ubuntu:22.04", "--", "true", cwd=here)
+    assert "docker://ubuntu:22.04" in done.stdout
