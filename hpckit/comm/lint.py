@@ -217,7 +217,9 @@ def _findings(one: Setting, scene: Scene, rules: Sequence[LintRule]) -> Iterator
         about = [rule for rule in about if not _is_about_value(rule)]
     held = [(rule, seen) for rule in about if (seen := match_of(rule, one, scene)) is not None]
     plain = [(rule, seen) for rule, seen in held if not rule.is_fallback]
-    yield from (_finding(rule, one, seen) for rule, seen in plain or held[:1])
+    for rule, seen in plain or held[:1]:
+        is_compared = rule.severity is Severity.WARNING and scene.is_one_of_several(one)
+        yield _finding(rule, one, seen, is_sure=seen.is_sure and not is_compared)
 
 
 def _is_about_value(rule: LintRule) -> bool:
@@ -226,7 +228,7 @@ def _is_about_value(rule: LintRule) -> bool:
     return not is_pair and not rule.forms and rule not in LAUNCH_RULES
 
 
-def _finding(rule: LintRule, one: Setting, seen: Seen) -> LintFinding:
+def _finding(rule: LintRule, one: Setting, seen: Seen, *, is_sure: bool) -> LintFinding:
     words = {
         "name": visible(one.name, _LONGEST),
         "value": visible(one.value or "", _LONGEST),
@@ -237,7 +239,7 @@ def _finding(rule: LintRule, one: Setting, seen: Seen) -> LintFinding:
     return LintFinding(
         rule=rule.name,
         line_no=one.line,
-        severity=rule.severity if seen.is_sure else Severity.NOTE,
+        severity=rule.severity if is_sure else Severity.NOTE,
         subject=one.name,
         because=_with_bounds(rule, rule.because.format(**words)),
         remedy=rule.remedy.format(**words),

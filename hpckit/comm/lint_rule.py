@@ -140,6 +140,12 @@ SURELY_SINCE: Final = NcclVersion(2, 18)
 """What a job loads whose NCCL is not known, at the least: PyTorch brings a later one since 2.2."""
 
 
+_GPUS: Final = re.compile(
+    r"(?:gres/)?(?:gpu[:=])?(?:[a-z][\w.-]*:)?(\d{1,3})", re.ASCII | re.IGNORECASE
+)
+_COLLECTIVE: Final = ("NCCL_", "RCCL_", "OFI_NCCL_", "TORCH_", "PYTORCH_", "MASTER_")
+
+
 def held_from(version: NcclVersion | None, release: str | None) -> bool | None:
     """Whether a release is `release` or later; None where that is not known.
 
@@ -187,6 +193,30 @@ class Scene:
         said = {one.value for one in self.by_name["--nodes"] if one.program == "sbatch"}
         count = said.pop() if len(said) == 1 else None
         return int(count) if count is not None and re.fullmatch(r"\d{1,6}", count) else None
+
+    @property
+    def gpus_per_node(self) -> int | None:
+        """How many GPUs the job asks of a node; None where that is not plain."""
+        names = ("--gpus-per-node", "--gres", *(["--gpus"] if self.nodes == 1 else []))
+        said = {one.value for name in names for one in self.by_name.get(name, ())}
+        counts = {int(m[1]) for value in said if (m := _GPUS.fullmatch(value or ""))}
+        return counts.pop() if len(counts) == len(said) == 1 else None
+
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether sbatch is told that no other job runs on the nodes."""
+        said = self.by_name.get("--exclusive", ())
+        return any(one.program == "sbatch" and one.value is None for one in said)
+
+    @property
+    def has_collectives(self) -> bool:
+        """Whether the file sets what only programs with NCCL, RCCL or PyTorch read."""
+        return any(name.startswith(_COLLECTIVE) for name in self.by_name)
+
+    def is_one_of_several(self, one: Setting) -> bool:
+        """Whether commands of the file get different values, as one that compares them gives."""
+        others = self.by_name[one.name]
+        return one.is_of_one_command and any(other.value != one.value for other in others)
 
 
 class Seen(NamedTuple):

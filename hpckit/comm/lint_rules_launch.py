@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from hpckit.comm.lint_rule import Scene, Seen, Setting, SettingForm, error, note, warning
@@ -14,7 +15,7 @@ _PEERS: Final = "srun(1); nccl#1066, nccl-tests#300, ompi#11949, pyxis#73"
 _VISIBLE: Final = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _IN_SCRIPT: Final = (SettingForm.EXPORT, SettingForm.PREFIX, SettingForm.OPTION, SettingForm.JOB)
 _SEEN_BELOW: Final = (SettingForm.EXPORT, SettingForm.PREFIX)
-_LASTING: Final = (SettingForm.EXPORT, SettingForm.ENV)
+_INHERITED: Final = (SettingForm.ENV,)
 _COMM: Final = ("NCCL_*", "RCCL_*", "FI_*", "UCX_*", "OFI_NCCL_*", "TORCH_NCCL_*")
 _READ: Final = frozenset(one.name for one in NCCL_VARIABLES)
 _READ_NAMES: Final = (
@@ -28,22 +29,49 @@ TORCH_NAMES: Final = (
 )  # fmt: skip
 _EPHEMERAL: Final = range(32768, 61000)
 _USUAL_PORT: Final = 29500
+_WHOLE_NODE: Final = 8
+"""A job with that many GPUs of a node has it whole; with fewer than half of them it shares it."""
+_HALF_NODE: Final = _WHOLE_NODE // 2
 _LISTS: Final = frozenset(
     ("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "NCCL_ALGO", "NCCL_PROTO", "NCCL_DEBUG_SUBSYS",
      "UCX_TLS", "UCX_NET_DEVICES", "GLOO_SOCKET_IFNAME", "CUDA_VISIBLE_DEVICES")
 )  # fmt: skip
 
 
-def _hides_peers(one: Setting, scene: Scene) -> bool:
-    """Whether a GPU a task hides others: not with one task a node, nor where nothing is bound.
+def _hides_peers(one: Setting, scene: Scene) -> Seen | None:
+    """A GPU a task hides others where a node has several tasks and something is bound.
 
-    As many tasks as nodes are one a node, as torchrun is started.
+    Slurm starts one task a node where nothing asks for more; as many tasks as nodes are one a node,
+    as torchrun is started.
     """
     bound = [other.value for other in scene.beside(one, "--gpu-bind") if other is not one]
     each = {other.value for other in scene.beside(one, "--ntasks-per-node")}
     total = {other.value for other in scene.beside(one, "--ntasks")}
+    by_gpus = any(any(scene.beside(one, name)) for name in ("--gpus", "--ntasks-per-gpu"))
     is_alone = "1" in each | total or (scene.nodes is not None and str(scene.nodes) in total)
-    return not is_alone and "none" not in bound
+    has_several = not is_alone and (each or total or by_gpus)
+    is_open = has_several and "none" not in bound
+    return Seen(is_sure=scene.has_collectives) if is_open else None
+
+
+def _shared_port(one: Setting, scene: Scene) -> Seen | None:
+    """PyTorch's own port, where another job may run on the node."""
+    gpus = scene.gpus_per_node
+    if whole_number(one.value) != _USUAL_PORT or scene.is_exclusive:
+        return None
+    if gpus is not None and gpus >= _WHOLE_NODE:
+        return None
+    return Seen(is_sure=gpus is not None and gpus < _HALF_NODE)
+
+
+def _foreign_gpus(one: Setting, scene: Scene) -> Seen | None:
+    """GPUs that the job may not have; a list of a whole node's, in any order, only orders them."""
+    indices = {int(index) for index in re.findall(r"\d{1,4}", one.value or "")}
+    is_whole = len(indices) >= _HALF_NODE and indices == set(range(len(indices)))
+    if is_whole or scene.is_exclusive or "CUDA_MPS_PIPE_DIRECTORY" in scene.by_name:
+        return None
+    gpus = scene.gpus_per_node
+    return Seen(is_sure=gpus is not None and max(indices) >= gpus)
 
 
 def _lost_exports(one: Setting, scene: Scene) -> Seen | None:
@@ -124,6 +152,7 @@ LAUNCH_RULES: Final = (
             because="not exported, so no program sees it unless it was exported earlier",
             remedy="export {name}=…", source="bash(1), export"),
     warning("visible-fixed", _VISIBLE, value="[0-9][0-9, ]*", forms=_IN_SCRIPT,
+            when=_foreign_gpus,
             because="a fixed list may name GPUs that Slurm did not give the job, and gives all"
             " ranks the same GPUs", source="Slurm gres guide"),
     warning("visible-twice", "HIP_VISIBLE_DEVICES CUDA_VISIBLE_DEVICES",
@@ -131,15 +160,15 @@ LAUNCH_RULES: Final = (
             because="indexes the GPUs that {other} leaves, so together they may leave none",
             remedy="set only one of them", source="ROCm documentation, GPU isolation"),
     warning("cpu-bind-leak", "SLURM_CPU_BIND SLURM_CPU_BIND_LIST", value=r".*(0x[0-9a-f]|\d).*",
-            forms=_LASTING,
-            because="every srun below inherits it and binds its ranks to another step's CPUs",
+            forms=_INHERITED,
+            because="every srun from here inherits it and binds its ranks to another step's CPUs",
             remedy="unset ${{!SLURM_CPU_BIND@}} before sbatch or srun",
             source="srun(1), INPUT ENVIRONMENT VARIABLES"),
-    warning("hostfile-leak", "SLURM_HOSTFILE", forms=_LASTING,
-            because="every srun and sbatch below uses this host list, for other jobs too",
+    warning("hostfile-leak", "SLURM_HOSTFILE", forms=_INHERITED,
+            because="every srun and sbatch from here uses this host list, for other jobs too",
             remedy="SLURM_HOSTFILE=FILE srun --distribution=arbitrary …, for one step",
             source="srun(1), INPUT ENVIRONMENT VARIABLES"),
-    warning("port-fixed", "MASTER_PORT", when=lambda one, _: whole_number(one.value) == _USUAL_PORT,
+    warning("port-fixed", "MASTER_PORT", when=_shared_port,
             because="PyTorch's default port: a second job on the node fails with EADDRINUSE",
             remedy="MASTER_PORT=$((61000 + SLURM_JOB_ID % 4536))",
             source="accelerate#2096; enroot hook 50-slurm-pytorch.sh"),
@@ -153,11 +182,11 @@ LAUNCH_RULES: Final = (
     note("torch-renamed", TORCH_NAMES,
          because="a variable of PyTorch, not of NCCL: TORCH_{name} since PyTorch 2.2",
          remedy="remove it, or set TORCH_{name}", source="PyTorch, ProcessGroupNCCL.hpp"),
-    warning("blocking-left", "CUDA_LAUNCH_BLOCKING HIP_LAUNCH_BLOCKING AMD_SERIALIZE_KERNEL",
-            value="[1-9]",
-            because="kernels run one at a time, so communication no longer overlaps with them",
-            remedy="remove it; it is only for finding a failing kernel",
-            source="CUDA programming guide; HIP documentation"),
+    note("blocking-left", "CUDA_LAUNCH_BLOCKING HIP_LAUNCH_BLOCKING AMD_SERIALIZE_KERNEL",
+         value="[1-9]",
+         because="kernels run one at a time, so communication no longer overlaps with them",
+         remedy="remove it unless the job hangs without it; it is for finding a failing kernel",
+         source="CUDA programming guide; HIP documentation"),
     warning("torch-debug-left", "TORCH_DISTRIBUTED_DEBUG", value="detail",
             because="slows the job: every collective is first checked across all ranks",
             source="PyTorch, torch.distributed, debugging"),

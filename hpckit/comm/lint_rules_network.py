@@ -258,8 +258,15 @@ def _out_of_range(one: Setting, _: Scene) -> str | None:
     return str(limit) if (whole_number(one.value) or 0) > limit else None
 
 
+def _has_own_network(scene: Scene) -> bool:
+    """Whether a plugin carries NCCL's traffic: the one that is known, or libfabric's settings."""
+    is_plugin = scene.facts.plugin not in (None, NetPlugin.NONE)
+    return is_plugin or any(name.startswith(("FI_", "OFI_NCCL_")) for name in scene.by_name)
+
+
 IB_RULES: Final = (
     warning("ib-off", "NCCL_IB_DISABLE", value=r"0*[1-9]\d*", nodes="not one",
+            when=lambda _, scene: not _has_own_network(scene),
             because="turns InfiniBand and RoCE off, so NCCL uses TCP; often left over from"
             " debugging"),
     warning("ib-idle", "NCCL_IB_*", when=lambda one, _: one.name != "NCCL_IB_DISABLE",
@@ -327,6 +334,7 @@ RCCL_RULES: Final = (
 
 _BY_PREFIX: Final = ("NCCL_SOCKET_IFNAME", "NCCL_OOB_NET_IFNAME")
 _BY_NAME: Final = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+_READERS: Final = {"NCCL": "NCCL", "GLOO": "Gloo", "TP_S": "PyTorch RPC"}
 _MOST_SOCKETS: Final = 64
 _MOST_THREADS: Final = 16
 _VIRTUAL: Final = re.compile(r"=?(docker|virbr|veth|br-|cni|flannel)", re.ASCII)
@@ -353,10 +361,11 @@ def _sockets(one: Setting, scene: Scene) -> str | None:
     return None
 
 
-def _virtual(one: Setting, _: Scene) -> str | None:
+def _virtual(one: Setting, scene: Scene) -> Seen | None:
     names = (one.value or "").split(",")
     hit = named(name for name in names if _VIRTUAL.match(name.strip()))
-    return None if names[0].startswith("^") else hit
+    is_seen = hit and not names[0].startswith("^")
+    return Seen(hit, is_sure=scene.nodes is not None) if is_seen else None
 
 
 SOCKET_RULES: Final = (
@@ -370,13 +379,14 @@ SOCKET_RULES: Final = (
           because="only NCCL's variables take `=` and `^`; this one needs the plain name",
           remedy="write the name alone", source="PyTorch, distributed"),
     note("ifname-eth0", (*_BY_PREFIX, *_BY_NAME), value=r"=?eth0(,.*)?",
-         when=lambda _, scene: scene.facts.interfaces is None,
+         when=lambda one, scene: scene.facts.interfaces is None and _READERS[one.name[:4]],
          because="most hosts name interfaces by slot (ens1f0, enp0s12) and have no eth0; without a"
-         " match NCCL fails",
+         " match {seen} fails",
          remedy="check `ip -br link` on a compute node, or remove it"),
     error("ifname-lo", (*_BY_PREFIX, *_BY_NAME), value=r"=?lo(,.*)?", nodes="not one",
+          when=lambda _, scene: Seen(is_sure=scene.nodes is not None),
           because="the loopback interface reaches no other node"),
-    error("ifname-virtual", (*_BY_PREFIX, *_BY_NAME), when=_virtual,
+    error("ifname-virtual", (*_BY_PREFIX, *_BY_NAME), when=_virtual, nodes="not one",
           because="{seen} is a virtual interface, which reaches no other node",
           remedy="remove it: NCCL skips docker and lo by itself"),
     warning("socket-family", "NCCL_SOCKET_FAMILY", value=r"(?-i:(?!AF_INET6?$).+)",

@@ -47,6 +47,7 @@ EFA_RULES: Final = (
     note("efa-buffsize", "NCCL_BUFFSIZE NCCL_P2P_NET_CHUNKSIZE", plugins=_OFI,
          because="the plugin sets it by instance type", source=_SHEET),
     error("fi-memhooks", "FI_MR_CACHE_MONITOR", value="memhooks",
+          when=lambda _, scene: Seen(is_sure=scene.has_collectives),
           because="intercepts memory allocation; NCCL and RCCL on libfabric can hang with it",
           remedy="FI_MR_CACHE_MONITOR=userfaultfd, or kdreg2 where the site has it",
           source="site guides for Slingshot; fi_mr(3)"),
@@ -122,18 +123,18 @@ MPI_RULES: Final = (
          source=_OMPI),
     note("ompi-vader", "OMPI_MCA_btl", value=r"(?!\^).*\bvader\b.*",
          because="called sm since Open MPI 5.0", source=_OMPI),
-    warning("ompi-ob1", "OMPI_MCA_pml", value="ob1", nodes="not one",
-            because="without UCX, Open MPI 4 and later use only TCP on InfiniBand",
-            remedy="remove it, or OMPI_MCA_pml=ucx", source=_OMPI),
+    note("ompi-ob1", "OMPI_MCA_pml", value="ob1", nodes="not one",
+         because="without UCX, Open MPI 4 and later use only TCP on InfiniBand; enough if MPI only"
+         " starts NCCL", remedy="remove it, or OMPI_MCA_pml=ucx", source=_OMPI),
     error("ompi-interface-absent", "OMPI_MCA_btl_tcp_if_include OMPI_MCA_oob_tcp_if_include",
           when=lambda one, scene: "/" not in (one.value or "") and absent_name(one, scene),
           because="this node has no such interface; it has {seen}",
           remedy="remove it, or give a subnet: 10.0.0.0/8",
           source="Open MPI documentation, TCP"),
-    error("impi-fabrics", "I_MPI_FABRICS", value=r"(shm:)?(dapl|ofa|tmi|tcp)",
-          because="removed in Intel MPI 2019, which uses only libfabric (ofi)",
-          remedy="remove it, or I_MPI_FABRICS=shm:ofi",
-          source="Intel MPI Library release notes"),
+    note("impi-fabrics", "I_MPI_FABRICS", value=r"(shm:)?(dapl|ofa|tmi|tcp)",
+         because="no effect since Intel MPI 2019, which uses only libfabric (ofi)",
+         remedy="remove it, or I_MPI_FABRICS=shm:ofi",
+         source="Intel MPI Library release notes"),
     note("mpich-gpu-old", "MPICH_RDMA_ENABLED_CUDA",
          because="for Cray MPICH on older systems; on EX it is MPICH_GPU_SUPPORT_ENABLED",
          remedy="MPICH_GPU_SUPPORT_ENABLED=1", source="intro_mpi(3) of Cray MPICH"),
@@ -162,10 +163,17 @@ def _no_level(one: Setting, _: Scene) -> Seen | None:
     return Seen(do=do)
 
 
+def _beside_off(one: Setting, scene: Scene, name: str) -> Seen:
+    """Sure but where one command has both off: that tests the network on a node."""
+    is_test = one.is_of_one_command and any(scene.beside(one, name))
+    return Seen(is_sure=not is_test)
+
+
 TRANSPORT_RULES: Final = (
     warning("p2p-off", "NCCL_P2P_DISABLE", value=_ON,
             because="turns off P2P over NVLink and PCIe between the GPUs of a node; as a workaround"
             " for a hang it hides an ACS or IOMMU problem",
+            when=lambda one, scene: _beside_off(one, scene, "NCCL_SHM_DISABLE"),
             remedy="remove it; if the job hangs, check ACS and the IOMMU (iommu=pt)"),
     warning("p2p-level-off", "NCCL_P2P_LEVEL", value="LOC|0+",
             because="{value} turns off P2P between the GPUs of a node"),
@@ -189,13 +197,14 @@ TRANSPORT_RULES: Final = (
     note("dmabuf-off", "NCCL_DMABUF_ENABLE", value=_OFF, since="2.13",
          because="no GPUDirect RDMA unless nvidia_peermem is loaded"),
     warning("shm-off", "NCCL_SHM_DISABLE", value=_ON,
+            when=lambda one, scene: _beside_off(one, scene, "NCCL_P2P_DISABLE"),
             because="GPUs of a node without P2P communicate through the network",
             remedy="remove it; if /dev/shm is too small, enlarge it"),
-    warning("nvls-off", "NCCL_NVLS_ENABLE", value=_OFF, since="2.17",
-            because="turns NVLink SHARP off: a 16 GiB AllReduce on 8 × H200 reached 480 GB/s bus"
-            " bandwidth with it, 367 GB/s with Ring",
-            remedy="remove it; use 0 only for lack of memory or a known bug",
-            source=f"{ENV_RST}; ml-engineering, network benchmarks"),
+    note("nvls-off", "NCCL_NVLS_ENABLE", value=_OFF, since="2.17",
+         because="turns NVLink SHARP off: a 16 GiB AllReduce on 8 × H200 reached 480 GB/s bus"
+         " bandwidth with it, 367 GB/s with Ring",
+         remedy="remove it; use 0 only for lack of memory or a known bug",
+         source=f"{ENV_RST}; ml-engineering, network benchmarks"),
     note("nvls-forced", "NCCL_NVLS_ENABLE", value="0*1", since="2.18",
          because="forces NVLink SHARP: if the fabric manager or an NVSwitch is faulty, the job"
          " fails instead of running without it; 2 detects it", source="NCCL src/transport/nvls.cc"),

@@ -34,6 +34,12 @@ FABRIC_RULES: Final[tuple[Rule[Check[FabricView]], ...]] = (
         source="connected components of the switches' cables",
     ),
     Rule(
+        name="trees-separate", severity=Severity.NOTE, when=checks.trees_separate,
+        because="Slurm's tree has parts without a common switch: no job spans two of them.",
+        remedy="nothing to fix if this is meant; else add a switch above them",
+        source="Slurm, Topology Guide: switches that lack a common parent",
+    ),
+    Rule(
         name="switch-two-parents", severity=Severity.WARNING, when=checks.switch_two_parents,
         because="A switch is below several others in Slurm's tree.",
         remedy="list it below one of them: Slurm keeps only one and places jobs by it",

@@ -102,6 +102,8 @@ def _subject_of(pairs: Sequence[Pair], many: str) -> str:
 
 def switch_isolated(view: FabricView) -> Iterator[Evidence]:
     """Rule `switch-isolated`: no cable to another switch, where most of its like have some."""
+    if view.topology.plugin is TopologyKind.TREE:
+        return
     linked = view.topology.linked
     others = [leaf for leaf in view.leaves if leaf in linked]
     for switch in view.topology.switches:
@@ -120,6 +122,8 @@ def fabric_parted(view: FabricView) -> Iterator[Evidence]:
 
     Planes are no such parts: the same nodes hang on each.
     """
+    if view.topology.plugin is TopologyKind.TREE:
+        return
     linked = view.topology.linked
     parts = [part for part in view.parts if not linked or linked.intersection(part)]
     together = _by_nodes([(part, _nodes_on(view, part)) for part in parts])
@@ -134,6 +138,17 @@ def fabric_parted(view: FabricView) -> Iterator[Evidence]:
                 f" with {counted(len(biggest[1]), 'node')}"
                 + (f": {hosts(nodes)}" if nodes else ""),
             )
+
+
+def trees_separate(view: FabricView) -> Iterator[Evidence]:
+    """Rule `trees-separate`: switches of Slurm's tree without one above them all.
+
+    A topology.conf knows no cables, so this is what its writer meant, or forgot.
+    """
+    if view.topology.plugin is TopologyKind.TREE and len(view.parts) > 1:
+        known = {switch.name: switch.level or 0 for switch in view.topology.switches}
+        tops = [max(part, key=lambda name: known.get(name, 0)) for part in view.parts]
+        yield Evidence(named(tops), f"{len(tops)} separate trees; no job spans two of them")
 
 
 def _nodes_on(view: FabricView, names: Iterable[str]) -> set[str]:

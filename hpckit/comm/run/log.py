@@ -192,8 +192,11 @@ JOB_FORMS: Final[tuple[Form, ...]] = (
          rf"{_COMM} rank {NUMBER} nRanks (?P<ranks>{NUMBER}) nNodes (?P<nodes>{NUMBER})"
          rf" localRanks (?P<local_ranks>{NUMBER}) localRank {NUMBER} MNNVL (?P<is_mnnvl>{NUMBER})",
          fact(NodeShare)),
-    form("Call to", r"Call to .{1,60} (?:failed|returned) .*", _failed),
-    form("Call to", r"Call to .{0,80} (?:not supported|skipped).{0,100}", nothing),
+    form("Call to",
+         r"Call to (?:connect|accept|bind|listen|recv|send)\b.{0,60} (?:failed|returned) .*",
+         _failed),
+    # Of verbs and mlx5dv at INFO: a feature that a NIC lacks.
+    form("Call to", r"Call to .{1,80} (?:failed|returned|not supported|skipped).*", nothing),
     form("", r".{1,120}: (?:connect|connect to \S{1,80}) returned .*", _failed),
     form("Failed to bind NVLink SHARP", r"Failed to bind NVLink SHARP .*", _failed),
     form("cuMem host allocations", r"cuMem host allocations do not appear .*", _failed),
@@ -261,7 +264,8 @@ def _interfaces(match: re.Match[str], line: NcclLine) -> Facts:
 
 NET_FORMS: Final[tuple[Form, ...]] = (
     form("Bootstrap",
-         r"Bootstrap ?: Using ?(?P<interface>[^\s:\[\]]{1,40}):(?P<address>\S{1,100}).{0,20}",
+         r"Bootstrap ?: Using ?(?:\[0\])?(?P<interface>[^\s:\[\]]{1,40}):(?P<address>\S{1,100})"
+         r".{0,200}",
          fact(Bootstrap)),
     form("Bootstrap", r"Bootstrap timings .*", nothing),
     form("Using network", r"Using network (?P<name>.{1,100})", fact(Network)),
@@ -288,7 +292,7 @@ NET_FORMS: Final[tuple[Form, ...]] = (
          rf" \(distance (?P<distance>{NUMBER}) (?:<=|>) (?P<limit>{NUMBER})\).{{0,60}}",
          fact(GpuDirect, nic=str)),
     form("NET/OFI", r"NET/OFI .*", nothing),
-    form("NET/IB", r"NET/IB ?:(?! ?(?:Using|No device|Made|GPU Direct)).*", nothing),
+    form("NET/IB", r"NET/IB ?:(?! ?(?:Using|No device|Made|GPU Direct RDMA [ED])).*", nothing),
     form("NET/Socket", r"NET/Socket ?: Using [a-z0-9].*", nothing),
 )  # fmt: skip
 
@@ -317,7 +321,7 @@ PATH_FORMS: Final[tuple[Form, ...]] = (
          r" via (?P<transport>COLLNET)/(?P<how>[^/]{1,100})/(?P<nic>[0-9]{1,4})(?:\([0-9]{1,7}\))?"
          r"(?P<is_gdr>(?:/[A-Za-z0-9()]{1,20}){0,4})", fact(Connection, receiver=None)),
     # The order of a ring: ranks of channel c of n, as many as fit into NCCL's buffer.
-    form("Channel", r"Channel [0-9]{1,4}/[0-9]{1,4} ?:[ 0-9]*", nothing),
+    form("Channel", r"Channel [0-9]{1,4}/[0-9]{1,4} ?:?[ 0-9]*", nothing),
     form("Pattern",
          rf"Pattern (?P<pattern>{NUMBER}), crossNic (?P<cross_nic>{NUMBER}),"
          rf" nChannels (?P<channels>{NUMBER}),"
@@ -420,6 +424,8 @@ UNREAD_KEPT: Final = 100
 
 _FORMS: Final = _by_first_word((*NET_FORMS, *PLUGIN_FORMS, *PATH_FORMS, *JOB_FORMS))
 _ERRORS: Final = ("NCCL error in: ", "NCCL error in ", "Failed, NCCL error ", "Test NCCL failure ")
+_LAST_ERROR: Final = "Last error:"
+_NO_LAST_ERROR: Final = "Exception raised from"
 _KEPT_CHARS: Final = 300
 _MOST_CHARS: Final = 4096
 _MOST_LABEL: Final = 40
@@ -432,6 +438,7 @@ class LogReader:
         self._seen: dict[Hashable, list[int]] = {}
         self._unread: dict[str, list[int]] = {}
         self._hosts: dict[str, None] = {}
+        self._labels: dict[str, None] = {}
         self._processes: dict[tuple[str, int | None], None] = {}
         self._lines = self._unread_lines = self._cut = self._other = 0
 
@@ -442,6 +449,7 @@ class LogReader:
         for one in said:
             self._take_one(one)
         is_one = bool(said) or self._take_error(line) or self._take_bare(line)
+        is_one = is_one or self._take_last_error(line.text[:_MOST_CHARS], line.line_no)
         self._other += not is_one
         return is_one
 
@@ -489,6 +497,23 @@ class LogReader:
         self._lines += 1
         text = line.text[at : at + _KEPT_CHARS].strip()
         self._note(Warned(host=None, text=text), line.line_no)
+        return True
+
+    def _take_last_error(self, text: str, line_no: int) -> bool:
+        """NCCL's own words of an error, which PyTorch prints below `Last error:` of one rank."""
+        before, is_head, behind = text.partition(_LAST_ERROR)
+        if is_head and not behind.strip() and len(before) <= _MOST_LABEL:
+            self._labels[before] = None
+            return True
+        label = next((one for one in self._labels if text.startswith(one)), None)
+        if label is None:
+            return False
+        del self._labels[label]
+        said = text[len(label) :].strip()[:_KEPT_CHARS]
+        if not said or said.startswith(_NO_LAST_ERROR):
+            return False
+        self._lines += 1
+        self._note(Warned(host=None, text=said), line_no)
         return True
 
     def _take_bare(self, line: RawLine) -> bool:

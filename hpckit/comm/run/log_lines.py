@@ -276,9 +276,11 @@ class NcclLog:
     @property
     def nodes(self) -> int | None:
         """Nodes of the largest communicator; None where only some of its ranks wrote lines."""
-        told = max((one.what.nodes for one in self.shares), default=0)
-        hosts = len(self.hosts)
         ranks = self.ranks
+        told = max((one.what.nodes for one in self.shares), default=0)
+        if any(one.what.nodes == told and one.what.ranks == ranks for one in self.shares):
+            return told
+        hosts = len(self.hosts)
         wrote = {one.what.rank for one in self.communicators if one.what.ranks == ranks}
         is_whole = ranks is not None and len(wrote) >= ranks
         return max(told, hosts) or None if told or hosts > 1 or is_whole else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Final
 
 from hpckit.comm.run import rules_checks as checks
@@ -9,6 +11,7 @@ from hpckit.comm.run import rules_result as result
 from hpckit.comm.run.result import NcclRun
 from hpckit.comm.run.rules_result import ExpectedRun, RunFacts
 from hpckit.core.findings import Check, Rule, Severity, SourcedFinding, judge
+from hpckit.spec.platform import CommLibrary
 
 _ENV: Final = "NCCL user guide, Environment Variables"
 _TROUBLE: Final = "NCCL user guide, Troubleshooting"
@@ -20,7 +23,7 @@ _ERROR, _WARNING, _NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 _ROWS: Final[tuple[tuple[Severity, str, Check[RunFacts], str, str, str], ...]] = (
     (_ERROR, "wrong-results", result.wrong_results,
      "nccl-tests found wrong results: its bandwidth means nothing.",
-     "unset NCCL_PROTO and NCCL_ALGO; if it persists, report the nodes to your admins",
+     "unset NCCL_PROTO and NCCL_ALGO; run again; if it persists, report the nodes to your admins",
      f"{_TESTS}: #wrong"),
     (_ERROR, "alone", result.alone,
      "Each rank ran alone: no traffic between GPUs was measured.",
@@ -44,7 +47,7 @@ _ROWS: Final[tuple[tuple[Severity, str, Check[RunFacts], str, str, str], ...]] =
      "compare hpckit inspect on the node with ibv_devinfo in the same container",
      "NCCL, src/transport/net_ib/init.cc"),
     (_WARNING, "nics-fewer", checks.nics_fewer, "NCCL uses fewer NICs than the node has.",
-     "fix or unset NCCL_IB_HCA; hpckit inspect shows NICs that are down",
+     "unset NCCL_IB_HCA or correct it; hpckit inspect shows NICs that are down",
      f"{_ENV}: NCCL_IB_HCA"),
     (_WARNING, "nics-unexpected", checks.nics_unexpected, "NCCL uses NICs that are not for jobs.",
      "NCCL_IB_HCA==NAME,… with only the NICs for jobs; hpckit tune sets it",
@@ -85,7 +88,7 @@ _ROWS: Final[tuple[tuple[Severity, str, Check[RunFacts], str, str, str], ...]] =
      "A variable turns off P2P between GPUs.",
      "unset it; if P2P hangs, the usual cause is PCI ACS",
      f"{_ENV}: NCCL_P2P_DISABLE, NCCL_P2P_LEVEL"),
-    (_WARNING, "nvls-disabled", checks.nvls_disabled,
+    (_NOTE, "nvls-disabled", checks.nvls_disabled,
      "A variable turns off NVLink SHARP: AllReduce sends each byte twice.",
      "unset NCCL_NVLS_ENABLE (the default, 2, uses it where it works)",
      f"{_ENV}: NCCL_NVLS_ENABLE"),
@@ -98,7 +101,8 @@ _ROWS: Final[tuple[tuple[Severity, str, Check[RunFacts], str, str, str], ...]] =
      "NCCL, src/graph/search.cc: a channel enters and leaves a node by one NIC each"),
     (_WARNING, "channels-limited", checks.channels_limited,
      "NCCL uses fewer channels than the machine allows.",
-     "unset NCCL_MAX_NCHANNELS and NCCL_MAX_CTAS", f"{_ENV}: NCCL_MAX_CTAS"),
+     "unset NCCL_MAX_NCHANNELS and NCCL_MAX_CTAS; use all GPUs of a node: each has its own NICs",
+     f"{_ENV}: NCCL_MAX_CTAS"),
     (_WARNING, "versions-differ", result.versions_differ,
      "Ranks loaded different releases: collectives may hang, or algorithms may differ.",
      "use one container or one LD_LIBRARY_PATH for all ranks",
@@ -149,4 +153,31 @@ def shortfall_findings(
 
     Without `expected` the log alone speaks: what the machine has is then not known.
     """
-    return tuple(judge(RULES, RunFacts(run, expected or ExpectedRun())))
+    facts = RunFacts(run, expected or ExpectedRun())
+    return tuple(_advised(one, facts) for one in judge(RULES, facts))
+
+
+_UNSET: Final = re.compile(r"unset (NCCL_[A-Z_]+(?: and NCCL_[A-Z_]+)*)(.*)")
+_ON_AMD: Final = {
+    "gpu-direct-off": "NCCL_DMABUF_ENABLE=1 (Linux 5.12), or admins: load ib_peer_mem;"
+    " hpckit tune sets NCCL_NET_GDR_LEVEL",
+    "p2p-refused": "admins: turn ACS off or set iommu=pt; rocm-smi --showtopoaccess shows pairs",
+}
+
+
+def _advised(finding: SourcedFinding, facts: RunFacts) -> SourcedFinding:
+    """Return it with advice for the run's GPUs, to unset only what the log shows as set."""
+    is_amd = any(one.what.library is CommLibrary.RCCL for one in facts.log.versions)
+    remedy = _ON_AMD.get(finding.rule, finding.remedy) if is_amd else finding.remedy
+    if facts.run.log is not None:
+        clauses = (_set_only(clause, facts) for clause in remedy.split("; "))
+        remedy = "; ".join(filter(None, clauses))
+    return replace(finding, remedy=remedy)
+
+
+def _set_only(clause: str, facts: RunFacts) -> str:
+    match = _UNSET.fullmatch(clause)
+    if match is None:
+        return clause
+    names = [one.what.name for one, _ in facts.settings(*match[1].split(" and "))]
+    return f"unset {' and '.join(dict.fromkeys(names))}{match[2]}" if names else ""

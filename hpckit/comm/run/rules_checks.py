@@ -215,7 +215,11 @@ def gpu_direct_off(facts: RunFacts) -> Iterator[Evidence]:
     if facts.expected.nics != ():
         channels = counted(sum(one.count for one in slow), "channel")
         over = named(one.what.how for one in slow)
-        yield from facts.told(f"{channels} receive over {over} without GDRDMA", slow)
+        works = any(one.what.is_gdr and one.what.is_send is False for one in facts.log.connections)
+        more = "; others have it, and a NIC far from its GPU has none by design" if works else ""
+        severity = Severity.NOTE if works else None
+        because = f"{channels} receive over {over} without GDRDMA"
+        yield from facts.told(because, slow, more, severity)
 
 
 def _nics_without(facts: RunFacts) -> Iterable[Evidence]:
@@ -447,9 +451,10 @@ def channels_limited(facts: RunFacts) -> Iterator[Evidence]:
 def nics_uneven(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `nics-uneven`: on a host of which all ranks wrote, some NIC carries half of another.
 
-    Whether all ranks wrote is told by the ranks that NCCL counts on a host.
+    Whether all ranks wrote is told by the ranks that NCCL counts on a host. NICs that carry nothing
+    are left out where each rank has one without them, or where they are of another fabric.
     """
-    nics_of, whole = _nics_of(facts), _whole_hosts(facts)
+    nics_of, ranks_of = _nics_of(facts), _whole_hosts(facts)
     # For rings and trees: sends of a program may be uneven.
     ring_sends = (
         one
@@ -460,9 +465,15 @@ def nics_uneven(facts: RunFacts) -> Iterator[Evidence]:
     )
     for host, sends in _by_host(ring_sends):
         nics = nics_of.get(host, {})
-        is_told = all(one.what.nic in nics for one in sends)
-        if len(set(nics.values())) > 1 and is_told and host in whole:
-            yield from _uneven(host, nics, sends)
+        used = {one.what.nic for one in sends}
+        if not used <= nics.keys() or host not in ranks_of:
+            continue
+        links = {nics[index][1] for index in used}
+        names = {index: name for index, (name, link) in nics.items() if link in links}
+        if len({names[index] for index in used}) >= ranks_of[host]:
+            names = {index: names[index] for index in used}
+        if len(set(names.values())) > 1:
+            yield from _uneven(host, names, sends)
 
 
 def _by_host(seen: Iterable[Seen[Hosted]]) -> Iterator[tuple[str, list[Seen[Hosted]]]]:
@@ -471,23 +482,25 @@ def _by_host(seen: Iterable[Seen[Hosted]]) -> Iterator[tuple[str, list[Seen[Host
     return ((host, each) for host, each in groups.items() if host is not None)
 
 
-def _nics_of(facts: RunFacts) -> dict[str, dict[int | None, str]]:
-    """Index in a connection → NIC: of virtual devices where there are such, else of the list."""
-    found: dict[str, dict[int | None, str]] = {}
+def _nics_of(facts: RunFacts) -> dict[str, dict[int | None, tuple[str, str | None]]]:
+    """Index in a connection → NIC and its link: of virtual devices where any, else of the list."""
+    found: dict[str, dict[int | None, tuple[str, str | None]]] = {}
     for host, lists in _by_host(facts.rdma_lists):
         if len(lists) == 1:
-            found[host] = {nic.index: nic.name for nic in lists[0].what.nics}
+            found[host] = {nic.index: (nic.name, nic.link) for nic in lists[0].what.nics}
     for host, virtual in _by_host(facts.log.virtual_nics):
-        found[host] = {one.what.index: one.what.name for one in virtual}
+        links = dict(found.get(host, {}).values())
+        found[host] = {one.what.index: (one.what.name, links.get(one.what.name)) for one in virtual}
     return found
 
 
-def _whole_hosts(facts: RunFacts) -> set[str]:
+def _whole_hosts(facts: RunFacts) -> dict[str, int]:
+    """Return the hosts of which all ranks wrote, and how many those are."""
     local = {host: max(one.what.local_ranks for one in each)
              for host, each in _by_host(facts.log.shares)}  # fmt: skip
     ranks = {host: {one.what.rank for one in each}
              for host, each in _by_host(facts.log.communicators)}  # fmt: skip
-    return {host for host, most in local.items() if len(ranks.get(host, ())) >= most}
+    return {host: most for host, most in local.items() if len(ranks.get(host, ())) >= most}
 
 
 def _uneven(

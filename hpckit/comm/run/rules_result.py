@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -191,6 +192,12 @@ Source: stas00, ml-engineering, network benchmarks: AWS P6, 8 B200 on one node a
 _PROFILED: Final = "; the settings of the provider's profile are unknown"
 _LEAST_TOLD: Final = 0.05e9
 _MOST_WARNINGS: Final = 5
+_HARMLESS: Final = re.compile(
+    r"\[Service thread\] (?:Accept failed|Could not receive type)"
+    r"|\[Proxy Service \d+\] Failed to execute operation Close|MSCCL\+\+: Cannot enable",
+    re.ASCII,
+)
+"""What follows the end of a rank's process, be it good or bad, and a feature that is not there."""
 
 
 def wrong_results(facts: RunFacts) -> Iterator[Evidence]:
@@ -307,9 +314,11 @@ def warned(facts: RunFacts) -> Iterator[Evidence]:
     for one in facts.log.warnings:
         seen = texts.setdefault(one.what.text, [one.line_no, 0])
         seen[1] += one.count
-    for text, (line_no, count) in list(texts.items())[:_MOST_WARNINGS]:
+    graver = sorted(texts.items(), key=lambda item: _HARMLESS.match(item[0]) is not None)
+    for text, (line_no, count) in graver[:_MOST_WARNINGS]:
         times = f" ({count} times)" if count > 1 else ""
-        yield logged(f"{text}{times}", line_no)
+        severity = Severity.NOTE if _HARMLESS.match(text) else None
+        yield logged(f"{text}{times}", line_no, severity)
     more = len(texts) - _MOST_WARNINGS
     if more > 0:
         yield logged(f"{counted(more, 'more warning')}", None, Severity.NOTE)

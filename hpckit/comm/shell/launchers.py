@@ -45,7 +45,7 @@ _LONG_ALONE: Final = frozenset(
 )  # fmt: skip
 _KEPT: Final = frozenset(
     ("export", "gpus-per-task", "gpu-bind", "tres-bind", "tres-per-task", "ntasks-per-gpu",
-     "ntasks-per-node", "ntasks", "nodes")
+     "ntasks-per-node", "ntasks", "nodes", "gpus", "gpus-per-node", "gres", "exclusive")
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import Final
 
 import pytest
 
@@ -127,11 +128,44 @@ def test_a_modern_script_is_left_in_peace() -> None:
 def test_exports_of_a_benchmark() -> None:
     """Of exports tuned for a benchmark those are told that are off, gone, default or chatty."""
     assert brief(lint(BENCHMARK, nccl="2.27.3")) == [
-        (1, "nvls-off", "warning"),
+        (1, "nvls-off", "note"),
         (6, "nccl-gone", "warning"),
         (10, "nccl-default", "note"),
         (11, "nccl-debug-info", "note"),
     ]
+
+
+SURE: Final = (
+    ("gpus-per-task", "#SBATCH -n 8 --gpus-per-task=1\nexport NCCL_DEBUG=WARN\nsrun a\n",
+     "#SBATCH -n 8 --gpus-per-task=1\nexport MPICH_GPU_SUPPORT_ENABLED=1\nsrun a\n"),
+    ("fi-memhooks", "export FI_MR_CACHE_MONITOR=memhooks NCCL_NET='AWS Libfabric'\n",
+     "export FI_MR_CACHE_MONITOR=memhooks\n"),
+    ("port-fixed", "#SBATCH --gpus-per-node=1\nexport MASTER_PORT=29500\n",
+     "export MASTER_PORT=29500\n"),
+    ("visible-fixed", "#SBATCH --gres=gpu:1\nexport CUDA_VISIBLE_DEVICES=0,1\n",
+     "#SBATCH --gres=gpu:2\nexport CUDA_VISIBLE_DEVICES=0,1\n"),
+    ("ifname-lo", "#SBATCH -N 2\nexport GLOO_SOCKET_IFNAME=lo\n",
+     "export GLOO_SOCKET_IFNAME=lo\n"),
+    ("ifname-virtual", "#SBATCH -N 2\nexport GLOO_SOCKET_IFNAME=docker0\n",
+     "export GLOO_SOCKET_IFNAME=docker0\n"),
+    ("net-socket", "NCCL_NET=Socket srun a\n", "NCCL_NET=Socket srun a\nNCCL_NET=IB srun a\n"),
+    ("p2p-off", "export NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1\n",
+     "NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 srun a\n"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "sure", "perhaps"), SURE)
+def test_what_the_file_does_not_show_is_a_note(rule: str, sure: str, perhaps: str) -> None:
+    """A script is accused where it shows the harm: NCCL, several nodes, a shared node, no test."""
+    (grave,) = (one.severity for one in lint(sure) if one.rule == rule)
+    assert grave is not Severity.NOTE
+    assert [one.severity for one in lint(perhaps) if one.rule == rule] == [Severity.NOTE]
+
+
+def test_who_fails_without_an_interface_is_named() -> None:
+    """`GLOO_SOCKET_IFNAME` is Gloo's, not NCCL's."""
+    (found,) = lint("export GLOO_SOCKET_IFNAME=eth0\n")
+    assert found.because.endswith("without a match Gloo fails")
 
 
 def test_an_unknown_release_gives_notes() -> None:

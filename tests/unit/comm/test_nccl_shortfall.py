@@ -59,9 +59,9 @@ def rules(text: str, expected: ExpectedRun = NO_EXPECTATION) -> list[str]:
     return [one.rule for one in found(text, expected)]
 
 
-def uses(channels: Sequence[int], *, ranks: int = 1) -> str:
+def uses(channels: Sequence[int], *, ranks: int = 1, listed: str = IB) -> str:
     """A node of one rank that sends on so many channels by NIC."""
-    said = [IB, "comm 0x1 rank 0 nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0"]
+    said = [listed, "comm 0x1 rank 0 nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0"]
     said += [
         f"comm 0x1 rank {at} nranks 2 cudaDev 0 busId 7000 commId 0x1 - Init COMPLETE"
         for at in range(ranks)
@@ -74,6 +74,7 @@ def uses(channels: Sequence[int], *, ranks: int = 1) -> str:
     return lines(*said)
 
 
+RECEIVED = "Channel 00/0 : 1[0] -> 0[0] [receive] via NET/{}"
 SOCKET = lines("NET/Socket : Using [0]eth0:10.0.0.1<0>", "Using network Socket")
 MADE = "NET/IB : Made virtual device [{}] name=mlx5_{} speed={} ndevs=1"
 GDR = "GPU Direct RDMA {} for GPU {} / HCA {} (distance {} {} 5)"
@@ -337,6 +338,18 @@ GRAVITY: dict[str, tuple[str, ExpectedRun, str, Severity]] = {
         Severity.NOTE,
     ),
     "sockets where nobody knows of NICs": (SOCKET, TWO_NODES, "network-socket", Severity.WARNING),
+    "some channels have GPU Direct": (
+        lines(RECEIVED.format("IB/0"), RECEIVED.format("IB/1/GDRDMA")),
+        NO_EXPECTATION,
+        "gpu-direct-off",
+        Severity.NOTE,
+    ),
+    "ranks that ended": (
+        "n1:1:2 [0] NCCL WARN [Proxy Service 3] Failed to execute operation Close from rank 3\n",
+        NO_EXPECTATION,
+        "warned",
+        Severity.NOTE,
+    ),
     "sockets beside NICs": (SOCKET, TWO_NICS, "network-socket", Severity.ERROR),
     "no traffic passes NICs on one node": (IB, EIGHT_NICS, "nics-fewer", Severity.NOTE),
     "on several it does": (
@@ -357,9 +370,9 @@ def test_how_grave_it_is_depends_on_what_is_known(case: str) -> None:
 
 
 OF_NIC = "NET/IB : GPU Direct RDMA {} for HCA 0 'mlx5_0'"
-RECEIVED = "Channel 00/0 : 1[0] -> 0[0] [receive] via NET/{}"
 WROTE = "comm 0x1 rank 0 nranks {} cudaDev 0 busId 7000 commId 0x1 - Init COMPLETE"
 COUNTED = "comm 0x1 rank 0 nRanks 16 nNodes {} localRanks 8 localRank 0 MNNVL 0"
+MIXED = "NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [2]mlx5_2:1/IB/SHARP [RO]; OOB eth0:1<0>"
 LISTED = [MADE.format(at, at % 2, 400000) for at in range(4)]
 CASE_OF: dict[str, tuple[str, str, ExpectedRun, bool]] = {
     "GPU Direct off": ("gpu-direct-off", lines(OF_NIC.format("Disabled")), NO_EXPECTATION, True),
@@ -395,6 +408,25 @@ CASE_OF: dict[str, tuple[str, str, ExpectedRun, bool]] = {
     "sends of the program may be uneven": (
         "nics-uneven", uses((8, 2)).replace("/0 : 0[0]", "/1 : 0[0]"), NO_EXPECTATION, False,
     ),
+    "InfiniBand NICs of storage beside RoCE": (
+        "nics-uneven",
+        uses((4, 4, 0), ranks=4, listed=MIXED).replace("localRanks 1", "localRanks 4"),
+        NO_EXPECTATION, False,
+    ),
+    "RoCE NICs of which one is idle": (
+        "nics-uneven",
+        uses((4, 0, 0), ranks=4, listed=MIXED).replace("localRanks 1", "localRanks 4"),
+        NO_EXPECTATION, True,
+    ),
+    "a NIC more than ranks": ("nics-uneven", uses((4, 0)), NO_EXPECTATION, False),
+    "a NIC that lacks a feature is no warning": (
+        "warned", lines("Call to mlx5dv_get_data_direct_sysfs_path failed with error No such device"
+                        " errno 19"), NO_EXPECTATION, False,
+    ),
+    "a refused connection is one": (
+        "warned", lines("Call to connect returned Connection refused, retrying"), NO_EXPECTATION,
+        True,
+    ),
     "virtual NICs by name": (
         "nics-uneven", lines(*LISTED) + uses((2, 2, 2, 2)), NO_EXPECTATION, False,
     ),
@@ -407,6 +439,45 @@ def test_what_makes_a_rule_fire(case: str) -> None:
     """What is no design is found, and what shows too little says nothing."""
     rule, text, expected, fires = CASE_OF[case]
     assert (rule in rules(text, expected)) is fires
+
+
+FIXES: dict[str, tuple[str, str]] = {
+    "what is set": (lines(env("NCCL_CROSS_NIC", "0")) + uses((8, 2)),
+                    "unset NCCL_CROSS_NIC; only a job on all GPUs uses all NICs"),
+    "nothing is": (uses((8, 2)), "only a job on all GPUs uses all NICs"),
+    "one of two": (lines(env("NCCL_PROTO", "Simple")), "unset NCCL_PROTO, and compare"),
+    "AMD": ("RCCL version 2.22.3-HEAD:271856d\n" + lines(OF_NIC.format("Disabled")),
+            "NCCL_DMABUF_ENABLE=1 (Linux 5.12), or admins: load ib_peer_mem; hpckit tune sets"
+            " NCCL_NET_GDR_LEVEL"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FIXES)
+def test_the_fix_is_for_this_run(case: str) -> None:
+    """It unsets what the log shows as set, and loads what the GPUs' maker has."""
+    text, fix = FIXES[case]
+    (one,) = found(text)
+    assert one.remedy == fix
+
+
+def test_the_words_below_last_error_are_told() -> None:
+    """PyTorch prints NCCL's own words a line below, and other ranks write in between."""
+    cause = "NET/IB : Requested properties for vNic 8, only 8 vNics have been created"
+    text = (
+        f"7: Last error:\n3: Last error:\n1: step 5\n7: {cause}\n3: Exception raised from create\n"
+    )
+    (one,) = found(lines("Using network IB") + text)
+    assert (one.rule, one.because, one.line_no) == ("warned", cause, 5)
+
+
+def test_a_torn_line_makes_no_node() -> None:
+    """Ranks that write into one file tear each other's names; the communicator counts the nodes."""
+    text = (
+        uses((2, 2)) + lines("Using network IB", host="sn1") + lines("Using network IB", host="8")
+    )
+    log = parse_nccl_run(text).log
+    assert log is not None
+    assert log.nodes == 2
 
 
 FEWER = ExpectedRun(is_multi_node=True, nic_count=8)

@@ -367,7 +367,8 @@ OPTIONS: Final[tuple[tuple[str, list[tuple[str, str, str | None, int]]], ...]] =
     ("cd /x\n#SBATCH --nodes=2\n", []),
     ("sbatch <<EOF\n#!/bin/bash\n#SBATCH -N 2\nEOF\n", [("sbatch", "nodes", "2", 3)]),
     ("srun -n8 --gpu-bind=single:1 --exclusive -N 2 cmd --gpu-bind=none\n",
-     [("srun", "ntasks", "8", 1), ("srun", "gpu-bind", "single:1", 1), ("srun", "nodes", "2", 1)]),
+     [("srun", "ntasks", "8", 1), ("srun", "gpu-bind", "single:1", 1),
+      ("srun", "exclusive", None, 1), ("srun", "nodes", "2", 1)]),
 )  # fmt: skip
 
 

@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from hpckit.core.findings import Severity
 from hpckit.fabric.file import read_fabric
 from hpckit.fabric.rules import fabric_findings
+from hpckit.fabric.slurm_files import parse_topology_conf
 from hpckit.fabric.topology import (
     ClusterTopology,
     EndKind,
@@ -346,3 +348,14 @@ def test_planes_are_not_parted() -> None:
     made = two_tier(2, 3, 4, 2)
     made.wires = [one for one in made.wires if one.lower[5:7] == one.upper[6:8]]
     assert made.found() == []
+
+
+@pytest.mark.parametrize("below", ["SwitchName=t Switches=c\n", ""])
+def test_separate_trees_of_slurm_are_no_missing_cables(below: str) -> None:
+    """A topology.conf may have several: Slurm keeps jobs inside one, and nobody cut a cable."""
+    text = (
+        "SwitchName=a Nodes=n[1-8]\nSwitchName=b Nodes=n[9-16]\nSwitchName=s Switches=a,b\n"
+        f"SwitchName=c Nodes=m[1-4]\n{below}"
+    )
+    (one,) = fabric_findings(parse_topology_conf(text, "topology.conf"))
+    assert (one.rule, one.severity) == ("trees-separate", Severity.NOTE)
