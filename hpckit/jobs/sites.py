@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hpckit.core.document import convert
 from hpckit.core.errors import ConfigError, StorageFailed
-from hpckit.script.launchers.registry import refuse_launch
+from hpckit.spec.job import JobSpec, LaunchRequest
 from hpckit.spec.job_folder import SITE_FILE
 from hpckit.spec.merge import parse_site_file
 from hpckit.spec.site import NO_SITE, SiteSpec, generic_site
@@ -69,7 +69,14 @@ def load_site(resources: FileResources, name: str | None) -> SiteSpec:
             hint=f"{hint}available: {', '.join(sorted(files))} (hpckit sites list)",
         )
     path = files[name][0]
-    return parse_site_file(resources.read(path), str(path), name, refuse_launch)
+    return parse_site_file(resources.read(path), str(path), name, _refuse_launch)
+
+
+def _refuse_launch(spec: JobSpec) -> None:
+    if spec.launch != LaunchRequest():
+        from hpckit.script.launchers.registry import refuse_launch  # slow to import
+
+        refuse_launch(spec)
 
 
 def site_of_cluster(resources: FileResources, cluster: str) -> str | None:
