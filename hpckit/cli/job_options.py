@@ -62,7 +62,9 @@ class JobCommand(click.Command):
         except click.UsageError as error:
             job = str(ctx.params.get("job"))
             if isinstance(error, click.NoSuchOption):
-                job = next((word for word in args if _runs(word)), "")
+                unknown = next((at for at, word in enumerate(args)
+                                if word.startswith(error.option_name)), 0)  # fmt: skip
+                job = next((word for word in args[:unknown] if _runs(word)), "")
             elif "unexpected extra argument" not in error.message:
                 raise
             if job.endswith(".toml"):

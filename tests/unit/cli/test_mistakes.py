@@ -46,6 +46,7 @@ OPTIONS: Final = [
     ("submit -N 2 torchrun --lr 1 train.py", "hpckit submit -N 2 -- torchrun --lr 1 train.py"),
     ("submit train.py", "hpckit submit -- python3 train.py"),
     ("submit -N 2 train.py --lr 1", "hpckit submit -N 2 -- python3 train.py --lr 1"),
+    ("submit --wrap train.py", "-- COMMAND"),
     ("submit train.py --local", "hpckit submit --local -- python3 train.py"),
     ("submit --mem 64 GB -- true", "--mem 64G"),
     ("render --dependency after-ok:12 -- true", "afterok:4242"),

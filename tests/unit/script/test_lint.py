@@ -150,7 +150,7 @@ def test_what_is_written_is_owned() -> None:
 mem = "1G", time_limit = "1", exclusive = true }
         launch = { kind = "mpi", mpi = "pmix" }
         slurm = { account = "a", partition = "b", qos = "c", constraint = "d", reservation = "e", \
-nodelist = "f", exclude = "g", dependency = "h", licenses = "i", array = "1", begin = "now", \
+nodelist = "f", exclude = "g", dependency = "1", licenses = "i", array = "1", begin = "now", \
 signal = "USR2", requeue = true, comment = "j", mail_user = "k", mail_type = ["END"] }
     """
     plan = prepared(text).plan
