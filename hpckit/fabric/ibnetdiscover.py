@@ -13,8 +13,6 @@ from statistics import median
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from msgspec import Struct
-
 from hpckit.core.errors import ParseError
 from hpckit.core.excerpt import refusal, refuse_text
 from hpckit.core.text import pasted_lines
@@ -108,37 +106,32 @@ def _is_alike(mine: frozenset[str], shapes: Iterable[frozenset[str]]) -> bool:
 # out_switch_port, out_ca_port, dump_topology; with those of --grouping, --full and --max_hops.
 _ID: Final = r"\"([SHR])-([0-9a-fA-F]{1,16})\""
 _EXT: Final = r"(?:\[ext [0-9]{1,5}\])?"
-_BLANK: Final = r"[ \t\r\f\v]"
-_S: Final = rf"{_BLANK}*+"
-"""Possessive: several runs side by side would take a long line's length squared."""
+# Bounded: several runs of blanks side by side would take a long line's length squared.
+_S: Final = r"\s{0,40}"
 _LID: Final = r"lid [0-9]{1,6}(?: lmc [0-9]{1,3})?"
 _GUID_HERE: Final = r"(?:\([0-9a-fA-F]{1,16}\))?"
-_PORT: Final = re.compile(
-    rf"^\[([0-9]{{1,5}})\]{_EXT}{_S}{_GUID_HERE}{_S}{_ID}{_S}\[([0-9]{{1,5}})\]{_EXT}{_S}"
-    rf"{_GUID_HERE}{_S}(?:#{_S}(?:{_LID} )?{_S}\"(.*)\"(?:{_BLANK}{_S}lid [0-9]{{1,6}})?"
-    rf"(?:{_BLANK}{_S}((?:[0-9]{{1,2}}x|\?\?)\S{{1,12}}))?"
-    r"(?: s=[0-9]{1,5} w=[0-9]{1,5} v=[0-9]{1,5}(?: e=[0-9]{1,5})?)?"
-    rf"(?: slot [0-9]{{1,5}}| \(scp\))?)?{_S}$",
-    re.ASCII | re.MULTILINE,
-)
-_BESIDES: Final = (
-    rf"{_S}(?:#.*)?|Chassis [0-9]{{1,5}}(?: \(guid 0x[0-9a-fA-F]{{1,16}}\))?{_S}"
-    rf"|Hostname: .*|Non-Chassis Nodes{_S}|ibwarn: .*|src/\w+\.c:[0-9]+;.*"
-)
-_FACT: Final = (
-    r"(?:vendid|devid|sysimgguid|switchguid|caguid|rtguid) ?= ?0x[0-9a-fA-F]{1,16}"
-    rf"(?:\([0-9a-fA-F]{{1,16}}\))?{_S}(?:#.*)?"
-)
-_DEVICE: Final = re.compile(
-    rf"((?:(?:{_FACT}|{_BESIDES})\n)*+)"
-    rf"(?:(Switch|Ca|Rt){_BLANK}{_S}([0-9]{{1,5}}){_BLANK}{_S}{_ID}{_S}"
-    rf"(?:#{_S}\"(.*)\"(?:{_BLANK}{_S}(?:enhanced|base) port 0(?: {_LID})?| \(scp\))?)?{_S}\n)?"
-    r"((?:\[.*\n)*+)",
+_BLOCK: Final = re.compile(
+    rf"(Switch|Ca|Rt)\s{_S}([0-9]{{1,5}})\s{_S}{_ID}{_S}"
+    rf"(?:#{_S}\"(.*)\"(?:\s{_S}(?:enhanced|base) port 0(?: {_LID})?| \(scp\))?)?{_S}",
     re.ASCII,
 )
-"""What is said of a device, the device, and the lines of its ports; any of them may be missing."""
-_SYSTEM: Final = re.compile(r"^(vendid|sysimgguid) ?= ?0x([0-9a-fA-F]+)", re.ASCII | re.MULTILINE)
-_IS_FACT: Final = re.compile(r"^[a-z]+ ?= ?0x", re.ASCII | re.MULTILINE)
+_PORT: Final = re.compile(
+    rf"\[([0-9]{{1,5}})\]{_EXT}{_S}{_GUID_HERE}{_S}{_ID}{_S}\[([0-9]{{1,5}})\]{_EXT}{_S}{_GUID_HERE}"
+    rf"{_S}(?:#{_S}(?:{_LID} )?{_S}\"(.*)\"(?:\s{_S}lid [0-9]{{1,6}})?"
+    rf"(?:\s{_S}((?:[0-9]{{1,2}}x|\?\?)\S{{1,12}}))?"
+    rf"(?: s=[0-9]{{1,5}} w=[0-9]{{1,5}} v=[0-9]{{1,5}})?(?: slot [0-9]{{1,5}}| \(scp\))?)?{_S}",
+    re.ASCII,
+)
+_FACT: Final = re.compile(
+    r"(vendid|devid|sysimgguid|switchguid|caguid|rtguid) ?= ?0x([0-9a-fA-F]{1,16})"
+    r"(?:\([0-9a-fA-F]{1,16}\))?\s*(?:#.*)?",
+    re.ASCII,
+)
+_BESIDES: Final = re.compile(
+    r"\s*|\s*#.*|Chassis [0-9]{1,5}(?: \(guid 0x[0-9a-fA-F]{1,16}\))?\s*|Hostname: .*"
+    r"|Non-Chassis Nodes\s*|ibwarn: .*|src/\w+\.c:[0-9]+;.*",
+    re.ASCII,
+)
 _QUOTED: Final = re.compile(r"^[ \t]{0,3}>", re.MULTILINE)
 _KINDS: Final = {"Switch": "S", "Ca": "H", "Rt": "R"}
 _QUOTE: Final = 40
@@ -158,7 +151,7 @@ class Device(NamedTuple):
     system: str | None = None
 
 
-class Far(Struct, frozen=True, gc=False):
+class Far(NamedTuple):
     """What a port leads to, in the words of its own line."""
 
     kind: str
@@ -167,11 +160,6 @@ class Far(Struct, frozen=True, gc=False):
     description: str | None
     speed: str | None
     line_no: int
-
-    @property
-    def end(self) -> tuple[str, str, int]:
-        """Which device it is, and which port of it."""
-        return self.kind, self.guid, self.port
 
 
 class _Discovered:
@@ -183,66 +171,57 @@ class _Discovered:
     def __init__(self, text: str, tool: str) -> None:
         self.devices: dict[str, Device] = {}
         self.ends: dict[tuple[str, int], Far] = {}
-        is_pasted = "\x1b" in text or "\r" in text or (">" in text and bool(_QUOTED.search(text)))
-        self._text = ("\n".join(pasted_lines(text)) if is_pasted else text) + "\n"
+        is_pasted = "\x1b" in text or "\r" in text or _QUOTED.search(text) is not None
+        self._lines = pasted_lines(text) if is_pasted else text.split("\n")
         self._tool = tool
         self._device: Device | None = None
         self._system: str | None = None
-        at, line_no = 0, 1
-        while (match := _DEVICE.match(self._text, at)) and match.end() > at:
-            head, word, ports, kind, guid, description, lines = match.groups()
-            line_no += head.count("\n")
-            self._read_head(head)
-            if word:
-                device = Device(kind, _guid(guid), int(ports), description, self._system)
-                self._add_device(word, device, line_no)
-                line_no += 1
-            self._add_ends(lines, line_no)
-            line_no += lines.count("\n")
-            at = match.end()
-        if at < len(self._text):
-            raise self._no_line(line_no)
+        for line_no, line in enumerate(self._lines, start=1):
+            self._read(line_no, line)
         self._check_ends()
 
-    def _read_head(self, head: str) -> None:
-        if _IS_FACT.search(head):
+    def _read(self, line_no: int, line: str) -> None:
+        start = line[:1]
+        if not line:
+            return
+        if start == "[" and (match := _PORT.fullmatch(line)):
+            self._add_end(match, line_no)
+        elif match := _FACT.fullmatch(line):
             self._device = None
-        for fact, number in _SYSTEM.findall(head):
-            self._system = None if fact == "vendid" else _guid(number)
+            if match[1] == "vendid":
+                self._system = None
+            elif match[1] == "sysimgguid":
+                self._system = _guid(match[2])
+        elif start in ("S", "C", "R") and (match := _BLOCK.fullmatch(line)):
+            self._add_device(match, line_no)
+        elif not _BESIDES.fullmatch(line):
+            words = " ".join(line[: _QUOTE * 4].split())
+            short = words if len(words) <= _QUOTE else f"{words[:_QUOTE]}…"
+            raise self._refused(f"{short!r} is not a line of ibnetdiscover", line_no)
 
     def _refused(self, message: str, line_no: int) -> ParseError:
-        line = self._text.split("\n")[line_no - 1].expandtabs()
+        line = self._lines[line_no - 1].expandtabs()
         return refusal(message, tool=self._tool, line_no=line_no, line=line, expected=EXPECTED)
 
-    def _no_line(self, line_no: int) -> ParseError:
-        words = " ".join(self._text.split("\n")[line_no - 1][: _QUOTE * 4].split())
-        short = words if len(words) <= _QUOTE else f"{words[:_QUOTE]}…"
-        return self._refused(f"{short!r} is not a line of ibnetdiscover", line_no)
-
-    def _add_device(self, word: str, device: Device, line_no: int) -> None:
+    def _add_device(self, match: re.Match[str], line_no: int) -> None:
+        word, ports, kind, guid, description = match.groups()
+        device = Device(kind, _guid(guid), int(ports), description, self._system)
         known = self.devices.get(device.guid)
-        if device.kind != _KINDS[word] or (known is not None and known.kind != device.kind):
+        if kind != _KINDS[word] or (known is not None and known.kind != kind):
             message = f"{device.guid} is a {word} here and another kind elsewhere in the text"
             raise self._refused(message, line_no)
         self._device = self.devices.setdefault(device.guid, device)
         self._system = None
 
-    def _add_ends(self, lines: str, line_no: int) -> None:
-        ends = _PORT.findall(lines)
-        if len(ends) < lines.count("\n"):
-            is_port = map(_PORT.match, lines.split("\n"))
-            bad = next(at for at, match in enumerate(is_port, start=line_no) if match is None)
-            self._add_ends("\n".join(lines.split("\n")[: bad - line_no]), line_no)
-            raise self._no_line(bad)
-        if ends and self._device is None:
+    def _add_end(self, match: re.Match[str], line_no: int) -> None:
+        if self._device is None:
             raise self._refused("a port before any device", line_no)
-        own = self._device.guid if self._device else ""
-        for at, (near, kind, guid, port, description, speed) in enumerate(ends, start=line_no):
-            far = Far(kind, _guid(guid), int(port), description, speed, at)
-            known = self.ends.setdefault((own, int(near)), far)
-            if known is not far and known.end != far.end:
-                message = f"port {near} has another end in line {known.line_no}"
-                raise self._refused(message, at)
+        near, kind, guid, port, description, speed = match.groups()
+        far = Far(kind, _guid(guid), int(port), description, speed, line_no)
+        known = self.ends.setdefault((self._device.guid, int(near)), far)
+        if known[:3] != far[:3]:
+            message = f"port {near} has another end in line {known.line_no}"
+            raise self._refused(message, line_no)
 
     def _check_ends(self) -> None:
         """Both ends of a cable name each other."""
@@ -261,7 +240,7 @@ class _Discovered:
 
 
 def _guid(text: str) -> str:
-    return f"0x{text:0>16}".lower()
+    return "0x" + text.zfill(16).lower()
 
 
 def _switch_ends(found: _Discovered) -> Iterator[tuple[str, int, Far | None, str, int, Far | None]]:
@@ -304,7 +283,6 @@ _MAKER: Final = re.compile(
     r"|mt[0-9]{4,6}|hca|hfi|adapter|corporation|inc\.?|corp\.?)",
     re.IGNORECASE | re.ASCII,
 )
-_MODEL: Final = re.compile(r"MT[0-9]{4,6}", re.ASCII)
 _BOX: Final = re.compile(r"MF0;(?P<name>[^;:]*)(?::(?P<place>.*))?", re.ASCII)
 
 
@@ -336,7 +314,7 @@ def described(description: str) -> End:
         return End(EndKind.ANONYMOUS)
     # `Quantum Mellanox Technologies` ends in a maker's name, and in no NIC's.
     is_of_maker = _MAKER.fullmatch(words[-1]) and not _HAS_NUMBER.search(words[-1])
-    if _MODEL.fullmatch(words[0]) or is_of_maker:
+    if re.fullmatch(r"MT[0-9]{4,6}", words[0], re.ASCII) or is_of_maker:
         return End(EndKind.ANONYMOUS)
     if not _WORD.fullmatch(words[0]) or len(words) > 2:  # noqa: PLR2004  a node and its NIC
         return End(EndKind.OTHER)
@@ -447,8 +425,9 @@ def _cables_and_ports(
 def _speed(*lines: Far | None) -> str | None:
     """The rate that is known of the two ends' words; where none is, the first."""
     words = [line.speed for line in lines if line is not None and line.speed]
-    known = (word for word in words if link_bytes_per_s(word))
-    return next(known, words[0]) if words else None
+    if len(set(words)) <= 1:
+        return words[0] if words else None
+    return next((word for word in words if link_bytes_per_s(word)), words[0])
 
 
 def _host_port(

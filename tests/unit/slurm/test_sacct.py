@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
-from msgspec.structs import replace
 
 from hpckit.core.errors import ParseError
 from hpckit.slurm.sacct import (
