@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
@@ -52,7 +52,9 @@ def init_command(
     carried: FromScript | None = None
     if script is not None:
         carried = _read_script(script)
-        keys = {**carried.keys, **keys}
+        secrets = cast("Sequence[str]", keys.get("environment.secrets", ()))
+        passed = {f"environment.set.{name}" for name in secrets}
+        keys = {**{key: value for key, value in carried.keys.items() if key not in passed}, **keys}
     elif command := _command(options):
         keys = {"name": _name_of(command), "command": list(command), **keys}
     else:
@@ -147,7 +149,11 @@ def _read_script(script: str) -> FromScript:
     if not data.startswith(b"#!"):
         hint = f"hpckit init -- python3 {script}" if script.endswith(".py") else None
         raise HpckitError(f"{script} does not begin with #!, so it is no batch script", hint=hint)
-    return job_from_script(data.decode(errors="replace"), script)
+    try:
+        return job_from_script(data.decode(), script)
+    except UnicodeDecodeError as error:
+        hint = f"iconv -f latin1 -t utf-8 {shlex.quote(script)} >new.sbatch"
+        raise HpckitError(f"{script} is not UTF-8 text: {error}", hint=hint) from error
 
 
 def _job_file(

@@ -193,7 +193,8 @@ def _topology(options: InspectOptions) -> NodeTopology:
     if not options.file:
         files, driver, stands_in = wiring.node_probes(options.sysroot)
         return inspect_here(files, driver, stands_in=stands_in)
-    node = None if "/" in options.file else f"for a node: hpckit inspect --nodes {options.file}"
+    is_name = options.file.replace("-", "").isalnum()
+    node = f"for a node: hpckit inspect --nodes {options.file}" if is_name else None
     machines = inspect_capture(*wiring.read_capture(options.file, missing_hint=node))
     which = options.machine or 1
     if which > len(machines):

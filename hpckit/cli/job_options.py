@@ -417,12 +417,14 @@ def read_job(job: str) -> str:
         raise ConfigError("is a batch script, not a job file", source=job, hint=hint)
     if Path(job).suffix in _PROGRAMS:
         ctx = click.get_current_context(silent=True)
-        typed = [word for word in (ctx.meta.get(_TYPED, ()) if ctx else ()) if word != job]
-        run = shlex.join(["submit", *typed, "--", _PROGRAMS[Path(job).suffix], job])
+        args = ctx.meta.get(_TYPED) if ctx else None
+        command = ctx.info_name if ctx and ctx.info_name and args else "submit"
+        typed = (word for word in args or () if word != job)
+        run = shlex.join([command, *typed, "--", _PROGRAMS[Path(job).suffix], job])
         raise ConfigError(
             "is a program, not a job file",
             source=job,
-            hint=f"to run a program: hpckit {run}",
+            hint=f"a program goes after --: hpckit {run}",
         )
     if job == "-" and sys.stdin is None:
         raise ConfigError("is closed", source="standard input")

@@ -170,15 +170,18 @@ def _script_document(job: PreparedJob, text: str) -> dict[str, object]:
 
 _COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
 _MAKING: Final = ("# hpckit ", "# reproduce", "# custom template")
-_REASON: Final = re.compile(r"^(#SBATCH .*?)\s+# .*$")
+_QUOTED: Final = r'"(?:\\.|[^"\\])*"|\'[^\']*\''
+_REASON: Final = re.compile(rf"^(#SBATCH (?:{_QUOTED}|[^\"'])*?)\s+# .*$")
 
 
 def _show_changes(other: str, text: str) -> None:
     """Print how a script differs from that of a job, or from a file."""
+    from hpckit.core.text import without_steering
+
     name, before = _script_of(other)
     changes = unified_diff(_compared(before), _compared(text), name, "now", lineterm="")
     lines = list(changes)
-    for line in lines:
+    for line in map(without_steering, lines):
         output.result(click.style(line, fg=_COLOURS[line[0]]) if line[0] in _COLOURS else line)
     if not lines:
         output.result(f" no change: the script is that of {name}")
@@ -192,7 +195,8 @@ def _show_changes(other: str, text: str) -> None:
 
 def _compared(script: str) -> list[str]:
     """Return the lines of a script without the reasons of directives and how it was made."""
-    lines = (line for line in script.splitlines() if not line.startswith(_MAKING))
+    lines = script.rstrip("\n").split("\n")
+    lines = [line for line in lines if not line.startswith(_MAKING)]
     return [_REASON.sub(r"\1", line.expandtabs(4)) for line in lines]
 
 

@@ -44,7 +44,7 @@ _MISSING = re.compile(r"^Object missing required field `(?P<name>[^`]*)`$")
 def parse_toml(text: str, source: str) -> Tree:
     """TOML text as a tree; `source` names it in errors. Raises ConfigError with the place."""
     try:
-        return tomllib.loads(text)
+        return tomllib.loads(text.removeprefix("\ufeff"))  # editors of Windows write one
     except RecursionError:
         raise ConfigError("is nested too deeply", source=source) from None
     except ValueError as error:

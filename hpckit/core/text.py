@@ -276,7 +276,7 @@ def _cut(line: str, width: int) -> str:
     room = width - len(_CUT)
     while columns(line) > room:
         shorter = line.rpartition(" ")[0].rstrip()
-        line = shorter if shorter.strip() else line[:room]
+        line = shorter if shorter.strip() else line[: min(room, len(line) - 1)]
     told, colon, begun = line.rpartition(": ")
     # Of what it would say there is no more than a beginning.
     if colon and len(begun) < _LEAST_COLUMNS:

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import chain, takewhile
 from math import ceil
 from pathlib import PurePosixPath
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from hpckit.comm.shell.launch_line import (
     LaunchLine,
@@ -37,7 +37,7 @@ from hpckit.comm.shell.statements import (
 from hpckit.core.errors import HpckitError
 from hpckit.core.fields import settable_name
 from hpckit.script.slurm_words import Left, job_keys
-from hpckit.slurm.request import CPU_OPTIONS, Request, read_request
+from hpckit.slurm.request import CPU_OPTIONS, Request, passed_over, read_request
 from hpckit.slurm.text import Place
 from hpckit.spec.slurm_options import OWNED_BY_SRUN
 
@@ -113,7 +113,12 @@ def job_from_script(text: str, name: str) -> FromScript:
     """
     script = _Script.of(text, name)
     launch = script.launch() if script.interpreter[0] in ("bash", "sh") else None
-    return _whole(script) if launch is None else _apart(script, launch)
+    if launch is None:
+        return _whole(script)
+    found = _apart(script, launch)
+    # A script that it writes would be read as directives of the job.
+    setup = cast("list[str]", found.keys.get("environment.setup", []))
+    return _whole(script) if any("\n#SBATCH" in lines for lines in setup) else found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +205,7 @@ def _apart(script: _Script, launch: _Launch) -> FromScript:
     keys["launch.kind"] = line.kind
     if line.args:
         keys["launch.args"] = list(line.args)
-    left = [*_of_interpreter(script), *options.left, *unknown]
+    left = [*_of_interpreter(script), *_of_pbs(script), *options.left, *unknown]
     left += [*_of_step(line, chosen, script.request, keys), *_behind(script, launch)]
     keys |= setup.keys
     if all(map(is_settled, line.words)):
@@ -239,7 +244,15 @@ def _whole(script: _Script) -> FromScript:
     else:
         keys["command"] = ["true"]
         keys["environment.setup"] = [f"exec {shlex.join(words)}"]
-    return FromScript(keys=keys, left=options.left, request=script.request, is_whole=True)
+    left = (*_of_pbs(script), *options.left)
+    return FromScript(keys=keys, left=left, request=script.request, is_whole=True)
+
+
+def _of_pbs(script: _Script) -> Iterator[Left]:
+    """Yield the directives of PBS, which sbatch obeys too."""
+    for line_no in passed_over("\n".join(script.lines))[1]:
+        because = "sbatch obeys it, and no key says it"
+        yield Left(script.lines[line_no - 1].strip(), line_no, because)
 
 
 def _of_interpreter(script: _Script) -> Iterator[Left]:

@@ -97,6 +97,16 @@ def test_a_token_is_not_written(tmp_path: Path) -> None:
     error = call("init", "--from", "old.sbatch", refused=True).exception
     assert token[4:12] not in str(error)
     assert not (tmp_path / "job.toml").exists()
+    call("init", "--from", "old.sbatch", "--secret", "HF_TOKEN")
+    assert token not in Path("job.toml").read_text()
+
+
+def test_a_script_in_latin_1_is_refused(tmp_path: Path) -> None:
+    """Its paths would be others."""
+    Path("old.sbatch").write_bytes(b"#!/bin/bash\n#SBATCH -N 1\nsrun ./a /data/caf\xe9\n")
+    error = call("init", "--from", "old.sbatch", refused=True).exception
+    assert "iconv -f latin1" in str(error)
+    assert not (tmp_path / "job.toml").exists()
 
 
 @pytest.mark.parametrize(

@@ -418,4 +418,8 @@ def test_render_diff_compares_with_a_batch_script(tmp_path: Path) -> None:
     out, err = _differing("--diff", old, "--", "echo", "a")
     assert (out.startswith(f"--- {old}\n"), "\n-srun echo a\n" in out, err) == (True, True, "")
     assert "\n #SBATCH --nodes=1\n" in out
+    old.write_bytes(b"#!/bin/bash\r\n#SBATCH --comment='a # \x1b'\r\n")
+    out, _ = _differing("--diff", old, "--set", "slurm.comment=a # c", "--", "echo", "a")
+    assert "\n-#SBATCH --comment='a # \\u001b'\\u000d\n" in out
+    assert '\n+#SBATCH --comment="a # c"' in out
     assert "none.sbatch cannot be read" in message("render", "--diff", "none.sbatch", "--", "true")

@@ -72,7 +72,7 @@ def test_a_command_without_dashes_is_told_where_to_go(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "program"), [("a.py", "python3"), ("a.sh", "bash")])
 def test_a_program_is_no_job_file(name: str, program: str) -> None:
     """A program as JOB is refused with the command line that runs it."""
-    assert refused(name).hint == f"to run a program: hpckit submit -- {program} {name}"
+    assert refused(name).hint == f"a program goes after --: hpckit render -- {program} {name}"
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,12 @@ def test_defaults_stand_between_the_job_file_and_the_site(tmp_path: Path) -> Non
     assert next(line.split()[-1] for line in table if "slurm.account" in line) == "config.toml"
 
 
+def test_a_byte_order_mark_of_an_editor_says_nothing(defaults: Path) -> None:
+    """Windows' editors begin a file with it."""
+    defaults.write_text("\ufeff" + DEFAULTS)
+    assert rendered("--", "true")["site"] == "docker"
+
+
 def test_variables_of_the_shell_override_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """HPCKIT_SITE and SBATCH_ACCOUNT say more of this shell than the file does."""
     monkeypatch.setenv("HPCKIT_SITE", "local")

@@ -59,6 +59,12 @@ def test_a_row_is_cut_between_words() -> None:
         assert set(cut.removesuffix(" …").split()[1:]) <= set(parts)
 
 
+def test_a_long_word_of_wide_characters_is_cut_by_columns() -> None:
+    """A character of two columns counts twice."""
+    (line,) = row("name", ["訓" * 60], 80, most=1)
+    assert columns(line) <= 80
+
+
 def test_a_beginning_after_a_colon_is_cut_too() -> None:
     """Where no more than a word or two of a reason is left, none is."""
     parts = ["energy that is known well", "· of the node not known: no readable" + " meter" * 9]

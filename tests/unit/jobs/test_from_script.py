@@ -167,6 +167,7 @@ def test_variables_of_the_launch_alone_are_expanded_by_the_script() -> None:
         ("-N1 -n4", "srun ./a; python post.py", ["true"]),
         ("-N1 -n4", "srun ./a | python analyze.py", ["true"]),
         ("-N1 -n4", "srun ./a && echo done", ["true"]),
+        ("-N1 -n1", "cat > b.sh <<E\n#SBATCH -N 1\nE\nsrun ./a", ["true"]),
     ],
 )
 def test_a_script_of_several_steps_stays_whole(head: str, body: str, command: list[str]) -> None:
@@ -194,6 +195,7 @@ def test_a_script_of_several_steps_stays_whole(head: str, body: str, command: li
         (f"{HEAD}N=4\nif true; then N=2; fi\nsrun -n 2 torchrun --nnodes=2 --nproc-per-node=$N"
          " t.py\n", [("ranks of torchrun", 5)]),
         (HEAD.replace("bash", "bash -l") + "srun ./a\n", [("bash -l", 1)]),
+        (f"{HEAD}#PBS -q gpu\nsrun ./a\n", [("#PBS -q gpu", 3)]),
         (f"{HEAD}#SBATCH --export=ALL,SLURM_HINT=x\nsrun ./a || exit 1\n",
          [("--export=ALL,SLURM_HINT=x", 3)]),
     ],
