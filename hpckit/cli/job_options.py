@@ -52,6 +52,7 @@ class JobCommand(click.Command):
             at = args.index("--")
             ctx.meta[_COMMAND] = tuple(args[at + 1 :])
             args = args[:at]
+            self._refuse_options_behind(ctx, args)
         args = list(as_hpckit_says(args))
         if wrong := one_dash(args, ctx):
             raise wrong
@@ -76,6 +77,18 @@ class JobCommand(click.Command):
             typed = shlex.join([*args[:at], "--", *program, *args[at:]])
             hint = f"a command goes after --: hpckit {ctx.info_name} {typed}"
             raise click.UsageError(hint, ctx) from None
+
+    def _refuse_options_behind(self, ctx: click.Context, args: Sequence[str]) -> None:
+        """Raise UsageError where the words after `--` begin with options of this command."""
+        command = ctx.meta[_COMMAND]
+        if not command or not command[0].startswith("-"):
+            return
+        parser = self.make_parser(ctx)
+        parser.allow_interspersed_args = False
+        parsed, rest, _ = parser.parse_args(list(command))
+        at = len(command) - len(rest) - (parsed.get("job") is not None)
+        typed = shlex.join([*args, *command[:at], "--", *command[at:]])
+        raise click.UsageError(f"options go before --: hpckit {ctx.info_name} {typed}", ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options in groups, the command's own first."""

@@ -109,6 +109,12 @@ ALIASES = {
     "network": "hpckit fabric",
 }
 """What people type from habit → what it is called here."""
+_FILES = {
+    ".toml": "submit",
+    ".py": "submit -- python3",
+    **dict.fromkeys((".sbatch", ".slurm", ".sh", ".batch", ".job"), "init --from"),
+}
+"""How the name of a file ends → what goes between `hpckit` and the file."""
 
 
 class _LazyGroup(click.Group):
@@ -130,6 +136,8 @@ class _LazyGroup(click.Group):
         near = difflib.get_close_matches(cmd_name.lower(), COMMANDS, n=1, cutoff=0.7)
         is_job = any(word.endswith(".toml") for word in sys.argv[2:])
         meant = "hpckit submit" if cmd_name == "sbatch" and is_job else ALIASES.get(cmd_name)
+        way = _FILES.get(cmd_name[cmd_name.rfind(".") :])
+        meant = meant or (way and f"hpckit {way} {cmd_name}")
         meant = meant or (f"hpckit {near[0]}" if near else "hpckit --help")
         ctx.fail(f"there is no command {cmd_name!r}; did you mean `{meant}`?")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -126,11 +127,23 @@ def unknown_option(error: click.NoSuchOption, ctx: click.Context) -> click.Usage
         return click.UsageError("a batch job has no terminal; instead: salloc, or srun --pty", ctx)
     if says is None and "--set" in own:
         says = _of_sbatch(habit)
+    if says is None and ctx.parent is None:
+        says = _behind_command(typed, ctx.command)
     if says is None:
         return click.UsageError(text + _near(typed.replace("_", "-"), own), ctx)
     says = says.replace("nothing: ", "remove it: ")
     says = says if says.startswith("remove it") else f"instead: {says}"
     return click.UsageError(f"{text}; {says}", ctx)
+
+
+def _behind_command(typed: str, group: click.Command) -> str | None:
+    """Return the command line with its options behind the command; None without a command."""
+    words = sys.argv[1:]
+    names = group.list_commands(click.Context(group)) if isinstance(group, click.Group) else ()
+    at = next((place for place, word in enumerate(words) if word in names), None)
+    if at is not None:
+        return "hpckit " + shlex.join([words[at], *words[:at], *words[at + 1 :]])
+    return "hpckit submit -- COMMAND" if typed in ("--wrap", "--command") else None
 
 
 _LIST: Final = "(hpckit jobs lists them)"

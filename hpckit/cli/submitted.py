@@ -250,7 +250,10 @@ def _say_rows(job: PreparedJob, submission: Submission) -> None:
         rows.append(("slurm", "\n".join(submission.words)))
     ignored = not_applied(job.effective, job.site)
     if ignored:
-        rows.append(("note", f"site {job.site.name} ignores {', '.join(ignored)} (no scheduler)"))
+        gpus = any("gpu" in key for key in ignored)
+        sees = "; ranks see the GPUs that this machine has (hpckit inspect)" if gpus else ""
+        why = f"site {job.site.name} ignores {', '.join(ignored)} (no scheduler){sees}"
+        rows.append(("note", why))
     if submission.entry.parts:
         ids = " ".join(submission.entry.job_ids)
         parts = len(submission.entry.parts)

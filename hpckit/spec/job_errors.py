@@ -188,7 +188,7 @@ def _of_unknown(key: str, value: object, nodes: object) -> str:
     option = HABITS.get(word.replace("_", "-"), word.replace("_", "-"))
     if option in _COUNT_GPUS and isinstance(value, str) and (gpus := _gpus(value)):
         return gpus if table == "resources" else f"{gpus}   under [resources]"
-    says = _key_of(word, option)
+    says = _key_of(word, option) or _key_of(_spelled(word), "")
     if not says or says == key:
         return ""
     if _KEY.fullmatch(says) is None:
@@ -210,7 +210,10 @@ def _moved(says: str, table: str, value: object, share: tuple[int, str]) -> str:
     own_table, _, name = says.rpartition(".")
     if isinstance(value, Mapping):
         return f"[{says if says in _VARIABLES or not own_table else own_table}]"
-    right = _meant(says, f"expected {_expected(says)}", value) or _toml(value)
+    expected = _expected(says)
+    right = _meant(says, f"expected {expected}", value) or _toml(value)
+    if right[0] == '"' and expected.startswith("a whole number"):
+        right = "N"
     divisor, remark = share
     if right.isdecimal() and not int(right) % divisor:
         right = str(int(right) // divisor)
@@ -252,6 +255,15 @@ def _key_of(word: str, option: str) -> str:
         if word == file_key(field) and inner is None:
             return word
     return ""
+
+
+def _spelled(word: str) -> str:
+    """Return the key of any table that is spelled nearly so; "" for none."""
+    import difflib
+
+    tables = [dataclass_of(hint) for _, hint in field_types(JobSpec)]
+    names = [file_key(field) for cls in (*tables, JobSpec) if cls for field, _ in field_types(cls)]
+    return next(iter(difflib.get_close_matches(word, names, n=1, cutoff=0.85)), "")
 
 
 def _gpus(value: str) -> str:

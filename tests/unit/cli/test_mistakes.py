@@ -14,6 +14,11 @@ OPTIONS: Final = [
     (f"render -o log-%j.out {TRAIN}", "hpckit logs"),
     (f"submit --array 1:10 {TRAIN}", "--array 1-10"),
     ("sbatch job.toml", "hpckit submit"),
+    ("job.toml", "hpckit submit job.toml"),
+    ("train.py", "hpckit submit -- python3 train.py"),
+    ("submit -- -N 2 python3 train.py", "hpckit submit -N 2 -- python3 train.py"),
+    ("--site local submit job.toml", "hpckit submit --site local job.toml"),
+    ("--wrap=hostname", "hpckit submit -- COMMAND"),
     ("inspect job.toml", "hpckit check job.toml"),
     ("tune old.sbatch", "hpckit tune --lint old.sbatch"),
     ("place --nodelist n[1-4] --gpus-per-node 8 --mesh tp=8,dp=4", "tensor"),
@@ -138,7 +143,9 @@ KEYS: Final = [
     ('[resources]\ntime_limit = "2h"', 'time_limit = "2:00:00"'),
     ('[resources]\nmem = "64 gigs"', 'mem = "64G"'),
     ('[resources]\nnodes = "2"', "nodes = 2"),
-    ('[slurm]\npartion = "gpu"', "`partition`"),
+    ('[slurm]\npartion = "gpu"', 'partition = "gpu"'),
+    ("[slurm]\ngpu_per_node = 8", "gpus_per_node = 8   under [resources]"),
+    ('[slurm]\nnodes = "two"', "nodes = N   under [resources]"),
     ('[launch]\nkind = "torch"', "'torchrun'"),
     ('[env]\nFOO = "1"', "[environment.set]"),
     ('[tune]\nNCCL_DEBUG = "INFO"', 'env = { NCCL_DEBUG = "INFO" }'),
@@ -186,6 +193,7 @@ LINES: Final = [
     "did you mean ",
     "expected ",
     "a command goes after --: ",
+    "options go before --: ",
 ]
 
 
