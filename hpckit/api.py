@@ -18,13 +18,14 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from hpckit import wiring
 from hpckit.core.errors import ConfigError, HpckitError, NoSuchJob
+from hpckit.core.values import dataclass
 
 if TYPE_CHECKING:
     from hpckit.account.gather import Gathered, SampleStore

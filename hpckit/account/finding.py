@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -13,6 +13,7 @@ from hpckit.core.findings import Finding, Severity
 from hpckit.core.hostlist import fold_hosts
 from hpckit.core.quantities import whole_sum
 from hpckit.core.units import format_duration, format_indices
+from hpckit.core.values import dataclass
 
 _ROUNDED_OFF = 0.05
 """Percent of which a decimal shows nothing."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -21,6 +20,7 @@ from hpckit.account.usage import JUDGED_S, is_judged, known_s
 from hpckit.account.values import GpuAccount, GpuPlace, JobReport, NodeAccount, Window, ranks_by_gpu
 from hpckit.core.findings import Rule
 from hpckit.core.quantities import whole_sum
+from hpckit.core.values import dataclass
 
 NEVER_FRAC: Final = 0.01
 """What a GPU that "never" did something may have done: a start-up check runs a kernel or two."""

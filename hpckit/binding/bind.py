@@ -8,7 +8,6 @@ Applications", MEMSYS 2017), with GPUs in the place of NUMA nodes as what drives
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
 from typing import Final
@@ -32,6 +31,7 @@ from hpckit.core.errors import PlanError
 from hpckit.core.hostlist import natural_order
 from hpckit.core.index_list import IndexList, index_list
 from hpckit.core.units import and_more
+from hpckit.core.values import dataclass
 from hpckit.node.nics import nic_kinds
 from hpckit.node.path import PathKind
 from hpckit.node.pci_tree import PciTree

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 from typing import Final
 
@@ -12,6 +12,7 @@ from hpckit.binding.gpus import Beside, apportion, chunks, dealt, seats
 from hpckit.core.errors import PlanError
 from hpckit.core.index_list import expand_indices, index_list
 from hpckit.core.units import counted, runs
+from hpckit.core.values import dataclass
 from hpckit.node.topology import NodeTopology, NumaKind, NumaNode
 
 _PAIR: Final = 2

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from typing import TypeVar
 
 from hpckit.core.errors import PlanError
 from hpckit.core.index_list import expand_indices
 from hpckit.core.units import counted
+from hpckit.core.values import dataclass
 from hpckit.node.pci_tree import PciTree
 from hpckit.node.topology import Gpu, Nic, NodeTopology
 

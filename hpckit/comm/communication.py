@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from hpckit.comm.environment import (
@@ -17,6 +17,7 @@ from hpckit.comm.environment import (
 from hpckit.comm.facts import CommFacts, CommQuestion, comm_facts
 from hpckit.core.errors import ParseError
 from hpckit.core.findings import Level, Notice, Severity
+from hpckit.core.values import dataclass
 from hpckit.script.launchers.registry import LAUNCHERS, Launchers
 from hpckit.spec.job import JobSpec
 from hpckit.spec.platform import CommEnv, CommSetting, NcclVersion, Platform

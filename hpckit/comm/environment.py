@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from hpckit.comm.facts import CommFacts, counts_here, says_the_same, words_of
@@ -24,6 +24,7 @@ from hpckit.comm.rules import (
 )
 from hpckit.core.errors import PlanError
 from hpckit.core.findings import Severity, SourcedFinding, gravest_first
+from hpckit.core.values import dataclass
 from hpckit.spec.platform import (
     CommEnv,
     CommLeft,

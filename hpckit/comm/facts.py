@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from hpckit.core.findings import Severity
 from hpckit.core.hostlist import natural_order
+from hpckit.core.values import dataclass
 from hpckit.spec.nic_kind import NicKind
 from hpckit.spec.platform import CommLibrary, NcclVersion, NetPlugin, Platform, architecture_of
 

@@ -6,13 +6,14 @@ import posixpath
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from hpckit.comm.communication import comm_choice, settings_in_setup
 from hpckit.comm.environment import OwnSetting
 from hpckit.comm.nccl_conf import ENVIRONMENT, Already, AlreadySet, fact_of
 from hpckit.core.text import Line, Style, visible, wrapped
+from hpckit.core.values import dataclass
 from hpckit.script.environment import submission_environment
 from hpckit.spec.job import JobSpec
 from hpckit.spec.platform import CommLibrary, NcclVersion

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from hpckit.core.finding_lines import finding_lines, more_lines, next_lines, verdict, words_of
 from hpckit.core.findings import Rule, Severity, SourcedFinding, gravest_first
 from hpckit.core.text import Line, Style, visible, wrapped
+from hpckit.core.values import dataclass
 from hpckit.spec.platform import CommLibrary, CommSetting, NcclVersion, NetPlugin
 
 # --- Settings of communication as a file makes them, and what is wrong with them.

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from hpckit.core.values import dataclass
 from hpckit.spec.platform import CommLibrary, NcclVersion
 
 MOST_CONF_BYTES: Final = 1024**2

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from hpckit.comm.facts import CommFacts, Trait
 from hpckit.core.findings import Row, Rule, Severity
+from hpckit.core.values import dataclass
 from hpckit.spec.nic_kind import NicKind
 from hpckit.spec.platform import CommLibrary, NcclVersion, NetPlugin, PlatformEnv
 

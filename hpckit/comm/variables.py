@@ -9,8 +9,9 @@ A default that NCCL computes from the machine is None, and so is one that is no 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from hpckit.core.values import dataclass
 
 NCCL_SOURCE: Final = "NCCL source, releases 2.3.5 to 2.30.7"
 NCCL_DATE: Final = "2026-06"

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from hpckit.core.errors import InvalidValue
+from hpckit.core.values import dataclass
 
 RULE: Final = "hpckit.rule"
 
@@ -31,7 +32,7 @@ class _InvalidItem(InvalidValue):
     """An item of a list or table is outside its rule; `key` is the end of the item's path."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRule:
     """Documentation and limits of one key."""
 
@@ -107,7 +108,7 @@ class Checked:
         check_fields(self)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class between:  # noqa: N801  a check like the functions below, whose bound a schema shows
     """A finite number from `lowest` to `highest`."""
 

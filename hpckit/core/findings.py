@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from hpckit.core.values import dataclass
 
 Facts = TypeVar("Facts")
 When = TypeVar("When")
@@ -28,7 +29,7 @@ class Severity(StrEnum):
         return list(Severity).index(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """What every rule has: `because` is its reason, `source` the document that it stands on.
 
@@ -46,7 +47,7 @@ class Row:
         return f"{self.source} ({self.date})" if self.date else self.source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rule(Row, Generic[When]):
     """One thing that may be odd: `when` it is so, and what to do about it.
 

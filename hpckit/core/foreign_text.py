@@ -7,13 +7,14 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 from xml.parsers import expat
 
 from hpckit.core.document import Tree
 from hpckit.core.errors import ParseError
 from hpckit.core.excerpt import refusal
+from hpckit.core.values import dataclass
 
 if TYPE_CHECKING:
     import yaml

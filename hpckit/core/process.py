@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from types import FrameType
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from hpckit.core.errors import AdapterError, StorageFailed, ToolMissing, ToolTimeout
 from hpckit.core.files import Clock
+from hpckit.core.values import dataclass
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -11,13 +11,14 @@ from __future__ import annotations
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from math import ceil
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
 from hpckit.core.text import visible
+from hpckit.core.values import dataclass
 
 _THIN: Final = frozenset("iljItf.,:;|!'()[]/ ·")
 _BROAD: Final = frozenset("mwMW@%…—×")

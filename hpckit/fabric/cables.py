@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import Final
 
 from hpckit.core.hostlist import natural_order
 from hpckit.core.units import and_more
+from hpckit.core.values import dataclass
 from hpckit.fabric.ends import says_nothing
 from hpckit.fabric.levels import Bundle, upward_links
 from hpckit.fabric.rails import JoinedNames

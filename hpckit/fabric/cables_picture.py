@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
@@ -19,6 +18,7 @@ from hpckit.core.svg import (
     text_width,
 )
 from hpckit.core.units import counted
+from hpckit.core.values import dataclass
 from hpckit.fabric.cables import ABSENT, CableGrid, Cell, Row, Section, State
 from hpckit.fabric.domain_names import short_names
 

@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import groupby
 from typing import Any, Final
 
 from hpckit.core.errors import ParseError
 from hpckit.core.foreign_text import JsonObject, kind_of
+from hpckit.core.values import dataclass
 from hpckit.fabric.topology import (
     Block,
     ClusterTopology,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
 from hpckit.core.hostlist import expand_hosts, fold_hosts, natural_order
 from hpckit.core.text import figure, visible
 from hpckit.core.units import counted, format_indices
+from hpckit.core.values import dataclass
 from hpckit.fabric.locality import ROOT, Domain, Locality
 from hpckit.node.words import as_float
 

@@ -11,9 +11,9 @@ import dataclasses
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from hpckit.core.values import dataclass
 from hpckit.fabric.ends import name_shape
 from hpckit.fabric.rails import RailGrid
 from hpckit.fabric.topology import Cable, ClusterTopology, EndKind, SwitchLink, steps_from

@@ -6,8 +6,9 @@ Pure Python and small, as it is read inside a job too.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from hpckit.core.values import dataclass
 
 ROOT: Final = -1
 """The parent of what has none."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from hpckit.core.svg import Drawing, Look, Rect, Stroke, Word, fitted, path
+from hpckit.core.values import dataclass
 from hpckit.fabric.cables import cable_grid
 from hpckit.fabric.cables_picture import cable_svg
 from hpckit.fabric.domain_names import (

@@ -6,11 +6,12 @@ import dataclasses
 import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from hpckit.core.hostlist import natural_order
+from hpckit.core.values import dataclass
 from hpckit.fabric.ends import FEWEST_PEERS, by_node, name_shape, with_end_kinds
 from hpckit.fabric.topology import ClusterTopology, HostPort, Rail
 from hpckit.slurm.values import TopologyKind

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from hpckit.core.findings import Evidence
 from hpckit.core.hostlist import fold_hosts, natural_order
 from hpckit.core.units import and_more, counted
+from hpckit.core.values import dataclass
 from hpckit.fabric.ends import name_shape
 from hpckit.fabric.levels import Bundle, Kinds, bundles, switch_kinds
 from hpckit.fabric.rails import Absent, RailGrid, RailPeers, absent_leaves, components, with_grid

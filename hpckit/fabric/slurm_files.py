@@ -10,10 +10,11 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from hpckit.core.foreign_text import YamlNode, yaml_tree
+from hpckit.core.values import dataclass
 from hpckit.fabric.topology import (
     LINK_SPEED,
     LONGEST_SWITCH_NAME,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
+from hpckit.core.values import dataclass
 from hpckit.fabric.slurm_files import Placed, SwitchRow, blocks_of, tree_of
 from hpckit.fabric.topology import (
     Block,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import Final
 
 from hpckit.core.errors import RenderError
 from hpckit.core.hostlist import fold_hosts, natural_order
 from hpckit.core.units import counted
+from hpckit.core.values import dataclass
 from hpckit.fabric.domain_names import folded_names, names_in
 from hpckit.fabric.domains import locality_of
 from hpckit.fabric.ends import says_nothing

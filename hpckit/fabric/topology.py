@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from typing import Final, TypeVar
 
+from hpckit.core.values import dataclass
 from hpckit.node.topology import NodeTopology
 from hpckit.slurm.values import TopologyKind
 

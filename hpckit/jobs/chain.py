@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from hpckit.core.errors import StorageFailed
+from hpckit.core.values import dataclass
 from hpckit.jobs.track import TrackTools, after_status, job_statuses
 from hpckit.slurm.values import JobEntry, JobId, JobState, JobStatus
 from hpckit.spec.job_folder import INTENT_FILE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 from hpckit.comm.lint import lint_text
@@ -13,6 +13,7 @@ from hpckit.core.errors import ParseError
 from hpckit.core.findings import Finding, Level, Notice, Severity, SourcedFinding, gravest_first
 from hpckit.core.process import scrubbed
 from hpckit.core.units import parse_slurm_limit_s, parse_slurm_mem_bytes
+from hpckit.core.values import dataclass
 from hpckit.jobs.limits import Known, LimitsProbe, Told
 from hpckit.jobs.slurm_submit import script_file
 from hpckit.jobs.trial import Trial

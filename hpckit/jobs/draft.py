@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import hpckit
@@ -12,6 +12,7 @@ from hpckit.core.fields import as_json, to_tree
 from hpckit.core.files import not_written
 from hpckit.core.findings import Notice
 from hpckit.core.units import parse_slurm_time_s
+from hpckit.core.values import dataclass
 from hpckit.injob.archive import pack_injob
 from hpckit.jobs.parts import submitted_document
 from hpckit.jobs.prepare import PreparedJob, effective_document

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import chain, takewhile
 from math import ceil
@@ -36,6 +36,7 @@ from hpckit.comm.shell.statements import (
 )
 from hpckit.core.errors import HpckitError
 from hpckit.core.fields import settable_name
+from hpckit.core.values import dataclass
 from hpckit.script.slurm_words import Left, job_keys
 from hpckit.slurm.request import CPU_OPTIONS, Request, passed_over, read_request
 from hpckit.slurm.text import Place

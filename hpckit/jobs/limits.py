@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import NamedTuple, TypeVar
 
 from hpckit.core.errors import AdapterError, ParseError, SchedulerUnreachable
 from hpckit.core.files import Clock
 from hpckit.core.findings import Level, Notice
+from hpckit.core.values import dataclass
 from hpckit.script.live import NOBODY, Cluster, User, cluster_seen
 from hpckit.slurm.accounts import AccountRules, KnownQos, with_unused
 from hpckit.slurm.ask import SlurmCli, SlurmProbe

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
@@ -11,6 +10,7 @@ import msgspec
 
 from hpckit.core.errors import StorageFailed
 from hpckit.core.files_in_job import read_regular
+from hpckit.core.values import dataclass
 from hpckit.jobs.process_tree import ProcessMark, is_running_since
 from hpckit.slurm.values import JobState
 from hpckit.spec.folder_in_job import (

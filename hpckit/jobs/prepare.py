@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from hpckit.core.document import Tree
 from hpckit.core.errors import ConfigError, JobRefused
 from hpckit.core.fields import to_tree
 from hpckit.core.findings import Level, Notice
+from hpckit.core.values import dataclass
 from hpckit.jobs.sites import load_site, load_templates
 from hpckit.script.admission import as_notices, find_obstacles
 from hpckit.script.checks import check_job, command_notices, site_partitions

@@ -9,9 +9,10 @@ import signal
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import psutil
+
+from hpckit.core.values import dataclass
 
 _PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
 _SAME_START_S = 0.05

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpckit.core.document import convert
 from hpckit.core.errors import ConfigError, StorageFailed
+from hpckit.core.values import dataclass
 from hpckit.spec.job import JobSpec, LaunchRequest
 from hpckit.spec.job_folder import SITE_FILE
 from hpckit.spec.merge import parse_site_file

@@ -5,11 +5,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from hpckit.core.errors import HpckitError
 from hpckit.core.units import format_indices
+from hpckit.core.values import dataclass
 from hpckit.slurm.values import (
     JobEntry,
     JobId,

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ from hpckit.core.errors import (
 )
 from hpckit.core.files import xdg_folder
 from hpckit.core.findings import Level, Notice
+from hpckit.core.values import dataclass
 from hpckit.jobs.components import in_one_partition
 from hpckit.jobs.draft import (
     Caller,

@@ -6,7 +6,7 @@ import contextlib
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from hpckit.core.document import convert
 from hpckit.core.errors import ConfigError, HpckitError, NoSuchJob, StorageFailed
 from hpckit.core.fields import as_json, to_tree
+from hpckit.core.values import dataclass
 from hpckit.jobs.local_record import component_names
 from hpckit.jobs.parts import Submitter, recorded_parts, submitted_document
 from hpckit.slurm.values import (

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from hpckit.core.errors import AdapterError, ParseError
 from hpckit.core.hostlist import HostListError, expand_hosts
+from hpckit.core.values import dataclass
 from hpckit.script.earlier import is_taken, with_words
 from hpckit.slurm.ask import SlurmCli
 from hpckit.slurm.request import Request

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from hpckit.core.findings import Finding, Severity
 from hpckit.core.text import figure, names_shown, numbers_shown, visible
+from hpckit.core.values import dataclass
 from hpckit.node.path import PathKind
 from hpckit.node.pci import PciAddress, PcieLink
 from hpckit.node.rules.rule import gpu_name

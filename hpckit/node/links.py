@@ -8,10 +8,10 @@ Source: Linux drivers/gpu/drm/amd/amdkfd, kfd_crat.c, `kfd_fill_gpu_xgmi_link_to
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import combinations, permutations
 from typing import Final
 
+from hpckit.core.values import dataclass
 from hpckit.node.nics import nic_kinds
 from hpckit.node.path import PathKind
 from hpckit.node.rules.rule import path_cells

@@ -12,10 +12,10 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from hpckit.core.units import counted
+from hpckit.core.values import dataclass
 from hpckit.node.path import PathKind
 from hpckit.node.pci import PciDevice
 from hpckit.node.rules.rule import CLOSE, Cells, kind_between, path_cells

@@ -7,12 +7,12 @@ No real node has this file. Only the standard library is used: the probe of othe
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from hpckit.core.errors import ConfigError, StorageFailed
 from hpckit.core.files_in_job import read_regular
+from hpckit.core.values import dataclass
 
 NODE_FILE: Final = "/etc/hpckit/node.toml"
 NODE_SCHEMA: Final = "hpckit.node/1"

@@ -6,12 +6,12 @@ Sources: `nvidia-smi topo -m` (its legend); NCCL src/graph/topo.h (PATH_LOC … 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
 from hpckit.core.errors import InvalidValue
+from hpckit.core.values import dataclass
 
 
 class PathKind(StrEnum):

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations, permutations, product
 from typing import Final, NamedTuple
 
+from hpckit.core.values import dataclass
 from hpckit.node.path import MOST_ROWS, NcclPath, PathKind, PathTable
 from hpckit.node.pci import PciAddress
 from hpckit.node.pci_tree import PciTree, is_one_card

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NewType
 
 from hpckit.core.errors import InvalidValue
+from hpckit.core.values import dataclass
 
 PciAddress = NewType("PciAddress", str)
 """`dddd:bb:dd.f` in lower case; a domain above ffff has more digits, as Linux writes it."""

@@ -8,11 +8,12 @@ which nothing else is known. Source of that: the legend of `nvidia-smi topo -m`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from typing import Final
 
 from hpckit.core.index_list import IndexList, least_index
+from hpckit.core.values import dataclass
 from hpckit.node.links import joined
 from hpckit.node.path import PathKind
 from hpckit.node.pci import PciAddress, PciDevice

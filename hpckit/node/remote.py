@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,7 @@ from hpckit.core.findings import Finding
 from hpckit.core.hostlist import fold_hosts, natural_order
 from hpckit.core.process import HeardCommand, Runner
 from hpckit.core.trust import make_private
+from hpckit.core.values import dataclass
 from hpckit.node.answers import AlikeNodes, NodeAnswer, NodeQuestion, group_alike, silent_node
 from hpckit.node.capture.snapshot import decode_snapshot
 from hpckit.node.probe import AnswerReader, error_in

@@ -7,7 +7,6 @@ hwloc, NVML, NCCL and Linux.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NewType
 
@@ -19,6 +18,7 @@ from hpckit.core.index_list import (
     check_lists,
     expand_indices,
 )
+from hpckit.core.values import dataclass
 from hpckit.node.path import PathTable
 from hpckit.node.pci import PciAddress, PciDevice, check_tree
 from hpckit.spec.nic_kind import NicKind

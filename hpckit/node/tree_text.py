@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby, zip_longest
 from typing import Final
 
@@ -20,6 +20,7 @@ from hpckit.core.text import (
     visible,
     wrapped,
 )
+from hpckit.core.values import dataclass
 from hpckit.node.links import GpuReach, Nearest, gpu_reach, nearest_nics
 from hpckit.node.path import NcclPath, PathKind, path_kind
 from hpckit.node.pci import PciAddress, PcieLink

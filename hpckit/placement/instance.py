@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from hpckit.core.values import dataclass
 from hpckit.fabric.locality import ROOT, Locality
 from hpckit.placement.order_plan import Speeds
 from hpckit.placement.traffic import AxisTraffic

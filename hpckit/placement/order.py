@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hpckit.core.errors import PlanError
 from hpckit.core.hostlist import natural_order
 from hpckit.core.units import counted
+from hpckit.core.values import dataclass
 from hpckit.fabric.locality import ROOT, Locality
 from hpckit.placement.instance import Instance, make_instance
 from hpckit.placement.order_plan import Mesh, Speeds

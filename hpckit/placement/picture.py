@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
@@ -27,6 +26,7 @@ from hpckit.core.svg import (
 )
 from hpckit.core.text import visible
 from hpckit.core.units import counted, format_indices, short_time
+from hpckit.core.values import dataclass
 from hpckit.fabric.domain_names import place_kind, short_names
 from hpckit.fabric.locality import Locality
 from hpckit.placement.picture_layout import (

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil, sqrt
 from typing import Final
 
 from hpckit.core.hostlist import natural_order
 from hpckit.core.svg import Rect, text_width
+from hpckit.core.values import dataclass
 from hpckit.fabric.domain_names import domain_kind, domain_name
 from hpckit.fabric.locality import ROOT, Locality
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from hpckit.core.errors import PlanError
 from hpckit.core.text import Line
 from hpckit.core.units import counted, short_bytes
+from hpckit.core.values import dataclass
 from hpckit.fabric.domain_names import short_names, where_words
 from hpckit.fabric.domains import locality_of
 from hpckit.fabric.ends import named_as

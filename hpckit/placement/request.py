@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from hpckit.core.errors import PlanError
+from hpckit.core.values import dataclass
 from hpckit.fabric.topology import ClusterTopology, FabricSource
 from hpckit.placement.order_plan import Mesh, MeshAxis, Pattern
 from hpckit.slurm.values import SlurmVersion, TopologyKind

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from hpckit.core.values import dataclass
 from hpckit.placement.bounds import least_straddling, least_time_s
 from hpckit.placement.instance import Instance, Loads, sending_axes, straddling
 from hpckit.placement.order_plan import MeshAxis, Pattern

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Final
 
 from hpckit.core.errors import PlanError
+from hpckit.core.values import dataclass
 from hpckit.placement.order_plan import Mesh, MeshAxis, Pattern
 
 Edge = tuple[int, int, float]

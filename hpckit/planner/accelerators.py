@@ -11,10 +11,10 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from hpckit.core.errors import ConfigError
+from hpckit.core.values import dataclass
 from hpckit.spec.site import AcceleratorSite
 
 _MIB: Final = 1024**2

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from hpckit.core.values import dataclass
 from hpckit.planner.asked import Asked, Question, layout_of, question, training_of
 from hpckit.planner.calibration import HELD_OUT_FRAC, UNVALIDATED_FRAC
 from hpckit.planner.failures import (

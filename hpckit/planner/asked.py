@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 
 from hpckit.core.errors import PlanError
+from hpckit.core.values import dataclass
 from hpckit.planner.layout import (
     Layout,
     Optimizer,

@@ -7,8 +7,9 @@ are predictions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from hpckit.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

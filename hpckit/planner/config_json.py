@@ -9,11 +9,11 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from hpckit.core.errors import ConfigError
 from hpckit.core.text import visible
+from hpckit.core.values import dataclass
 from hpckit.planner.model import Details, Experts, LatentAttention, ModelShape
 
 _MOST: Final = 10**9

@@ -9,8 +9,9 @@ one in 50,700 GPU-hours.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
+
+from hpckit.core.values import dataclass
 
 MTTF_GPU_H: Final = 50_700.0
 """Mean GPU-hours between interruptions of a job (Llama 3, §3.3.4)."""

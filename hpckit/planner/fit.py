@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from itertools import count
 from typing import Final, NamedTuple
 
 from hpckit.core.errors import PlanError
+from hpckit.core.values import dataclass
 from hpckit.planner.accelerators import Accelerator
 from hpckit.planner.asked import Asked, Question, question
 from hpckit.planner.layout import Layout, Optimizer, Recompute, Training, Zero, can_be

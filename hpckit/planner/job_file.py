@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from hpckit.core.errors import ConfigError, PlanError
 from hpckit.core.fields import to_tree
 from hpckit.core.text import visible
 from hpckit.core.units import format_duration
+from hpckit.core.values import dataclass
 from hpckit.planner.answer import Answer
 from hpckit.planner.asked import Asked
 from hpckit.planner.layout import Layout, Optimizer, Precision, Recompute, Training, Zero

@@ -6,10 +6,10 @@ tensor again and multiplies nothing (Megatron-LM, `parallel_state.py`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
 from hpckit.core.errors import PlanError
+from hpckit.core.values import dataclass
 from hpckit.planner.model import ModelShape
 
 

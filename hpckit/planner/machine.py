@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
 from hpckit.core.errors import ConfigError
+from hpckit.core.values import dataclass
 from hpckit.node.topology import NicRole, NodeTopology
 from hpckit.planner.accelerators import Accelerator, accelerator_named
 from hpckit.planner.calibration import Constants

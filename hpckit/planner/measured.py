@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
 from hpckit.core.text import Line, Style
 from hpckit.core.units import short_time
+from hpckit.core.values import dataclass
 from hpckit.planner.answer import Answer
 from hpckit.planner.power import FULL_OVER_GPU
 from hpckit.planner.show import gigabytes, labelled

@@ -9,9 +9,9 @@ its factor 4 were chosen on SimuMax's measured B200 runs of a shortened Llama-3-
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from hpckit.core.values import dataclass
 from hpckit.planner.layout import Layout, Optimizer, Precision, Recompute, Training, Zero
 from hpckit.planner.model import (
     PADDED_TO,

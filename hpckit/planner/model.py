@@ -7,8 +7,10 @@ as Hugging Face's `transformers` makes them. Sources of the formulae: Narayanan 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from hpckit.core.values import dataclass
 
 PADDED_TO: Final = 128
 """Megatron-LM pads the vocabulary to a multiple of this times the tensor degree."""

@@ -7,10 +7,11 @@ switch that all of them share; the difference in predicted communication is the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hpckit.core.hostlist import fold_hosts
 from hpckit.core.units import short_time
+from hpckit.core.values import dataclass
 from hpckit.fabric.slurm_files import parse_topology_conf
 from hpckit.fabric.topology import ClusterTopology
 from hpckit.placement.place import PlaceQuestion, place_on

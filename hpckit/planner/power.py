@@ -9,8 +9,9 @@ that. PUE: Uptime Institute's survey of 2023 (1.58 on average), large operators 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from hpckit.core.values import dataclass
 
 NODE_OVER_GPU: Final = (1.20, 1.29)
 """Power of a busy node over the rated power of its GPUs, least and most seen."""

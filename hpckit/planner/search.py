@@ -9,10 +9,11 @@ of 1 to 8 sequences, ZeRO 1, without pipeline 3, and recomputing nothing or all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from typing import Final
 
+from hpckit.core.values import dataclass
 from hpckit.planner.asked import Asked
 from hpckit.planner.calibration import FROZEN, Constants
 from hpckit.planner.fit import Verdict, verdict

@@ -8,10 +8,10 @@ doc/PERFORMANCE.md for bus bandwidth. The eight fitted constants are in `calibra
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from hpckit.core.values import dataclass
 from hpckit.planner.calibration import FROZEN, Constants
 from hpckit.planner.layout import Framework, Layout, Precision, Recompute, Training, Zero
 from hpckit.planner.machine import Machine

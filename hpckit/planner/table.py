@@ -10,11 +10,12 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final, TypeVar
 
 from hpckit.core.errors import ConfigError, HpckitError, PlanError
+from hpckit.core.values import dataclass
 from hpckit.planner.accelerators import accelerator_named
 from hpckit.planner.asked import Asked, layout_of
 from hpckit.planner.calibration import FROZEN, Constants

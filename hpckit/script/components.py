@@ -7,11 +7,12 @@ one group to the next.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from hpckit.core.errors import ConfigError
 from hpckit.core.units import counted
+from hpckit.core.values import dataclass
 from hpckit.script.plan import LaunchPlan, Option
 from hpckit.script.releases import SEGMENT, Dialect, takes
 from hpckit.slurm.release import TopologyKind

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice, zip_longest
 from math import inf
 from typing import Final
@@ -11,6 +11,7 @@ from typing import Final
 from hpckit.core.findings import Severity
 from hpckit.core.hostlist import HostListError, expand_hosts
 from hpckit.core.units import format_slurm_time
+from hpckit.core.values import dataclass
 from hpckit.script.admission import find_obstacles
 from hpckit.script.live import Cluster, User
 from hpckit.slurm.request import Asked, Request

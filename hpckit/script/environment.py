@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from hpckit.core.values import dataclass
 from hpckit.spec.job import EnvInherit
 
 SCHEDULER_PATTERNS: Final = ("SLURM_*", "SLURMD_*", "SBATCH_*", "SRUN_*", "SALLOC_*", "SPANK_*")

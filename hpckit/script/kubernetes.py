@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 from hpckit.core.errors import PlanError
 from hpckit.core.units import parse_slurm_mem_bytes, parse_slurm_time_s
+from hpckit.core.values import dataclass
 from hpckit.script.container import has_amd_gpus, is_image_file
 from hpckit.script.plan import LaunchPlan
 from hpckit.script.segment import GroupNodes, group_nodes

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from math import inf
 from typing import Final, NamedTuple
 
 from hpckit.core.findings import Evidence, Severity
 from hpckit.core.units import counted, format_slurm_time
+from hpckit.core.values import dataclass
 from hpckit.script.live import Scene
 from hpckit.slurm.accounts import Amount, Limits
 from hpckit.slurm.request import CPU_OPTIONS, GPU_OPTIONS, MEM_OPTIONS

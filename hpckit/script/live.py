@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
+from hpckit.core.values import dataclass
 from hpckit.slurm.accounts import AccountRules, Association, KnownQos
 from hpckit.slurm.release import SlurmVersion
 from hpckit.slurm.request import Request

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from hpckit.core.values import dataclass
 from hpckit.slurm.request import Asked, Request
 from hpckit.spec.options import ArrayShape
 from hpckit.spec.platform import CommLeft, CommProfile, CommSetting, ContainerRuntime

@@ -8,11 +8,12 @@ src/common/slurm_opt.c, where the commands check their options before anything i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
 from hpckit.core.findings import Level, Notice
+from hpckit.core.values import dataclass
 from hpckit.script.plan import LaunchPlan, Option
 from hpckit.slurm.values import SlurmConfig, SlurmVersion, TopologyKind
 from hpckit.spec.job import ResourceRequest

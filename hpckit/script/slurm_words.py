@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import ceil
 from typing import Final, NamedTuple
 
 from hpckit.core.fields import settable_name
+from hpckit.core.values import dataclass
 from hpckit.slurm.request import KNOWN, MEM_OPTIONS, Request
 from hpckit.spec.slurm_options import OWNED_BY_SBATCH, TEXT_OPTIONS
 

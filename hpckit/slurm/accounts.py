@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, NamedTuple
 
 from hpckit.core.units import parse_slurm_mem_bytes, slurm_mem_mib_ceil
+from hpckit.core.values import dataclass
 from hpckit.slurm.text import Place, of_cluster, value
 
 _TOOL: Final = "scontrol show assoc_mgr"

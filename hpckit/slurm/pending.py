@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from hpckit.core.values import dataclass
 from hpckit.slurm.pending_reasons import TEXTS, WORDS, Entry
 
 

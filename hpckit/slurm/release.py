@@ -6,8 +6,9 @@ By itself, so that reading a site file does not load the values of jobs.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
+
+from hpckit.core.values import dataclass
 
 _RELEASE = re.compile(r"(\d\d)\.(\d\d)(?:\.(\d{1,2}))?", re.ASCII)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import ceil, inf
 from typing import Final
 
 from hpckit.core.hostlist import HostListError, expand_hosts
 from hpckit.core.units import parse_slurm_limit_s, parse_slurm_mem_bytes, slurm_mem_mib_ceil
+from hpckit.core.values import dataclass
 from hpckit.slurm.text import Place, array_ranges
 
 _TOOL: Final = "#SBATCH"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
 from hpckit.core.errors import ParseError
 from hpckit.core.hostlist import HostListError, expand_hosts
+from hpckit.core.values import dataclass
 from hpckit.slurm.values import (
     JobId,
     JobRecord,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple, NewType
 
+from hpckit.core.values import dataclass
 from hpckit.slurm.release import VERSION_EXPECTED, SlurmVersion, TopologyKind
 
 __all__ = ["VERSION_EXPECTED", "SlurmVersion", "TopologyKind"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, Final
 
 from hpckit.core.document import Tree, convert, parse_toml
 from hpckit.core.errors import ConfigError
 from hpckit.core.fields import Checked, key, listed, matching
+from hpckit.core.values import dataclass
 from hpckit.spec.merge import Layer, file_layer, refuse_odd_keys
 from hpckit.spec.options import COMPONENT_KEY
 

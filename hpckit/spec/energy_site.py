@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hpckit.core.fields import Checked, between, matching, optional
+from hpckit.core.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

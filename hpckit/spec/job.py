@@ -7,7 +7,7 @@ absent from the script.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from math import prod
 from typing import Final
@@ -33,6 +33,7 @@ from hpckit.core.fields import (
     table,
 )
 from hpckit.core.units import MEM_EXPECTED, TIME_EXPECTED, parse_slurm_mem_bytes, parse_slurm_time_s
+from hpckit.core.values import dataclass
 from hpckit.spec.platform import (
     CLOSING_OPTIONS,
     OVERLAY_PATTERN,

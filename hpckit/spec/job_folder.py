@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from hpckit.core.values import dataclass
 
 INTENT_FILE: Final = "intent.json"
 EFFECTIVE_FILE: Final = "effective.json"

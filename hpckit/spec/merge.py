@@ -6,7 +6,7 @@ import hashlib
 import json
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from pathlib import PurePath
 from typing import Any
@@ -22,6 +22,7 @@ from hpckit.core.document import (
 )
 from hpckit.core.errors import ConfigError
 from hpckit.core.fields import Checked, file_key, matching, optional, to_tree
+from hpckit.core.values import dataclass
 from hpckit.spec.job import JOB_SCHEMA, JobSpec
 from hpckit.spec.options import COMPONENT_KEY, STAGES_KEY, stage_name_rule
 from hpckit.spec.site import SITE_NAME_PATTERN, SITE_SCHEMA, SiteSpec

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from hpckit.core.errors import ConfigError, PlanError
 from hpckit.core.fields import MAX_COUNT, matching
+from hpckit.core.values import dataclass
 from hpckit.spec.job import MAX_VOLUME_BYTES, MeshAxis
 
 if TYPE_CHECKING:

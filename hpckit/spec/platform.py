@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +25,7 @@ from hpckit.core.fields import (
     settable_name,
     table,
 )
+from hpckit.core.values import dataclass
 from hpckit.spec.nic_kind import NicKind
 
 if TYPE_CHECKING:

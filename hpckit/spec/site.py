@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
 
@@ -21,6 +21,7 @@ from hpckit.core.fields import (
     table,
 )
 from hpckit.core.units import TIME_EXPECTED, parse_slurm_mem_bytes, parse_slurm_time_s
+from hpckit.core.values import dataclass
 from hpckit.slurm.release import VERSION_EXPECTED, SlurmVersion, TopologyKind
 from hpckit.spec.energy_site import EnergySite
 from hpckit.spec.platform import OVERLAY_PATTERN, ContainerSite, Overlay, Platform

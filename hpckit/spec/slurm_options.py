@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -21,6 +20,7 @@ from hpckit.core.fields import (
     optional,
     table,
 )
+from hpckit.core.values import dataclass
 
 
 class Requeue(StrEnum):

@@ -11,12 +11,12 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import log2
 from typing import Final
 
 from hpckit.core.errors import ConfigError
+from hpckit.core.values import dataclass
 
 _HEX, _WORD = "[0-9a-f]", "[A-Za-z0-9]"
 _UUID = f"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from hpckit.account.finding import ReportFinding, Subject, finding, said, share
@@ -24,6 +24,7 @@ from hpckit.core.errors import ConfigError
 from hpckit.core.fields import to_tree
 from hpckit.core.findings import Severity
 from hpckit.core.units import parse_slurm_time_s
+from hpckit.core.values import dataclass
 from hpckit.script.plan import LaunchPlan
 from hpckit.spec.job import JobSpec
 from hpckit.spec.merge import EffectiveJob, Layer, OriginKind, effective_job

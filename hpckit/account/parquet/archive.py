@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -20,6 +20,7 @@ from hpckit.account.samples import GPU_DTYPE, SampleChunk, SampleMeta
 from hpckit.core.errors import ParseError, StorageFailed, ToolMissing
 from hpckit.core.fields import to_tree
 from hpckit.core.files import pip_line, whole_file
+from hpckit.core.values import dataclass
 from hpckit.spec.folder_in_job import account_folder
 
 ARCHIVE_SCHEMA: Final = "hpckit.archive/1"

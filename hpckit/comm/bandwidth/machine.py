@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
@@ -29,6 +28,7 @@ from hpckit.comm.bandwidth.values import (
     slowest_pcie,
 )
 from hpckit.core.units import counted
+from hpckit.core.values import dataclass
 from hpckit.fabric.topology import nvlink_domain
 from hpckit.node.links import is_direct, joined
 from hpckit.node.path import PathKind

@@ -7,7 +7,6 @@ CollNet without NVLS, of which the model knows more than a node shows.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from hpckit.comm.bandwidth.facts import (
@@ -23,6 +22,7 @@ from hpckit.comm.bandwidth.facts import (
 from hpckit.comm.bandwidth.machine import Bound, Room
 from hpckit.comm.bandwidth.values import Algorithm, Collective
 from hpckit.core.units import counted
+from hpckit.core.values import dataclass
 from hpckit.spec.platform import NcclVersion
 
 # --- How many channels of what bandwidth NCCL's search finds on a machine.

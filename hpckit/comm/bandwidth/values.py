@@ -7,11 +7,12 @@ and receives, whatever the algorithm, so that it can be held against a link.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from itertools import combinations
 from typing import Final, NamedTuple
 
+from hpckit.core.values import dataclass
 from hpckit.node.path import PathKind
 from hpckit.node.pci import PciAddress, PciDevice, PcieLink
 from hpckit.node.topology import CpuTopology, LinkKind

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Generic, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
+from hpckit.core.values import dataclass
 from hpckit.spec.platform import CommLibrary, NcclVersion
 
 Fact = TypeVar("Fact")

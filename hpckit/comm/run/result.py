@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 from hpckit.comm.run.log_lines import NcclLog
+from hpckit.core.values import dataclass
 from hpckit.spec.platform import NcclVersion
 
 COLLECTIVES: Final = MappingProxyType(

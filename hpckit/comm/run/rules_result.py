@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from hpckit.comm.run.log_lines import (
@@ -20,6 +19,7 @@ from hpckit.comm.run.result import NcclRun, NcclTest
 from hpckit.core.findings import Evidence, Severity
 from hpckit.core.hostlist import named
 from hpckit.core.units import counted, short_bytes
+from hpckit.core.values import dataclass
 from hpckit.spec.platform import NetPlugin
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from hpckit.comm.bandwidth.predict import BY_SWITCH, predicted
@@ -21,6 +21,7 @@ from hpckit.core.findings import Severity, SourcedFinding
 from hpckit.core.hostlist import natural_order
 from hpckit.core.text import Line, Style, names_shown, wrapped
 from hpckit.core.units import counted, short_bytes
+from hpckit.core.values import dataclass
 from hpckit.node.topology import LinkKind, NodeTopology
 from hpckit.spec.platform import NcclVersion, Platform, architecture_of
 

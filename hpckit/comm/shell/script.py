@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise, takewhile
 from typing import Final
@@ -25,6 +25,7 @@ from hpckit.comm.shell import launchers
 from hpckit.comm.shell.launchers import Pair
 from hpckit.comm.shell.lexer import Directive, Document, Word, shell_words
 from hpckit.core.errors import ParseError
+from hpckit.core.values import dataclass
 
 _ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=", re.ASCII)
 _FALLBACK: Final = re.compile(

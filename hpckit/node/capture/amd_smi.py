@@ -10,7 +10,6 @@ import csv
 import io
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import permutations
 from typing import Any, Final
@@ -19,6 +18,7 @@ from hpckit.core.errors import ParseError
 from hpckit.core.excerpt import refusal
 from hpckit.core.foreign_text import json_with, refuse_document
 from hpckit.core.text import pasted_lines, without_colours
+from hpckit.core.values import dataclass
 from hpckit.node.capture.xgmi import PairReport, path_cell, said_kind, unknown_of_links, xgmi_link
 from hpckit.node.path import PathKind, PathTable
 from hpckit.node.pci import pci_address

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from typing import Final, NamedTuple
 
+from hpckit.core.values import dataclass
 from hpckit.node.capture.hwloc_numa import Matrix, Places, matrix, numa_kind
 from hpckit.node.capture.hwloc_objects import HwlocObject, HwlocTree, Kind
 from hpckit.node.pci import CLASS_ACCELERATOR, PciAddress, PciDevice

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from hpckit.core.errors import ParseError
 from hpckit.core.excerpt import refusal
 from hpckit.core.file_tree import FileTree
 from hpckit.core.units import format_indices
+from hpckit.core.values import dataclass
 from hpckit.node.capture.xgmi import HOP_WEIGHT, XGMI_LINKS, PairReport, unknown_of_links, xgmi_link
 from hpckit.node.path import LINK_BYTES_PER_S, PathKind
 from hpckit.node.pci import PciAddress

@@ -12,12 +12,12 @@ import dataclasses
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Final, TypeVar
 
 from hpckit.core.foreign_text import Element, XmlDocument
 from hpckit.core.index_list import MOST_INDICES, IndexList, index_list
+from hpckit.core.values import dataclass
 from hpckit.node.capture.nccl_xml_values import NcclAttributes, nic_of_net, nic_of_pci
 from hpckit.node.path import LINK_BYTES_PER_S
 from hpckit.node.pci import (

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from hpckit.core.errors import ParseError
 from hpckit.core.excerpt import refuse_text
 from hpckit.core.index_list import expand_indices
+from hpckit.core.values import dataclass
 from hpckit.node.capture.nvidia_smi_row import (
     CELL_EXPECTED,
     CELL_WORD,

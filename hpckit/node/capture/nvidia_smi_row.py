@@ -7,13 +7,13 @@ Where a terminal breaks a long line, a paste loses the whitespace there: `SYSSYS
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from hpckit.core.errors import ParseError
 from hpckit.core.excerpt import refusal
 from hpckit.core.index_list import EXPECTED as LIST_EXPECTED
 from hpckit.core.index_list import IndexList, tidy_indices
+from hpckit.core.values import dataclass
 
 TOOL: Final = "nvidia-smi topo -m"
 CELL_EXPECTED: Final = "X, NV with its number of links, PIX, PXB, PHB, NODE, SYS or N/A"

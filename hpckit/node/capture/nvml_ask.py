@@ -5,9 +5,9 @@ Besides hpckit this needs the standard library and pynvml only: it also runs ins
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
+from hpckit.core.values import dataclass
 from hpckit.node.topology import Unknown
 
 _LOST: Final = frozenset({"GpuIsLost", "ResetRequired", "GpuNotFound"})

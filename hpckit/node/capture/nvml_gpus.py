@@ -7,10 +7,10 @@ every number: nvml.h as nvidia-ml-py 13.615 declares it.
 from __future__ import annotations
 
 from ctypes import byref
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from hpckit.core.index_list import IndexList, index_list
+from hpckit.core.values import dataclass
 from hpckit.node.capture.nvml_ask import Answer, Doubts, NvmlGpu, NvmlRefusal
 from hpckit.node.path import NVLINK_BYTES_PER_S
 from hpckit.node.pci import (

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from hpckit.core.foreign_text import json_with, refuse_document
 from hpckit.core.index_list import MOST_INDICES
 from hpckit.core.text import pasted_lines, without_colours
+from hpckit.core.values import dataclass
 from hpckit.node.capture.amd_smi import (
     GpuMatrices,
     Matrix,

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 from hpckit.core.index_list import IndexList, index_list
+from hpckit.core.values import dataclass
 from hpckit.node.capture.sysfs import SysfsTree, printable
 from hpckit.node.capture.sysfs_cpu import GPUS, gpu_numa
 from hpckit.node.pci import (

@@ -9,9 +9,9 @@ manual of amd-smi (hops: 1 XGMI, 2 PCIe within a NUMA node, 3 through two).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
+from hpckit.core.values import dataclass
 from hpckit.node.path import PathKind
 from hpckit.node.pci_tree import lesser
 from hpckit.node.topology import MOST_BYTES_PER_S, GpuLink, LinkKind, Unknown

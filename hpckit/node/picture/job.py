@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from hpckit.core.svg import Look
 from hpckit.core.units import format_indices
+from hpckit.core.values import dataclass
 from hpckit.node.topology import Nic
 
 _HIGH_FRAC: Final = 0.7

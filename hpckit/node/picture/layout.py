@@ -7,7 +7,7 @@ the far edge, NICs in stacks. The lower half of a picture is the same turned ups
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from itertools import groupby
 from math import log2
@@ -15,6 +15,7 @@ from typing import Final
 
 from hpckit.core.findings import Severity
 from hpckit.core.svg import Look, Rect, Stroke
+from hpckit.core.values import dataclass
 from hpckit.node.pci import PciAddress
 from hpckit.node.places import Branch, Place
 from hpckit.node.rules.rule import Device

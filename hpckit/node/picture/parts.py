@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from hpckit.core.findings import FindingGroup
@@ -19,6 +18,7 @@ from hpckit.core.svg import (
     text_width,
 )
 from hpckit.core.text import figure, names_shown, numbers_shown, visible
+from hpckit.core.values import dataclass
 from hpckit.node.links import LinkIsland
 from hpckit.node.pci import PciAddress, PcieLink
 from hpckit.node.picture import layout as looks

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from hpckit.core.finding_lines import sentence
 from hpckit.core.findings import Finding, FindingGroup, group_findings
 from hpckit.core.svg import Drawing, Look, Rect, Stroke, Word, broken, fitted, path, text_width
 from hpckit.core.text import figure, numbers_shown
+from hpckit.core.values import dataclass
 from hpckit.node.links import LinkIsland, link_islands
 from hpckit.node.picture import layout as looks
 from hpckit.node.picture.job import BUSY_NIC, JobOnNode, use_look

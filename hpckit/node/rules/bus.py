@@ -9,13 +9,13 @@ and 7.5.3.8: Link Capabilities and Link Status).
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Final
 
 from hpckit.core.findings import Evidence
 from hpckit.core.units import counted
+from hpckit.core.values import dataclass
 from hpckit.node.nics import RDMA, nic_kinds, rate_words
 from hpckit.node.path import PathKind, path_kind
 from hpckit.node.pci import PciAddress, PciDevice

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import product
 from typing import Final, TypeVar
 
 from hpckit.core import hostlist
 from hpckit.core.index_list import index_list
+from hpckit.core.values import dataclass
 from hpckit.node.path import PathKind, PathTable, path_kind
 from hpckit.node.topology import Accelerator, Gpu, Nic, NodeTopology
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from hpckit.core.errors import ConfigError
+from hpckit.core.values import dataclass
 from hpckit.script.launchers.launcher import SplitCommand
 from hpckit.spec.slurm_options import instead
 

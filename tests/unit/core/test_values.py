@@ -1,0 +1,103 @@
+"""Values behave as dataclasses of the standard library, whatever of them is asked first."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import field
+from typing import ClassVar
+
+import msgspec
+import pytest
+
+from hpckit.core.values import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A value with defaults."""
+
+    kind: ClassVar[str] = "node"
+    name: str
+    gpus: int = 8
+    tags: tuple[str, ...] = field(default_factory=tuple)
+    secret: str = field(default="s", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rack(Node):
+    """A value that inherits fields and checks itself."""
+
+    height: int
+
+    def __post_init__(self) -> None:
+        if self.height < 0:
+            raise ValueError(self.height)
+
+
+@dataclass(slots=True)
+class Counter:
+    """A value that changes, made by position."""
+
+    count: int
+    step: int = 1
+
+
+FIRST_USES: list[Callable[[], object]] = [
+    lambda: Node(name="a") == Node(name="a", gpus=8),
+    lambda: Node(name="a") != Node(name="b"),
+    lambda: hash(Node(name="a")) == hash(Node(name="a")),
+    lambda: repr(Node(name="a")) == "Node(name='a', gpus=8, tags=())",
+    lambda: [one.name for one in dataclasses.fields(Rack)][-1] == "height",
+    lambda: dataclasses.replace(Node(name="a"), gpus=4).gpus == 4,
+    lambda: dataclasses.asdict(Counter(3)) == {"count": 3, "step": 1},
+    lambda: copy.copy(Node(name="a")) == Node(name="a"),
+    lambda: msgspec.convert({"name": "a", "gpus": 2}, Node).gpus == 2,
+    lambda: msgspec.to_builtins(Counter(1, 2)) == {"count": 1, "step": 2},
+    lambda: Rack(name="a", height=1) != Node(name="a"),
+    lambda: Node.kind == "node",
+    lambda: pickle.loads(pickle.dumps(Rack(name="a", height=1))).height == 1,  # noqa: S301
+]
+
+
+@pytest.mark.parametrize("number", range(len(FIRST_USES)))
+def test_whatever_is_asked_first_a_value_is_a_dataclass(number: int) -> None:
+    """In a process of its own, where the class was not used before."""
+    asked = f"from tests.unit.core.test_values import FIRST_USES; assert FIRST_USES[{number}]()"
+    subprocess.run([sys.executable, "-c", asked], check=True)
+
+
+def test_a_pickle_is_read_where_no_value_was_made() -> None:
+    """As in a worker process that gets its first value from another."""
+    read = "import pickle, sys; print(pickle.load(sys.stdin.buffer).name)"
+    done = subprocess.run([sys.executable, "-c", read], input=pickle.dumps(Node(name="a")),
+                          capture_output=True, check=True)  # fmt: skip
+    assert done.stdout == b"a\n"
+
+
+def test_a_frozen_value_stays_as_it_was_made() -> None:
+    """Neither a field nor another name is set or deleted; a value that changes takes fields."""
+    node, counter = Node(name="a"), Counter(1)
+    with pytest.raises(dataclasses.FrozenInstanceError, match="gpus"):
+        node.gpus = 1  # type: ignore[misc]
+    with pytest.raises(dataclasses.FrozenInstanceError, match="gpus"):
+        del node.gpus
+    counter.count += 1
+    assert counter == Counter(2)
+    with pytest.raises(TypeError):
+        hash(counter)
+    assert not hasattr(node, "__dict__")
+
+
+def test_wrong_arguments_are_refused_by_name() -> None:
+    """As Python refuses those of a function; and a value's own check is made."""
+    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'name'"):
+        Node()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'gpu'"):
+        Node(name="a", gpu=1)  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match="-1"):
+        Rack(name="a", height=-1)
