@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -123,7 +122,7 @@ def prose(text: str, indent: int = 9) -> str:
     """
     import textwrap
 
-    width = min(shutil.get_terminal_size((80, 24)).columns, _WIDEST_PROSE) - indent
+    width = min(terminal_columns(), _WIDEST_PROSE) - indent
     room = max(width, _NARROWEST)
     lines = [textwrap.wrap(line, room, break_on_hyphens=False) for line in text.split("\n")]
     return "\n".join(part for parts in lines for part in parts)
@@ -153,11 +152,22 @@ def remarks(rows: Sequence[tuple[str, str, str]]) -> None:
     table((), lines)
 
 
+def terminal_columns() -> int:
+    """Return the width of the terminal, or COLUMNS where that is set; 80 without either."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isdecimal() and int(said):
+        return int(said)
+    try:
+        return os.get_terminal_size(1).columns or 80
+    except OSError:
+        return 80
+
+
 def _fitted(widths: list[int]) -> list[int]:
     """The widths, the widest columns narrowed to a terminal's width; unchanged elsewhere."""
     if not sys.stdout.isatty():
         return widths
-    room = shutil.get_terminal_size().columns - (2 * len(widths) - 1)
+    room = terminal_columns() - (2 * len(widths) - 1)
     fitted = list(widths)
     while sum(fitted) > room and max(fitted) > _NARROWEST:
         fitted[fitted.index(max(fitted))] -= 1
@@ -288,7 +298,7 @@ def fail_code(findings: Sequence[Finding], fail_on: str | None) -> int:
 
 def screen_width(widest: int = 120) -> int:
     """Return how wide what is printed may be."""
-    return min(shutil.get_terminal_size((80, 24)).columns, widest)
+    return min(terminal_columns(), widest)
 
 
 def say(lines: Iterable[Line]) -> None:
@@ -309,7 +319,7 @@ class Progress:
         """Replace the line."""
         if self._on:
             # A line that the terminal breaks could not be taken back.
-            width = shutil.get_terminal_size((80, 24)).columns
+            width = terminal_columns()
             sys.stderr.write(f"\r\x1b[K {one_line(text)}"[: width + len("\r\x1b[K") - 1])
             sys.stderr.flush()
             self._shown = True

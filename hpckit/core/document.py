@@ -11,16 +11,22 @@ import enum
 import functools
 import json
 import re
-import tomllib
 import types
 import typing
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar, cast
-
-import msgspec
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from hpckit.core.errors import ConfigError, InvalidValue
 from hpckit.core.fields import file_key
+from hpckit.core.late import Late
+
+if TYPE_CHECKING:
+    import tomllib
+
+    import msgspec
+else:
+    msgspec = Late("msgspec")
+    tomllib = Late("tomllib")
 
 T = TypeVar("T")
 Tree = dict[str, Any]

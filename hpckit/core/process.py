@@ -6,7 +6,6 @@ import ctypes
 import json
 import os
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,10 +17,14 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from hpckit.core.errors import AdapterError, StorageFailed, ToolMissing, ToolTimeout
 from hpckit.core.files import Clock
+from hpckit.core.late import Late
 from hpckit.core.values import dataclass
 
 if TYPE_CHECKING:
+    import subprocess
     from concurrent.futures import Future
+else:
+    subprocess = Late("subprocess")
 
 # Input and filter variables of sbatch, srun, squeue, sinfo, sacct and scancel (their man pages,
 # "ENVIRONMENT VARIABLES"), and what a surrounding job or MPI launcher left: each would change
@@ -160,7 +163,7 @@ def start(
             env=environment,
             start_new_session=True,
             # One thread runs commands, so that nothing is half-done in another when it forks.
-            preexec_fn=_dies_with(os.getpid(), orphaned),  # noqa: PLW1509
+            preexec_fn=_dies_with(os.getpid(), orphaned),
         )
     except OSError as error:
         raise _not_started(argv[0], error) from error

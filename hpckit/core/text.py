@@ -14,10 +14,9 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final
 
-from msgspec import Struct
-
 from hpckit.core.hostlist import natural_order, numbered
 from hpckit.core.units import format_indices, runs
+from hpckit.core.values import dataclass
 
 _NARROW: Final = re.compile(r"[\x00-\u10ff\u2000-\u22ff\u2500-\u257f]*")
 """Up to Hangul, then punctuation, arrows and lines: none of Unicode's wide characters."""
@@ -142,7 +141,8 @@ class Style(StrEnum):
     ERROR = "error"
 
 
-class Line(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
     """One line without its end; nothing in it moves a cursor."""
 
     text: str
@@ -205,7 +205,8 @@ _CUT: Final = " …"
 _LEAST_COLUMNS: Final = 12
 
 
-class Block(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
     """A part of the screen in several forms, the shortest first, each with more to say.
 
     `good` is the form that every block gets before any gets a longer one; `weight` says which

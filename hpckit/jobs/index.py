@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -14,11 +13,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hpckit.core.errors import StorageFailed
 from hpckit.core.files import space_hint, space_words
+from hpckit.core.late import Late
 from hpckit.core.trust import make_private, must_be_ours
 from hpckit.slurm.values import JobEntry, JobId, JobPart, JobState
 
 if TYPE_CHECKING:
+    import shutil
     import sqlite3
+else:
+    shutil = Late("shutil")
 
 
 COLUMNS: Final = (

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
 import shlex
 import signal
-import socket
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpckit.core.errors import AdapterError, HpckitError, StorageFailed, ToolMissing
 from hpckit.core.files import pip_line, user_name
+from hpckit.core.late import Late
 from hpckit.jobs import local_run
 from hpckit.jobs.local_record import CancelRequest, LocalRun, read_record, write_record
 from hpckit.jobs.process_tree import (
@@ -32,6 +30,15 @@ from hpckit.jobs.slurm_status import is_here, local_status
 from hpckit.jobs.track import signal_word
 from hpckit.slurm.values import JobEntry, JobId, JobState, JobStatus, StartedJob, SubmitRequest
 from hpckit.spec.job_folder import CANCEL_FILE, RESULT_FILE, RUN_FILE, SUBMITIT_FOLDER
+
+if TYPE_CHECKING:
+    import hashlib
+    import socket
+    import subprocess
+else:
+    hashlib = Late("hashlib")
+    socket = Late("socket")
+    subprocess = Late("subprocess")
 
 _START_S = 30.0
 _POLL_S = 0.01
@@ -214,7 +221,7 @@ class _Launch:
             "SUBMITIT_LOCAL_WITH_SHELL": "",
         }
         with (folder / "controller.log").open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603  this Python, and nothing of the user's
+            self._process = subprocess.Popen(
                 [self._python, "-m", "submitit.local._local", str(folder)],
                 env=environment,
                 # Not the caller's: a folder in use cannot be unmounted.

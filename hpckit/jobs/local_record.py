@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
-import msgspec
-
 from hpckit.core.errors import StorageFailed
 from hpckit.core.files_in_job import read_regular
+from hpckit.core.late import Late
 from hpckit.core.values import dataclass
 from hpckit.jobs.process_tree import ProcessMark, is_running_since
 from hpckit.slurm.values import JobState
@@ -24,7 +22,14 @@ from hpckit.spec.job_folder import INTENT_FILE, LOCAL_RESULT_SCHEMA
 from hpckit.spec.store import FileJobFolders
 
 if TYPE_CHECKING:
+    import socket
+
+    import msgspec
+
     from hpckit.binding.proof import Verdict
+else:
+    msgspec = Late("msgspec")
+    socket = Late("socket")
 
 Record = TypeVar("Record")
 

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import select
 import signal
-import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-
-import psutil
+from typing import TYPE_CHECKING
 
 from hpckit.core.errors import HpckitError, StorageFailed
+from hpckit.core.late import Late
 from hpckit.injob.supervise import catch_signals, exit_code_of
 from hpckit.jobs.local_record import CancelRequest, LocalResult, LocalRun, read_record, write_record
 from hpckit.jobs.process_tree import become_subreaper, descendants, mark_of, send_signal
 from hpckit.slurm.values import JobState
 from hpckit.spec.job_folder import CANCEL_FILE, RESULT_FILE, RUN_FILE, SCRIPT_FILE, log_file
+
+if TYPE_CHECKING:
+    import hashlib
+    import socket
+    import subprocess
+
+    import psutil
+else:
+    psutil = Late("psutil")
+    hashlib = Late("hashlib")
+    socket = Late("socket")
+    subprocess = Late("subprocess")
 
 FORWARDED = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _TRAP_WAIT_S = 2.0
@@ -339,8 +348,8 @@ def _start(job: Path, workdir: Path, script_sha256: str) -> subprocess.Popen[byt
                 f"{script_sha256}",
             )
         log = os.open(job / log_file(None), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        return subprocess.Popen(  # noqa: S603  the script that the user had rendered
-            ["bash", str(script)],  # noqa: S607  the job's own PATH decides, as for its commands
+        return subprocess.Popen(
+            ["bash", str(script)],
             cwd=str(workdir),
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import sys
 import time
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-import psutil
-
+from hpckit.core.late import Late
 from hpckit.core.values import dataclass
+
+if TYPE_CHECKING:
+    import ctypes
+
+    import psutil
+else:
+    psutil = Late("psutil")
+    ctypes = Late("ctypes")
 
 _PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
 _SAME_START_S = 0.05

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpckit.core.document import convert
 from hpckit.core.errors import ConfigError, StorageFailed
+from hpckit.core.late import Late
 from hpckit.core.values import dataclass
 from hpckit.spec.job import JobSpec, LaunchRequest
 from hpckit.spec.job_folder import SITE_FILE
@@ -16,9 +16,13 @@ from hpckit.spec.merge import parse_site_file
 from hpckit.spec.site import NO_SITE, SiteSpec, generic_site
 
 if TYPE_CHECKING:
+    import hashlib
+
     from hpckit.core.files import FileResources
     from hpckit.slurm.values import JobEntry
     from hpckit.spec.store import FileJobFolders
+else:
+    hashlib = Late("hashlib")
 
 PACKAGED_PREFIX = "hpckit/"
 """`hpckit/base.sbatch.j2` is always hpckit's own, so that a file of the same name can extend it."""
@@ -68,7 +72,11 @@ def load_site(resources: FileResources, name: str | None) -> SiteSpec:
             f"no such site: {name!r}",
             hint=f"{hint}available: {', '.join(sorted(files))} (hpckit sites list)",
         )
-    path = files[name][0]
+    return _read(resources, name, files[name][0])
+
+
+def _read(resources: FileResources, name: str, path: Path) -> SiteSpec:
+    """Return the site in a file. Raises ConfigError and StorageFailed."""
     return parse_site_file(resources.read(path), str(path), name, _refuse_launch)
 
 
@@ -87,7 +95,7 @@ def site_of_cluster(resources: FileResources, cluster: str) -> str | None:
             # Most name another: only those that may be meant are read whole.
             if cluster not in resources.read(paths[0]).lower():
                 continue
-            named = load_site(resources, name).slurm.cluster
+            named = _read(resources, name, paths[0]).slurm.cluster
         except (ConfigError, StorageFailed):
             continue
         if named is not None and named.lower() == cluster:
@@ -102,7 +110,7 @@ def list_sites(resources: FileResources) -> tuple[FoundSite, ...]:
     for name, paths in sorted(resources.site_files().items()):
         site, wrong = None, None
         try:
-            site = load_site(resources, name)
+            site = _read(resources, name, paths[0])
         except (ConfigError, StorageFailed) as error:
             wrong = str(error)
         found.append(

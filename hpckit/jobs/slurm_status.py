@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from hpckit.core.errors import HpckitError, StorageFailed, ToolFailed
 from hpckit.core.files import Clock
 from hpckit.core.files_in_job import read_regular
+from hpckit.core.late import Late
 from hpckit.jobs.local_record import (
     Intent,
     LocalResult,
@@ -49,7 +49,11 @@ from hpckit.spec.job_folder import (
 )
 
 if TYPE_CHECKING:
+    import socket
+
     from hpckit.slurm.ask import SlurmCli
+else:
+    socket = Late("socket")
 
 _SINCE_MARGIN_S = 60.0
 _MOST_TASKS = 1_000_000
@@ -332,13 +336,12 @@ _SUBMISSION_S = 60.0
 def local_status(job_id: JobId, folder: Path) -> JobStatus:
     """The status of the job in a folder; what cannot be read is UNKNOWN with the reason."""
     try:
-        result = read_record(folder, RESULT_FILE, LocalResult)
+        if result := read_record(folder, RESULT_FILE, LocalResult):
+            return _ended(job_id, result)
         run = read_record(folder, RUN_FILE, LocalRun)
         alive = run is not None and is_here(run) and find_process(run.supervisor) is not None
-        if result is None and not alive:
-            # It may have ended between the questions; it is not asked about again.
-            result = read_record(folder, RESULT_FILE, LocalResult)
-        if result is not None:
+        # It may have ended between the questions.
+        if not alive and (result := read_record(folder, RESULT_FILE, LocalResult)):
             return _ended(job_id, result)
         if run is not None:
             return _started(job_id, run, alive=alive)

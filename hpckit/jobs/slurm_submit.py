@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from operator import attrgetter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hpckit.core.errors import (
     AdapterError,
@@ -21,6 +21,7 @@ from hpckit.core.errors import (
     ToolTimeout,
 )
 from hpckit.core.files import Clock, not_written
+from hpckit.core.late import Late
 from hpckit.core.process import CommandRunner
 from hpckit.jobs.slurm_status import SlurmStatuses
 from hpckit.jobs.status import CONFIRM_S
@@ -47,6 +48,11 @@ from hpckit.slurm.values import (
     submission_file,
 )
 from hpckit.spec.job_folder import LOGS_FOLDER, SCRIPT_FILE, task_log
+
+if TYPE_CHECKING:
+    import tempfile
+else:
+    tempfile = Late("tempfile")
 
 _SBATCH_S = 60.0
 _PAUSES_S = (1.0, 3.0)

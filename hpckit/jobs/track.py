@@ -16,7 +16,6 @@ from hpckit.core.errors import ConfigError, HpckitError, NoSuchJob, StorageFaile
 from hpckit.core.fields import as_json, to_tree
 from hpckit.core.values import dataclass
 from hpckit.jobs.local_record import component_names
-from hpckit.jobs.parts import Submitter, recorded_parts, submitted_document
 from hpckit.slurm.values import (
     JobDetail,
     JobEntry,
@@ -37,6 +36,7 @@ from hpckit.spec.job_folder import (
 if TYPE_CHECKING:
     from hpckit.core.files import Clock
     from hpckit.jobs.index import SqliteJobIndex
+    from hpckit.jobs.parts import Submitter
     from hpckit.spec.store import FileJobFolders
 
 
@@ -307,6 +307,8 @@ def _remember(
     with contextlib.suppress(StorageFailed):
         tools.index.update(changed)
     for entry in confirmed:
+        from hpckit.jobs.parts import submitted_document
+
         document = submitted_document(entry, tools.clock.now_s())
         # The index has it; a folder on a full disk must not hide how the other jobs are.
         with contextlib.suppress(StorageFailed):
@@ -471,6 +473,8 @@ def _gone(folders: FileJobFolders, known: Sequence[JobEntry]) -> Sequence[str]:
 
 def entry_of_folder(folders: FileJobFolders, folder: Path) -> JobEntry:
     """The line of the index for a job folder; `submitted.json` holds the scheduler's id."""
+    from hpckit.jobs.parts import recorded_parts
+
     intent = folders.read_json(folder, INTENT_FILE)
     try:
         confirmed = folders.read_json(folder, SUBMITTED_FILE)

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
-import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol, TypeVar
-
-import msgspec
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from hpckit.core.errors import (
     AdapterError,
@@ -22,6 +18,7 @@ from hpckit.core.errors import (
     ToolTimeout,
 )
 from hpckit.core.files import Clock, write_private
+from hpckit.core.late import Late
 from hpckit.core.process import CommandResult, CommandRunner
 from hpckit.core.trust import make_private, must_be_ours
 from hpckit.slurm.accounts import (
@@ -83,6 +80,16 @@ from hpckit.slurm.values import (
     Reservation,
     SlurmConfig,
 )
+
+if TYPE_CHECKING:
+    import hashlib
+    import socket
+
+    import msgspec
+else:
+    hashlib = Late("hashlib")
+    socket = Late("socket")
+    msgspec = Late("msgspec")
 
 _TIMEOUT_S = 30.0
 _DETAIL_S = 5.0

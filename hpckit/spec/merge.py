@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpckit.core.document import (
     Tree,
@@ -22,11 +21,17 @@ from hpckit.core.document import (
 )
 from hpckit.core.errors import ConfigError
 from hpckit.core.fields import Checked, file_key, matching, optional, to_tree
+from hpckit.core.late import Late
 from hpckit.core.values import dataclass
 from hpckit.spec.job import JOB_SCHEMA, JobSpec
 from hpckit.spec.options import COMPONENT_KEY, STAGES_KEY, stage_name_rule
 from hpckit.spec.site import SITE_NAME_PATTERN, SITE_SCHEMA, SiteSpec
 from hpckit.spec.slurm_options import SlurmOptions
+
+if TYPE_CHECKING:
+    import hashlib
+else:
+    hashlib = Late("hashlib")
 
 
 class OriginKind(StrEnum):
@@ -168,6 +173,17 @@ def effective_job(
     `refuse` raises ConfigError for a launch that is none (hpckit.script.launchers). Raises
     ConfigError naming the layer that a bad value came from.
     """
+    said, owner = _merged(layers, refuse)
+    ranks = replace(said.resources, ntasks_per_node=said.ntasks_per_node)
+    spec = replace(said, resources=ranks)
+    tree = to_tree(spec)
+    return EffectiveJob(spec=spec, origins=_origins(tree, owner), digest=digest_of(tree))
+
+
+def _merged(
+    layers: Sequence[Layer], refuse: Callable[[JobSpec], None] | None
+) -> tuple[JobSpec, Mapping[str, Layer]]:
+    """Return the job of layers, and which layer each of its keys is of."""
     merged: Tree = {"schema": JOB_SCHEMA}
     owner: dict[str, Layer] = {}
     for layer in reversed(layers):
@@ -180,11 +196,7 @@ def effective_job(
             else:
                 _put(merged, key, value, layer.source)
             owner[key] = layer
-    said = _convert_blaming(merged, owner, layers, refuse)
-    ranks = replace(said.resources, ntasks_per_node=said.ntasks_per_node)
-    spec = replace(said, resources=ranks)
-    tree = to_tree(spec)
-    return EffectiveJob(spec=spec, origins=_origins(tree, owner), digest=digest_of(tree))
+    return _convert_blaming(merged, owner, layers, refuse), owner
 
 
 def _drop_excluded(merged: Tree, owner: dict[str, Layer], layer: Layer) -> None:
@@ -329,8 +341,10 @@ def parse_site_file(
                 source=source,
                 key=f"job.{key}",
             )
+    if not site.job:
+        return site
     try:
-        effective_job([option_layer(_PROBE), site_layer(site.job, site.name)], refuse)
+        _merged([option_layer(_PROBE), site_layer(site.job, site.name)], refuse)
     except ConfigError as error:
         raise ConfigError(
             error.reason, source=source, key=f"job.{error.key}", hint=error.hint

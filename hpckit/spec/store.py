@@ -5,17 +5,23 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hpckit.core.errors import NoSuchFile, StorageFailed
 from hpckit.core.files import dead_link, not_written, space_hint, write_private
 from hpckit.core.files_in_job import read_regular
+from hpckit.core.late import Late
 from hpckit.core.trust import make_private, must_be_ours
 from hpckit.spec.job_folder import INTENT_FILE, LOGS_FOLDER, SUBMITTED_FILE
+
+if TYPE_CHECKING:
+    import shutil
+    import tempfile
+else:
+    shutil = Late("shutil")
+    tempfile = Late("tempfile")
 
 # A login node that crashes must not leave one of them empty beside a job in the queue.
 _DURABLE = frozenset({INTENT_FILE, SUBMITTED_FILE})
