@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
-from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -157,6 +155,8 @@ def render_command(
 
 def _script_document(job: PreparedJob, text: str) -> dict[str, object]:
     """`hpckit.script/1`: a script, and the job that it is of."""
+    import hashlib
+
     from hpckit.jobs.prepare import effective_document
 
     return {
@@ -179,6 +179,8 @@ def _show_changes(other: str, text: str) -> None:
     from hpckit.core.text import without_steering
 
     name, before = _script_of(other)
+    from difflib import unified_diff
+
     changes = unified_diff(_compared(before), _compared(text), name, "now", lineterm="")
     lines = list(changes)
     for line in map(without_steering, lines):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -237,6 +236,8 @@ def _tokens(text: str) -> Iterator[SourcedFinding]:
 
 def _options(request: Request, version: SlurmVersion | None) -> Iterator[SourcedFinding]:
     for name in request.not_sbatchs_own:
+        import difflib
+
         near = difflib.get_close_matches(name, KNOWN, n=1, cutoff=0.8)
         meant = f"did you mean --{near[0]}? " if near else ""
         because = f"sbatch has no option --{name}; only a SPANK plugin of the site could accept it"

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hpckit.account.advice.outcome import OPTION
 from hpckit.core.errors import ConfigError, PlanError
 from hpckit.jobs.prepare import Component, JobSource, PreparedJob, prepare, provenance_of
 from hpckit.jobs.sites import load_site, load_templates
@@ -14,7 +13,7 @@ from hpckit.script.components import component_plans, in_one_block
 from hpckit.script.releases import site_dialect
 from hpckit.script.render import render_components
 from hpckit.spec.components import ComponentRequest, component_requests
-from hpckit.spec.merge import digest_of
+from hpckit.spec.merge import FROM_REPORT, digest_of
 from hpckit.spec.options import COMPONENT_KEY
 from hpckit.spec.site import SiteSpec, SubmitterKind
 
@@ -125,7 +124,7 @@ def _refuse(source: JobSource, site: SiteSpec, requests: Sequence[ComponentReque
             "components"
         )
         names = ", ".join(request.name for request in requests)
-        raise ConfigError(reason, key=OPTION, hint=f"choose one with --component: {names}")
+        raise ConfigError(reason, key=FROM_REPORT, hint=f"choose one with --component: {names}")
     if site.submitter is SubmitterKind.LOCAL:
         raise PlanError(
             f"site {site.name} has no scheduler for heterogeneous jobs",

@@ -7,7 +7,6 @@ from dataclasses import field
 from pathlib import Path
 
 import hpckit
-from hpckit.account.advice.outcome import applied_document
 from hpckit.core.fields import as_json, to_tree
 from hpckit.core.files import not_written
 from hpckit.core.findings import Notice
@@ -161,6 +160,8 @@ def write_folder(draft: Draft, folders: PackedJobFolders) -> None:
     if job.source.file_text is not None:
         texts[JOB_FILE] = job.source.file_text
     if job.source.advised is not None:
+        from hpckit.account.advice.outcome import applied_document
+
         texts[ADVICE_FILE] = as_json(applied_document(job.source.advised, job.effective))
     if job.source.topology is not None:
         from hpckit.node.topology import TOPOLOGY_SCHEMA

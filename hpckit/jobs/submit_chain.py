@@ -7,7 +7,6 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hpckit.account.advice.outcome import OPTION
 from hpckit.core.errors import (
     ConfigError,
     HpckitError,
@@ -20,7 +19,7 @@ from hpckit.jobs.parts import TakenBack, take_back
 from hpckit.jobs.prepare import JobSource, PreparedJob, prepare
 from hpckit.jobs.sites import load_site
 from hpckit.jobs.submit import Progress, Submission, SubmitTools, draft_of, interrupt_of, submit
-from hpckit.spec.merge import stage_names
+from hpckit.spec.merge import FROM_REPORT, stage_names
 from hpckit.spec.options import StagePlace
 from hpckit.spec.site import SubmitterKind
 
@@ -46,7 +45,7 @@ def prepare_chain(
         raise ConfigError(
             f"the report of {source.advised.report_id} is for a single job, but this file has "
             "stages",
-            key=OPTION,
+            key=FROM_REPORT,
             hint=f"choose one with --stage: {', '.join(names)}",
         )
     site = load_site(resources, source.site_name)

@@ -7,12 +7,12 @@ what changes while a node runs: temperatures, power, error counters, the rate of
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hpckit.core.findings import Finding, Severity
+from hpckit.core.late import Late
 from hpckit.core.text import figure, names_shown, numbers_shown, visible
 from hpckit.core.values import dataclass
 from hpckit.node.path import PathKind
@@ -20,6 +20,11 @@ from hpckit.node.pci import PciAddress, PcieLink
 from hpckit.node.rules.rule import gpu_name
 from hpckit.node.topology import Gpu, LinkKind, Nic, NodeTopology
 from hpckit.node.words import as_float, bit_rate, memory
+
+if TYPE_CHECKING:
+    import hashlib
+else:
+    hashlib = Late("hashlib")
 
 _Facts = Mapping[tuple[str, str], object]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from enum import StrEnum
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from hpckit.core.document import (
     Tree,
@@ -43,6 +43,10 @@ class OriginKind(StrEnum):
     USER = "user"
     SITE = "site"
     DEFAULT = "default"
+
+
+FROM_REPORT: Final = "--from-report"
+"""The option that a layer of REPORT comes from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,15 +8,20 @@ list of secret scanning patterns (docs.github.com), GitLab's of token prefixes, 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from math import log2
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hpckit.core.errors import ConfigError
+from hpckit.core.late import Late
 from hpckit.core.values import dataclass
+
+if TYPE_CHECKING:
+    import tomllib
+else:
+    tomllib = Late("tomllib")
 
 _HEX, _WORD = "[0-9a-f]", "[A-Za-z0-9]"
 _UUID = f"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}"

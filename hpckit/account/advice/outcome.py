@@ -27,7 +27,7 @@ from hpckit.core.units import parse_slurm_time_s
 from hpckit.core.values import dataclass
 from hpckit.script.plan import LaunchPlan
 from hpckit.spec.job import JobSpec
-from hpckit.spec.merge import EffectiveJob, Layer, OriginKind, effective_job
+from hpckit.spec.merge import FROM_REPORT, EffectiveJob, Layer, OriginKind, effective_job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,6 @@ class AdvisedJob:
     document: Mapping[str, Any]
 
 
-OPTION = "--from-report"
 _MOST_NAMED = 3
 
 
@@ -66,9 +65,9 @@ def check_advised(advised: AdvisedJob, layers: Sequence[Layer]) -> None:
         raise ConfigError(
             f"the report of {advised.report_id} is for a different job: "
             f"{', '.join(said[:_MOST_NAMED])}{more}",
-            key=OPTION,
+            key=FROM_REPORT,
             hint=f"use the measured settings: {_as_measured(other)}or the command after "
-            f"`reproduce:` in: hpckit show {advised.report_id} --script. Or drop {OPTION}",
+            f"`reproduce:` in: hpckit show {advised.report_id} --script. Or drop {FROM_REPORT}",
         )
 
 
