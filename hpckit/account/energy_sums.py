@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +23,7 @@ from hpckit.account.values import (
     EnergyReason,
     EnergySource,
 )
+from hpckit.core.late import regex
 from hpckit.core.quantities import whole_sum
 from hpckit.core.text import first_of
 
@@ -199,7 +199,7 @@ def _is_disputed(step: dict[str, float], power_w: float) -> bool:
 _MOST_NOTES: Final = 6
 _WIDEST_FIRST: Final = ("node", "module", SPLIT_GPU, "gpu", "cpu")
 """The scope of a sum is the widest of its parts': a module holds its GPU."""
-_NUMBER: Final = re.compile(r"\d[\d.,]*")
+_NUMBER: Final = regex(r"\d[\d.,]*")
 
 
 class Part(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
@@ -14,6 +13,7 @@ from hpckit.account.sample_format import MISSING
 from hpckit.account.sample_time import GAP_PERIODS
 from hpckit.account.samples import HostColumn, SampleChunk, SampleMeta
 from hpckit.account.values import Energy, EnergyLack, EnergyReason, EnergySource, NodeAccount
+from hpckit.core.late import regex
 
 Unsigned = NDArray[np.uint64]
 Times = NDArray[np.int64]
@@ -182,10 +182,10 @@ CPU: Final = "job_cpu_us"
 MEMORY: Final = ("job_memory_bytes", "job_rss_bytes")
 """Without the page cache, which fills every limit: the working set, else resident sets."""
 
-_PSI = re.compile(r"(job|node)_psi_((?:cpu|memory|io)_(?:some|full))_us")
-_NIC = re.compile(r"ib_(\w+?)_(\d+)_(tx_bytes|rx_bytes)")
-_RAPL = re.compile(r"rapl_(.+)_uj")
-_HWMON = re.compile(r"hwmon_(.+)_uw")
+_PSI = regex(r"(job|node)_psi_((?:cpu|memory|io)_(?:some|full))_us")
+_NIC = regex(r"ib_(\w+?)_(\d+)_(tx_bytes|rx_bytes)")
+_RAPL = regex(r"rapl_(.+)_uj")
+_HWMON = regex(r"hwmon_(.+)_uw")
 _US: Final = 1e-6
 
 

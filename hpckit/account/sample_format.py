@@ -7,11 +7,12 @@ numbers are little-endian. docs/reference/account-files.md describes it for othe
 
 from __future__ import annotations
 
-import re
 import struct
 import zlib
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
+
+from hpckit.core.late import regex
 
 SAMPLES_SCHEMA: Final = "hpckit.samples/1"
 MAGIC: Final = b"HKS1"
@@ -78,7 +79,7 @@ HEADER: Final = struct.Struct("<4sBxHIIQQQI")
 """`HKS1` and BlockHeader in its order, with a 0 behind the kind, then the CRC."""
 HEADER_BYTES: Final = HEADER.size
 MOST_PAYLOAD_BYTES: Final = 1 << 24
-_BEGINNING: Final = re.compile(rb"HKS1|HKS\Z|HK\Z|H\Z")
+_BEGINNING: Final = regex(rb"HKS1|HKS\Z|HK\Z|H\Z")
 """Of a block, also where the data end in the middle of it."""
 
 

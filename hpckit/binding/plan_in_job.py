@@ -8,6 +8,7 @@ import re
 import signal
 
 from hpckit.core.files_in_job import write_whole
+from hpckit.core.late import regex
 
 TYPE_CHECKING = False
 
@@ -107,7 +108,7 @@ def document_or_less(ranks: int, allowed: Sequence[int], step_gpus: str = "") ->
 
 
 # --- What Slurm's environment says of a job on this node.
-_PER_NODE = re.compile(r"(\d{1,9})(?:\(x(\d{1,9})\))?", re.ASCII)
+_PER_NODE = regex(r"(\d{1,9})(?:\(x(\d{1,9})\))?", re.ASCII)
 
 
 def job_cpus(env: Mapping[str, str]) -> int | None:

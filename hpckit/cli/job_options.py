@@ -26,6 +26,7 @@ from hpckit.cli.sbatch_words import (
     one_dash,
 )
 from hpckit.core.errors import ConfigError, HpckitError
+from hpckit.core.late import regex
 from hpckit.spec.tokens import refuse_file, refuse_words
 
 if TYPE_CHECKING:
@@ -415,7 +416,7 @@ def _named(_ctx: click.Context, _param: click.Parameter, text: str | None) -> st
 
 _LAUNCHERS = frozenset(("accelerate", "bash", "deepspeed", "mpirun", "python", "python3", "srun",
                         "torchrun"))  # fmt: skip
-_UNIT = re.compile("[KMGT](i?B)?|h|hours?|min|minutes?|days?", re.IGNORECASE)
+_UNIT = regex("[KMGT](i?B)?|h|hours?|min|minutes?|days?", re.IGNORECASE)
 
 
 def read_job(job: str) -> str:

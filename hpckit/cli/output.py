@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hpckit.core.late import regex
 from hpckit.core.units import format_duration
 
 if TYPE_CHECKING:
@@ -25,10 +26,10 @@ _LAST_SIGNAL = 64
 _NARROWEST = 8
 _WIDEST_PROSE = 100
 # What click.style makes of colours, bold and dim, and none of what hides text.
-_STYLED = re.compile("((?:\x1b\\[(?:[12]|[39][0-7])m)+)([^\x1b]*)(\x1b\\[0m)")
-_TOO_LONG = re.compile(r"(?<!\w)'[^'\n]{300,}'(?!\w)|\S{301,}")
+_STYLED = regex("((?:\x1b\\[(?:[12]|[39][0-7])m)+)([^\x1b]*)(\x1b\\[0m)")
+_TOO_LONG = regex(r"(?<!\w)'[^'\n]{300,}'(?!\w)|\S{301,}")
 _END = 60
-_STEERING = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
+_STEERING = regex("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff]")
 _COLOURS = {"COMPLETED": "green", "RUNNING": "cyan", "PENDING": "yellow", "UNKNOWN": "yellow"}
 _STYLES: dict[str, dict[str, Any]] = {
     "title": {"bold": True},

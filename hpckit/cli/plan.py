@@ -198,6 +198,9 @@ def _accelerator(options: PlanOptions) -> Accelerator | None:
 
     if options.gpu is None:
         return None
+    card, _, count = options.gpu.rpartition(":")
+    if card and count.isdecimal():
+        raise click.UsageError(f"--gpu is a name alone; instead: --gpu {card} --gpus {count}")
     site = _site(options)
     return accelerator_named(options.gpu, () if site is None else of_site(site.accelerators))
 

@@ -6,9 +6,12 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import click
+
+from hpckit.core.late import regex
 
 _FEW: Final = 8
 """So many options at most are listed where none is near."""
@@ -55,7 +58,7 @@ _INSTEAD: Final = {
         ("show", "--log --logs --output", "hpckit logs JOB_ID"),
         ("inspect", "--gpu --num-gpus", "--gpus N"),
         ("sample", "-o --output", "--out FOLDER"),
-        ("sample", "--interval", "--hz READINGS"),
+        ("sample", "--interval", "--hz READINGS (a second: every 5 s is --hz 0.2)"),
         ("plan", "--model -m", "hpckit plan MODEL"),
         ("plan", "--nodes --num-gpus --ngpus -g", "--gpus N"),
         ("plan", "--gpu-type", "--gpu NAME"),
@@ -72,6 +75,8 @@ _INSTEAD: Final = {
         ("submit check", "-f --file --config --job-file", "hpckit submit FILE"),
         ("submit check", "--image --container --container-image",
          "--set container.image=IMAGE"),
+        ("submit check", "-B --volume --volumes --bind --mount --mounts --container-mounts",
+         "--set 'container.mounts=[\"FROM:TO\"]'"),
         ("submit check", "--venv --virtualenv", "--set environment.venv=DIR"),
         ("submit check", "--conda --conda-env", "--set environment.conda=NAME"),
         ("submit check", "--module --modules", "--set 'environment.modules=[\"NAME\"]'"),
@@ -120,7 +125,7 @@ def unknown_option(error: click.NoSuchOption, ctx: click.Context) -> click.Usage
     if habit == "nodes" and "--nodes" not in own:
         habit = "nodelist"  # of commands that look at nodes
     text = f"{ctx.command_path} has no {typed}"
-    says = _INSTEAD.get(f"{command} {typed}") or _INSTEAD.get(f"{command} --{name}")
+    says = _instead(typed, name, command, words)
     if says is None and f"--{habit}" in own:
         says = f"--{habit}"
     if says is None and name in {"pty", "interactive"}:
@@ -136,6 +141,14 @@ def unknown_option(error: click.NoSuchOption, ctx: click.Context) -> click.Usage
     return click.UsageError(f"{text}; {says}", ctx)
 
 
+def _instead(typed: str, name: str, command: str, words: Sequence[str]) -> str | None:
+    """Return what an option of other tools is here; -v is docker's where a mount is behind it."""
+    behind = next((after for word, after in pairwise(words) if word == typed), "")
+    if typed == "-v" and ":/" in behind:
+        typed = "--volume"
+    return _INSTEAD.get(f"{command} {typed}") or _INSTEAD.get(f"{command} --{name}")
+
+
 def _behind_command(typed: str, group: click.Command) -> str | None:
     """Return the command line with its options behind the command; None without a command."""
     words = sys.argv[1:]
@@ -147,9 +160,9 @@ def _behind_command(typed: str, group: click.Command) -> str | None:
 
 
 _LIST: Final = "(hpckit jobs lists them)"
-_COUNT: Final = re.compile(r"(?:\d+-)?(\d+)(?:x| ?nodes?| ?gpus?)?(?::\d+)?")
-_WHOLE: Final = re.compile(r"'(.*)' is not a valid (?:integer|float)")
-_CHOSEN: Final = re.compile(r"'(.*?)' is not one of (.*)\.")
+_COUNT: Final = regex(r"(?:\d+-)?(\d+)(?:x| ?nodes?| ?gpus?)?(?::\d+)?")
+_WHOLE: Final = regex(r"'(.*)' is not a valid (?:integer|float)")
+_CHOSEN: Final = regex(r"'(.*?)' is not one of (.*)\.")
 _MORE: Final = {
     "jobs": "hpckit status {}",
     "status": "one job: hpckit status {}",
@@ -275,7 +288,7 @@ def events(text: str) -> list[str]:
 
 _GPUS: Final = r"([A-Za-z][\w.-]*:)?[0-9]{1,9}"
 _COUNTS: Final = {"ntasks": r"[1-9][0-9]{0,8}", "gres": r"[\w.:,()=/-]+"}
-_GPU_GRES: Final = re.compile(r"(?:^|,)(?:gres[:/])?gpu(?:[:=,]|$)")
+_GPU_GRES: Final = regex(r"(?:^|,)(?:gres[:/])?gpu(?:[:=,]|$)")
 COUNTED: Final = {
     "--ntasks": ("-n", "N", "Ranks of all nodes together."),
     "--gpus": ("-G", "[TYPE:]N", "GPUs of all nodes together."),
@@ -317,6 +330,16 @@ def count_per_node(
                 words += ["--set", f"{key}={value}"]
 
 
+def _uneven(name: str, text: str, nodes: int) -> str:
+    """Return the error of a count that is not the same on each node."""
+    count, option = text.rpartition(":")[2], "ntasks" if name == "ntasks" else "gpus"
+    if not count.isdecimal():
+        return f"--{name} {text} is not the same on each of {nodes} nodes"
+    per_node = int(count) if int(count) < nodes else -(-int(count) // nodes)
+    return (f"--{name} counts all nodes, and {count} is not the same on each of {nodes};"
+            f" instead: --{option}-per-node {per_node}")  # fmt: skip
+
+
 def _refuse_counts(counted: Mapping[str, str]) -> None:
     for name, text in counted.items():
         if re.fullmatch(_COUNTS.get(name, _GPUS), text, re.ASCII) is None:
@@ -355,8 +378,9 @@ def _keys(name: str, counted: Mapping[str, str], beside: Mapping[str, str]) -> d
         asked["nodes"] = "1"
     found = job_keys(request(asked))
     for left in found.left:
-        how = "does not divide" if "nodes here" in left.because else "needs [[component]] tables"
-        raise click.UsageError(f"{left.option} {how}: {left.because}")
+        if "nodes here" in left.because:
+            raise click.UsageError(_uneven(name, counted[name], int(asked["nodes"])))
+        raise click.UsageError(f"{left.option} needs [[component]] tables: {left.because}")
     keys = dict(found.keys)
     if "nodes" not in beside and "ntasks" not in counted:
         del keys["resources.nodes"]

@@ -14,15 +14,16 @@ from hpckit import wiring
 from hpckit.cli import output
 from hpckit.cli.job_argument import job_argument, picked, submitted_script
 from hpckit.core.errors import HpckitError
+from hpckit.core.late import regex
 from hpckit.spec.folder_in_job import COMPONENTS_FOLDER
 
 if TYPE_CHECKING:
     from hpckit.injob.runner import RunOptions
     from hpckit.slurm.values import JobEntry
 
-_RUN = re.compile(r"^ *hpckit_run=\(.* run (.*--)\)$", re.MULTILINE)
-_COMMAND = re.compile(r'^(?:exec )?"\$\{hpckit_run\[@\]\}" (.*?)(?: &)?$', re.MULTILINE)
-_COMPONENTS = re.compile(r'^ *exec "\$\{hpckit\[@\]\}" run (.*?) -- (srun .*)$', re.MULTILINE)
+_RUN = regex(r"^ *hpckit_run=\(.* run (.*--)\)$", re.MULTILINE)
+_COMMAND = regex(r'^(?:exec )?"\$\{hpckit_run\[@\]\}" (.*?)(?: &)?$', re.MULTILINE)
+_COMPONENTS = regex(r'^ *exec "\$\{hpckit\[@\]\}" run (.*?) -- (srun .*)$', re.MULTILINE)
 _AGENT = '"${agent[@]}"'
 
 

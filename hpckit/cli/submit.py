@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +20,7 @@ from hpckit.cli.job_options import (
     job_source,
     source_again,
 )
+from hpckit.core.late import regex
 
 if TYPE_CHECKING:
     from hpckit.jobs.prepare import PreparedJob
@@ -171,7 +171,7 @@ def _script_document(job: PreparedJob, text: str) -> dict[str, object]:
 _COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
 _MAKING: Final = ("# hpckit ", "# reproduce", "# custom template")
 _QUOTED: Final = r'"(?:\\.|[^"\\])*"|\'[^\']*\''
-_REASON: Final = re.compile(rf"^(#SBATCH (?:{_QUOTED}|[^\"'])*?)\s+# .*$")
+_REASON: Final = regex(rf"^(#SBATCH (?:{_QUOTED}|[^\"'])*?)\s+# .*$")
 
 
 def _show_changes(other: str, text: str) -> None:

@@ -434,6 +434,9 @@ def lint_file(options: JobOptions, file: str, tuned: Tuned, source: JobSource) -
     from hpckit.comm.lint import lint_text
 
     data, name = wiring.read_capture(file)
+    if not data.startswith(b"#!") and b" NCCL INFO " in data[:4096]:
+        compare = f"hpckit tune --compare {shlex.quote(file)}"
+        raise click.UsageError(f"{name} is the log of a run, no script; instead: {compare}")
     facts = tuned.facts
     findings = lint_text(
         data, name, nccl=facts.version, library=facts.library, facts=_facts(tuned, source.topology)

@@ -17,6 +17,7 @@ from hpckit.comm.environment import (
 from hpckit.comm.facts import CommFacts, CommQuestion, comm_facts
 from hpckit.core.errors import ParseError
 from hpckit.core.findings import Level, Notice, Severity
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 from hpckit.script.launchers.registry import LAUNCHERS, Launchers
 from hpckit.spec.job import JobSpec
@@ -26,8 +27,8 @@ from hpckit.spec.site import SiteSpec
 if TYPE_CHECKING:
     from hpckit.node.topology import NodeTopology
 
-_READS: Final = re.compile(r"(^|[;&|({\s])(source|\.|eval|module|ml|spack|conda)\s", re.ASCII)
-_COMMUNICATION = re.compile(
+_READS: Final = regex(r"(^|[;&|({\s])(source|\.|eval|module|ml|spack|conda)\s", re.ASCII)
+_COMMUNICATION = regex(
     r"\b(NCCL|RCCL|UCX|FI|HSA|MPICH|OMPI_MCA|GLOO|NVSHMEM|RDMAV|TORCH_NCCL|CUDA_DEVICE)_", re.ASCII
 )
 """What variables of communication begin with."""

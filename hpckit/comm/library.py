@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from hpckit.comm.library_search import FoundNccl, NcclCandidate, NcclWhere
 from hpckit.comm.nccl_conf import MOST_CONF_BYTES, Already, already_set, conf_paths
 from hpckit.core.errors import StorageFailed
+from hpckit.core.late import regex
 from hpckit.slurm.values import JobEntry
 from hpckit.spec.folder_in_job import ACCOUNT_FOLDER, ledger_file, restart_of
 from hpckit.spec.platform import CommLibrary, NcclVersion
@@ -29,8 +30,8 @@ _DEFAULT_FOLDERS: Final = (
     *("/lib64", "/usr/lib64"),
 )
 """Of the loader, on Debian and on all others. Source: ld.so --help."""
-_FILE_NAME: Final = re.compile(r"libnccl\.so\.(\d+\.\d+\.\d+)", re.ASCII)
-_IS_OPEN: Final = re.compile(r"^include-system-site-packages\s*=\s*true\s*$", re.I | re.MULTILINE)
+_FILE_NAME: Final = regex(r"libnccl\.so\.(\d+\.\d+\.\d+)", re.ASCII)
+_IS_OPEN: Final = regex(r"^include-system-site-packages\s*=\s*true\s*$", re.I | re.MULTILINE)
 _MOST_CFG_BYTES: Final = 64 * 1024
 _MOST_LEDGER_BYTES: Final = 1024**2
 _MOST_JOBS: Final = 5

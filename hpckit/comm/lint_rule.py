@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from hpckit.core.finding_lines import finding_lines, more_lines, next_lines, verdict, words_of
 from hpckit.core.findings import Rule, Severity, SourcedFinding, gravest_first
+from hpckit.core.late import regex
 from hpckit.core.text import Line, Style, visible, wrapped
 from hpckit.core.values import dataclass
 from hpckit.spec.platform import CommLibrary, CommSetting, NcclVersion, NetPlugin
@@ -141,9 +142,7 @@ SURELY_SINCE: Final = NcclVersion(2, 18)
 """What a job loads whose NCCL is not known, at the least: PyTorch brings a later one since 2.2."""
 
 
-_GPUS: Final = re.compile(
-    r"(?:gres/)?(?:gpu[:=])?(?:[a-z][\w.-]*:)?(\d{1,3})", re.ASCII | re.IGNORECASE
-)
+_GPUS: Final = regex(r"(?:gres/)?(?:gpu[:=])?(?:[a-z][\w.-]*:)?(\d{1,3})", re.ASCII | re.IGNORECASE)
 _COLLECTIVE: Final = ("NCCL_", "RCCL_", "OFI_NCCL_", "TORCH_", "PYTORCH_", "MASTER_")
 
 

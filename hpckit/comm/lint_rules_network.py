@@ -18,10 +18,11 @@ from hpckit.comm.lint_rule import (
 )
 from hpckit.comm.variables import NCCL_VARIABLES
 from hpckit.core.hostlist import named
+from hpckit.core.late import regex
 from hpckit.spec.platform import CommLibrary, NetPlugin
 
 _NUMBERS: Final = frozenset(one.name for one in NCCL_VARIABLES if one.is_number)
-_INTEGER: Final = re.compile(r"[+-]?(0x[0-9a-f]+|\d+)", re.IGNORECASE | re.ASCII)
+_INTEGER: Final = regex(r"[+-]?(0x[0-9a-f]+|\d+)", re.IGNORECASE | re.ASCII)
 _CROSSED: Final = {
     "NCCL_MIN_NCHANNELS": "NCCL_MAX_NCHANNELS",
     "NCCL_MIN_CTAS": "NCCL_MAX_CTAS",
@@ -182,7 +183,7 @@ NCCL_RULES: Final = (
 # --- Rules about InfiniBand and RoCE.
 
 MOST_DEVICES: Final = 32
-_A_ONE: Final = re.compile(r".*[^0-9]1", re.ASCII)
+_A_ONE: Final = regex(r".*[^0-9]1", re.ASCII)
 
 
 def listed(value: str) -> tuple[str, ...]:
@@ -337,7 +338,7 @@ _BY_NAME: Final = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 _READERS: Final = {"NCCL": "NCCL", "GLOO": "Gloo", "TP_S": "PyTorch RPC"}
 _MOST_SOCKETS: Final = 64
 _MOST_THREADS: Final = 16
-_VIRTUAL: Final = re.compile(r"=?(docker|virbr|veth|br-|cni|flannel)", re.ASCII)
+_VIRTUAL: Final = regex(r"=?(docker|virbr|veth|br-|cni|flannel)", re.ASCII)
 
 
 def absent_name(one: Setting, scene: Scene) -> str | None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 from hpckit.spec.platform import CommLibrary, NcclVersion
 
@@ -27,8 +28,8 @@ SINCE_HOME: Final = NcclVersion(2, 30, 3)
 SINCE_RCCL_CONF: Final = NcclVersion(2, 12, 12)
 """RCCL read NCCL's files up to ROCm 5.2 (2.11.4), and has its own names since ROCm 5.3."""
 
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_QUOTED: Final = re.compile(r"""(["']).*\1""", re.DOTALL)
+_NAME: Final = regex(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_QUOTED: Final = regex(r"""(["']).*\1""", re.DOTALL)
 ENVIRONMENT: Final = "environment"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from hpckit.comm.facts import SeenNode, Trait
+from hpckit.core.late import regex
 from hpckit.node.nics import RDMA
 from hpckit.node.rules.gpu import fabric_not_completed
 from hpckit.node.rules.rule import InspectedNode, named
@@ -17,8 +18,8 @@ from hpckit.spec.platform import CommLibrary, architecture_of
 
 VERBS: Final = frozenset({NicKind.INFINIBAND, NicKind.ROCE})
 """What the IB transport of NCCL opens."""
-_NUMBERED: Final = re.compile(r"(?P<stem>[a-z]+)\d+", re.ASCII)
-_UNNAMED: Final = re.compile(r"NIC\d+|.*:.*", re.ASCII)
+_NUMBERED: Final = regex(r"(?P<stem>[a-z]+)\d+", re.ASCII)
+_UNNAMED: Final = regex(r"NIC\d+|.*:.*", re.ASCII)
 """A NIC of nvidia-smi's matrix, whose device stands in the legend, and one by its PCI address."""
 _DEVICE_STEM: Final = "cxi"
 

@@ -25,26 +25,27 @@ from hpckit.comm.shell.script import parse_shell
 from hpckit.core.document import Tree
 from hpckit.core.errors import ParseError
 from hpckit.core.excerpt import refusal
+from hpckit.core.late import regex
 from hpckit.spec.job import JOB_SCHEMA
 
 EXPECTED: Final = "a shell script, the output of `env`, a job file or an nccl.conf"
 _JOB: Final = f"a job file (schema `{JOB_SCHEMA}`)"
 MOST_BYTES: Final = 4 * 1024**2
-_ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*|BASH_FUNC_[^=\s]+%%|_)=", re.ASCII)
-_SHELL_VALUE: Final = re.compile(r"=['\"$`]|[^ ] #|;\s*$")
-_NCCL_NAME: Final = re.compile(r"[NR]CCL_[A-Z0-9_]*", re.ASCII)
-_NCCL_LINE: Final = re.compile(r"^\s*(export\s+)?[NR]CCL_[A-Z0-9_]+\s*=", re.MULTILINE)
+_ASSIGNED: Final = regex(r"([A-Za-z_][A-Za-z0-9_.]*|BASH_FUNC_[^=\s]+%%|_)=", re.ASCII)
+_SHELL_VALUE: Final = regex(r"=['\"$`]|[^ ] #|;\s*$")
+_NCCL_NAME: Final = regex(r"[NR]CCL_[A-Z0-9_]*", re.ASCII)
+_NCCL_LINE: Final = regex(r"^\s*(export\s+)?[NR]CCL_[A-Z0-9_]+\s*=", re.MULTILINE)
 _OF_ENV: Final = frozenset(("PATH", "HOME", "PWD", "USER", "SHLVL", "LOGNAME", "SHELL", "LANG"))
-_SHELLS: Final = re.compile(r"#!.*\b(ba|z|k|da|c|tc|)sh\b")
-_BINARY: Final = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_SHELLS: Final = regex(r"#!.*\b(ba|z|k|da|c|tc|)sh\b")
+_BINARY: Final = regex(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _OTHER: Final = ("{", "<", "[{", "%PDF", "PK\x03", "---", "FROM ", "# syntax=", "apiVersion:")
 _OTHER_NAMES: Final = (
     ".py", ".json", ".xml", ".yaml", ".yml", ".lua", ".md", ".rst", ".ipynb", "Dockerfile",
     ".dockerfile", "Containerfile",
 )  # fmt: skip
-_COMMAND: Final = re.compile(r"(export|setenv|srun|mpirun)\s|declare -x\s")
-_PLACE: Final = re.compile(r"at line (\d+), column (\d+)")
-_KEY: Final = re.compile(
+_COMMAND: Final = regex(r"(export|setenv|srun|mpirun)\s|declare -x\s")
+_PLACE: Final = regex(r"at line (\d+), column (\d+)")
+_KEY: Final = regex(
     r"(?<![A-Za-z0-9_-])(?P<quote>[\"']?)(?P<name>[A-Za-z_][A-Za-z0-9_-]*+)(?P=quote)[ \t]*+="
     r"|\"(?:[^\"\\]|\\.)*+\"|'[^']*+'|\#.*",
     re.ASCII,

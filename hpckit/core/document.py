@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from hpckit.core.errors import ConfigError, InvalidValue
 from hpckit.core.fields import file_key
-from hpckit.core.late import Late
+from hpckit.core.late import Late, regex
 
 if TYPE_CHECKING:
     import tomllib
@@ -33,18 +33,18 @@ Tree = dict[str, Any]
 
 UNKNOWN_KEY = "unknown key"
 """The `reason` of the ConfigError for one."""
-_AT = re.compile(r"^(?P<what>.*?)(?: - at `(?P<path>[^`]*)`(?: in `(?P<outer>[^`]*)`)?)?$", re.S)
-_EXPECTED = re.compile(r"^Expected (?P<expected>.*), got (?P<got>.*)$", re.S)
-_TWICE = re.compile(r"Cannot declare \((.*)\) twice")
-_LINE_NO = re.compile(r"at line (\d+)")
-_UNQUOTED = re.compile(r"\s*([\w.-]+)\s*[=:]\s*([^\[{#]*?)\s*(?:#.*)?")
+_AT = regex(r"^(?P<what>.*?)(?: - at `(?P<path>[^`]*)`(?: in `(?P<outer>[^`]*)`)?)?$", re.S)
+_EXPECTED = regex(r"^Expected (?P<expected>.*), got (?P<got>.*)$", re.S)
+_TWICE = regex(r"Cannot declare \((.*)\) twice")
+_LINE_NO = regex(r"at line (\d+)")
+_UNQUOTED = regex(r"\s*([\w.-]+)\s*[=:]\s*([^\[{#]*?)\s*(?:#.*)?")
 BOOLEANS = {
     **dict.fromkeys(("true", "yes", "on", "1"), "true"),
     **dict.fromkeys(("false", "no", "off", "0", "never"), "false"),
 }
 """What people write for true and false."""
 _INT64 = (-(2**63), 2**63 - 1)
-_MISSING = re.compile(r"^Object missing required field `(?P<name>[^`]*)`$")
+_MISSING = regex(r"^Object missing required field `(?P<name>[^`]*)`$")
 
 
 def parse_toml(text: str, source: str) -> Tree:

@@ -14,14 +14,15 @@ from xml.parsers import expat
 from hpckit.core.document import Tree
 from hpckit.core.errors import ParseError
 from hpckit.core.excerpt import refusal
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 
 if TYPE_CHECKING:
     import yaml
 
 
-_AT_MARGIN: Final = re.compile(r"^[\[{]", re.MULTILINE)
-_ANYWHERE: Final = re.compile(r"[\[{]")
+_AT_MARGIN: Final = regex(r"^[\[{]", re.MULTILINE)
+_ANYWHERE: Final = regex(r"[\[{]")
 
 
 def json_with(text: str, key: str, tool: str) -> Any:
@@ -56,8 +57,8 @@ def refuse_document(text: str, key: str, message: str, expected: str, tool: str)
     return _refuse(text, tool, max(text.find(key), 0), message, expected)
 
 
-_SPACE: Final = re.compile(r"[\s,]*")
-_HALF: Final = re.compile(
+_SPACE: Final = regex(r"[\s,]*")
+_HALF: Final = regex(
     r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(?P<half>u[dD][89a-fA-F]..)|.)|(?P<raw>[\ud800-\udfff])",
     re.DOTALL,
 )

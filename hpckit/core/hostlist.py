@@ -8,10 +8,11 @@ from functools import lru_cache
 from itertools import product
 from math import prod
 
+from hpckit.core.late import regex
 from hpckit.core.units import and_more, format_indices
 
-_PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
-_NUMBERED = re.compile(r"(?P<stem>.*?)(?P<number>\d{1,9})(?P<rest>\D*)", re.ASCII)
+_PCI = regex(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
+_NUMBERED = regex(r"(?P<stem>.*?)(?P<number>\d{1,9})(?P<rest>\D*)", re.ASCII)
 _WIDEST_PCI = len("00000000:00:00.0")
 
 
@@ -67,8 +68,8 @@ def numbered(names: Iterable[str]) -> dict[tuple[str, int, str], list[int]]:
     return groups
 
 
-_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
-_BRACKET = re.compile(r"\[([^\]]*)\]|([^\[]+)")
+_RANGE = regex(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
+_BRACKET = regex(r"\[([^\]]*)\]|([^\[]+)")
 _WIDEST_RANGE = 65_536
 _MOST_NAMES = 1_000_000
 _SHOWN = 60

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import NewType
 
 from hpckit.core.errors import InvalidValue
+from hpckit.core.late import regex
 from hpckit.core.units import format_indices
 
 IndexList = NewType("IndexList", str)
@@ -18,11 +19,11 @@ IndexList = NewType("IndexList", str)
 MOST_INDICES = 1 << 16
 """More CPUs than Linux has on any machine (NR_CPUS is at most 8192)."""
 
-_RUN = re.compile(r"(\d{1,6})(?:-(\d{1,6})(?::(\d{1,6})(?:/(\d{1,6}))?)?)?", re.ASCII)
+_RUN = regex(r"(\d{1,6})(?:-(\d{1,6})(?::(\d{1,6})(?:/(\d{1,6}))?)?)?", re.ASCII)
 
-_INDEX = re.compile(r"\d{1,6}", re.ASCII)
+_INDEX = regex(r"\d{1,6}", re.ASCII)
 _MOST_SHOWN = 60
-_WORD = re.compile(r"[0-9a-fA-F]{0,8}", re.ASCII)
+_WORD = regex(r"[0-9a-fA-F]{0,8}", re.ASCII)
 
 EXPECTED = "a list of indices such as 0-19,40-59"
 

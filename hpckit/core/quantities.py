@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from hpckit.core.late import regex
 from hpckit.core.units import format_duration
 
 J_PER_KWH: Final = 3.6e6
@@ -24,7 +24,7 @@ _MANY: Final = 10 * _GIB
 _MIB: Final = 1024.0**2
 _MOST_MS: Final = 0.1
 _LEAST_HOUR_S: Final = 360.0  # a tenth of an hour
-_SLURM_TIME: Final = re.compile(r"(?<![\d:-])0(\d:[0-5]\d:[0-5]\d)(?![\d:])")
+_SLURM_TIME: Final = regex(r"(?<![\d:-])0(\d:[0-5]\d:[0-5]\d)(?![\d:])")
 _G_PER_KG: Final = 1000
 _NEARLY_ALL: Final = 0.99
 _LITTLE: Final = 0.01

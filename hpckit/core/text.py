@@ -6,7 +6,6 @@ their makers (Gb/s), of memory those of Linux (GiB).
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
@@ -15,10 +14,11 @@ from itertools import chain
 from typing import Final
 
 from hpckit.core.hostlist import natural_order, numbered
+from hpckit.core.late import regex
 from hpckit.core.units import format_indices, runs
 from hpckit.core.values import dataclass
 
-_NARROW: Final = re.compile(r"[\x00-\u10ff\u2000-\u22ff\u2500-\u257f]*")
+_NARROW: Final = regex(r"[\x00-\u10ff\u2000-\u22ff\u2500-\u257f]*")
 """Up to Hangul, then punctuation, arrows and lines: none of Unicode's wide characters."""
 
 
@@ -112,8 +112,8 @@ def numbers_shown(names: Iterable[str]) -> str:
     )
 
 
-_ANSI: Final = re.compile(r"\x1b\[[0-9;]{0,16}[A-Za-z]")
-_QUOTE: Final = re.compile(r"(?:[ \t]{0,3}>)+ ?")
+_ANSI: Final = regex(r"\x1b\[[0-9;]{0,16}[A-Za-z]")
+_QUOTE: Final = regex(r"(?:[ \t]{0,3}>)+ ?")
 
 
 def without_colours(text: str) -> str:
@@ -285,7 +285,7 @@ def _cut(line: str, width: int) -> str:
     return line.rstrip().removesuffix(" ·") + _CUT
 
 
-_STEERING: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_STEERING: Final = regex("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """The control characters C0 and C1, without tabs and line ends, for which formats have rules."""
 
 

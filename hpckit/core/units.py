@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-_TIME = re.compile(r"(?:(?P<days>\d{1,5})-)?(?P<clock>\d{1,9}(?::\d{1,6}){0,2})", re.ASCII)
-_MEM = re.compile(r"(?P<number>\d{1,15})(?P<suffix>[KMGT]?)B?", re.ASCII | re.IGNORECASE)
+from hpckit.core.late import regex
+
+_TIME = regex(r"(?:(?P<days>\d{1,5})-)?(?P<clock>\d{1,9}(?::\d{1,6}){0,2})", re.ASCII)
+_MEM = regex(r"(?P<number>\d{1,15})(?P<suffix>[KMGT]?)B?", re.ASCII | re.IGNORECASE)
 _MIB = 1024**2
 _MAX_TIME_S = 3650 * 86400
 _SUFFIX_BYTES = {"K": 1024, "": _MIB, "M": _MIB, "G": 1024**3, "T": 1024**4}

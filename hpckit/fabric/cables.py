@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from hpckit.core.hostlist import natural_order
+from hpckit.core.late import regex
 from hpckit.core.units import and_more
 from hpckit.core.values import dataclass
 from hpckit.fabric.ends import says_nothing
@@ -268,7 +269,7 @@ def _with_notes(view: FabricView, section: Section, racks: Mapping[str, str]) ->
 
 
 # --- Racks, where names tell them: leaves of the same nodes that have a number of their own.
-_PARTS: Final = re.compile(r"[0-9]+|[^0-9]+", re.ASCII)
+_PARTS: Final = regex(r"[0-9]+|[^0-9]+", re.ASCII)
 
 
 def _racks(view: FabricView) -> dict[str, str]:
@@ -307,7 +308,7 @@ def _are_by_group(view: FabricView) -> bool:
 
 
 # --- Names of switches in a column that is narrow.
-_WORDS: Final = re.compile(r"[-_./:\s]+")
+_WORDS: Final = regex(r"[-_./:\s]+")
 _LONGEST: Final = 10
 
 

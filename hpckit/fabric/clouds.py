@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from hpckit.core.errors import ParseError
 from hpckit.core.foreign_text import JsonObject, kind_of
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 from hpckit.fabric.topology import (
     Block,
@@ -41,13 +42,13 @@ from hpckit.slurm.text import Place
 # nodes_clusterUUIDs.txt has `host: clusterUUID`, or with `_cliqueId` behind it; nodes_guids.txt has
 # `host: 0xGUID` for each port; topology.txt is what `sharp_cmd topology` writes, with the GUIDs of
 # ports as nodes and, of each switch, those it is cabled to.
-_DOMAIN: Final = re.compile(
+_DOMAIN: Final = regex(
     r"(?P<host>[^\s:]+): *(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
     r"(?:[_ ](?P<clique>\d{1,10}))?",
     re.ASCII | re.I,
 )
-_GUID: Final = re.compile(r"(?P<host>[^\s:]+): *0x0*(?P<guid>[0-9a-f]{1,16})", re.ASCII | re.I)
-_SWITCH: Final = re.compile(r"SwitchName=(?P<name>\S+) (?P<key>Nodes|Switches)=(?P<list>\S+)")
+_GUID: Final = regex(r"(?P<host>[^\s:]+): *0x0*(?P<guid>[0-9a-f]{1,16})", re.ASCII | re.I)
+_SWITCH: Final = regex(r"SwitchName=(?P<name>\S+) (?P<key>Nodes|Switches)=(?P<list>\S+)")
 _EXPECTED: Final = "host: 0xGUID, or SwitchName=… Nodes=0xGUID,… or SwitchName=… Switches=…"
 
 
@@ -214,7 +215,7 @@ def _place(host: PlacedHost) -> str:
 _NAMES: Final = ("node", "host", "hostname", "nodeName")
 _LISTS: Final = ("Instances", "Reservations", "items", "data", "hosts", "instances")
 _OCI_LEVELS: Final = ("hpcisland", "networkblock", "localblock")
-_HOST_PATH: Final = re.compile(r"/?([^/]+)/([^/]+)/([^/]+)")
+_HOST_PATH: Final = regex(r"/?([^/]+)/([^/]+)/([^/]+)")
 _UUID: Final = "clusteruuid"
 
 _Words = Mapping[str, Any]

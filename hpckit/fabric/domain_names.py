@@ -9,13 +9,14 @@ from itertools import chain
 from typing import Final
 
 from hpckit.core.hostlist import expand_hosts, fold_hosts, natural_order
+from hpckit.core.late import regex
 from hpckit.core.text import figure, visible
 from hpckit.core.units import counted, format_indices
 from hpckit.core.values import dataclass
 from hpckit.fabric.locality import ROOT, Domain, Locality
 from hpckit.node.words import as_float
 
-_DIGITS: Final = re.compile(r"([0-9]{1,9})", re.ASCII)
+_DIGITS: Final = regex(r"([0-9]{1,9})", re.ASCII)
 _TERA: Final = 1000
 _BLOCK, _LEAF = 0, 1
 _NVLINK_WORDS: Final = ("NVLink domain", "NVLink domains")

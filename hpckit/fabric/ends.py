@@ -13,11 +13,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from hpckit.core.late import regex
 from hpckit.fabric.topology import ClusterTopology, EndKind, FabricSource, HostPort
 from hpckit.node.rules.rule import most_common
 
-_NUMBER: Final = re.compile(r"[0-9]+", re.ASCII)
-_LETTERS: Final = re.compile(r"[a-z]+", re.ASCII)
+_NUMBER: Final = regex(r"[0-9]+", re.ASCII)
+_LETTERS: Final = regex(r"[a-z]+", re.ASCII)
 _SERVICES: Final = frozenset(
     """
     ufm opensm mgmt mgr manager mgmtnode storage nas lustre oss ost mds mgs nsd gpfs

@@ -13,6 +13,7 @@ from hpckit.core.document import convert
 from hpckit.core.errors import ConfigError
 from hpckit.core.excerpt import refusal, refuse_text
 from hpckit.core.foreign_text import JsonObject, json_objects
+from hpckit.core.late import regex
 from hpckit.fabric.clouds import (
     PlacedHost,
     is_cloud_topology,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 
 _NODE_BESIDE: Final = ("schema", "hpckit", "findings")
-_HOST: Final = re.compile(r"""^[ \t]*([^\s:"{}\[\],]+):(?=[ \t]*\{)""", re.MULTILINE)
+_HOST: Final = regex(r"""^[ \t]*([^\s:"{}\[\],]+):(?=[ \t]*\{)""", re.MULTILINE)
 _EXPECTED: Final = (
     f'the schema "{FABRIC_SCHEMA}" (hpckit fabric show --json) or "{TOPOLOGY_SCHEMA}" (hpckit'
     " inspect --json on each node), or a cloud's list of instances"
@@ -194,26 +195,24 @@ def _ibnetdiscover(text: str, name: str) -> ClusterTopology:
 
 
 _FORMATS: Final[tuple[tuple[re.Pattern[str], _Parse], ...]] = (
-    (re.compile(r"\A\s*[\[{]"), parse_fabric_json),
-    (re.compile(r"\A\s*[^\s:]+: +\{"), parse_host_lines),
-    (re.compile(r"\A\s*[^\s:]+: *[0-9a-fA-F]{8}-"), parse_azure_domains),
-    (re.compile(r"^[^\s:]+: *0x[0-9a-fA-F]+\s*$", re.MULTILINE), parse_azure_sharp),
+    (regex(r"\A\s*[\[{]"), parse_fabric_json),
+    (regex(r"\A\s*[^\s:]+: +\{"), parse_host_lines),
+    (regex(r"\A\s*[^\s:]+: *[0-9a-fA-F]{8}-"), parse_azure_domains),
+    (regex(r"^[^\s:]+: *0x[0-9a-fA-F]+\s*$", re.MULTILINE), parse_azure_sharp),
     (
-        re.compile(
+        regex(
             r"\A\s*(?:SwitchName=[^\n]* Level|(?:BlockName|AggregatedBlock)=[^\n]* BlockIndex)=\d"
         ),
         parse_scontrol_topology,
     ),
-    (re.compile(r"^(?:vendid=|(?:Switch|Ca|Rt)[ \t]+\d+[ \t]+\")", re.MULTILINE), _ibnetdiscover),
+    (regex(r"^(?:vendid=|(?:Switch|Ca|Rt)[ \t]+\d+[ \t]+\")", re.MULTILINE), _ibnetdiscover),
     (
-        re.compile(
-            r"^[ \t]*(?:SwitchName|BlockName|BlockSizes)[ \t]*[-*+/]?=", re.MULTILINE | re.I
-        ),
+        regex(r"^[ \t]*(?:SwitchName|BlockName|BlockSizes)[ \t]*[-*+/]?=", re.MULTILINE | re.I),
         parse_topology_conf,
     ),
-    (re.compile(r"^(?:- +)?topology *:|^---[ \t\r]*$|^%YAML ", re.MULTILINE), parse_topology_yaml),
+    (regex(r"^(?:- +)?topology *:|^---[ \t\r]*$|^%YAML ", re.MULTILINE), parse_topology_yaml),
     (
-        re.compile(r"^[ \t]*\S+[ \t]+\S+[ \t]+(?:(?:switch|block)\.)*node[ \t\r]*$", re.MULTILINE),
+        regex(r"^[ \t]*\S+[ \t]+\S+[ \t]+(?:(?:switch|block)\.)*node[ \t\r]*$", re.MULTILINE),
         parse_topology_addr,
     ),
 )

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from hpckit.core.errors import ParseError
 from hpckit.core.excerpt import refusal, refuse_text
+from hpckit.core.late import regex
 from hpckit.core.text import pasted_lines
 from hpckit.fabric.topology import (
     NODE_ENDS,
@@ -110,29 +111,29 @@ _EXT: Final = r"(?:\[ext [0-9]{1,5}\])?"
 _S: Final = r"\s{0,40}"
 _LID: Final = r"lid [0-9]{1,6}(?: lmc [0-9]{1,3})?"
 _GUID_HERE: Final = r"(?:\([0-9a-fA-F]{1,16}\))?"
-_BLOCK: Final = re.compile(
+_BLOCK: Final = regex(
     rf"(Switch|Ca|Rt)\s{_S}([0-9]{{1,5}})\s{_S}{_ID}{_S}"
     rf"(?:#{_S}\"(.*)\"(?:\s{_S}(?:enhanced|base) port 0(?: {_LID})?| \(scp\))?)?{_S}",
     re.ASCII,
 )
-_PORT: Final = re.compile(
+_PORT: Final = regex(
     rf"\[([0-9]{{1,5}})\]{_EXT}{_S}{_GUID_HERE}{_S}{_ID}{_S}\[([0-9]{{1,5}})\]{_EXT}{_S}{_GUID_HERE}"
     rf"{_S}(?:#{_S}(?:{_LID} )?{_S}\"(.*)\"(?:\s{_S}lid [0-9]{{1,6}})?"
     rf"(?:\s{_S}((?:[0-9]{{1,2}}x|\?\?)\S{{1,12}}))?"
     rf"(?: s=[0-9]{{1,5}} w=[0-9]{{1,5}} v=[0-9]{{1,5}})?(?: slot [0-9]{{1,5}}| \(scp\))?)?{_S}",
     re.ASCII,
 )
-_FACT: Final = re.compile(
+_FACT: Final = regex(
     r"(vendid|devid|sysimgguid|switchguid|caguid|rtguid) ?= ?0x([0-9a-fA-F]{1,16})"
     r"(?:\([0-9a-fA-F]{1,16}\))?\s*(?:#.*)?",
     re.ASCII,
 )
-_BESIDES: Final = re.compile(
+_BESIDES: Final = regex(
     r"\s*|\s*#.*|Chassis [0-9]{1,5}(?: \(guid 0x[0-9a-fA-F]{1,16}\))?\s*|Hostname: .*"
     r"|Non-Chassis Nodes\s*|ibwarn: .*|src/\w+\.c:[0-9]+;.*",
     re.ASCII,
 )
-_QUOTED: Final = re.compile(r"^[ \t]{0,3}>", re.MULTILINE)
+_QUOTED: Final = regex(r"^[ \t]{0,3}>", re.MULTILINE)
 _KINDS: Final = {"Switch": "S", "Ca": "H", "Rt": "R"}
 _QUOTE: Final = 40
 EXPECTED: Final = (
@@ -272,18 +273,18 @@ _LANE_GBIT_PER_S: Final = MappingProxyType(
         "XDR": 200.0,
     }
 )
-_SPEED: Final = re.compile(r"([0-9]{1,2})[xX]([A-Z]{3}(?:10)?)", re.ASCII)
+_SPEED: Final = regex(r"([0-9]{1,2})[xX]([A-Z]{3}(?:10)?)", re.ASCII)
 
-_AGGREGATION: Final = re.compile(r"\baggregation node\b", re.IGNORECASE)
-_WORD: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252}[A-Za-z0-9_])?", re.ASCII)
-_HAS_NUMBER: Final = re.compile(r"[0-9]", re.ASCII)
-_MAKER: Final = re.compile(
+_AGGREGATION: Final = regex(r"\baggregation node\b", re.IGNORECASE)
+_WORD: Final = regex(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252}[A-Za-z0-9_])?", re.ASCII)
+_HAS_NUMBER: Final = regex(r"[0-9]", re.ASCII)
+_MAKER: Final = regex(
     r"(?:mellanox|technologies|nvidia|voltaire|qlogic|intel|topspin|cisco|ibm|sun|hewlett|infiniband"
     r"|connect-?x-?[0-9]*(?:vpi|lx|dx|ex)?|connect-?ib|infinihost[0-9]*|bluefield-?[0-9]*"
     r"|mt[0-9]{4,6}|hca|hfi|adapter|corporation|inc\.?|corp\.?)",
     re.IGNORECASE | re.ASCII,
 )
-_BOX: Final = re.compile(r"MF0;(?P<name>[^;:]*)(?::(?P<place>.*))?", re.ASCII)
+_BOX: Final = regex(r"MF0;(?P<name>[^;:]*)(?::(?P<place>.*))?", re.ASCII)
 
 
 class End(NamedTuple):

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from hpckit.core.hostlist import natural_order
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 from hpckit.fabric.ends import FEWEST_PEERS, by_node, name_shape, with_end_kinds
 from hpckit.fabric.topology import ClusterTopology, HostPort, Rail
@@ -19,7 +20,7 @@ from hpckit.slurm.values import TopologyKind
 # --- Which NICs of different nodes are each other's counterparts: `HCA-1`, `HCA-2` and `HCA-5` on
 # one node are `mlx5_0`, `mlx5_1` and `mlx5_4` on another. Names of one kind are told by their
 # numbers, two kinds by the steps between them.
-_NUMBERED: Final = re.compile(r"(.*?)([0-9]{1,9})([^0-9]*)", re.ASCII | re.DOTALL)
+_NUMBERED: Final = regex(r"(.*?)([0-9]{1,9})([^0-9]*)", re.ASCII | re.DOTALL)
 _RARE: Final = 10
 """A NIC that a tenth of the nodes or fewer have is a name of its own, no column."""
 
@@ -415,7 +416,7 @@ def _shares(nodes: Mapping[str, tuple[NodePort, ...]], of: Iterable[str]) -> Sha
     return {column: seen / len(names) for column, seen in count.items()}
 
 
-_PARTS: Final = re.compile(r"[0-9]+|[^0-9]+", re.ASCII)
+_PARTS: Final = regex(r"[0-9]+|[^0-9]+", re.ASCII)
 
 
 class Absent(NamedTuple):

@@ -14,6 +14,7 @@ from dataclasses import field
 from typing import Final
 
 from hpckit.core.foreign_text import YamlNode, yaml_tree
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 from hpckit.fabric.topology import (
     LINK_SPEED,
@@ -29,7 +30,7 @@ from hpckit.fabric.topology import (
 from hpckit.slurm.text import Place
 from hpckit.slurm.values import TopologyKind
 
-_SIZE: Final = re.compile(r"\s*0*(?P<size>[1-9]\d{0,8})\s*", re.ASCII)
+_SIZE: Final = regex(r"\s*0*(?P<size>[1-9]\d{0,8})\s*", re.ASCII)
 _MOST_DOUBLINGS: Final = 15
 
 
@@ -148,7 +149,7 @@ def _refuse_twins(named: Iterable[tuple[str, Place]], what: str) -> None:
 # --- topology.conf(5); parse_config.c, switch_record.c and block_record.c. What only some releases
 # refuse is read: a switch or block without nodes (fatal up to 24.11), a block smaller than the
 # first of BlockSizes (fatal in 24.11).
-_PAIR: Final = re.compile(
+_PAIR: Final = regex(
     r'\s*(?P<key>[A-Za-z0-9_.]+)\s*[-*+/]?=\s*(?:"(?P<quoted>[^"]*)"|(?P<bare>\S+))(?=\s|\Z)',
     re.ASCII,
 )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Final
 
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 from hpckit.fabric.slurm_files import Placed, SwitchRow, blocks_of, tree_of
 from hpckit.fabric.topology import (
@@ -20,8 +21,8 @@ from hpckit.fabric.topology import (
 from hpckit.slurm.text import Place
 from hpckit.slurm.values import TopologyKind
 
-_PARTITION: Final = re.compile(r"PartitionName=(\S+) .*")
-_TOPOLOGY: Final = re.compile(r" Topology=(\S+)")
+_PARTITION: Final = regex(r"PartitionName=(\S+) .*")
+_TOPOLOGY: Final = regex(r" Topology=(\S+)")
 
 
 def scontrol_argv(what: str, cluster: str | None) -> tuple[str, ...]:
@@ -73,12 +74,12 @@ def used_by_partitions(
     )
 
 
-_SWITCH: Final = re.compile(
+_SWITCH: Final = regex(
     r"SwitchName=(?P<name>.+) Level=(?P<level>\d{1,5}) LinkSpeed=(?P<speed>\d{1,10})"
     r"(?: Nodes=(?P<nodes>.*?))?(?: Switches=(?P<switches>.*))?",
     re.ASCII,
 )
-_BLOCK: Final = re.compile(
+_BLOCK: Final = regex(
     r"(?P<kind>BlockName|AggregatedBlock)=(?P<name>.+) BlockIndex=(?P<index>\d{1,10})"
     r"(?: Nodes=(?P<nodes>.*?))? BlockSize=(?P<size>\d{1,10})",
     re.ASCII,
@@ -150,7 +151,7 @@ def _block(match: re.Match[str], place: Place) -> Block:
 
 # --- SLURM_TOPOLOGY_ADDR. Source: srun(1); topology_p_get_node_addr of topology_tree.c and
 # topology_block.c. The order of switches is that in which they are met, which is not Slurm's own.
-_PATTERN: Final = re.compile(r"((?:switch\.)*|block\.)node", re.ASCII)
+_PATTERN: Final = regex(r"((?:switch\.)*|block\.)node", re.ASCII)
 _ADDR_EXPECTED: Final = "host address pattern, such as: n1 spine.leaf1.n1 switch.switch.node"
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from hpckit.core.errors import RenderError
 from hpckit.core.hostlist import fold_hosts, natural_order
+from hpckit.core.late import regex
 from hpckit.core.units import counted
 from hpckit.core.values import dataclass
 from hpckit.fabric.domain_names import folded_names, names_in
@@ -146,9 +147,9 @@ def _names(locality: Locality, levels: Mapping[int, int]) -> list[str]:
 _WORDS = ("leaf", "spine", "core")
 
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+-]{0,63}", re.ASCII)
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.:/@+-]+", re.ASCII)
-_NODE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,255}", re.ASCII)
+_NAME: Final = regex(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+-]{0,63}", re.ASCII)
+_UNSAFE: Final = regex(r"[^A-Za-z0-9_.:/@+-]+", re.ASCII)
+_NODE: Final = regex(r"[A-Za-z0-9_.:-]{1,255}", re.ASCII)
 _MOST_WORDS: Final = 200
 
 
@@ -349,7 +350,7 @@ def _rows(topology: ClusterTopology, kind: TopologyKind) -> tuple[tuple[Row, ...
     return switch_rows(topology) if kind is TopologyKind.TREE else (block_rows(topology), ())
 
 
-_PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.\-\[\],/@+]*", re.ASCII)
+_PLAIN: Final = regex(r"[A-Za-z][A-Za-z0-9_.\-\[\],/@+]*", re.ASCII)
 _YAML_WORDS: Final = frozenset(
     {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"}
 )

@@ -12,6 +12,7 @@ from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from typing import Final, TypeVar
 
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 from hpckit.node.topology import NodeTopology
 from hpckit.slurm.values import TopologyKind
@@ -254,5 +255,5 @@ def nvlink_domain(node: NodeTopology) -> str | None:
 LONGEST_SWITCH_NAME: Final = 64
 """Characters: a longer one ends slurmctld."""
 
-LINK_SPEED: Final = re.compile(r"\d{1,10}[km]?|0x[0-9a-f]{1,8}|unlimited|infinite", re.ASCII | re.I)
+LINK_SPEED: Final = regex(r"\d{1,10}[km]?|0x[0-9a-f]{1,8}|unlimited|infinite", re.ASCII | re.I)
 """The value of LinkSpeed="""

@@ -36,6 +36,7 @@ from hpckit.comm.shell.statements import (
 )
 from hpckit.core.errors import HpckitError
 from hpckit.core.fields import settable_name
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 from hpckit.script.slurm_words import Left, job_keys
 from hpckit.slurm.request import CPU_OPTIONS, Request, passed_over, read_request
@@ -46,9 +47,9 @@ COMMAND_VARIABLE: Final = "HPCKIT_COMMAND"
 """Holds a command whose words the script's own shell expands."""
 _EVAL: Final = ("bash", "-c", f'eval "exec ${COMMAND_VARIABLE}"')
 _TOOL: Final = "batch script"
-_NUMBER: Final = re.compile(r"[1-9]\d{0,4}", re.ASCII)
-_IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*")
-_SECOND_JOB: Final = re.compile(r"#(SBATCH|SLURM)\s+(het|pack)job\b", re.IGNORECASE)
+_NUMBER: Final = regex(r"[1-9]\d{0,4}", re.ASCII)
+_IDENTIFIER: Final = regex(r"[A-Za-z_]\w*")
+_SECOND_JOB: Final = regex(r"#(SBATCH|SLURM)\s+(het|pack)job\b", re.IGNORECASE)
 _PROGRAMS: Final = ("/bin", "/usr/bin", "/usr/local/bin", ".")
 _TUNED: Final = ("NCCL_", "RCCL_")
 _FOLLOWERS: Final = {"|": "tee", "|&": "tee", "||": "exit"}

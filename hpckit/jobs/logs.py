@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hpckit.core.errors import HpckitError, StorageFailed
+from hpckit.core.late import regex
 from hpckit.jobs.track import pause_s
 from hpckit.slurm.values import array_offset_in
 from hpckit.spec.folder_in_job import ACCOUNT_FOLDER, rank_of, restart_of
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from hpckit.core.files import Clock
 
 
-_RANK_FILE = re.compile(r"rank-(\d+)\.log", re.ASCII)
+_RANK_FILE = regex(r"rank-(\d+)\.log", re.ASCII)
 _CHUNK_BYTES = 1 << 16
 _TAIL_BYTES, _MOST_TAIL_BYTES = 1 << 12, 1 << 28
 
@@ -128,7 +129,7 @@ class FileJobLogs:
             return None
 
 
-_FAILED: Final = re.compile(r"failed-[0-9]{1,9}")
+_FAILED: Final = regex(r"failed-[0-9]{1,9}")
 
 
 def _is_ours(line: str) -> bool:

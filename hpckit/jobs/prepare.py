@@ -17,7 +17,7 @@ from hpckit.core.findings import Level, Notice
 from hpckit.core.values import dataclass
 from hpckit.jobs.sites import load_site, load_templates
 from hpckit.script.admission import as_notices, find_obstacles
-from hpckit.script.checks import check_job, command_notices, site_partitions
+from hpckit.script.checks import check_job, notices, site_partitions
 from hpckit.script.directives import plan_launch
 from hpckit.script.launchers.launcher import Launcher
 from hpckit.script.launchers.registry import (
@@ -201,7 +201,7 @@ def prepare(
 
         plan = explained(plan, source.advised, effective)
     about_model = _about_model(effective.spec, site, source.folder)
-    found = (*_findings(plan, site, dialect), *command_notices(effective.spec.command))
+    found = (*_findings(plan, site, dialect), *notices(effective.spec))
     notes = without_errors((*found, *about_model))
     notes += comm_findings(comm.env)
     script, own = _script(plan, resources, cache, provenance_of(source, site, effective))

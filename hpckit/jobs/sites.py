@@ -66,6 +66,12 @@ def load_site(resources: FileResources, name: str | None) -> SiteSpec:
     if name not in files:
         import difflib
 
+        if name.endswith(".toml"):
+            file = Path(name)
+            raise ConfigError(
+                f"a site is named, not its file: {name!r}",
+                hint=f"--site-dir {file.parent} --site {file.stem}",
+            )
         near = difflib.get_close_matches(name, files, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise ConfigError(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from hpckit.core.document import convert
 from hpckit.core.errors import ConfigError, HpckitError, NoSuchJob, StorageFailed
 from hpckit.core.fields import as_json, to_tree
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 from hpckit.jobs.local_record import component_names
 from hpckit.slurm.values import (
@@ -104,9 +105,9 @@ def record_end(entry: JobEntry, status: JobStatus, folders: FileJobFolders) -> N
         folders.write(folder, RESULT_FILE, as_json({"schema": RESULT_SCHEMA, **to_tree(status)}))
 
 
-_COMPONENT: Final = re.compile(r"([0-9]+)\+([a-z0-9_]{1,31})", re.ASCII)
-_JOB_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
-_UUID: Final = re.compile(r"[0-9a-f]{32}")
+_COMPONENT: Final = regex(r"([0-9]+)\+([a-z0-9_]{1,31})", re.ASCII)
+_JOB_ID: Final = regex(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
+_UUID: Final = regex(r"[0-9a-f]{32}")
 _LATEST_S: Final = 1e11
 _MOST_TASKS: Final = 10**9
 

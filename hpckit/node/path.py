@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from hpckit.core.errors import InvalidValue
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 
 
@@ -50,7 +51,7 @@ class NcclPath(StrEnum):
 MOST_ROWS: Final = 576
 """As many devices as NCCL knows of one kind in one system (NCCL_TOPO_MAX_NODES)."""
 
-_NV: Final = re.compile(r"NV(\d{1,2})", re.ASCII)
+_NV: Final = regex(r"NV(\d{1,2})", re.ASCII)
 _KINDS: Final = frozenset(PathKind)
 _MOST_SHOWN: Final = 40
 

@@ -12,12 +12,13 @@ from functools import lru_cache
 from typing import Final, NewType
 
 from hpckit.core.errors import InvalidValue
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 
 PciAddress = NewType("PciAddress", str)
 """`dddd:bb:dd.f` in lower case; a domain above ffff has more digits, as Linux writes it."""
 
-_ADDRESS = re.compile(
+_ADDRESS = regex(
     r"(?:(?P<domain>[0-9a-f]{1,8}):)?(?P<bus>[0-9a-f]{2}):(?P<device>[01][0-9a-f])"
     r"(?:\.(?P<function>[0-7]))?",
     re.ASCII,

@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterable, Set
 from typing import Final, TypeVar
 
+from hpckit.core.late import regex
 from hpckit.node.path import PathKind
 from hpckit.node.pci import (
     CLASS_ACCELERATOR,
@@ -207,7 +208,7 @@ NVSWITCH: Final = "NVSwitch"
 _AMD_SERVER_GRAPHICS: Final = frozenset({0x4752, 0x5159, 0x515E, 0x5969})
 
 # Where Intel's graphics within a CPU are, and their virtual functions (i915, intel_vgpu).
-_INTEL_INTEGRATED: Final = re.compile(r"0000:00:02\.[0-7]", re.ASCII)
+_INTEL_INTEGRATED: Final = regex(r"0000:00:02\.[0-7]", re.ASCII)
 
 
 def gpu_vendor(device: PciDevice) -> GpuVendor | None:

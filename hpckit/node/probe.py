@@ -13,6 +13,8 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from hpckit.core.late import regex
+
 if TYPE_CHECKING:
     from hpckit.node.node_file import NodeSettings
 
@@ -73,7 +75,7 @@ _PIECE: Final = 800
 _MOST_PIECES: Final = 10_000
 _MOST_OTHER_LINES: Final = 1000
 _LONGEST_OTHER: Final = 400
-_LINE: Final = re.compile(
+_LINE: Final = regex(
     rf"{re.escape(MARK)} (?P<node>\S{{1,200}}) (?P<at>\d{{1,6}})/(?P<of>\d{{1,6}})"
     rf" (?P<piece>\S{{0,{_PIECE}}})",
     re.ASCII,

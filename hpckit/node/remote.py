@@ -19,6 +19,7 @@ from typing import Final
 from hpckit.core.errors import AdapterError, ConfigError, ParseError, StorageFailed, ToolFailed
 from hpckit.core.findings import Finding
 from hpckit.core.hostlist import fold_hosts, natural_order
+from hpckit.core.late import regex
 from hpckit.core.process import HeardCommand, Runner
 from hpckit.core.trust import make_private
 from hpckit.core.values import dataclass
@@ -50,7 +51,7 @@ _SCRIPT: Final = (
     'echo "hpckit: $SLURMD_NODENAME: ${said:-the probe exited with $code}" >&2; exit $code'
 )
 # Refusals that may be those of one node among many. Source: Slurm's slurm_errno.c.
-_OF_SOME_NODE: Final = re.compile(
+_OF_SOME_NODE: Final = regex(
     r"nodes are busy|node not available|node configuration is not available"
     r"|nodes? not in|execution impossible",
     re.IGNORECASE,

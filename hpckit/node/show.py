@@ -19,6 +19,7 @@ from hpckit.core.finding_lines import (
 )
 from hpckit.core.findings import Finding, FindingGroup, group_findings
 from hpckit.core.hostlist import fold_hosts
+from hpckit.core.late import regex
 from hpckit.core.text import Line, Style, columns, numbers_shown, visible, wrapped
 from hpckit.node.answers import AlikeNodes
 from hpckit.node.pci_tree import is_nvswitch
@@ -28,8 +29,8 @@ from hpckit.node.tree_text import tree_lines
 from hpckit.node.words import memory
 
 _LONGEST_UNKNOWN: Final = 120
-_UNIT: Final = re.compile(r"_(?:bytes_per_s|bytes|gt_per_s|w|c)$", re.ASCII)
-_FIELD: Final = re.compile(r"[a-z0-9]+(?:[_.][a-z0-9]+)*", re.ASCII)
+_UNIT: Final = regex(r"_(?:bytes_per_s|bytes|gt_per_s|w|c)$", re.ASCII)
+_FIELD: Final = regex(r"[a-z0-9]+(?:[_.][a-z0-9]+)*", re.ASCII)
 _NAMES: Final = {
     "allowed": "allowed CPUs",
     "class_code": "class",

@@ -10,19 +10,20 @@ import re
 from typing import Final
 
 from hpckit.core.index_list import IndexList, count_indices
+from hpckit.core.late import regex
 from hpckit.core.text import figure, visible
 from hpckit.node.pci import PCIE_GT_PER_S, PciAddress, PcieLink
 from hpckit.node.topology import Nic, NicRole
 from hpckit.spec.nic_kind import NicKind
 
 _GIB: Final = 1024**3
-_CHIP_AND_CARD: Final = re.compile(r"[^\[\]]+ \[([^\[\]]+)\]")
-_CPU_NOISE: Final = re.compile(
+_CHIP_AND_CARD: Final = regex(r"[^\[\]]+ \[([^\[\]]+)\]")
+_CPU_NOISE: Final = regex(
     r"\((?:R|TM|r|tm)\)|@ .*$|\bCPU\b|\b\d+-Core Processor\b|\bProcessor\b|^(?:AMD|Intel)\b"
     r"|, altivec supported$",
     re.ASCII,
 )
-_GPU_NOISE: Final = re.compile(r"^(?:NVIDIA|AMD|Intel)\b|\(R\)|\bInstinct |\bGeForce |\bOAM\b")
+_GPU_NOISE: Final = regex(r"^(?:NVIDIA|AMD|Intel)\b|\(R\)|\bInstinct |\bGeForce |\bOAM\b")
 _MANY_GIB: Final = 1000
 _WHOLE_FROM_GB: Final = 10
 _KINDS: Final = {

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hpckit.core.errors import PlanError
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 from hpckit.fabric.topology import ClusterTopology, FabricSource
 from hpckit.placement.order_plan import Mesh, MeshAxis, Pattern
@@ -73,7 +74,7 @@ def mesh_of(sizes: Mapping[AxisName, int], volumes: Mapping[AxisName, float]) ->
 
 
 TOPOLOGICAL_SINCE: Final = SlurmVersion(26, 5)
-_DIGITS: Final = re.compile(r"[0-9]+")
+_DIGITS: Final = regex(r"[0-9]+")
 _SLURMS_OWN: Final = frozenset(
     {FabricSource.SCONTROL, FabricSource.TOPOLOGY_CONF, FabricSource.TOPOLOGY_YAML}
 )

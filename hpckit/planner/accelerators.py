@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from hpckit.core.errors import ConfigError
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 from hpckit.spec.site import AcceleratorSite
 
@@ -137,7 +138,7 @@ _DROPPED: Final = frozenset(
 """Words of a driver's product name that tell no two cards apart."""
 
 
-_SLICE: Final = re.compile(r"\bmig\b|[0-9]g\.[0-9]+gb")
+_SLICE: Final = regex(r"\bmig\b|[0-9]g\.[0-9]+gb")
 
 
 def _words(name: str) -> frozenset[str]:

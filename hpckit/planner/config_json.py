@@ -177,7 +177,8 @@ def read_config(text: str, source: str) -> ModelShape:
     try:
         tree = json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"not JSON: {error}", source=source) from None
+        hint = "give the model's config.json, or the folder that it is in"
+        raise ConfigError(f"not JSON: {error}", source=source, hint=hint) from None
     return shape_of(tree, source)
 
 

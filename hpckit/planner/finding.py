@@ -7,7 +7,6 @@ shared as far as can be. It is an error where weights and the said optimizer's s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
@@ -15,6 +14,7 @@ from typing import Final
 from hpckit.core.errors import HpckitError, PlanError
 from hpckit.core.fields import to_tree
 from hpckit.core.findings import Level, Notice
+from hpckit.core.late import regex
 from hpckit.planner.accelerators import Accelerator, find_accelerator, of_site
 from hpckit.planner.arguments import is_megatron, read_megatron
 from hpckit.planner.asked import Asked, layout_of, training_of
@@ -38,9 +38,7 @@ from hpckit.spec.site import SiteSpec
 
 Read = Callable[[str], str | None]
 """The text of a file that a job names, None where there is none."""
-_NOT_JUDGED: Final = re.compile(
-    r"-.*(offload|cpu-optimizer|peft|lora).*|.*(text_generation|infer).*"
-)
+_NOT_JUDGED: Final = regex(r"-.*(offload|cpu-optimizer|peft|lora).*|.*(text_generation|infer).*")
 """Words of a Megatron-LM command that keeps states elsewhere, or trains none."""
 _SURE: Final = 1.1
 """Over the card's memory: of one name there are cards that differ by less."""

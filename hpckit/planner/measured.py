@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Final
 
+from hpckit.core.late import regex
 from hpckit.core.text import Line, Style
 from hpckit.core.units import short_time
 from hpckit.core.values import dataclass
@@ -14,9 +15,9 @@ from hpckit.planner.answer import Answer
 from hpckit.planner.power import FULL_OVER_GPU
 from hpckit.planner.show import gigabytes, labelled
 
-_MEGATRON: Final = re.compile(r"elapsed time per iteration \(ms\): ([0-9.]+)")
-_TORCHTITAN: Final = re.compile(r"\btps: ([0-9,]+)")
-_PLAIN: Final = re.compile(r"\b(?:step_time|iter_time|time/step)[:=] ?([0-9.]+) ?s?\b", re.ASCII)
+_MEGATRON: Final = regex(r"elapsed time per iteration \(ms\): ([0-9.]+)")
+_TORCHTITAN: Final = regex(r"\btps: ([0-9,]+)")
+_PLAIN: Final = regex(r"\b(?:step_time|iter_time|time/step)[:=] ?([0-9.]+) ?s?\b", re.ASCII)
 """Megatron-LM's, torchtitan's (tokens a second and GPU), and a plain `step_time: 1.23 s`."""
 _FIRST_FRAC: Final = 5
 

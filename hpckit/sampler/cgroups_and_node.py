@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 from typing import NamedTuple
 
 from hpckit.account.sample_format import HostColumn
 from hpckit.core.files_in_job import hold, read_bytes
+from hpckit.core.late import regex
 
 TYPE_CHECKING = False
 
@@ -308,7 +308,7 @@ def pressure(whose: str, folder: str, suffix: str = "") -> Source:
     return source
 
 
-_UNNAMED = re.compile(r"[^a-z0-9]+")
+_UNNAMED = regex(r"[^a-z0-9]+")
 _WORD_BYTES = 4
 # InfiniBand's counters that are read, as the standard names them (PortCounters, and its extended
 # form): data are in units of 4 bytes; and whether they are asked at each turn.

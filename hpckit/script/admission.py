@@ -5,7 +5,6 @@ Each rule says what Slurm would: `sbatch` refuses the job, it waits for ever, or
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import inf
@@ -23,6 +22,7 @@ from hpckit.core.findings import (
     judge,
 )
 from hpckit.core.hostlist import HostListError, expand_hosts, named
+from hpckit.core.late import regex
 from hpckit.core.units import counted, format_slurm_time
 from hpckit.script.limits import job_limits, size_words, tres_limits
 from hpckit.script.live import Cluster, Scene, User
@@ -44,16 +44,8 @@ def find_obstacles(
     by_name = {rules.name: rules for rules in cluster.partitions}
     if not by_name:
         return ()
-    names = request.partitions or _partitions_of(request, cluster)
-    unknown = [name for name in names if name not in by_name]
-    if unknown:
-        default = next((one.name for one in cluster.partitions if one.is_default), None)
-        gone = tuple(
-            _unknown_partition(name, sorted(by_name), default, request) for name in unknown
-        )
-        return gone if cluster.are_all_listed else _as_notes(gone)
-    found = []
-    for name in names:
+
+    def opposed(name: str) -> list[SourcedFinding]:
         scene = Scene(
             request=request, partition=by_name[name], cluster=cluster, user=user, now_s=now_s
         )
@@ -61,10 +53,18 @@ def find_obstacles(
         if not cluster.knows_nodes_of(name):
             told = [*_as_notes(one for one in told if one.rule == "node-kind"),
                     *(one for one in told if one.rule != "node-kind")]  # fmt: skip
-        found.append(told)
-    if not found:
-        return ()
-    least = min(found, key=lambda told: max((one.severity.rank for one in told), default=-1))
+        return told
+
+    # Without a default partition the site routes the job to one of all.
+    names = request.partitions or _partitions_of(request, cluster) or tuple(by_name)
+    unknown = [name for name in names if name not in by_name]
+    if unknown:
+        fitting = sorted(
+            by_name, key=lambda name: (_gravest(opposed(name)), not by_name[name].is_default)
+        )
+        gone = tuple(_unknown_partition(name, fitting, request) for name in unknown)
+        return gone if cluster.are_all_listed else _as_notes(gone)
+    least = min(map(opposed, names), key=_gravest)
     if cluster.may_route and not request.partitions:
         return _as_notes(least)
     return tuple(gravest_first(least))
@@ -82,20 +82,22 @@ def _as_notes(findings: Iterable[SourcedFinding]) -> tuple[SourcedFinding, ...]:
     return tuple(replace(one, severity=Severity.NOTE) for one in findings)
 
 
-def _unknown_partition(
-    name: str, names: Sequence[str], default: str | None, request: Request
-) -> SourcedFinding:
+def _gravest(findings: Iterable[SourcedFinding]) -> int:
+    return max((one.severity.rank for one in findings), default=-1)
+
+
+def _unknown_partition(name: str, names: Sequence[str], request: Request) -> SourcedFinding:
+    """Return the finding; `names` are the partitions that there are, the best for the job first."""
     import difflib
 
-    near = difflib.get_close_matches(name, names, n=3)
-    near = [default] if default in near and default is not None else near
+    near = [one for one in names if one in difflib.get_close_matches(name, names, n=3)]
     others = f", or one of {named(names)}"
     return SourcedFinding(
         rule="partition-unknown",
         severity=Severity.ERROR,
         subject="partition",
         because=f"no such partition: {name}",
-        remedy=f"--partition={near[0] if near else default or names[0]}{'' if near else others}",
+        remedy=f"--partition={near[0] if near else names[0]}{'' if near else others}",
         source="sbatch(1), --partition",
         line_no=request.line_no("partition"),
     )
@@ -516,7 +518,7 @@ RULES: Final = (
 """What may keep a job from starting, in the order in which sbatch would say it."""
 
 
-_GRES = re.compile(r"--gres=gpu:(?:[^:\s]+:)?(\d+)")
+_GRES = regex(r"--gres=gpu:(?:[^:\s]+:)?(\d+)")
 
 
 def in_own_options(remedy: str) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
 from hpckit.core.errors import ConfigError, PlanError
 from hpckit.core.findings import Level, Notice
+from hpckit.core.late import regex
 from hpckit.core.units import counted, parse_slurm_mem_bytes, parse_slurm_time_s
 from hpckit.script.container import runtime_of
 from hpckit.script.launchers.registry import LAUNCHERS, Launchers
@@ -42,7 +43,7 @@ _BUILTINS: Final = frozenset(
      "until", "case", "function", "{")
 )  # fmt: skip
 """Words that are a shell's own, of which no program has the name or does the same."""
-_SHELL: Final = re.compile(r"[|&;<>$`*]")
+_SHELL: Final = regex(r"[|&;<>$`*]")
 _PROGRAMS: Final = {".py": "python3", ".sh": "bash", ".jl": "julia", ".r": "Rscript"}
 
 
@@ -68,14 +69,28 @@ def _check_command(command: Sequence[str]) -> None:
         raise ConfigError(f"no program is called {first!r}", key="command", hint=hint)
 
 
-def command_notices(command: Sequence[str]) -> tuple[Notice, ...]:
-    """Return that the shell would look for a script in PATH, not in the folder of the job."""
+_OPERATORS: Final = frozenset(("&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1"))
+_REFERENCE: Final = regex(r"\$(?:\{\w+\}|[A-Za-z_])")
+
+
+def notices(spec: JobSpec) -> Iterator[Notice]:
+    """Yield what a shell would do with the command and the variables, and hpckit does not."""
+    command = spec.command
     path = PurePosixPath(command[0])
     program = _PROGRAMS.get(path.suffix.lower())
-    if program is None or "/" in command[0]:
-        return ()
-    text = f"{path} is looked for in PATH, not in the job's folder: -- {program} "
-    return (Notice(level=Level.NOTE, subject="command", text=text + shlex.join(command)),)
+    if program is not None and "/" not in command[0]:
+        text = f"{path} is looked for in PATH, not in the job's folder: -- {program} "
+        yield Notice(level=Level.NOTE, subject="command", text=text + shlex.join(command))
+    operator = next((word for word in command if word in _OPERATORS), None)
+    if operator is not None:
+        line = " ".join(word if word in _OPERATORS else shlex.quote(word) for word in command)
+        text = f"no shell reads {operator!r}: -- bash -c {shlex.quote(line)}"
+        yield Notice(level=Level.NOTE, subject="command", text=text)
+    for name, value in spec.environment.set.items():
+        if _REFERENCE.search(value):
+            line = f"setup = {json.dumps([f'export {name}={value}'])}"
+            text = f"{name} is set to {value!r} as it is; to have it expanded: {line}"
+            yield Notice(level=Level.NOTE, subject="environment.set", text=text)
 
 
 _NEEDS_SCHEDULER = ("resources.gpu", "resources.mem", "resources.exclusive", "slurm.", "place.")

@@ -7,12 +7,12 @@ it; `--container-mounts`, `--container-workdir`); Apptainer User Guide, Environm
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Final
 
 from hpckit.core.findings import Level, Notice
+from hpckit.core.late import regex
 from hpckit.script.plan import ContainerPlan, LaunchPlan, Option
 from hpckit.slurm.values import SlurmConfig
 from hpckit.spec.job import JobSpec
@@ -25,7 +25,7 @@ _PREFIXES: Final[Mapping[str, str]] = {
     ContainerRuntime.APPTAINER: "APPTAINERENV_",
     ContainerRuntime.SINGULARITY: "SINGULARITYENV_",
 }
-_FILES: Final = re.compile(r"^[/~.]|\.(sif|sqsh|simg)$")
+_FILES: Final = regex(r"^[/~.]|\.(sif|sqsh|simg)$")
 _VERBS: Final = frozenset({"exec", "run", "shell", "test"})
 
 

@@ -12,6 +12,7 @@ from math import ceil
 from typing import Final
 
 from hpckit.core.errors import ConfigError
+from hpckit.core.late import regex
 from hpckit.core.units import (
     format_slurm_mem,
     format_slurm_time,
@@ -77,7 +78,7 @@ def _is_ordered(spec: JobSpec) -> bool:
     return wanted and first in {"block", "*"} and not chosen
 
 
-_MAY_TRAP: Final = re.compile(r"(^|[^\w-])(trap|source|eval|\.)\s", re.ASCII)
+_MAY_TRAP: Final = regex(r"(^|[^\w-])(trap|source|eval|\.)\s", re.ASCII)
 """What sets a trap, or reads a file that may."""
 
 

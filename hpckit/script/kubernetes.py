@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from hpckit.core.errors import PlanError
+from hpckit.core.late import regex
 from hpckit.core.units import parse_slurm_mem_bytes, parse_slurm_time_s
 from hpckit.core.values import dataclass
 from hpckit.script.container import has_amd_gpus, is_image_file
@@ -60,13 +61,13 @@ _CARRIED: Final = frozenset(
         *("tune.plugin", "tune.overlays", "account.enabled"),
     )
 )
-_REFERENCE: Final = re.compile(
+_REFERENCE: Final = regex(
     r"([a-z0-9.-]+(:\d+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*(:\w[\w.-]*)?(@sha256:[0-9a-f]{64})?",
     re.ASCII,
 )
 """A registry's name of an image, after distribution's reference.go."""
 _CARRIED_TABLES: Final = ("environment.set.", "tune.env.")
-_PLAIN: Final = re.compile(r"(--?)?[A-Za-z/$][A-Za-z0-9_./:@$()=-]*", re.ASCII)
+_PLAIN: Final = regex(r"(--?)?[A-Za-z/$][A-Za-z0-9_./:@$()=-]*", re.ASCII)
 _WORDS: Final = frozenset(("y", "n", "yes", "no", "on", "off", "true", "false", "null"))
 """What YAML 1.1 takes for something else than text, which `kubectl` reads."""
 _MOST_NAME: Final = 40

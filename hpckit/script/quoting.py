@@ -11,10 +11,11 @@ import re
 import unicodedata
 
 from hpckit.core.errors import RenderError
+from hpckit.core.late import regex
 
-_SAFE_WORD = re.compile(r"[A-Za-z0-9_@%+=:,./-]+", re.ASCII)
-_SAFE_DIRECTIVE = re.compile(r"[A-Za-z0-9_@%+=:,./*&|()\[\]-]+", re.ASCII)
-_SEPARATOR = re.compile("(pack|het)(job)", re.IGNORECASE)
+_SAFE_WORD = regex(r"[A-Za-z0-9_@%+=:,./-]+", re.ASCII)
+_SAFE_DIRECTIVE = regex(r"[A-Za-z0-9_@%+=:,./*&|()\[\]-]+", re.ASCII)
+_SEPARATOR = regex("(pack|het)(job)", re.IGNORECASE)
 _INVISIBLE = {"Cc", "Cf", "Zl", "Zp", "Co", "Cn"}
 _ANSI_C = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", "'": "\\'"}
 

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from hpckit.core.findings import Evidence, Severity
 from hpckit.core.hostlist import HostListError, expand_hosts, named
+from hpckit.core.late import regex
 from hpckit.core.units import counted, format_slurm_time
 from hpckit.script.limits import longest_s
 from hpckit.script.live import Scene
@@ -100,9 +101,7 @@ def maintenance(scene: Scene) -> Iterator[Evidence]:
         return
 
 
-_BEGIN = re.compile(
-    r"now(?:\+(\d{1,9})(second|minute|hour|day|week|)s?)?", re.ASCII | re.IGNORECASE
-)
+_BEGIN = regex(r"now(?:\+(\d{1,9})(second|minute|hour|day|week|)s?)?", re.ASCII | re.IGNORECASE)
 _UNITS = {"": 1, "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from math import ceil
 from typing import Final, NamedTuple
 
 from hpckit.core.fields import settable_name
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 from hpckit.slurm.request import KNOWN, MEM_OPTIONS, Request
 from hpckit.spec.slurm_options import OWNED_BY_SBATCH, TEXT_OPTIONS
@@ -27,7 +27,7 @@ _OF_THE_CALL: Final = frozenset(
 _TRUE: Final = "true"
 _NO_NAMES: Final = ("ALL", "NONE", "NIL")
 """Words of `--export` that are no variables."""
-_GPU: Final = re.compile(r"(gres[:/])?gpu([:=(]|$)")
+_GPU: Final = regex(r"(gres[:/])?gpu([:=(]|$)")
 
 
 class Left(NamedTuple):

@@ -7,15 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Final, NamedTuple
 
+from hpckit.core.late import regex
 from hpckit.core.units import parse_slurm_mem_bytes, slurm_mem_mib_ceil
 from hpckit.core.values import dataclass
 from hpckit.slurm.text import Place, of_cluster, value
 
 _TOOL: Final = "scontrol show assoc_mgr"
 _HEADING: Final = "Current Association Manager state"
-_KEY = re.compile(r"(?:^| )([A-Z][A-Za-z/]*)=")
-_AMOUNT = re.compile(r"(\d{1,18}|N)(?:\((\d{1,18})(?:\.\d+)?\))?", re.ASCII)
-_USER = re.compile(r"(.*)\((\d+)\)", re.ASCII)
+_KEY = regex(r"(?:^| )([A-Z][A-Za-z/]*)=")
+_AMOUNT = regex(r"(\d{1,18}|N)(?:\((\d{1,18})(?:\.\d+)?\))?", re.ASCII)
+_USER = regex(r"(.*)\((\d+)\)", re.ASCII)
 
 
 class Amount(NamedTuple):
@@ -164,7 +165,7 @@ def _association(line: str, place: Place) -> Association:
 
 _ACCOUNTS: Final = " Account Limits="
 _USERS: Final = " User Limits="
-_HOLDER = re.compile(r"(\S+?)=\{([^}]*)\}")
+_HOLDER = regex(r"(\S+?)=\{([^}]*)\}")
 
 
 def _qos(line: str, place: Place, user: str, account: str | None) -> tuple[str, Limits]:

@@ -6,13 +6,15 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from hpckit.core.late import regex
+
 # slurm.conf(5), "DESCRIPTION"; the third is where a configless host keeps its copy.
 _PLACES = (
     "/etc/slurm/slurm.conf",
     "/etc/slurm-llnl/slurm.conf",
     "/run/slurm/conf/slurm.conf",
 )
-_CLUSTER_NAME = re.compile(r"^\s*ClusterName\s*=\s*(\S+)", re.IGNORECASE | re.MULTILINE)
+_CLUSTER_NAME = regex(r"^\s*ClusterName\s*=\s*(\S+)", re.IGNORECASE | re.MULTILINE)
 
 
 def cluster_name(environment: Mapping[str, str]) -> str | None:

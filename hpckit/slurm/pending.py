@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 from hpckit.slurm.pending_reasons import TEXTS, WORDS, Entry
 
@@ -56,7 +57,7 @@ def explain_limit(word: str) -> str | None:
 
 
 _BY_WORD: Final = {word.lower(): entry for word, entry in WORDS.items()}
-_BY_TEXT: Final = tuple((re.compile(text.begins, re.IGNORECASE), text.entry) for text in TEXTS)
+_BY_TEXT: Final = tuple((regex(text.begins, re.IGNORECASE), text.entry) for text in TEXTS)
 
 
 def _of_word(reason: str) -> Entry | None:
@@ -127,7 +128,7 @@ class _Limit(NamedTuple):
     hopeless: bool = False
 
 
-_WORD: Final = re.compile(
+_WORD: Final = regex(
     r"(?P<scope>qos|assoc)?(?P<bound>grp|max|min)"
     r"(?P<what>cpu|mem(?:ory)?|node|energy|gres|license|bb|billing|unknown"
     r"|(?:submit)?jobs?|wall(?:duration)?)"

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 
-_RELEASE = re.compile(r"(\d\d)\.(\d\d)(?:\.(\d{1,2}))?", re.ASCII)
+_RELEASE = regex(r"(\d\d)\.(\d\d)(?:\.(\d{1,2}))?", re.ASCII)
 
 VERSION_EXPECTED = "a Slurm release such as 24.11 or 24.11.5"
 

@@ -10,6 +10,7 @@ from math import ceil, inf
 from typing import Final
 
 from hpckit.core.hostlist import HostListError, expand_hosts
+from hpckit.core.late import regex
 from hpckit.core.units import parse_slurm_limit_s, parse_slurm_mem_bytes, slurm_mem_mib_ceil
 from hpckit.core.values import dataclass
 from hpckit.slurm.text import Place, array_ranges
@@ -51,7 +52,7 @@ _TAKING: Final = (
     "thread-spec", "threads-per-core", "time", "time-min", "tmp", "tres-bind", "tres-per-task",
     "uid", "wait-all-nodes", "wckey", "wrap", "tasks", "workdir",
 )  # fmt: skip
-_NUMBER: Final = re.compile(r"\d{1,9}", re.ASCII)
+_NUMBER: Final = regex(r"\d{1,9}", re.ASCII)
 KNOWN: Final = frozenset((*_BARE, *_PERHAPS, *_TAKING))
 """sbatch's long options. Source: slurm_opt.c, sbatch(1), Slurm 22.05 to 26.05."""
 _SAME: Final = {"tasks-per-node": "ntasks-per-node", "tasks": "ntasks", "workdir": "chdir",

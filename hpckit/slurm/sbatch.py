@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from hpckit.core.late import regex
 from hpckit.slurm.pending import explain_limit
 from hpckit.slurm.text import BROKEN_OFF, BROKEN_SOCKET, NO_ADDRESS, Place, time_s
 from hpckit.slurm.values import JobId
 
-_PARSABLE = re.compile(r"([1-9]\d{0,9})(?:;([^\s;]+))?", re.ASCII)
+_PARSABLE = regex(r"([1-9]\d{0,9})(?:;([^\s;]+))?", re.ASCII)
 _FAILED: Final = "Batch job submission failed: "
-_PREFIX = re.compile(r"^(?:sbatch: (?:error: |fatal: )?|[a-z]+: (?:error|fatal): )")
+_PREFIX = regex(r"^(?:sbatch: (?:error: |fatal: )?|[a-z]+: (?:error|fatal): )")
 _USAGE: Final = 'Try "sbatch --help"'
 
 
@@ -85,9 +86,9 @@ _SIGNALLED: Final = range(129, 193)
 """128+N of a signal; sbatch itself ends with 255 where it does not take an option."""
 _MOST_LINES: Final = 20
 _LONGEST_WORDS: Final = 300
-_AN_ID: Final = re.compile(r"^\s*\d+(;\S+)?\s*$", re.MULTILINE)
+_AN_ID: Final = regex(r"^\s*\d+(;\S+)?\s*$", re.MULTILINE)
 # sbatch's own errors, and getopt's in its name.
-_OWN_ERROR: Final = re.compile(
+_OWN_ERROR: Final = regex(
     r"^\S*sbatch\S*: (error|fatal|unrecognized option|invalid option|option |ambiguous option)",
     re.MULTILINE,
 )
@@ -113,7 +114,7 @@ def parse_sbatch(text: str) -> tuple[JobId, str | None]:
     return JobId(match[1]), match[2]
 
 
-_WOULD_START: Final = re.compile(
+_WOULD_START: Final = regex(
     r"Job \d+ to start at ([12]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d)(?: a)? using (\d+) processors on"
     r"(?: nodes)? (\S+)(?: in partition (\S+))?",
     re.ASCII,

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
+from hpckit.core.late import regex
 from hpckit.core.units import parse_slurm_limit_s
 from hpckit.slurm.text import (
     JobWords,
@@ -23,8 +24,8 @@ from hpckit.slurm.values import JobId, JobRecord, PartitionRules, Reservation, S
 
 _SHOW_CONFIG = "scontrol show config"
 _HEADING = "Configuration data as of "
-_MPI_TYPE = re.compile(r"\s+[a-z][a-z0-9_]*", re.ASCII)
-_NUMBER = re.compile(r"\d{1,10}", re.ASCII)
+_MPI_TYPE = regex(r"\s+[a-z][a-z0-9_]*", re.ASCII)
+_NUMBER = regex(r"\d{1,10}", re.ASCII)
 
 
 def scontrol_config_argv(cluster: str | None) -> tuple[str, ...]:
@@ -110,13 +111,13 @@ def _number(key: str, said: dict[str, tuple[str, Place]]) -> int | None:
 
 
 _SHOW_JOB = "scontrol show job"
-_BEGINS = re.compile(r"^JobId=\d+ (?=(?:ArrayJobId|HetJobId|JobName)=)", re.ASCII | re.MULTILINE)
-_IDS = re.compile(r"(JobId|ArrayJobId|ArrayTaskId|HetJobId|HetJobOffset)=(\S+)")
+_BEGINS = regex(r"^JobId=\d+ (?=(?:ArrayJobId|HetJobId|JobName)=)", re.ASCII | re.MULTILINE)
+_IDS = regex(r"(JobId|ArrayJobId|ArrayTaskId|HetJobId|HetJobOffset)=(\S+)")
 # A job's name may read like any of the keys; what follows it does not: QOS, perhaps WCKey, state.
-_STATE = re.compile(r" QOS=\S*(?: WCKey=\S*)? JobState=(\S+) Reason=(\S*)")
-_AFTER_COMMAND = re.compile(r" (?:SubmitLine|WorkDir)=")
+_STATE = regex(r" QOS=\S*(?: WCKey=\S*)? JobState=(\S+) Reason=(\S*)")
+_AFTER_COMMAND = regex(r" (?:SubmitLine|WorkDir)=")
 # Printed to stdout where there is nothing to show.
-_NO_JOB = re.compile(r"No jobs in the system|Job \S+ not found")
+_NO_JOB = regex(r"No jobs in the system|Job \S+ not found")
 
 
 def scontrol_job_argv(job_id: JobId, cluster: str | None) -> tuple[str, ...]:
@@ -195,10 +196,10 @@ def _command(rest: str) -> str:
     return _AFTER_COMMAND.split(command, maxsplit=1)[0] if found else ""
 
 
-_PARTITION = re.compile(r"PartitionName=(\S+) ")
-_RESERVATION = re.compile(r"ReservationName=(\S+) ")
-_LICENSE = re.compile(r"LicenseName=(\S+) +Total=(\d{1,9}) Used=(\d{1,9}) Free=(\d{1,9})", re.ASCII)
-_WORD = re.compile(r"(?:^| )([A-Za-z]+)=(\S*)")
+_PARTITION = regex(r"PartitionName=(\S+) ")
+_RESERVATION = regex(r"ReservationName=(\S+) ")
+_LICENSE = regex(r"LicenseName=(\S+) +Total=(\d{1,9}) Used=(\d{1,9}) Free=(\d{1,9})", re.ASCII)
+_WORD = regex(r"(?:^| )([A-Za-z]+)=(\S*)")
 
 
 def show_argv(what: str, cluster: str | None) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from hpckit.core.late import regex
 from hpckit.core.units import parse_slurm_limit_s
 from hpckit.slurm.text import (
     SEPARATOR,
@@ -31,7 +32,7 @@ from hpckit.slurm.values import (
 # `--format` (one letter a field) has no field for the restarts.
 _FIELDS: Final = ("%i", "%T", "%r", "%S", "%e", "%N", "%o")
 # `-M` puts a heading before each cluster's jobs unless there is --noheader (squeue.c).
-_HEADING = re.compile(r"CLUSTER: \S+")
+_HEADING = regex(r"CLUSTER: \S+")
 
 
 def squeue_argv(cluster: str | None) -> tuple[str, ...]:
@@ -82,10 +83,10 @@ def _lines(
 # %P partition, with an asterisk at the default one; %a availability, %l time limit; then of nodes
 # that are alike: %D how many, %c CPUs, %m memory in MiB, %G generic resources, %f features.
 _SINFO_FIELDS: Final = ("%P", "%a", "%l", "%D", "%c", "%m", "%G", "%f")
-_NUMBER = re.compile(r"(\d{1,15})\+?", re.ASCII)
+_NUMBER = regex(r"(\d{1,15})\+?", re.ASCII)
 # A comma inside parentheses is between sockets, as in gpu:h100:8(S:0,2).
-_NOTE = re.compile(r"\([^()]*\)")
-_COUNT = re.compile(r"\d{1,9}", re.ASCII)
+_NOTE = regex(r"\([^()]*\)")
+_COUNT = regex(r"\d{1,9}", re.ASCII)
 _NULL: Final = "(null)"
 
 
@@ -153,7 +154,7 @@ def parse_planned(text: str) -> tuple[PlannedJob, ...]:
 
 # %R partition; %F nodes allocated/idle/other/total, where "other" are down or drained.
 _IN_SERVICE: Final = ("%R", "%F")
-_SLASHED = re.compile(r"/".join([r"(\d{1,9})"] * 4), re.ASCII)
+_SLASHED = regex(r"/".join([r"(\d{1,9})"] * 4), re.ASCII)
 
 
 def in_service_argv(cluster: str | None) -> tuple[str, ...]:
@@ -243,7 +244,7 @@ def gpus_of_gres(text: str, place: Place) -> tuple[int, tuple[str, ...]]:
 
 
 # NVIDIA's names of MIG profiles, which gres.conf takes as types: 1g.10gb, 3g.20gb+me.
-_MIG: Final = re.compile(r"\d+g\.\d+gb", re.ASCII | re.IGNORECASE)
+_MIG: Final = regex(r"\d+g\.\d+gb", re.ASCII | re.IGNORECASE)
 _NODE_FIELDS: Final = ("%N", "%T", "%G")
 # sinfo(1), "NODE STATE CODES": what may stand after a state; `*` is a node that does not respond.
 _FLAGS: Final = "*~#!%$@^-+"

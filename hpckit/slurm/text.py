@@ -9,6 +9,7 @@ from typing import Final
 
 from hpckit.core.errors import ParseError
 from hpckit.core.hostlist import HostListError, expand_hosts
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 from hpckit.slurm.values import (
     JobId,
@@ -23,16 +24,16 @@ SEPARATOR: Final = "\x1f"
 """ASCII's unit separator stands between fields: squeue and sacct take any text, and job names,
 reasons and paths hold every printable character. Tried with Slurm 22.05.8 and 24.11.5."""
 
-_JOB = re.compile(
+_JOB = regex(
     r"(?P<job>[1-9]\d{0,9})"
     r"(?:_(?P<task>\d{1,9})|_\[(?P<tasks>[^\]]*\]?)|(?P<component>\+\d{1,9}))?",
     re.ASCII,
 )
-_RANGE = re.compile(r"(?P<first>\d+)(?:-(?P<last>\d+)(?::(?P<step>[1-9]\d*))?)?", re.ASCII)
-_TIME = re.compile(r"[12]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d", re.ASCII)
-_EXIT = re.compile(r"(?P<code>\d{1,3}):(?P<signal>\d{1,3})", re.ASCII)
+_RANGE = regex(r"(?P<first>\d+)(?:-(?P<last>\d+)(?::(?P<step>[1-9]\d*))?)?", re.ASCII)
+_TIME = regex(r"[12]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d", re.ASCII)
+_EXIT = regex(r"(?P<code>\d{1,3}):(?P<signal>\d{1,3})", re.ASCII)
 # `scontrol --version` has a name before it, a build has its number or `rc1` after it
-_VERSION = re.compile(
+_VERSION = regex(
     r"(?:slurm(?:-\w+)? )?(?P<major>\d\d)\.(?P<minor>\d\d)(?:\.(?P<micro>\d{1,3}))?(?:[-~+]\S*)?",
     re.ASCII,
 )

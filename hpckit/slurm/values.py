@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple, NewType
 
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 from hpckit.slurm.release import VERSION_EXPECTED, SlurmVersion, TopologyKind
 
@@ -150,7 +151,7 @@ class ClusterView:
     unread: str | None = None
 
 
-_SUBMISSION_FILE = re.compile(r"submission-([0-9a-f]{32})(?:-([1-9]\d{0,9}))?\.sbatch", re.ASCII)
+_SUBMISSION_FILE = regex(r"submission-([0-9a-f]{32})(?:-([1-9]\d{0,9}))?\.sbatch", re.ASCII)
 
 
 def submission_file(submission: str, array_offset: int = 0) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from hpckit.core.document import BOOLEANS, UNKNOWN_KEY, Tree, dataclass_of, field_types, parse_toml
 from hpckit.core.errors import ConfigError
 from hpckit.core.fields import file_key
+from hpckit.core.late import regex
 from hpckit.spec.job import JOB_SCHEMA, JobSpec
 from hpckit.spec.slurm_options import HABITS, OWNED_BY_SBATCH, instead
 
@@ -19,8 +20,8 @@ _NEEDED: Final[Mapping[str, object]] = {
     "schema": JOB_SCHEMA, "name": "x", "command": ["true"]
 }  # fmt: skip
 """Keys without which a file is no job, each with a value that is right."""
-_HEADER: Final = re.compile(r"\s*\[+\s*([^\]]+?)\s*\]+\s*(?:#.*)?")
-_PAIR: Final = re.compile(r"\s*([\w.\"'-]+)\s*=")
+_HEADER: Final = regex(r"\s*\[+\s*([^\]]+?)\s*\]+\s*(?:#.*)?")
+_PAIR: Final = regex(r"\s*([\w.\"'-]+)\s*=")
 _TOTALS: Final = {"ntasks": "resources.ntasks_per_node", "gpus": "resources.gpus_per_node"}
 """Options that count all nodes together → the key that counts one."""
 _EXPECTED: Final = {
@@ -59,20 +60,28 @@ _HABITS: Final = {
 _TABLES: Final = {
     "env": "[environment.set] is the table; [tune.env] that of NCCL's variables and the like",
     "envs": "[environment.set] is the table; [tune.env] that of NCCL's variables and the like",
+    "stage": "[[stages]]",
+    "components": "[[component]]",
     "job": "remove [job]: its keys stand at the top of the file",
 }
+_LAUNCHERS: Final = {
+    **dict.fromkeys(("srun", "none", "python", "python3", "bash", "slurm", "single"), "plain"),
+    **dict.fromkeys(("torch", "pytorch", "ddp", "fsdp", "torchrun-hpc", "lightning"), "torchrun"),
+    **dict.fromkeys(("mpirun", "mpiexec", "openmpi", "mpich", "intelmpi"), "mpi"),
+}
+"""What people call a launcher → the kind."""
 _VARIABLES: Final = ("environment.set", "tune.env")
-_GPUS: Final = re.compile(r"(?:gpu[:=])?(?:([A-Za-z][\w.-]*)(?::|$))?([0-9]{1,9})?", re.ASCII)
-_TIME: Final = re.compile(
+_GPUS: Final = regex(r"(?:gpu[:=])?(?:([A-Za-z][\w.-]*)(?::|$))?([0-9]{1,9})?", re.ASCII)
+_TIME: Final = regex(
     r"(?:(\d{1,4}) ?d[a-z]*)? ?(?:(\d{1,4}) ?h[a-z]*)? ?(?:(\d{1,6}) ?(?:m[a-z]*)?)?",
     re.ASCII | re.IGNORECASE,
 )
 _MOST_HOURS: Final = 72
 """A bare number up to this may be hours, and a larger one seconds."""
-_SIZE: Final = re.compile(r"(\d+) ?([kmgt])", re.ASCII | re.IGNORECASE)
-_KEY: Final = re.compile(r"[a-z_]+(\.[a-z_]+)?")
-_EITHER: Final = re.compile(r"expected only one of (.*)")
-_NUMBER: Final = re.compile(
+_SIZE: Final = regex(r"(\d+) ?([kmgt])", re.ASCII | re.IGNORECASE)
+_KEY: Final = regex(r"[a-z_]+(\.[a-z_]+)?")
+_EITHER: Final = regex(r"expected only one of (.*)")
+_NUMBER: Final = regex(
     r"(?:[0-9]+-)?([0-9]{1,9}(?:\.[0-9]+)?(?:[eE][0-9]+)?)(?: ?(?:node|gpu|cpu|core|rank|task)s?)?",
     re.ASCII | re.IGNORECASE,
 )
@@ -183,7 +192,7 @@ def _of_unknown(key: str, value: object, nodes: object) -> str:
     if word.isupper() and table in ("tune", "environment"):
         name = "env" if table == "tune" else "set"
         return f"{name} = {{ {word} = {json.dumps(value)} }}"
-    if key in _TABLES and (key == "env" or isinstance(value, Mapping)):
+    if key in _TABLES and (key == "env" or isinstance(value, Mapping | list)):
         return _TABLES[key]
     option = HABITS.get(word.replace("_", "-"), word.replace("_", "-"))
     if option in _COUNT_GPUS and isinstance(value, str) and (gpus := _gpus(value)):
@@ -278,6 +287,8 @@ def _gpus(value: str) -> str:
 def _meant(key: str, reason: str, value: object) -> str:
     """Return in TOML what a value of a wrong type or form stands for; "" if that is unclear."""
     name, expected = key.rpartition(".")[2], reason.partition("expected ")[2]
+    if key == "launch.kind" and (kind := _LAUNCHERS.get(str(value).lower())):
+        return f'"{kind}"'
     if name in ("gpus_per_node", "gpu_type") and isinstance(value, str) and (gpus := _gpus(value)):
         return "" if gpus.startswith("gpu_type") and name == "gpu_type" else gpus
     if isinstance(value, str) and (right := _as_meant(reason, value)):

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 
 INTENT_FILE: Final = "intent.json"
@@ -27,7 +28,7 @@ CANCEL_FILE: Final = "cancel.json"
 SUBMITIT_FOLDER: Final = "submitit"
 LOGS_FOLDER: Final = "logs"
 
-_TASK_LOG = re.compile(r"job-(?:(\d+)\+)?(\d+)\.log", re.ASCII)
+_TASK_LOG = regex(r"job-(?:(\d+)\+)?(\d+)\.log", re.ASCII)
 
 
 def task_log(task: str, array_offset: int = 0) -> str:

@@ -10,11 +10,12 @@ from typing import Any, Final
 from hpckit.core.document import Tree, dataclass_of, field_types
 from hpckit.core.errors import ConfigError
 from hpckit.core.fields import file_key
+from hpckit.core.late import regex
 from hpckit.spec.job import JOB_SCHEMA, JobSpec
 from hpckit.spec.merge import effective_job, file_layer
 
-_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
-_LITERAL: Final = re.compile(r"(?!.*''')[^\x00-\x08\x0b-\x1f\x7f]*[^'\x00-\x1f\x7f]", re.DOTALL)
+_BARE: Final = regex(r"[A-Za-z0-9_-]+")
+_LITERAL: Final = regex(r"(?!.*''')[^\x00-\x08\x0b-\x1f\x7f]*[^'\x00-\x1f\x7f]", re.DOTALL)
 """What stands between three quotes as it is."""
 
 

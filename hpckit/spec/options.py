@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from hpckit.core.errors import ConfigError, PlanError
 from hpckit.core.fields import MAX_COUNT, matching
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 from hpckit.spec.job import MAX_VOLUME_BYTES, MeshAxis
 
@@ -145,8 +146,8 @@ class StagePlace:
 
 
 Value = TypeVar("Value", int, float)
-_PAIR: Final = re.compile(r"\s*(?P<axis>[A-Za-z_-]+)\s*=\s*(?P<value>[^=,\s]{1,30})\s*", re.ASCII)
-_NUMBER: Final = re.compile(r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?", re.ASCII)
+_PAIR: Final = regex(r"\s*(?P<axis>[A-Za-z_-]+)\s*=\s*(?P<value>[^=,\s]{1,30})\s*", re.ASCII)
+_NUMBER: Final = regex(r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?", re.ASCII)
 _LONGEST: Final = 100
 
 

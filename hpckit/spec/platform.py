@@ -25,6 +25,7 @@ from hpckit.core.fields import (
     settable_name,
     table,
 )
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 from hpckit.spec.nic_kind import NicKind
 
@@ -35,7 +36,7 @@ TUNE_SCHEMA: Final = "hpckit.tune/1"
 
 OVERLAY_PATTERN: Final = r"[a-z0-9][a-z0-9.-]*"
 VERSION_EXPECTED: Final = "an NCCL or RCCL release such as 2.27 or 2.27.3"
-_RELEASE: Final = re.compile(r"v?(\d{1,2})\.(\d{1,2})(?:\.(\d{1,3}))?([.+-]\S*)?", re.ASCII)
+_RELEASE: Final = regex(r"v?(\d{1,2})\.(\d{1,2})(?:\.(\d{1,3}))?([.+-]\S*)?", re.ASCII)
 
 
 class CommLibrary(StrEnum):

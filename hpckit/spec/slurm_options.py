@@ -20,6 +20,7 @@ from hpckit.core.fields import (
     optional,
     table,
 )
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 
 
@@ -32,7 +33,7 @@ class Requeue(StrEnum):
 _OPTION_NAME = matching(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", "a long option name without its dashes")
 MPI_PLUGIN = matching(r"[a-z][a-z0-9_]*", "an MPI plugin such as pmix")
 _TASKS = r"\d{1,9}(-\d{1,9}(:[1-9]\d{0,8})?)?"
-_THROTTLED = re.compile(rf"(?P<tasks>{_TASKS}(,{_TASKS})*)(%[1-9]\d{{0,8}})?", re.ASCII)
+_THROTTLED = regex(rf"(?P<tasks>{_TASKS}(,{_TASKS})*)(%[1-9]\d{{0,8}})?", re.ASCII)
 _SWITCHES = matching(
     r"[1-9]\d{0,8}(@[0-9][0-9:-]*)?",
     "a number of switches, with an optional time, such as 1@2:00:00",

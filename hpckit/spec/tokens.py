@@ -15,7 +15,7 @@ from math import log2
 from typing import TYPE_CHECKING, Final
 
 from hpckit.core.errors import ConfigError
-from hpckit.core.late import Late
+from hpckit.core.late import Late, regex
 from hpckit.core.values import dataclass
 
 if TYPE_CHECKING:
@@ -175,15 +175,15 @@ _SHAPES: Final[Sequence[tuple[str, str, str]]] = (
 """What, the beginnings by one of which it is looked for at all, and the whole."""
 # After an escape (`\n`, `%20`) and after a short option, too.
 _BEFORE: Final = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2})|(?<=\s-[A-Za-z]))"
-_SECRET_NAME: Final = re.compile(
+_SECRET_NAME: Final = regex(
     r"(?:^|[_.-])(?:token|secret|passwd|password|passphrase|credentials?|pat"
     r"|(?:api|access|secret|private|account|auth)[_-]?key|apikey)$",
     re.IGNORECASE,
 )
-_OPAQUE: Final = re.compile(r"[A-Za-z0-9+/_~.-]{16,}={0,2}")
+_OPAQUE: Final = regex(r"[A-Za-z0-9+/_~.-]{16,}={0,2}")
 _LEAST_BITS: Final = 3.2
 """Of information a character; words stay below it, random hex digits have 3.6 and more."""
-_NAMED: Final = re.compile(r"([A-Za-z_][\w.-]*)(?:=|: ?|[ \t]+)['\"]?$")
+_NAMED: Final = regex(r"([A-Za-z_][\w.-]*)(?:=|: ?|[ \t]+)['\"]?$")
 _LONGEST_NAME: Final = 80
 
 
@@ -216,7 +216,7 @@ def masked(text: str) -> str:
 
 
 _PART = r"(?:[a-z]+\d*|[A-Z]+\d*|\d+)"
-_NUMBERED_WORDS = re.compile(rf"{_PART}(?:[-_.]{_PART})+")
+_NUMBERED_WORDS = regex(rf"{_PART}(?:[-_.]{_PART})+")
 """Such as `conv2d_fp16_v2`."""
 
 

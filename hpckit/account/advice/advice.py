@@ -33,6 +33,7 @@ from hpckit.account.advice.rules import cpu_advice, gpu_advice, memory_advice, t
 from hpckit.account.values import ADVICE_SCHEMA, Advice, AdviceOutcome, JobReport
 from hpckit.core.document import convert
 from hpckit.core.errors import ConfigError, HpckitError, NoSuchFile, StorageFailed
+from hpckit.core.late import regex
 from hpckit.spec.job import JobSpec
 from hpckit.spec.job_folder import ADVICE_FILE, EFFECTIVE_FILE, INTENT_FILE, JOB_FILE, SCRIPT_FILE
 
@@ -87,8 +88,8 @@ OPTION_OF: Final[Mapping[str, str]] = {
     "resources.time_limit": "--time",
 }
 """The option of `hpckit submit` for each key that has its own; any other goes with `--set`."""
-_TABLE = re.compile(r"\s*\[\s*([A-Za-z0-9_\"'-]+)\s*\]\s*(#.*)?", re.ASCII)
-_ANY_HEADER = re.compile(r"\s*\[")
+_TABLE = regex(r"\s*\[\s*([A-Za-z0-9_\"'-]+)\s*\]\s*(#.*)?", re.ASCII)
+_ANY_HEADER = regex(r"\s*\[")
 _VALUE = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[0-9A-Za-z_+.:-]+)"""
 _MOST_TRIES = 1000
 
@@ -208,9 +209,7 @@ def _joined(before: Sequence[str], line: str, after: Sequence[str]) -> str:
     return "".join((*before, line, *after))
 
 
-_REPRODUCE_LINE = re.compile(
-    r"^# (?:--- )?reproduce[^:\n]*: hpckit render(?: (.*))?$", re.MULTILINE
-)
+_REPRODUCE_LINE = regex(r"^# (?:--- )?reproduce[^:\n]*: hpckit render(?: (.*))?$", re.MULTILINE)
 """In the header of a script: templates/base.sbatch.j2; older ones have the dashes."""
 _MOST_TYPED = 200
 """Characters of a command that is shown whole."""

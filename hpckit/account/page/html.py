@@ -54,6 +54,7 @@ from hpckit.account.values import (
     Share,
 )
 from hpckit.core.errors import RenderError
+from hpckit.core.late import regex
 from hpckit.core.quantities import clocks, mass
 from hpckit.core.units import format_time_limit
 from hpckit.node.answers import NodeAnswer, group_alike
@@ -229,7 +230,7 @@ def conservation(found: Conservation | None) -> str:
 PAGE: Final = "report/page.html.j2"
 STYLE: Final = "report/report.css"
 SCRIPT: Final = "report/page.js"
-_STYLE_IN: Final = re.compile(r"<style[^>]*>(.*?)</style>", re.DOTALL)
+_STYLE_IN: Final = regex(r"<style[^>]*>(.*?)</style>", re.DOTALL)
 _MOST_NAMED: Final = 8
 
 

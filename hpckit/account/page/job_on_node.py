@@ -14,6 +14,7 @@ from hpckit.core.errors import HpckitError
 from hpckit.core.findings import Finding
 from hpckit.core.hostlist import fold_hosts, natural_order
 from hpckit.core.index_list import expand_indices
+from hpckit.core.late import regex
 from hpckit.node.picture.job import GpuUse, JobOnNode, NicTraffic
 from hpckit.node.picture.picture import node_svg
 from hpckit.node.rules.rule import gpu_name
@@ -22,7 +23,7 @@ from hpckit.node.topology import Gpu, GpuUuid, NodeTopology, Source
 
 _SLOW: Final = frozenset({"straggler", "thermal-throttling", "power-brake"})
 """The rules about a GPU that holds up its peers, or whose clock is held down."""
-_GPUS: Final = re.compile(r"GPU([0-9][0-9,-]*)")
+_GPUS: Final = regex(r"GPU([0-9][0-9,-]*)")
 
 
 def job_nodes(report: JobReport) -> tuple[str, ...]:

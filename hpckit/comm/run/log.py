@@ -46,6 +46,7 @@ from hpckit.comm.run.log_lines import (
     Warned,
     nccl_lines,
 )
+from hpckit.core.late import regex
 from hpckit.spec.platform import CommLibrary, NcclVersion
 
 Facts = Iterable[Hashable]
@@ -58,7 +59,7 @@ _GB: Final = 1e9
 _MBIT_BYTES: Final = 1e6 / 8
 _ALGORITHMS: Final = ("Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT")
 _PROTOCOLS: Final = ("LL", "LL128", "Simple")
-_FIRST_WORD: Final = re.compile(r"[A-Za-z0-9_]{1,40}", re.ASCII)
+_FIRST_WORD: Final = regex(r"[A-Za-z0-9_]{1,40}", re.ASCII)
 
 
 class Form(NamedTuple):
@@ -134,15 +135,15 @@ _READERS: Final[Mapping[str, Callable[[Any], object]]] = {
 }  # fmt: skip
 
 
-VERSION: Final = re.compile(
+VERSION: Final = regex(
     r"(?P<library>NCCL|RCCL) version ?:? ?"
     r"(?P<text>(?P<release>[0-9]{1,2}\.[0-9]{1,2}(?:\.[0-9]{1,3})?)[^\s]{0,80}).{0,80}",
     re.ASCII,
 )
 """A release as it is printed, in a line of NCCL's or, of rank 0, in one without a prefix."""
 
-_DEVICE: Final = re.compile(r" cudaDev ([0-9]{1,4})", re.ASCII)
-_COMM_ID: Final = re.compile(r" commId (0x[0-9a-f]{1,20})", re.ASCII)
+_DEVICE: Final = regex(r" cudaDev ([0-9]{1,4})", re.ASCII)
+_COMM_ID: Final = regex(r" commId (0x[0-9a-f]{1,20})", re.ASCII)
 _COMM: Final = r"comm (?:0x)?[0-9a-fA-F()nil]{1,20}"
 
 
@@ -233,11 +234,11 @@ _FAILED: Final = _plugin(PluginEvent.FAILED)
 _INTERNAL: Final = _plugin(PluginEvent.INTERNAL)
 
 _NAME: Final = r"([A-Za-z][A-Za-z0-9_.+-]{0,80}):([0-9]{0,3})(?::[0-9]{0,4}){0,2}/([A-Za-z]{2,12})"
-_NIC: Final = re.compile(
+_NIC: Final = regex(
     rf"\[([0-9]{{1,4}})\] ?{_NAME}(/SHARP)?|\[([0-9]{{1,4}})\]=\{{([^{{}}]{{0,800}})\}}", re.ASCII
 )
-_PART: Final = re.compile(_NAME, re.ASCII)
-_INTERFACE: Final = re.compile(r"\[([0-9]{1,4})\]([^\s:\[\]]{1,40}):", re.ASCII)
+_PART: Final = regex(_NAME, re.ASCII)
+_INTERFACE: Final = regex(r"\[([0-9]{1,4})\]([^\s:\[\]]{1,40}):", re.ASCII)
 
 
 def _ib_nics(match: re.Match[str], line: NcclLine) -> Facts:

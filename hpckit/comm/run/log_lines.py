@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Final, Generic, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 from hpckit.spec.platform import CommLibrary, NcclVersion
 
@@ -306,12 +307,12 @@ FACT_LISTS: Final[Mapping[str, type]] = {
 MOST_CHARS: Final = 65536
 """What is read of a line; NCCL's own buffers end at 1 to 4 KiB."""
 
-_ESCAPE: Final = re.compile(r"\x1b\[[0-9;?]{0,32}[A-Za-z]|[\x00\x1b]")
-_SAID: Final = re.compile(
+_ESCAPE: Final = regex(r"\x1b\[[0-9;?]{0,32}[A-Za-z]|[\x00\x1b]")
+_SAID: Final = regex(
     r"(?:(?P<name>\S{1,300})? ?\[-?\d{1,4}\] (?:\S{1,200} ){0,2}?)?NCCL (?P<level>INFO|WARN) ",
     re.ASCII,
 )
-_PROCESS: Final = re.compile(r"([\w.-]{1,256}):(\d{1,10}):(\d{1,10})$", re.ASCII)
+_PROCESS: Final = regex(r"([\w.-]{1,256}):(\d{1,10}):(\d{1,10})$", re.ASCII)
 
 
 class RawLine(NamedTuple):

@@ -30,6 +30,7 @@ from hpckit.comm.run.result import (
 )
 from hpckit.core.excerpt import refuse_text
 from hpckit.core.foreign_text import JsonObject, json_objects
+from hpckit.core.late import regex
 from hpckit.spec.platform import NcclVersion
 
 MOST_COUNTED: Final = 2**63 - 1
@@ -39,16 +40,16 @@ _WHOLE: Final = r"[0-9]{1,19}"
 _FIGURE: Final = r"[0-9]{1,15}(?:\.[0-9]{1,9})?(?:e[+-]?[0-9]{1,2})?"
 _WORD: Final = r"[A-Za-z_][A-Za-z0-9_]{0,30}"
 _ROOT: Final = r"-?[0-9]{1,7}"
-_BEGIN_OF_ROW: Final = re.compile(rf"(?:\S+ )?{_WHOLE} {_WHOLE} {_WORD}(?: |$)", re.ASCII)
+_BEGIN_OF_ROW: Final = regex(rf"(?:\S+ )?{_WHOLE} {_WHOLE} {_WORD}(?: |$)", re.ASCII)
 _SIDE: Final = rf"{_FIGURE} {_FIGURE} {_FIGURE} (?:{_FIGURE}|N/A)(?:(?: {_FIGURE}){{4}})?"
-_ROW: Final = re.compile(
+_ROW: Final = regex(
     rf"(?:^| )(?P<size>{_WHOLE}) (?P<count>{_WHOLE}) (?P<type>{_WORD})(?: (?P<redop>{_WORD}))?"
     rf"(?: (?P<root>{_ROOT}))?(?: (?P<out>{_SIDE}))? (?P<in>{_SIDE})"
     r"(?: [0-9]+-[0-9]+-[0-9]+ [0-9]+:[0-9:]+)?$",
     re.ASCII,
 )
 """A row with single blanks. Where nothing was measured out of place nccl-tests leaves blanks."""
-_HEAD: Final = re.compile(r"\bsize +count +.*\bbusbw\b", re.ASCII)
+_HEAD: Final = regex(r"\bsize +count +.*\bbusbw\b", re.ASCII)
 _MOST_WORDS: Final = 23
 _US: Final = 1e-6
 _GB: Final = 1e9
@@ -98,8 +99,8 @@ def _measured(
 NO_PROGRAM: Final = "the output does not name its program (nccl-tests does since 2.17.4)"
 
 _MOST_CHARS: Final = 4096
-_PROGRAM: Final = re.compile(r"\b([a-z_]{4,24})_perf(?:_mpi)?\b", re.ASCII)
-_RANK: Final = re.compile(
+_PROGRAM: Final = regex(r"\b([a-z_]{4,24})_perf(?:_mpi)?\b", re.ASCII)
+_RANK: Final = regex(
     r"# +Rank +(?P<rank>[0-9]{1,7})(?: +Group +(?P<group>-?[0-9]{1,9}))? +Pid +(?P<pid>[0-9]{1,10})"
     r" +on +(?P<host>\S{1,255}) +device +(?P<device>[0-9]{1,4}) +\[(?P<bus>[0-9a-fA-Fx:.]{1,20})\]"
     r" *(?P<gpu>.{0,100})",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Final
 
@@ -11,6 +10,7 @@ from hpckit.comm.run import rules_result as result
 from hpckit.comm.run.result import NcclRun
 from hpckit.comm.run.rules_result import ExpectedRun, RunFacts
 from hpckit.core.findings import Check, Rule, Severity, SourcedFinding, judge
+from hpckit.core.late import regex
 from hpckit.spec.platform import CommLibrary
 
 _ENV: Final = "NCCL user guide, Environment Variables"
@@ -157,7 +157,7 @@ def shortfall_findings(
     return tuple(_advised(one, facts) for one in judge(RULES, facts))
 
 
-_UNSET: Final = re.compile(r"unset (NCCL_[A-Z_]+(?: and NCCL_[A-Z_]+)*)(.*)")
+_UNSET: Final = regex(r"unset (NCCL_[A-Z_]+(?: and NCCL_[A-Z_]+)*)(.*)")
 _ON_AMD: Final = {
     "gpu-direct-off": "NCCL_DMABUF_ENABLE=1 (Linux 5.12), or admins: load ib_peer_mem;"
     " hpckit tune sets NCCL_NET_GDR_LEVEL",

@@ -18,6 +18,7 @@ from hpckit.comm.run.log_lines import (
 from hpckit.comm.run.result import NcclRun, NcclTest
 from hpckit.core.findings import Evidence, Severity
 from hpckit.core.hostlist import named
+from hpckit.core.late import regex
 from hpckit.core.units import counted, short_bytes
 from hpckit.core.values import dataclass
 from hpckit.spec.platform import NetPlugin
@@ -192,7 +193,7 @@ Source: stas00, ml-engineering, network benchmarks: AWS P6, 8 B200 on one node a
 _PROFILED: Final = "; the settings of the provider's profile are unknown"
 _LEAST_TOLD: Final = 0.05e9
 _MOST_WARNINGS: Final = 5
-_HARMLESS: Final = re.compile(
+_HARMLESS: Final = regex(
     r"\[Service thread\] (?:Accept failed|Could not receive type)"
     r"|\[Proxy Service \d+\] Failed to execute operation Close|MSCCL\+\+: Cannot enable",
     re.ASCII,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
@@ -11,6 +10,7 @@ from typing import Final, NamedTuple
 from hpckit.comm.shell.launchers import MPI_LAUNCHERS, is_option, step_option
 from hpckit.comm.shell.lexer import Word
 from hpckit.comm.shell.statements import OPENERS, Statement, is_settled, program
+from hpckit.core.late import regex
 from hpckit.script.launchers.accelerate import ACCELERATE
 from hpckit.script.launchers.deepspeed import DEEPSPEED
 from hpckit.script.launchers.options import LauncherOptions
@@ -36,11 +36,11 @@ _LAUNCHERS: Final[Mapping[str, LauncherOptions]] = {
     "accelerate": ACCELERATE,
     "deepspeed": DEEPSPEED,
 }
-_BREAKS: Final = re.compile(r"[\s=;&|()'\"`]+")
-_VARIABLE: Final = re.compile(r"\$\{?(\w+)\}?")
-_SPECIAL: Final = re.compile(r"[\\'\"*?\[]")
+_BREAKS: Final = regex(r"[\s=;&|()'\"`]+")
+_VARIABLE: Final = regex(r"\$\{?(\w+)\}?")
+_SPECIAL: Final = regex(r"[\\'\"*?\[]")
 """What a shell reads in another way in the value of a variable than in a script."""
-_PYTHON: Final = re.compile(r"python[0-9.]*")
+_PYTHON: Final = regex(r"python[0-9.]*")
 _LAUNCH: Final = "torch.distributed.launch"
 _DISTRIBUTED: Final = ("torch.distributed.run", _LAUNCH)
 _RANKS: Final = frozenset(("nproc-per-node", "num-processes", "num-gpus", "num-accelerators"))

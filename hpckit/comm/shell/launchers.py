@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from hpckit.comm.lint_rule import Setting
 from hpckit.comm.shell.lexer import Word
+from hpckit.core.late import regex
 
 STEP_LAUNCHERS: Final = ("srun", "sbatch", "salloc")
 MPI_LAUNCHERS: Final = ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun")
@@ -25,10 +26,10 @@ WRAPPERS: Final = (
 )  # fmt: skip
 """Programs that start another one behind options of their own."""
 
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_COMMAND_FLAG: Final = re.compile(r"-[A-Za-z]*c")
-_SHELL_OPTION_WITH_VALUE: Final = re.compile(r"[-+][A-Za-z]*[oO]|--rcfile|--init-file")
-_IN_QUOTES: Final = re.compile(r"\\([\"$`\\])")
+_NAME: Final = regex(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_COMMAND_FLAG: Final = regex(r"-[A-Za-z]*c")
+_SHELL_OPTION_WITH_VALUE: Final = regex(r"[-+][A-Za-z]*[oO]|--rcfile|--init-file")
+_IN_QUOTES: Final = regex(r"\\([\"$`\\])")
 _SHORT: Final = {"N": "nodes", "n": "ntasks", "G": "gpus", "W": "wait"}
 _SHORT_ALONE: Final = frozenset("EHIKOQVXZhklsuv")
 _LONG_ALONE: Final = frozenset(

@@ -14,14 +14,15 @@ from typing import Final, NamedTuple
 
 from hpckit.core.errors import ParseError
 from hpckit.core.excerpt import refusal
+from hpckit.core.late import regex
 
-_BLANKS: Final = re.compile(r"(?:[ \t\r\f\v]|\\\n)+")
-_PLAIN: Final = re.compile(r"[^ \t\r\f\v\n\\'\"`$;&|()<>]+")
-_SIGN: Final = re.compile(r"&>>|<<<|<<-|&>|<<|>>|<&|>&|<>|>\||&&|\|\||;;|\|&|[;&|()<>\n]")
+_BLANKS: Final = regex(r"(?:[ \t\r\f\v]|\\\n)+")
+_PLAIN: Final = regex(r"[^ \t\r\f\v\n\\'\"`$;&|()<>]+")
+_SIGN: Final = regex(r"&>>|<<<|<<-|&>|<<|>>|<&|>&|<>|>\||&&|\|\||;;|\|&|[;&|()<>\n]")
 _REDIRECTIONS: Final = frozenset({"&>>", "<<<", "&>", ">>", "<&", ">&", "<>", ">|", "<", ">"})
-_SPECIAL: Final = re.compile(r"[\\'\"`$(){}<#\n]")
-_IN_QUOTES: Final = re.compile(r"[\\\"`$]")
-_DOCUMENT: Final = re.compile(r"<<(-?)[ \t]*\\?(['\"]?)([^\s'\"<>|&;()]+)\2")
+_SPECIAL: Final = regex(r"[\\'\"`$(){}<#\n]")
+_IN_QUOTES: Final = regex(r"[\\\"`$]")
+_DOCUMENT: Final = regex(r"<<(-?)[ \t]*\\?(['\"]?)([^\s'\"<>|&;()]+)\2")
 _ARITHMETIC: Final = "))"
 
 

@@ -25,23 +25,24 @@ from hpckit.comm.shell import launchers
 from hpckit.comm.shell.launchers import Pair
 from hpckit.comm.shell.lexer import Directive, Document, Word, shell_words
 from hpckit.core.errors import ParseError
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 
-_ASSIGNED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=", re.ASCII)
-_FALLBACK: Final = re.compile(
+_ASSIGNED: Final = regex(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=", re.ASCII)
+_FALLBACK: Final = regex(
     r"\"?\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*):?[-=](?P<value>[^$`\\{}]*)\}\"?", re.ASCII
 )
-_FOR_CONTAINER: Final = re.compile(r"(?:APPTAINER|SINGULARITY)ENV_(?=.)")
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_ESCAPED: Final = re.compile(r"\\([$`\\])")
-_OPTIONS: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=(\(|['\"]?\s*-)", re.ASCII)
-_SUBSTITUTED: Final = re.compile(
+_FOR_CONTAINER: Final = regex(r"(?:APPTAINER|SINGULARITY)ENV_(?=.)")
+_NAME: Final = regex(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_ESCAPED: Final = regex(r"\\([$`\\])")
+_OPTIONS: Final = regex(r"[A-Za-z_][A-Za-z0-9_]*\+?=(\(|['\"]?\s*-)", re.ASCII)
+_SUBSTITUTED: Final = regex(
     r"(?:[A-Za-z_][A-Za-z0-9_]*=)?\"?\$\((?!\()(.*\b(?:srun|sbatch|salloc|mpirun|mpiexec)\b.*)\)\"?",
     re.ASCII | re.DOTALL,
 )
-_RUNS: Final = re.compile(r"`|\$\((?!\()|[<>]\(")
-_VARIABLE: Final = re.compile(r"\"?\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?\"?", re.ASCII)
-_DIRECTIVE_WORD: Final = re.compile(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+|\S+")
+_RUNS: Final = regex(r"`|\$\((?!\()|[<>]\(")
+_VARIABLE: Final = regex(r"\"?\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?\"?", re.ASCII)
+_DIRECTIVE_WORD: Final = regex(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+|\S+")
 _DEEPEST: Final = 8
 _STARTED: Final = frozenset(
     ("env", *launchers.STEP_LAUNCHERS, *launchers.MPI_LAUNCHERS, *launchers.CONTAINERS,

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from hpckit.comm.shell.lexer import Document, Sign, Word, shell_words
+from hpckit.core.late import regex
 
-ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+ASSIGNMENT: Final = regex(r"[A-Za-z_][A-Za-z0-9_]*=")
 OPENERS: Final = frozenset(("if", "for", "while", "until", "case", "select", "{"))
 _HEADED: Final = frozenset(("for", "case", "select"))
 """Openers whose line is no command."""
 _CLOSERS: Final = frozenset(("fi", "done", "esac", "}"))
 _LEADERS: Final = frozenset(("then", "do", "else", "elif", "!", "function"))
 _PREFIXES: Final = frozenset(("time", "exec", "nohup", "command"))
-_UNQUOTED: Final = re.compile(r"[*?~\[{]")
-_WRITTEN: Final = re.compile(r"(?<![\w${/.-])([A-Za-z_]\w*)|\$\{([A-Za-z_]\w*):?=")
+_UNQUOTED: Final = regex(r"[*?~\[{]")
+_WRITTEN: Final = regex(r"(?<![\w${/.-])([A-Za-z_]\w*)|\$\{([A-Za-z_]\w*):?=")
 """A name where it is no `$NAME`, and `${NAME:=…}`, which sets it."""
 
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 from hpckit.core.errors import ParseError
 from hpckit.core.excerpt import refusal
 from hpckit.core.foreign_text import json_with, refuse_document
+from hpckit.core.late import regex
 from hpckit.core.text import pasted_lines, without_colours
 from hpckit.core.values import dataclass
 from hpckit.node.capture.xgmi import PairReport, path_cell, said_kind, unknown_of_links, xgmi_link
@@ -38,11 +39,11 @@ from hpckit.node.topology import (
 _LONGEST_TITLE: Final = 200
 _NONE: Final = "N/A"
 
-_CELL = re.compile(r"\d{1,10}(?:-\d{1,10}|,\d\d)?|N/A|[A-Za-z]{1,12}", re.ASCII)
-_RANGE = re.compile(r"(\d{1,10})-(\d{1,10})", re.ASCII)
-_NUMBER = re.compile(r"\d{1,10}", re.ASCII)
+_CELL = regex(r"\d{1,10}(?:-\d{1,10}|,\d\d)?|N/A|[A-Za-z]{1,12}", re.ASCII)
+_RANGE = regex(r"(\d{1,10})-(\d{1,10})", re.ASCII)
+_NUMBER = regex(r"\d{1,10}", re.ASCII)
 _STATUS: Final = "AMDSMI_STATUS_"
-_AFTER_ERROR = re.compile(r"(?:N/A|(?<!\d)\d{1,10}-\d{1,10}|AMDSMI_STATUS_[A-Z_]{1,40})$", re.ASCII)
+_AFTER_ERROR = regex(r"(?:N/A|(?<!\d)\d{1,10}-\d{1,10}|AMDSMI_STATUS_[A-Z_]{1,40})$", re.ASCII)
 _LONGEST_CELL: Final = 60
 _WIDTH: Final = 13
 
@@ -310,16 +311,16 @@ _TITLES: Final = {
     **dict.fromkeys(("CACHE COHERANCY TABLE", "CACHE COHERENCY TABLE"), Matrix.OTHER),
     **dict.fromkeys(("ATOMICS TABLE", "DMA TABLE", "BI-DIRECTIONAL TABLE"), Matrix.OTHER),
 }
-_TITLE = re.compile(r"\s{0,8}([A-Z][A-Z0-9 -]{1,40} TABLE):\s*", re.ASCII)
-_FIRST = re.compile(
+_TITLE = regex(r"\s{0,8}([A-Z][A-Z0-9 -]{1,40} TABLE):\s*", re.ASCII)
+_FIRST = regex(
     r"^[^\w\n]{0,20}(?:" + "|".join(_TITLES) + r"):[ \r]*\n(?:[ \t]*\r?\n)?"
     r"[^\w\n]{0,40}(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[01][0-9a-fA-F]\.[0-7]",
     re.MULTILINE,
 )
-_LABEL = re.compile(r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7]", re.ASCII | re.IGNORECASE)
-_JSON = re.compile(r'"(?:links"\s{0,99}:\s{0,99}\[|link_accessibility"|numa_bandwidth")')
-_KEYS = re.compile(r'"(?:link_status|link_type|num_hops|hops|weight)"')
-_CSV = re.compile(
+_LABEL = regex(r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7]", re.ASCII | re.IGNORECASE)
+_JSON = regex(r'"(?:links"\s{0,99}:\s{0,99}\[|link_accessibility"|numa_bandwidth")')
+_KEYS = regex(r'"(?:link_status|link_type|num_hops|hops|weight)"')
+_CSV = regex(
     r"^gpu,(?:bdf,)?(?:link_accessibility|weight|hops|link_type|numa_bandwidth)_gpu_", re.MULTILINE
 )
 _OF_KEY: Final = {
@@ -330,7 +331,7 @@ _OF_KEY: Final = {
     **dict.fromkeys(("bandwidth", "numa_bandwidth"), Matrix.BANDWIDTH),
 }
 """Keys of a link (since 6.1), and those of a table with a link each (before)."""
-_GPU_KEY = re.compile(r"gpu_(\d{1,4})", re.ASCII)
+_GPU_KEY = regex(r"gpu_(\d{1,4})", re.ASCII)
 
 
 def is_amd_smi_topology(text: str) -> bool:

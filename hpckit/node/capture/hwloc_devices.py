@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Final, NamedTuple
 
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 from hpckit.node.capture.hwloc_numa import Matrix, Places, matrix, numa_kind
 from hpckit.node.capture.hwloc_objects import HwlocObject, HwlocTree, Kind
@@ -34,7 +35,7 @@ _LIBRARIES: Final = {
     "rsmi": GpuVendor.AMD,
     "ze": GpuVendor.INTEL,
 }
-_NUMBERED: Final = re.compile(r"(nvml|cuda|rsmi|ze)(\d{1,4})", re.ASCII)
+_NUMBERED: Final = regex(r"(nvml|cuda|rsmi|ze)(\d{1,4})", re.ASCII)
 
 _XEON_PHI: Final = range(0x2250, 0x2260)
 _MEMORY_SIZES: Final = (

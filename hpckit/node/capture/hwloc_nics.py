@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from hpckit.core.hostlist import natural_order
+from hpckit.core.late import regex
 from hpckit.node.capture.hwloc_numa import Places
 from hpckit.node.capture.hwloc_objects import HwlocObject, HwlocTree, Kind
 from hpckit.node.pci import (
@@ -40,8 +41,8 @@ _STATES: Final = {
     "5": "ACTIVE_DEFER",
 }
 _MOST_PORTS: Final = 64
-_LID: Final = re.compile(r"0x[0-9a-f]{1,8}|\d{1,9}", re.ASCII | re.IGNORECASE)
-_NOTHING: Final = re.compile(r"[0:.x-]*")
+_LID: Final = regex(r"0x[0-9a-f]{1,8}|\d{1,9}", re.ASCII | re.IGNORECASE)
+_NOTHING: Final = regex(r"[0:.x-]*")
 _INFINIBAND_BYTES: Final = 20
 
 _LAYERS: Final = {
@@ -181,16 +182,14 @@ def _is_of_type(tree: HwlocTree, one: HwlocObject, *types: int) -> bool:
 
 # Source: hwloc, topology-xml.c (how pci_busid, pci_type, bridge_pci are written) and misc.h,
 # hwloc__pci_link_speed (what pci_link_speed is).
-_TYPE: Final = re.compile(
+_TYPE: Final = regex(
     r"(?P<class_code>[0-9a-f]{4}) \[(?P<vendor_id>[0-9a-f]{4}):(?P<device_id>[0-9a-f]{4})\]"
     r" \[(?P<subsystem_vendor_id>[0-9a-f]{4}):(?P<subsystem_device_id>[0-9a-f]{4})\]"
     r" [0-9a-f]{2}(?: [0-9a-f]{2})?",
     re.ASCII | re.IGNORECASE,
 )
 _GB: Final = 1e9
-_BUSES: Final = re.compile(
-    r"([0-9a-f]{4,8}):\[([0-9a-f]{2})-([0-9a-f]{2})\]", re.ASCII | re.IGNORECASE
-)
+_BUSES: Final = regex(r"([0-9a-f]{4,8}):\[([0-9a-f]{2})-([0-9a-f]{2})\]", re.ASCII | re.IGNORECASE)
 
 
 def pci_devices(tree: HwlocTree, places: Places) -> tuple[PciDevice, ...]:

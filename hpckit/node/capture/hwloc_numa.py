@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from hpckit.core.index_list import IndexList, index_list
+from hpckit.core.late import regex
 from hpckit.node.capture.hwloc_objects import HwlocElement, HwlocObject, HwlocTree, Kind
 from hpckit.node.topology import NumaKind, NumaNode
 
@@ -116,8 +117,8 @@ def _owned(found: dict[int, HwlocObject]) -> dict[int, IndexList | None]:
     return owned
 
 
-_NUMBER: Final = re.compile(r"\d{1,20}", re.ASCII)
-_KEY: Final = re.compile(r"(?:[A-Za-z0-9]{1,20}:)?(\d{1,20})", re.ASCII)
+_NUMBER: Final = regex(r"\d{1,20}", re.ASCII)
+_KEY: Final = regex(r"(?:[A-Za-z0-9]{1,20}:)?(\d{1,20})", re.ASCII)
 _MEANS_LATENCY: Final = 4
 
 

@@ -20,13 +20,14 @@ from hpckit.core.index_list import (
     index_list,
     indices_of_mask,
 )
+from hpckit.core.late import regex
 from hpckit.node.pci import ADDRESS_EXPECTED, PciAddress, pci_address
 from hpckit.node.topology import CpuPackage, CpuTopology, Host, L3Group, NumaNode, PackagesOfCpus
 
 # Source: hwloc, hwloc2.dtd and topology-xml.c, which writes them.
-_WHOLE: Final = re.compile(r"\d{1,18}", re.ASCII)
-_DECIMAL: Final = re.compile(r"\d{1,6}(?:\.\d{0,20})?", re.ASCII)
-_KIBIBYTES: Final = re.compile(r"(\d{1,15})(?:KiB)?", re.ASCII)
+_WHOLE: Final = regex(r"\d{1,18}", re.ASCII)
+_DECIMAL: Final = regex(r"\d{1,6}(?:\.\d{0,20})?", re.ASCII)
+_KIBIBYTES: Final = regex(r"(\d{1,15})(?:KiB)?", re.ASCII)
 _NO_INDEX: Final = frozenset({"-1", "4294967295"})
 
 
@@ -134,8 +135,8 @@ class HwlocElement:
             raise self.refuse(f"{name} is {text[:40]!r}", ADDRESS_EXPECTED) from error
 
 
-_VERSION: Final = re.compile(r"([1-3])\.\d{1,4}", re.ASCII)
-_BRIDGE: Final = re.compile(r"([01])-([01])", re.ASCII)
+_VERSION: Final = regex(r"([1-3])\.\d{1,4}", re.ASCII)
+_BRIDGE: Final = regex(r"([01])-([01])", re.ASCII)
 _NEWEST: Final = 3
 
 
@@ -302,7 +303,7 @@ _VIRTUAL_PRODUCTS: Final = (
     *("Virtual Machine", "KVM", "VirtualBox", "HVM domU", "OpenStack", "Google Compute Engine"),
     "Alibaba Cloud",
 )
-_CPUID: Final = re.compile(r"\d{1,8}", re.ASCII)
+_CPUID: Final = regex(r"\d{1,8}", re.ASCII)
 _VIRTUAL_VENDORS: Final = ("QEMU", "VMware", "Xen", "Bochs", "innotek")
 
 

@@ -15,6 +15,7 @@ from typing import Final
 from hpckit.core.errors import ParseError
 from hpckit.core.excerpt import refusal
 from hpckit.core.file_tree import FileTree
+from hpckit.core.late import regex
 from hpckit.core.units import format_indices
 from hpckit.core.values import dataclass
 from hpckit.node.capture.xgmi import HOP_WEIGHT, XGMI_LINKS, PairReport, unknown_of_links, xgmi_link
@@ -62,11 +63,9 @@ FLAG_NO_PEER_DMA: Final = 1 << 4
 HEAPS_OF_GPU: Final = frozenset({1, 2})
 HEAP_OF_SYSTEM: Final = 0
 
-_NODE = re.compile(r"(?P<node>\d{1,5})/(?P<file>[^\0]{1,200})", re.ASCII)
-_OF_NODE = re.compile(
-    r"(?P<kind>mem_banks|io_links|p2p_links)/(?P<at>\d{1,5})/properties", re.ASCII
-)
-_PROPERTY = re.compile(r"(?P<key>\w{1,60})[ \t]+(?P<value>\d{1,20})", re.ASCII)
+_NODE = regex(r"(?P<node>\d{1,5})/(?P<file>[^\0]{1,200})", re.ASCII)
+_OF_NODE = regex(r"(?P<kind>mem_banks|io_links|p2p_links)/(?P<at>\d{1,5})/properties", re.ASCII)
+_PROPERTY = regex(r"(?P<key>\w{1,60})[ \t]+(?P<value>\d{1,20})", re.ASCII)
 
 # Releases of the driver write the partition there, or into the three bits of the function.
 _PARTITION_SHIFT: Final = 28

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 
 from hpckit.core.foreign_text import Element, XmlDocument
 from hpckit.core.index_list import MOST_INDICES, IndexList, index_list
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 from hpckit.node.capture.nccl_xml_values import NcclAttributes, nic_of_net, nic_of_pci
 from hpckit.node.path import LINK_BYTES_PER_S
@@ -48,7 +49,7 @@ from hpckit.node.topology import (
 
 _BASE_GPU: Final = 0x03
 _BASE_NIC: Final = 0x02
-_GCN: Final = re.compile(r"\d{3}", re.ASCII)
+_GCN: Final = regex(r"\d{3}", re.ASCII)
 _GFX: Final = {"910": "gfx90a"}
 _MOST_INDEX: Final = MOST_INDICES - 1
 

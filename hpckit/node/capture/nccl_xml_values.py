@@ -10,6 +10,7 @@ from typing import Final
 
 from hpckit.core.foreign_text import Element, XmlDocument
 from hpckit.core.index_list import indices_of_mask
+from hpckit.core.late import regex
 from hpckit.node.pci import (
     ADDRESS_EXPECTED,
     CLASS_ETHERNET,
@@ -24,9 +25,9 @@ from hpckit.node.pci_tree import is_efa
 from hpckit.node.topology import Nic, NicPort
 from hpckit.spec.nic_kind import NicKind
 
-_INTEGER = re.compile(r"([+-]?)(?:0x([0-9a-f]{1,16})|(\d{1,18}))", re.ASCII | re.IGNORECASE)
-_SPEED = re.compile(r"(\d{1,4}(?:\.\d{1,4})?) ?GT/s\b.*", re.ASCII)
-_CLASS = re.compile(r"0x([0-9a-f]{2})([0-9a-f]{2})?(?:[0-9a-f]{2})?", re.ASCII | re.IGNORECASE)
+_INTEGER = regex(r"([+-]?)(?:0x([0-9a-f]{1,16})|(\d{1,18}))", re.ASCII | re.IGNORECASE)
+_SPEED = regex(r"(\d{1,4}(?:\.\d{1,4})?) ?GT/s\b.*", re.ASCII)
+_CLASS = regex(r"0x([0-9a-f]{2})([0-9a-f]{2})?(?:[0-9a-f]{2})?", re.ASCII | re.IGNORECASE)
 
 _MOST: Final = 1 << 63
 _SIXTEEN_BITS: Final = 0xFFFF
@@ -143,7 +144,7 @@ _NAMES: Final = (
     (re.compile(r"(efa|rdmap)"), NicKind.EFA),
     (re.compile("|".join(_ROCE_NAMES)), NicKind.ROCE),
 )
-_BOND: Final = re.compile(r"(?:\w*_)?bond_?\d+")
+_BOND: Final = regex(r"(?:\w*_)?bond_?\d+")
 
 
 def nic_of_net(element: Element, attributes: NcclAttributes, class_code: int | None) -> Nic:

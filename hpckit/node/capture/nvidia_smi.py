@@ -13,6 +13,7 @@ from typing import Final
 from hpckit.core.errors import ParseError
 from hpckit.core.excerpt import refuse_text
 from hpckit.core.index_list import expand_indices
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 from hpckit.node.capture.nvidia_smi_row import (
     CELL_EXPECTED,
@@ -36,12 +37,12 @@ from hpckit.node.topology import (
 
 COLUMNS: Final = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 
-_COLUMN: Final = re.compile("CPU *Affinity|NUMA *Affinity|GPU *NUMA *ID")
-_FIRST_DEVICE: Final = re.compile(r"\s*GPU[0-9]")
-_GLUED: Final = re.compile(r"(?<=[0-9])(?=GPU[0-9]|NIC[0-9])")
-_NAME: Final = re.compile(r"[A-Za-z][\w.@-]{0,63}", re.ASCII)
-_CELLS: Final = re.compile(rf"{CELL_WORD}+")
-_CUT_WORD: Final = re.compile(r"\s(?:CPU +A[a-z]{0,7}|CPU?|C|NIC?|N|GPU?|G) *$")
+_COLUMN: Final = regex("CPU *Affinity|NUMA *Affinity|GPU *NUMA *ID")
+_FIRST_DEVICE: Final = regex(r"\s*GPU[0-9]")
+_GLUED: Final = regex(r"(?<=[0-9])(?=GPU[0-9]|NIC[0-9])")
+_NAME: Final = regex(r"[A-Za-z][\w.@-]{0,63}", re.ASCII)
+_CELLS: Final = regex(rf"{CELL_WORD}+")
+_CUT_WORD: Final = regex(r"\s(?:CPU +A[a-z]{0,7}|CPU?|C|NIC?|N|GPU?|G) *$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +90,10 @@ def _with_columns(text: str, devices: tuple[str, ...], at: int) -> TopoHeader:
 
 
 # Colours and underlines (ECMA-48), also where the paste has lost their ESC or spells it ^[.
-_ESCAPE: Final = re.compile(r"(?:\x1b|\^\[|\u241b)\[[0-9;?]{0,16}[A-Za-z]|\[(?:[0147]|0?1|24)?m")
+_ESCAPE: Final = regex(r"(?:\x1b|\^\[|\u241b)\[[0-9;?]{0,16}[A-Za-z]|\[(?:[0147]|0?1|24)?m")
 # Quotes, tables and fences of Markdown, and what no terminal shows.
-_MARKUP: Final = re.compile(r"[>|`\u2502]|[^\S\n ]|[\x00-\x08\x0e-\x1f\x7f]")
-_RULER: Final = re.compile(r"[\s:=+-]*")
+_MARKUP: Final = regex(r"[>|`\u2502]|[^\S\n ]|[\x00-\x08\x0e-\x1f\x7f]")
+_RULER: Final = regex(r"[\s:=+-]*")
 
 
 def plain_lines(text: str) -> list[str]:
@@ -109,12 +110,12 @@ def is_blank(line: str) -> bool:
     return _RULER.fullmatch(line) is not None
 
 
-_LABEL: Final = re.compile(
+_LABEL: Final = regex(
     r" *((?:GPU|NIC)[0-9]{1,4}(?![0-9])|[A-Za-z][\w.@-]{0,63}(?![\w.@-]))(?! *:)", re.ASCII
 )
-_NUMBERED: Final = re.compile(" *(?:GPU|NIC)[0-9]")
-_CELL_START: Final = re.compile(f" *{CELL_WORD}")
-_BROKEN_OFF: Final = re.compile("[XNVPIBHSYODECA/0-9, -]+")
+_NUMBERED: Final = regex(" *(?:GPU|NIC)[0-9]")
+_CELL_START: Final = regex(f" *{CELL_WORD}")
+_BROKEN_OFF: Final = regex("[XNVPIBHSYODECA/0-9, -]+")
 
 _MOST_PARTS: Final = 64
 
@@ -225,9 +226,9 @@ def _row_line(text: str, line_no: int, header: TopoHeader, seen: set[str]) -> To
     return TopoLine(line_no=line_no, label=label, text=text, start=start)
 
 
-_HEADING: Final = re.compile(r"\s*\W{0,4}NIC\s*Legend\b")
-_ENTRY: Final = re.compile(r"\b(NIC[0-9]{1,4})\s*:")
-_FIRST_ENTRY: Final = re.compile(r"\W*NIC[0-9]{1,4}\s*:")
+_HEADING: Final = regex(r"\s*\W{0,4}NIC\s*Legend\b")
+_ENTRY: Final = regex(r"\b(NIC[0-9]{1,4})\s*:")
+_FIRST_ENTRY: Final = regex(r"\W*NIC[0-9]{1,4}\s*:")
 
 
 def read_legend(
@@ -261,7 +262,7 @@ def read_legend(
     }
 
 
-_ROW_WORD: Final = re.compile(f"{CELL_WORD}+[0-9,-]*|[0-9][0-9,-]*(?:N/A)?|N/A")
+_ROW_WORD: Final = regex(f"{CELL_WORD}+[0-9,-]*|[0-9][0-9,-]*(?:N/A)?|N/A")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

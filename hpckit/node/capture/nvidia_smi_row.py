@@ -13,6 +13,7 @@ from hpckit.core.errors import ParseError
 from hpckit.core.excerpt import refusal
 from hpckit.core.index_list import EXPECTED as LIST_EXPECTED
 from hpckit.core.index_list import IndexList, tidy_indices
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 
 TOOL: Final = "nvidia-smi topo -m"
@@ -21,12 +22,12 @@ CELL_EXPECTED: Final = "X, NV with its number of links, PIX, PXB, PHB, NODE, SYS
 # SOC is what old drivers print for SYS; PSB is NVML_TOPOLOGY_INTERNAL, the switch of one board.
 _OTHER_WORDS: Final = {"N/A": None, "SOC": "SYS", "PSB": "PIX"}
 CELL_WORD: Final = r"(?:NODE|SYS|PIX|X|NV[1-9][0-9]?|PXB|PHB|SOC|PSB|N/A)"
-_CELL: Final = re.compile(rf"\s*({CELL_WORD})")
-_WORD: Final = re.compile(r"N/A|(?:(?!N/A)\S)+")
-_BLANK: Final = re.compile(r"\s*")
+_CELL: Final = regex(rf"\s*({CELL_WORD})")
+_WORD: Final = regex(r"N/A|(?:(?!N/A)\S)+")
+_BLANK: Final = regex(r"\s*")
 
 _NUMBER: Final = r"(?:0|[1-9][0-9]{0,3})"
-_LIST: Final = re.compile(rf"{_NUMBER}(?:-{_NUMBER})?(?:,{_NUMBER}(?:-{_NUMBER})?)*")
+_LIST: Final = regex(rf"{_NUMBER}(?:-{_NUMBER})?(?:,{_NUMBER}(?:-{_NUMBER})?)*")
 
 _MOST_GLUED: Final = 200
 _MOST_NUMA_NODES: Final = 64

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from hpckit.core.foreign_text import json_with, refuse_document
 from hpckit.core.index_list import MOST_INDICES
+from hpckit.core.late import regex
 from hpckit.core.text import pasted_lines, without_colours
 from hpckit.core.values import dataclass
 from hpckit.node.capture.amd_smi import (
@@ -37,20 +38,20 @@ _TITLES: Final = {
     "link accessibility between two gpus": Matrix.ACCESS,
     "bandwidth": Matrix.BANDWIDTH,
 }
-_TITLE = re.compile(r"\s{0,8}=*[ \t]*([A-Za-z]{4,9}(?: [A-Za-z]{2,13}){0,4})[ \t]*=*\s*", re.ASCII)
-_HEADING = re.compile(
+_TITLE = regex(r"\s{0,8}=*[ \t]*([A-Za-z]{4,9}(?: [A-Za-z]{2,13}){0,4})[ \t]*=*\s*", re.ASCII)
+_HEADING = regex(
     r"^[^\w\n]{0,99}(?:Weight|Hops|Link Type|Link accessibility) between two GPUs[ =\r]*$"
     r"|\(Topology\) ",
     re.MULTILINE,
 )
-_LABEL = re.compile(r"GPU\d{1,4}", re.ASCII)
-_OF_GPU = re.compile(
+_LABEL = regex(r"GPU\d{1,4}", re.ASCII)
+_OF_GPU = regex(
     r"\s*GPU\[(?P<gpu>\d{1,4})\]\s*:\s*(?P<what>[^:]{1,40}?)\s*:\s*(?P<value>\S.{0,99})?", re.ASCII
 )
-_SIGNED = re.compile(r"-?\d{1,10}", re.ASCII)
-_UNIQUE_ID = re.compile(r"0x([0-9a-f]{1,16})", re.ASCII)
-_ARCHITECTURE = re.compile(r"gfx[0-9a-f]{3,5}", re.ASCII)
-_BETWEEN = re.compile(
+_SIGNED = regex(r"-?\d{1,10}", re.ASCII)
+_UNIQUE_ID = regex(r"0x([0-9a-f]{1,16})", re.ASCII)
+_ARCHITECTURE = regex(r"gfx[0-9a-f]{3,5}", re.ASCII)
+_BETWEEN = regex(
     r"\(Topology\) (?P<what>Weight|Hops|Link type|Link accessibility) between DRM devices"
     r" (?P<a>\d{1,4}) and (?P<b>\d{1,4})",
     re.ASCII,
@@ -61,8 +62,8 @@ _OF_PAIR: Final = {
     "Link type": Matrix.TYPE,
     "Link accessibility": Matrix.ACCESS,
 }
-_CARD = re.compile(r"card(\d{1,4})", re.ASCII)
-_CSV_HEAD = re.compile(r"^(?:device|system),.*\(Topology\) ", re.MULTILINE)
+_CARD = regex(r"card(\d{1,4})", re.ASCII)
+_CSV_HEAD = regex(r"^(?:device|system),.*\(Topology\) ", re.MULTILINE)
 _BANNER: Final = "= ROCm System Management Interface ="
 _NUMA_NODES: Final = "numa nodes"
 _NUMA_NODE, _NUMA_AFFINITY = "(Topology) Numa Node", "(Topology) Numa Affinity"

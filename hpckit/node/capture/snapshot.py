@@ -6,7 +6,6 @@ document are not read back.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import msgspec
@@ -16,6 +15,7 @@ from hpckit.core.document import convert
 from hpckit.core.errors import ConfigError, InvalidValue, ParseError
 from hpckit.core.excerpt import refusal, refuse_node, refuse_text
 from hpckit.core.foreign_text import json_objects, parse_xml
+from hpckit.core.late import regex
 from hpckit.node.capture.amd_smi import is_amd_smi_topology, parse_amd_smi_topology
 from hpckit.node.capture.hwloc import is_hwloc_xml, parse_hwloc_xml
 from hpckit.node.capture.kfd import is_kfd_file, parse_kfd
@@ -101,11 +101,14 @@ MOST_BYTES: Final = 8 * 1024**2
 """Of a text: what a node prints is a hundredth of that. XML has a limit of its own."""
 
 _HEAD_BYTES: Final = 2000
-_LSPCI: Final = re.compile(
+_LSPCI: Final = regex(
     r"(?m)^[> ]{0,40}(?:-[+\\]?-?\[[0-9a-f]{4,8}:[0-9a-f]{2}\]-"
     r"|(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7][ -])"
 )
 """A line of `lspci`, or the root of the tree that `lspci -t` draws."""
+
+_FABRIC: Final = regex(r"(?m)^(?:(?:SwitchName|BlockName)=|vendid=|Switch[ \t]+\d+[ \t]+\")")
+"""A line of topology.conf or of ibnetdiscover."""
 
 _INSTEAD_OF_LSPCI: Final = (
     "`hpckit inspect --json` from the node, lstopo's XML or a tarball of hwloc-gather-topology,"
@@ -165,6 +168,8 @@ def _unknown(name: str, text: str) -> ParseError:
         message = "the file is empty"
     elif "hpckit.job/" in text[:1000]:
         message, expected = "is a job file, not a capture of a machine", f"hpckit check {name}"
+    elif _FABRIC.search(text):
+        message, expected = "is a network, not a machine", f"hpckit fabric show {name}"
     elif _LSPCI.search(text):
         message, expected = "lspci output is not supported", _INSTEAD_OF_LSPCI
     return refuse_text(message, tool=name, lines=text.split("\n"), expected=expected)

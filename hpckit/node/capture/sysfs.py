@@ -20,6 +20,7 @@ from hpckit.core.excerpt import refusal
 from hpckit.core.file_tree import FileTree, LinkedPaths, beyond
 from hpckit.core.hostlist import natural_order
 from hpckit.core.index_list import EXPECTED, expand_indices, indices_of_mask
+from hpckit.core.late import regex
 
 MOST_BYTES: Final = 64 * 1024
 """Of one file; /proc/cpuinfo of many CPUs is longer, and its head says all that is asked."""
@@ -27,10 +28,10 @@ MOST_BYTES: Final = 64 * 1024
 _PAGE: Final = 4096
 _FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY
 _FOLDER: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
-_WILD: Final = re.compile(r"[*\[]")
-_CPU: Final = re.compile(r"(?:^|/)cpu(\d{1,6})(?:/|$)", re.ASCII)
-_SIGN: Final = re.compile(r"([?!~^])")
-_CHOICE: Final = re.compile(r"\{([^{}]*)\}")
+_WILD: Final = regex(r"[*\[]")
+_CPU: Final = regex(r"(?:^|/)cpu(\d{1,6})(?:/|$)", re.ASCII)
+_SIGN: Final = regex(r"([?!~^])")
+_CHOICE: Final = regex(r"\{([^{}]*)\}")
 
 
 class SysfsFiles:
@@ -247,7 +248,7 @@ MOST_FOLDERS: Final = 1 << 17
 """That files lie in or below: four each of 8,192 CPUs, six each of 16,384 PCI devices."""
 
 _EMPTY: Final[dict[str, None]] = {}
-_INTEGER: Final = re.compile(r"-?\d{1,9}", re.ASCII)
+_INTEGER: Final = regex(r"-?\d{1,9}", re.ASCII)
 _LONGEST_NAME: Final = 200
 
 

@@ -16,6 +16,7 @@ from hpckit.core.index_list import (
     expand_indices,
     index_list,
 )
+from hpckit.core.late import regex
 from hpckit.node.capture.sysfs import SysfsTree, printable
 from hpckit.node.topology import (
     CpuPackage,
@@ -28,8 +29,8 @@ from hpckit.node.topology import (
 )
 
 # Sources: arch/*/kernel/cpu/proc.c and setup.c of Linux; arch/arm64/include/asm/cputype.h (parts).
-_FIELD: Final = re.compile(r"^([^:\n]{1,60}?)[ \t]*:[ \t]*([^\n]*)$", re.MULTILINE)
-_NUMBER: Final = re.compile(r"\d{1,6}", re.ASCII)
+_FIELD: Final = regex(r"^([^:\n]{1,60}?)[ \t]*:[ \t]*([^\n]*)$", re.MULTILINE)
+_NUMBER: Final = regex(r"\d{1,6}", re.ASCII)
 _IMPLEMENTERS: Final = {"0x41": "ARM", "0x4e": "NVIDIA", "0xc0": "Ampere", "0x46": "Fujitsu"}
 _PARTS: Final = {
     ("0x41", "0xd0c"): "Neoverse-N1",
@@ -103,10 +104,10 @@ CPUS: Final = "sys/devices/system/cpu"
 
 _L3: Final = 3
 _DEEPEST_GROUP: Final = 64
-_CPU: Final = re.compile(r"cpu(\d{1,5})", re.ASCII)
-_SIZE: Final = re.compile(r"(\d{1,9})([KM]?)", re.ASCII)
+_CPU: Final = regex(r"cpu(\d{1,5})", re.ASCII)
+_SIZE: Final = regex(r"(\d{1,9})([KM]?)", re.ASCII)
 _FACTOR: Final = {"": 1, "K": 1024, "M": 1024**2}
-_ALLOWED: Final = re.compile(r"^Cpus_allowed_list:[ \t]*([^\n]*)$", re.MULTILINE)
+_ALLOWED: Final = regex(r"^Cpus_allowed_list:[ \t]*([^\n]*)$", re.MULTILINE)
 _CPUSET_V1: Final = re.compile(r"^\d+:(?:[^:\n]*,)?cpuset(?:,[^:\n]*)?:(/[^\n]*)$", re.MULTILINE)
 _CGROUP_V2: Final = re.compile(r"^0::(/[^\n]*)$", re.MULTILINE)
 
@@ -302,11 +303,11 @@ def _cpusets(tree: SysfsTree) -> Iterator[tuple[str, str, tuple[str, ...]]]:
 NODES: Final = "sys/devices/system/node"
 GPUS: Final = "proc/driver/nvidia/gpus"
 
-_NODE: Final = re.compile(r"node(\d{1,5})", re.ASCII)
-_TOTAL: Final = re.compile(r"MemTotal:[ \t]*(\d{1,15})[ \t]*kB", re.ASCII)
-_GPU_NODE: Final = re.compile(r"^Node:[ \t]*(\d{1,5})[ \t\r]*$", re.MULTILINE | re.ASCII)
+_NODE: Final = regex(r"node(\d{1,5})", re.ASCII)
+_TOTAL: Final = regex(r"MemTotal:[ \t]*(\d{1,15})[ \t]*kB", re.ASCII)
+_GPU_NODE: Final = regex(r"^Node:[ \t]*(\d{1,5})[ \t\r]*$", re.MULTILINE | re.ASCII)
 _GRACE: Final = "Neoverse-V2"
-_DISTANCE: Final = re.compile(r"\d{1,6}", re.ASCII)
+_DISTANCE: Final = regex(r"\d{1,6}", re.ASCII)
 _KNIGHTS: Final = ("GenuineIntel", 6, frozenset({0x57, 0x85}))
 """Knights Landing and Knights Mill, whose nodes without CPUs are MCDRAM (intel-family.h)."""
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from hpckit.core.file_tree import FileTree
+from hpckit.core.late import regex
 from hpckit.node.capture.sysfs import SysfsTree
 from hpckit.node.capture.sysfs_cpu import host_names, parse_cpu, parse_cpuinfo, parse_numa
 from hpckit.node.capture.sysfs_net import parse_nics
@@ -23,7 +24,7 @@ from hpckit.node.capture.sysfs_pci import parse_accelerators, parse_gpus, parse_
 from hpckit.node.topology import Host, NodeTopology, Source, Unknown
 
 # Only the standard library is used, so that it also runs inside jobs.
-_DRIVER: Final = re.compile(r"Kernel Module.*?[ \t](\d{2,4}(?:\.\d{1,4}){1,2})[ \t\r\n]", re.ASCII)
+_DRIVER: Final = regex(r"Kernel Module.*?[ \t](\d{2,4}(?:\.\d{1,4}){1,2})[ \t\r\n]", re.ASCII)
 _GUESTS: Final = (
     "QEMU",
     "KVM",
@@ -158,8 +159,8 @@ RECORDED_PATTERNS: Final[tuple[str, ...]] = (
 """What is read of a recorded tree: also what a running kernel says better elsewhere."""
 
 _CPUSET_FILES: Final = ("cpus", "cpuset.cpus", "cpuset.effective_cpus", "cpuset.cpus.effective")
-_CHOICE: Final = re.compile(r"[{},]")
-_SIGN: Final = re.compile(r"[?!~]")
+_CHOICE: Final = regex(r"[{},]")
+_SIGN: Final = regex(r"[?!~]")
 
 
 def _last_names(patterns: tuple[str, ...]) -> frozenset[str]:

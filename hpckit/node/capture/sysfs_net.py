@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from hpckit.core.hostlist import natural_order
+from hpckit.core.late import regex
 from hpckit.node.capture.sysfs import SysfsTree, printable
 from hpckit.node.capture.sysfs_pci import NO_NUMA, address_in
 from hpckit.node.pci import PciAddress, PciDevice, pci_address
@@ -20,13 +21,13 @@ from hpckit.node.topology import ACTIVE, Nic, NicPort, Unknown, is_down, port_st
 from hpckit.spec.nic_kind import NicKind
 
 # Source: Linux Documentation/ABI/stable/sysfs-class-infiniband.
-_PORT: Final = re.compile(r"\d{1,4}", re.ASCII)
-_STATE: Final = re.compile(r"\d{1,2}: ?([A-Za-z_ ]{1,40})", re.ASCII)
-_RATE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) Gb/sec(?: \([^()]{1,40}\))?", re.ASCII)
-_GUID: Final = re.compile(r"[0-9a-f]{4}(?::[0-9a-f]{4}){3}", re.ASCII)
-_SLOT: Final = re.compile(r"^PCI_SLOT_NAME=([0-9a-f:]{7,15}\.[0-7])\s*$", re.MULTILINE | re.ASCII)
+_PORT: Final = regex(r"\d{1,4}", re.ASCII)
+_STATE: Final = regex(r"\d{1,2}: ?([A-Za-z_ ]{1,40})", re.ASCII)
+_RATE: Final = regex(r"(\d{1,6}(?:\.\d{1,3})?) Gb/sec(?: \([^()]{1,40}\))?", re.ASCII)
+_GUID: Final = regex(r"[0-9a-f]{4}(?::[0-9a-f]{4}){3}", re.ASCII)
+_SLOT: Final = regex(r"^PCI_SLOT_NAME=([0-9a-f:]{7,15}\.[0-7])\s*$", re.MULTILINE | re.ASCII)
 _NO_GUID: Final = "0000:0000:0000:0000"
-_EFA_NAME: Final = re.compile(r"efa_\d+", re.ASCII)
+_EFA_NAME: Final = regex(r"efa_\d+", re.ASCII)
 _RNIC: Final = "RNIC"
 _GIGABITS, _MEGABITS = 1e9 / 8, 1e6 / 8
 
@@ -134,8 +135,8 @@ CXI: Final = "sys/class/cxi"
 
 _KINDS: Final = {"gve": NicKind.GVNIC, "efa": NicKind.EFA, "cxi_core": NicKind.SLINGSHOT}
 _STATES: Final = {"up": ACTIVE, "unknown": None}
-_REPRESENTOR: Final = re.compile(r"(?:c\d+)?pf\d+(?:vf|sf)\d+", re.ASCII)
-_SPEED: Final = re.compile(r"(?!65535$)(\d{1,8})", re.ASCII)
+_REPRESENTOR: Final = regex(r"(?:c\d+)?pf\d+(?:vf|sf)\d+", re.ASCII)
+_SPEED: Final = regex(r"(?!65535$)(\d{1,8})", re.ASCII)
 """Mb/s, of which -1 and 65535 are unknown (ethtool's SPEED_UNKNOWN in 32 and 16 bits)."""
 
 _NO_PCI: Final = "not linked to the PCI tree (normal for USB devices)"

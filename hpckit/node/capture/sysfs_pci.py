@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from hpckit.core.index_list import IndexList, index_list
+from hpckit.core.late import regex
 from hpckit.core.values import dataclass
 from hpckit.node.capture.sysfs import SysfsTree, printable
 from hpckit.node.capture.sysfs_cpu import GPUS, gpu_numa
@@ -100,11 +101,11 @@ def _config_width(register: int) -> int | None:
 
 DEVICES: Final = "sys/bus/pci/devices"
 
-_ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]", re.ASCII)
-_ROOT: Final = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}", re.ASCII)
-_SPEED: Final = re.compile(r"(\d{1,4}(?:\.\d{1,3})?) ?GT/s(?: PCIe)?", re.ASCII)
-_LANES: Final = re.compile(r"\d{1,3}", re.ASCII)
-_HEX: Final = re.compile(r"(?:0x)?([0-9a-fA-F]{1,8})", re.ASCII)
+_ADDRESS: Final = regex(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]", re.ASCII)
+_ROOT: Final = regex(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}", re.ASCII)
+_SPEED: Final = regex(r"(\d{1,4}(?:\.\d{1,3})?) ?GT/s(?: PCIe)?", re.ASCII)
+_LANES: Final = regex(r"\d{1,3}", re.ASCII)
+_HEX: Final = regex(r"(?:0x)?([0-9a-fA-F]{1,8})", re.ASCII)
 _DEEPEST: Final = 64
 _PAGE: Final = 4096
 """As long as a file of sysfs is at most (Linux, Documentation/filesystems/sysfs.rst)."""
@@ -364,8 +365,8 @@ _ACCELERATORS: Final[Mapping[int, Mapping[int, str]]] = {
 _FAMILIES: Final = {0x1DA3: "Gaudi"}
 _DRIVERS: Final = {"habanalabs": "Gaudi", "neuron": "Neuron", "neuron-driver": "Neuron"}
 
-_INFORMATION: Final = re.compile(r"^([^:\n]{1,40}):[ \t]*([^\n]*?)[ \t\r]*$", re.MULTILINE)
-_UUID: Final = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+_INFORMATION: Final = regex(r"^([^:\n]{1,40}):[ \t]*([^\n]*?)[ \t\r]*$", re.MULTILINE)
+_UUID: Final = regex(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 
 _ORDER: Final = "numbered by PCI address: the driver's order is not in sysfs"
 NO_NUMA: Final = "the firmware or VM reports none (numa_node is -1 or absent)"

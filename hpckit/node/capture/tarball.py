@@ -12,6 +12,7 @@ from typing import Final
 
 from hpckit.core.archives import refuse_tar, tar_members
 from hpckit.core.file_tree import FileTree
+from hpckit.core.late import regex
 from hpckit.node.capture.sysfs import placed
 from hpckit.node.capture.sysfs_files import parse_sysfs
 from hpckit.node.capture.sysfs_net import INFINIBAND
@@ -24,13 +25,11 @@ _BELOW_SYS: Final = (
     r"(?:devices/system/(?:cpu|node)|devices/pci[0-9a-f]{4,8}:[0-9a-f]{2}|bus/pci/devices"
     r"|class/(?:infiniband|net|cxi))/"
 )
-_ROOT: Final = re.compile(rf"((?:.*?/)??)sys/{_BELOW_SYS}")
-_SYS: Final = re.compile(rf"((?:.*?/)??){_BELOW_SYS}")
-_INFINIBAND: Final = re.compile(
-    r"((?:.*?/)??)[^/]+/ports/\d{1,4}/(?:state|rate|link_layer)", re.ASCII
-)
-_INFINIBAND_LINK: Final = re.compile(r"(?:.*/)?infiniband/[^/]+")
-_KFD: Final = re.compile(r"((?:.*?/)??)nodes/\d{1,5}/(?:properties|gpu_id)", re.ASCII)
+_ROOT: Final = regex(rf"((?:.*?/)??)sys/{_BELOW_SYS}")
+_SYS: Final = regex(rf"((?:.*?/)??){_BELOW_SYS}")
+_INFINIBAND: Final = regex(r"((?:.*?/)??)[^/]+/ports/\d{1,4}/(?:state|rate|link_layer)", re.ASCII)
+_INFINIBAND_LINK: Final = regex(r"(?:.*/)?infiniband/[^/]+")
+_KFD: Final = regex(r"((?:.*?/)??)nodes/\d{1,5}/(?:properties|gpu_id)", re.ASCII)
 
 
 def file_tree(data: bytes, wanted: Callable[[str], bool] = bool) -> FileTree:

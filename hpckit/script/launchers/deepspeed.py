@@ -5,10 +5,10 @@ Source: deepspeed/launcher/runner.py and launch.py, deepspeed/comm/comm.py of De
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from hpckit.core.errors import InvalidValue
+from hpckit.core.late import regex
 from hpckit.script.launchers.launcher import Launcher
 from hpckit.script.launchers.options import LauncherOptions
 
@@ -47,9 +47,9 @@ DEEPSPEED = LauncherOptions(
 """All that deepspeed 0.19 has."""
 
 
-_PYTHON: Final = re.compile(r"python[0-9.]*")
+_PYTHON: Final = regex(r"python[0-9.]*")
 _VALUED: Final = frozenset(("-W", "-X", "--check-hash-based-pycs"))
-_NAMING: Final = re.compile(r"-[A-Za-z]*[mc]")
+_NAMING: Final = regex(r"-[A-Za-z]*[mc]")
 """What the next word names the program for. Source: python(1)."""
 
 

@@ -18,6 +18,15 @@ OPTIONS: Final = [
     ("train.py", "hpckit submit -- python3 train.py"),
     ("submit -- -N 2 python3 train.py", "hpckit submit -N 2 -- python3 train.py"),
     ("--site local submit job.toml", "hpckit submit --site local job.toml"),
+    ("render -v /data:/data -- true", "container.mounts="),
+    ("render -N 2 --launch srun -- true", "plain"),
+    ("plan Llama-3-70B --gpu h100:8", "--gpu h100 --gpus 8"),
+    ("sample --out s --interval 5", "--hz 0.2"),
+    ("inspect topology.conf", "hpckit fabric show topology.conf"),
+    ("tune --lint nccl.log", "hpckit tune --compare nccl.log"),
+    ("render --site ./mine.toml job.toml", "--site-dir . --site mine"),
+    ("render -N 8 -G 4 -- true", "--gpus-per-node 4"),
+    ("plan model.safetensors", "config.json"),
     ("--wrap=hostname", "hpckit submit -- COMMAND"),
     ("inspect job.toml", "hpckit check job.toml"),
     ("tune old.sbatch", "hpckit tune --lint old.sbatch"),
@@ -144,9 +153,10 @@ KEYS: Final = [
     ('[resources]\nmem = "64 gigs"', 'mem = "64G"'),
     ('[resources]\nnodes = "2"', "nodes = 2"),
     ('[slurm]\npartion = "gpu"', 'partition = "gpu"'),
+    ('[[stage]]\nname = "a"', "[[stages]]"),
     ("[slurm]\ngpu_per_node = 8", "gpus_per_node = 8   under [resources]"),
     ('[slurm]\nnodes = "two"', "nodes = N   under [resources]"),
-    ('[launch]\nkind = "torch"', "'torchrun'"),
+    ('[launch]\nkind = "torch"', 'kind = "torchrun"'),
     ('[env]\nFOO = "1"', "[environment.set]"),
     ('[tune]\nNCCL_DEBUG = "INFO"', 'env = { NCCL_DEBUG = "INFO" }'),
     (
@@ -212,6 +222,9 @@ def here(tmp_path: Path) -> Path:
         (tmp_path / name).write_text("#!/bin/bash\n#SBATCH -N 1\nsrun true\n")
     for name in ("train.py", "run.sh"):
         (tmp_path / name).touch()
+    (tmp_path / "topology.conf").write_text("SwitchName=leaf1 Nodes=n[001-016]\n")
+    (tmp_path / "nccl.log").write_text("n1:1:2 [0] NCCL INFO Bootstrap: Using eth0\n")
+    (tmp_path / "model.safetensors").write_bytes(bytes(range(8)))
     (tmp_path / "job.toml").write_text('schema = "hpckit.job/1"\nname = "x"\ncommand = ["true"]\n')
     return tmp_path
 
@@ -241,6 +254,24 @@ def test_an_option_of_other_tools_names_the_one_here(
     done = run_hpckit("render", typed, "--", "true")
     assert done.returncode == 2
     assert instead in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("-- python3 a.py && python3 b.py", "bash -c 'python3 a.py && python3 b.py'"),
+        ("--env LIB=/x:$LIB -- true", 'setup = ["export LIB=/x:$LIB"]'),
+        ("--site lumi -p gpu --gpus-per-node 8 -- true", "--partition=standard-g"),
+        ("--site perlmutter --gpus-per-node 8 -- true", "--gpus-per-node=4"),
+    ],
+)
+def test_what_would_run_otherwise_than_meant_is_said(
+    run_hpckit: RunHpckit, here: Path, typed: str, meant: str
+) -> None:
+    """The script is written; a note says what to type."""
+    done = run_hpckit("render", *typed.split(), cwd=here)
+    assert done.returncode == 0
+    assert meant in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize(("key", "meant"), KEYS, ids=[key for key, _ in KEYS])
