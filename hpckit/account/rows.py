@@ -32,14 +32,21 @@ def rows_by_gpu(chunk: SampleChunk) -> Iterator[tuple[int, Times, Rows]]:
     Samplers write the GPUs in turn; then these are views, else copies.
     """
     places = np.ascontiguousarray(chunk.gpu["gpu"])
-    turn = _turn(places, len(chunk.meta.gpus))
+    for place, mine in _rows_of(places, len(chunk.meta.gpus)):
+        yield place, chunk.gpu_ns[mine], chunk.gpu[mine]
+
+
+def _rows_of(
+    places: NDArray[np.uint8], gpus: int
+) -> Iterator[tuple[int, slice | NDArray[np.intp]]]:
+    """For each GPU with rows its place, and which rows they are: a slice where GPUs take turns."""
+    turn = _turn(places, gpus)
     if turn is not None:
         for first, place in enumerate(turn.tolist()):
-            yield place, chunk.gpu_ns[first :: len(turn)], chunk.gpu[first :: len(turn)]
+            yield place, slice(first, None, len(turn))
         return
     for place in np.flatnonzero(np.bincount(places, minlength=1)).tolist():
-        at = np.flatnonzero(places == place)
-        yield place, chunk.gpu_ns[at], chunk.gpu[at]
+        yield place, np.flatnonzero(places == place)
 
 
 def _turn(places: NDArray[np.uint8], most: int) -> NDArray[np.uint8] | None:
@@ -187,7 +194,7 @@ class GaugeTable:
         """The next rows."""
         for places, values, most, where in table.blocks:
             weights_us = weight_us[where].astype(np.float64)
-            self._sum[places] += values @ weights_us
+            self._sum[places] += np.einsum("ij,j->i", values, weights_us)  # `@` starts threads
             self._weight_us[places] += weights_us.sum()
             if not self._weight_us[places].all():
                 self._plain_sum[places] += values.sum(axis=1)
@@ -401,9 +408,8 @@ class Onward(Struct):
         """The chunk without rows at or before the last one of their GPU, or of the host."""
         places = np.ascontiguousarray(chunk.gpu["gpu"])
         kept = np.ones(len(places), bool)
-        for place, gpu in enumerate(chunk.meta.gpus):
-            mine = np.flatnonzero(places == place)
-            kept[mine] = self._kept(chunk.gpu_ns[mine], gpu.uuid, shift_ns)
+        for place, mine in _rows_of(places, len(chunk.meta.gpus)):
+            kept[mine] = self._kept(chunk.gpu_ns[mine], chunk.meta.gpus[place].uuid, shift_ns)
         if not kept.all():
             chunk = replace(chunk, gpu_ns=chunk.gpu_ns[kept], gpu=chunk.gpu[kept])
         kept = self._kept(chunk.host_ns, _HOST, shift_ns)
@@ -416,6 +422,10 @@ class Onward(Struct):
         if not len(at_ns):
             return np.ones(0, bool)
         times = at_ns + shift_ns
+        first, last = int(times[0]), int(times[-1])
+        if first > self.last_ns.get(whose, first - 1) and bool((times[1:] > times[:-1]).all()):
+            self.last_ns[whose] = last
+            return np.ones(len(times), bool)
         most = np.maximum.accumulate(times)
         before = np.empty_like(most)
         before[0] = self.last_ns.get(whose, int(times[0]) - 1)

@@ -14,6 +14,9 @@ from hpckit.core.units import and_more, format_indices
 _PCI = regex(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 _NUMBERED = regex(r"(?P<stem>.*?)(?P<number>\d{1,9})(?P<rest>\D*)", re.ASCII)
 _WIDEST_PCI = len("00000000:00:00.0")
+_DIGITS = "0123456789"
+_MOST_DIGITS = 9
+_WIDEST_RANGE = 65_536
 
 
 @lru_cache(maxsize=4096)
@@ -43,7 +46,9 @@ def fold_hosts(names: Iterable[str]) -> str:
     texts = []
     for (stem, width, rest), numbers in numbered(names).items():
         if len(numbers) > 1 and not rest:
-            texts.append(f"{stem}[{format_indices(numbers, width)}]")
+            parts = range(0, len(numbers), _WIDEST_RANGE)
+            ranges = [format_indices(numbers[at : at + _WIDEST_RANGE], width) for at in parts]
+            texts.append(f"{stem}[{','.join(ranges)}]")
         else:
             texts += [f"{stem}{number:0{width}d}{rest}" for number in numbers] or [stem]
     return ",".join(texts)
@@ -55,22 +60,36 @@ def numbered(names: Iterable[str]) -> dict[tuple[str, int, str], list[int]]:
     Between the two is how many digits numbers have that may begin with zeros, 0 where none does. A
     name without a number stands alone, with -1 there and no numbers.
     """
+    ends: dict[tuple[str, str], list[str]] = {}
     groups: dict[tuple[str, int, str], list[int]] = {}
-    for name in sorted(set(names), key=natural_order):
-        match = _NUMBERED.fullmatch(name)
-        if match is None:
-            groups[(name, -1, "")] = []
-            continue
-        stem, number, rest = match.groups()
+    for name in set(names):
+        stem, rest = name.rstrip(_DIGITS), ""
+        number = name[len(stem) :]
+        if not 0 < len(number) <= _MOST_DIGITS:
+            match = _NUMBERED.fullmatch(name)
+            if match is None:
+                groups[(name, -1, "")] = []
+                continue
+            stem, number, rest = match.groups()
+        ends.setdefault((stem, rest), []).append(number)
+    for (stem, rest), texts in ends.items():
         # Where one has leading zeros, those of its length belong to it: `n09` and `n10`.
-        is_padded = number != str(int(number)) or (stem, len(number), rest) in groups
-        groups.setdefault((stem, len(number) if is_padded else 0, rest), []).append(int(number))
-    return groups
+        padded = {len(text) for text in texts if text[0] == "0" and text != "0"}
+        for text in texts:
+            width = len(text) if len(text) in padded else 0
+            groups.setdefault((stem, width, rest), []).append(int(text))
+    for numbers in groups.values():
+        numbers.sort()
+    return dict(sorted(groups.items(), key=_first_name))
+
+
+def _first_name(group: tuple[tuple[str, int, str], list[int]]) -> tuple[tuple[int, int, str], ...]:
+    (stem, width, rest), numbers = group
+    return natural_order(f"{stem}{numbers[0]:0{width}d}{rest}" if numbers else stem)
 
 
 _RANGE = regex(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 _BRACKET = regex(r"\[([^\]]*)\]|([^\[]+)")
-_WIDEST_RANGE = 65_536
 _MOST_NAMES = 1_000_000
 _SHOWN = 60
 

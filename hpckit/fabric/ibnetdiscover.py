@@ -13,6 +13,8 @@ from statistics import median
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from hpckit.core.errors import ParseError
 from hpckit.core.excerpt import refusal, refuse_text
 from hpckit.core.late import regex
@@ -107,32 +109,37 @@ def _is_alike(mine: frozenset[str], shapes: Iterable[frozenset[str]]) -> bool:
 # out_switch_port, out_ca_port, dump_topology; with those of --grouping, --full and --max_hops.
 _ID: Final = r"\"([SHR])-([0-9a-fA-F]{1,16})\""
 _EXT: Final = r"(?:\[ext [0-9]{1,5}\])?"
-# Bounded: several runs of blanks side by side would take a long line's length squared.
-_S: Final = r"\s{0,40}"
+_BLANK: Final = r"[ \t\r\f\v]"
+_S: Final = rf"{_BLANK}*+"
+"""Possessive: several runs side by side would take a long line's length squared."""
 _LID: Final = r"lid [0-9]{1,6}(?: lmc [0-9]{1,3})?"
 _GUID_HERE: Final = r"(?:\([0-9a-fA-F]{1,16}\))?"
-_BLOCK: Final = regex(
-    rf"(Switch|Ca|Rt)\s{_S}([0-9]{{1,5}})\s{_S}{_ID}{_S}"
-    rf"(?:#{_S}\"(.*)\"(?:\s{_S}(?:enhanced|base) port 0(?: {_LID})?| \(scp\))?)?{_S}",
-    re.ASCII,
-)
 _PORT: Final = regex(
-    rf"\[([0-9]{{1,5}})\]{_EXT}{_S}{_GUID_HERE}{_S}{_ID}{_S}\[([0-9]{{1,5}})\]{_EXT}{_S}{_GUID_HERE}"
-    rf"{_S}(?:#{_S}(?:{_LID} )?{_S}\"(.*)\"(?:\s{_S}lid [0-9]{{1,6}})?"
-    rf"(?:\s{_S}((?:[0-9]{{1,2}}x|\?\?)\S{{1,12}}))?"
-    rf"(?: s=[0-9]{{1,5}} w=[0-9]{{1,5}} v=[0-9]{{1,5}})?(?: slot [0-9]{{1,5}}| \(scp\))?)?{_S}",
+    rf"^\[([0-9]{{1,5}})\]{_EXT}{_S}{_GUID_HERE}{_S}{_ID}{_S}\[([0-9]{{1,5}})\]{_EXT}{_S}"
+    rf"{_GUID_HERE}{_S}(?:#{_S}(?:{_LID} )?{_S}\"(.*)\"(?:{_BLANK}{_S}lid [0-9]{{1,6}})?"
+    rf"(?:{_BLANK}{_S}((?:[0-9]{{1,2}}x|\?\?)\S{{1,12}}))?"
+    r"(?: s=[0-9]{1,5} w=[0-9]{1,5} v=[0-9]{1,5}(?: e=[0-9]{1,5})?)?"
+    rf"(?: slot [0-9]{{1,5}}| \(scp\))?)?{_S}$",
+    re.ASCII | re.MULTILINE,
+)
+_BESIDES: Final = (
+    rf"{_S}(?:#.*)?|Chassis [0-9]{{1,5}}(?: \(guid 0x[0-9a-fA-F]{{1,16}}\))?{_S}"
+    rf"|Hostname: .*|Non-Chassis Nodes{_S}|ibwarn: .*|src/\w+\.c:[0-9]+;.*"
+)
+_FACT: Final = (
+    r"(?:vendid|devid|sysimgguid|switchguid|caguid|rtguid) ?= ?0x[0-9a-fA-F]{1,16}"
+    rf"(?:\([0-9a-fA-F]{{1,16}}\))?{_S}(?:#.*)?"
+)
+_DEVICE: Final = regex(
+    rf"((?:(?:{_FACT}|{_BESIDES})\n)*+)"
+    rf"(?:(Switch|Ca|Rt){_BLANK}{_S}([0-9]{{1,5}}){_BLANK}{_S}{_ID}{_S}"
+    rf"(?:#{_S}\"(.*)\"(?:{_BLANK}{_S}(?:enhanced|base) port 0(?: {_LID})?| \(scp\))?)?{_S}\n)?"
+    r"((?:\[.*\n)*+)",
     re.ASCII,
 )
-_FACT: Final = regex(
-    r"(vendid|devid|sysimgguid|switchguid|caguid|rtguid) ?= ?0x([0-9a-fA-F]{1,16})"
-    r"(?:\([0-9a-fA-F]{1,16}\))?\s*(?:#.*)?",
-    re.ASCII,
-)
-_BESIDES: Final = regex(
-    r"\s*|\s*#.*|Chassis [0-9]{1,5}(?: \(guid 0x[0-9a-fA-F]{1,16}\))?\s*|Hostname: .*"
-    r"|Non-Chassis Nodes\s*|ibwarn: .*|src/\w+\.c:[0-9]+;.*",
-    re.ASCII,
-)
+"""What is said of a device, the device, and the lines of its ports; any of them may be missing."""
+_SYSTEM: Final = regex(r"^(vendid|sysimgguid) ?= ?0x([0-9a-fA-F]+)", re.ASCII | re.MULTILINE)
+_IS_FACT: Final = regex(r"^[a-z]+ ?= ?0x", re.ASCII | re.MULTILINE)
 _QUOTED: Final = regex(r"^[ \t]{0,3}>", re.MULTILINE)
 _KINDS: Final = {"Switch": "S", "Ca": "H", "Rt": "R"}
 _QUOTE: Final = 40
@@ -142,7 +149,7 @@ EXPECTED: Final = (
 )
 
 
-class Device(NamedTuple):
+class Device(Struct, frozen=True, gc=False):
     """A switch, adapter or router; `kind` is S, H or R, a GUID 16 digits behind 0x."""
 
     kind: str
@@ -152,15 +159,23 @@ class Device(NamedTuple):
     system: str | None = None
 
 
-class Far(NamedTuple):
-    """What a port leads to, in the words of its own line."""
+class Far(Struct, frozen=True, gc=False):
+    """What a port leads to, in the words of its own line; `at` is which line of a port that is."""
 
     kind: str
     guid: str
     port: int
     description: str | None
     speed: str | None
-    line_no: int
+    at: int
+
+    @property
+    def end(self) -> tuple[str, str, int]:
+        """Which device it is, and which port of it."""
+        return self.kind, self.guid, self.port
+
+
+_CableEnds = tuple[str, int, Far | None, str, int, Far | None]
 
 
 class _Discovered:
@@ -172,90 +187,100 @@ class _Discovered:
     def __init__(self, text: str, tool: str) -> None:
         self.devices: dict[str, Device] = {}
         self.ends: dict[tuple[str, int], Far] = {}
-        is_pasted = "\x1b" in text or "\r" in text or _QUOTED.search(text) is not None
-        self._lines = pasted_lines(text) if is_pasted else text.split("\n")
+        is_pasted = "\x1b" in text or "\r" in text or (">" in text and bool(_QUOTED.search(text)))
+        self._text = ("\n".join(pasted_lines(text)) if is_pasted else text) + "\n"
         self._tool = tool
-        self._device: Device | None = None
-        self._system: str | None = None
-        for line_no, line in enumerate(self._lines, start=1):
-            self._read(line_no, line)
-        self._check_ends()
+        owners, lines = self._read_blocks()
+        self._add_ends(owners, _PORT.findall(lines))
 
-    def _read(self, line_no: int, line: str) -> None:
-        start = line[:1]
-        if not line:
-            return
-        if start == "[" and (match := _PORT.fullmatch(line)):
-            self._add_end(match, line_no)
-        elif match := _FACT.fullmatch(line):
-            self._device = None
-            if match[1] == "vendid":
-                self._system = None
-            elif match[1] == "sysimgguid":
-                self._system = _guid(match[2])
-        elif start in ("S", "C", "R") and (match := _BLOCK.fullmatch(line)):
-            self._add_device(match, line_no)
-        elif not _BESIDES.fullmatch(line):
-            words = " ".join(line[: _QUOTE * 4].split())
-            short = words if len(words) <= _QUOTE else f"{words[:_QUOTE]}…"
-            raise self._refused(f"{short!r} is not a line of ibnetdiscover", line_no)
+    def _read_blocks(self) -> tuple[list[str], str]:
+        """Return the lines of all ports, and for each the GUID of the device that it is of."""
+        owners: list[str] = []
+        ports: list[str] = []
+        own, system, at = "", None, 0
+        for match in _DEVICE.finditer(self._text):
+            if match.start() != at or match.end() == at:
+                break
+            head, word, count, kind, guid, description, lines = match.groups()
+            for fact, number in _SYSTEM.findall(head):
+                system = None if fact == "vendid" else _guid(number)
+            if word:
+                own = _guid(guid)
+                self._add_device(word, Device(kind, own, int(count), description, system), match)
+                system = None
+            elif _IS_FACT.search(head):
+                own = ""
+            if lines and not own:
+                raise self._refused("a port before any device", match.start(7))
+            owners += [own] * lines.count("\n")
+            ports.append(lines)
+            at = match.end()
+        if at < len(self._text):
+            raise self._no_line(at)
+        return owners, "".join(ports)
 
-    def _refused(self, message: str, line_no: int) -> ParseError:
-        line = self._lines[line_no - 1].expandtabs()
+    def _refused(self, message: str, start: int) -> ParseError:
+        """Return the error for the line that starts there."""
+        line_no = self._text.count("\n", 0, start) + 1
+        line = self._text[start:].split("\n", 1)[0].expandtabs()
         return refusal(message, tool=self._tool, line_no=line_no, line=line, expected=EXPECTED)
 
-    def _add_device(self, match: re.Match[str], line_no: int) -> None:
-        word, ports, kind, guid, description = match.groups()
-        device = Device(kind, _guid(guid), int(ports), description, self._system)
-        known = self.devices.get(device.guid)
-        if kind != _KINDS[word] or (known is not None and known.kind != kind):
+    def _no_line(self, start: int) -> ParseError:
+        words = " ".join(self._text[start : start + _QUOTE * 4].split("\n", 1)[0].split())
+        short = words if len(words) <= _QUOTE else f"{words[:_QUOTE]}…"
+        return self._refused(f"{short!r} is not a line of ibnetdiscover", start)
+
+    def _add_device(self, word: str, device: Device, match: re.Match[str]) -> None:
+        known = self.devices.setdefault(device.guid, device)
+        if device.kind != _KINDS[word] or known.kind != device.kind:
             message = f"{device.guid} is a {word} here and another kind elsewhere in the text"
-            raise self._refused(message, line_no)
-        self._device = self.devices.setdefault(device.guid, device)
-        self._system = None
+            raise self._refused(message, match.start(2))
 
-    def _add_end(self, match: re.Match[str], line_no: int) -> None:
-        if self._device is None:
-            raise self._refused("a port before any device", line_no)
-        near, kind, guid, port, description, speed = match.groups()
-        far = Far(kind, _guid(guid), int(port), description, speed, line_no)
-        known = self.ends.setdefault((self._device.guid, int(near)), far)
-        if known[:3] != far[:3]:
-            message = f"port {near} has another end in line {known.line_no}"
-            raise self._refused(message, line_no)
+    def _add_ends(self, owners: list[str], ends: list[tuple[str, ...]]) -> None:
+        if len(ends) < len(owners):
+            lines = re.finditer(r"^\[.*$", self._text, re.MULTILINE)
+            raise self._no_line(next(one.start() for one in lines if not _PORT.match(one[0])))
+        if not ends:
+            return
+        near, kinds, guids, ports, descriptions, speeds = zip(*ends, strict=True)
+        named = {guid: _guid(guid) for guid in set(guids)}
+        places = map(named.__getitem__, guids)
+        fars = map(Far, kinds, places, map(int, ports), descriptions, speeds, range(len(ends)))
+        for own, far in zip(zip(owners, map(int, near), strict=True), fars, strict=True):
+            known = self.ends.setdefault(own, far)
+            if known is not far and known.end != far.end:
+                raise self._wrong_end(f"port {own[1]} has another end", far, known)
 
-    def _check_ends(self) -> None:
-        """Both ends of a cable name each other."""
+    def _wrong_end(self, message: str, far: Far, other: Far | None = None) -> ParseError:
+        starts = [one.start() for one in re.finditer(r"^\[", self._text, re.MULTILINE)]
+        if other is not None:
+            message += f" in line {self._text.count(chr(10), 0, starts[other.at]) + 1}"
+        return self._refused(message, starts[far.at])
+
+    def cables(self) -> Iterator[_CableEnds]:
+        """Yield each cable at a switch once: its end there and the far end, and what each says.
+
+        Of a cable between switches the first in the text is first. Raises ParseError for ends that
+        do not name each other.
+        """
         for (guid, port), far in self.ends.items():
-            device = self.devices.get(far.guid)
             back = self.ends.get((far.guid, far.port))
+            device = self.devices.get(far.guid)
             if device is not None and device.kind != far.kind:
                 message = f"{far.guid} is {far.kind}- here, but its block is of another kind"
-                raise self._refused(message, far.line_no)
+                raise self._wrong_end(message, far)
             if back is not None and (back.guid, back.port) != (guid, port):
-                message = (
-                    f"port {far.port} of {far.guid} leads to port {back.port} of {back.guid} in"
-                    f" line {back.line_no}"
-                )
-                raise self._refused(message, far.line_no)
+                message = f"port {far.port} of {far.guid} leads to port {back.port} of {back.guid}"
+                raise self._wrong_end(message, far, back)
+            if self.devices[guid].kind == "S":
+                if far.kind != "S" or back is None or far.at <= back.at:
+                    yield guid, port, far, far.guid, far.port, back
+            elif far.kind == "S" and back is None:
+                yield far.guid, far.port, back, guid, port, far
 
 
 def _guid(text: str) -> str:
     return "0x" + text.zfill(16).lower()
-
-
-def _switch_ends(found: _Discovered) -> Iterator[tuple[str, int, Far | None, str, int, Far | None]]:
-    """Each cable at a switch once: its end there and the far end, each with what its line says.
-
-    Of a cable between switches the first in the text is first.
-    """
-    for (guid, port), far in found.ends.items():
-        back = found.ends.get((far.guid, far.port))
-        if found.devices[guid].kind == "S":
-            if far.kind != "S" or back is None or far.line_no <= back.line_no:
-                yield guid, port, far, far.guid, far.port, back
-        elif far.kind == "S" and back is None:
-            yield far.guid, far.port, back, guid, port, far
 
 
 # --- Words. Sources: rdma-ndd(8), whose node description is the host's name and the device's;
@@ -275,7 +300,6 @@ _LANE_GBIT_PER_S: Final = MappingProxyType(
 )
 _SPEED: Final = regex(r"([0-9]{1,2})[xX]([A-Z]{3}(?:10)?)", re.ASCII)
 
-_AGGREGATION: Final = regex(r"\baggregation node\b", re.IGNORECASE)
 _WORD: Final = regex(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252}[A-Za-z0-9_])?", re.ASCII)
 _HAS_NUMBER: Final = regex(r"[0-9]", re.ASCII)
 _MAKER: Final = regex(
@@ -284,6 +308,7 @@ _MAKER: Final = regex(
     r"|mt[0-9]{4,6}|hca|hfi|adapter|corporation|inc\.?|corp\.?)",
     re.IGNORECASE | re.ASCII,
 )
+_MODEL: Final = regex(r"MT[0-9]{4,6}", re.ASCII)
 _BOX: Final = regex(r"MF0;(?P<name>[^;:]*)(?::(?P<place>.*))?", re.ASCII)
 
 
@@ -303,19 +328,24 @@ def link_bytes_per_s(speed: str | None) -> float | None:
     return int(match[1]) * lane * (1e9 / 8) or None if match and lane else None
 
 
+@lru_cache(maxsize=4096)
+def _is_maker(word: str) -> bool:
+    return _MAKER.fullmatch(word) is not None
+
+
 def described(description: str) -> End:
     """Whose port it is: `n01 mlx5_0` and `n01 HCA-1` say it, what firmware comes with does not.
 
     A lone word is a node that does not name its NIC.
     """
     words = description.split()
-    if _AGGREGATION.search(description):
+    if "aggregation node" in description.lower():
         return End(EndKind.AGGREGATION)
-    if not words or all(map(_MAKER.fullmatch, words)):
+    if all(map(_is_maker, words)):
         return End(EndKind.ANONYMOUS)
     # `Quantum Mellanox Technologies` ends in a maker's name, and in no NIC's.
-    is_of_maker = _MAKER.fullmatch(words[-1]) and not _HAS_NUMBER.search(words[-1])
-    if re.fullmatch(r"MT[0-9]{4,6}", words[0], re.ASCII) or is_of_maker:
+    is_of_maker = _is_maker(words[-1]) and not _HAS_NUMBER.search(words[-1])
+    if _MODEL.fullmatch(words[0]) or is_of_maker:
         return End(EndKind.ANONYMOUS)
     if not _WORD.fullmatch(words[0]) or len(words) > 2:  # noqa: PLR2004  a node and its NIC
         return End(EndKind.OTHER)
@@ -351,7 +381,7 @@ def _box(description: str) -> tuple[str, str]:
     match = _BOX.fullmatch(description)
     if match is None:
         words = description.split()
-        is_name = len(words) == 1 and not _MAKER.fullmatch(words[0])
+        is_name = len(words) == 1 and not _is_maker(words[0])
         return (words[0] if is_name and not words[0].startswith("S-") else "", "")
     name, place = match["name"].strip(), (match["place"] or "").strip()
     _, _, inside = place.partition("/")
@@ -413,7 +443,7 @@ def _cables_and_ports(
 ) -> tuple[list[_Line], list[HostPort]]:
     cables: list[_Line] = []
     ports: list[HostPort] = []
-    for guid, port, far, other, far_port, back in _switch_ends(found):
+    for guid, port, far, other, far_port, back in found.cables():
         speed = _speed(far, back)
         if other in names:
             cables.append(((names[guid], names[other]), (port, far_port), speed))
@@ -426,9 +456,10 @@ def _cables_and_ports(
 def _speed(*lines: Far | None) -> str | None:
     """The rate that is known of the two ends' words; where none is, the first."""
     words = [line.speed for line in lines if line is not None and line.speed]
-    if len(set(words)) <= 1:
-        return words[0] if words else None
-    return next((word for word in words if link_bytes_per_s(word)), words[0])
+    for word in words:
+        if link_bytes_per_s(word):
+            return word
+    return words[0] if words else None
 
 
 def _host_port(

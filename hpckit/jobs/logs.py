@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from hpckit.core.errors import HpckitError, StorageFailed
 from hpckit.core.late import regex
 from hpckit.jobs.track import pause_s
-from hpckit.slurm.values import array_offset_in
+from hpckit.slurm.values import submission_in
 from hpckit.spec.folder_in_job import ACCOUNT_FOLDER, rank_of, restart_of
 from hpckit.spec.job_folder import LOGS_FOLDER, LogName, log_file, task_log, task_of_log
 
@@ -150,7 +150,7 @@ def _names(folder: Path) -> list[str]:
 
 def _offset(folder: Path, task: int) -> int:
     """Where the part of the array begins that the task is in, from what sbatch was given."""
-    offsets = map(array_offset_in, _names(folder))
+    offsets = [submission_in(name)[1] for name in _names(folder)]
     return max((offset for offset in offsets if offset <= task), default=0)
 
 

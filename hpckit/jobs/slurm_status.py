@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from hpckit.core.errors import HpckitError, StorageFailed, ToolFailed
 from hpckit.core.files import Clock
@@ -177,7 +177,7 @@ def _status(
     tasks = tasks_asked_for(folder) if is_array else None
     status = status_of_records(job, records, view, tasks)
     if job.is_component:
-        status = _own_end(status, folder)
+        status = replace(status, **_own_end(status.state, folder))
     elif status.components:
         status = replace(status, components=_component_ends(status.components, folder))
     if status.state.is_final:
@@ -290,7 +290,7 @@ def _component_ends(components: Sequence[JobRecord], folder: Path) -> tuple[JobR
     if len(names) != len(components):
         return tuple(components)
     return tuple(
-        _own_end(record, folder / COMPONENTS_FOLDER / name)
+        record._replace(**_own_end(record.state, folder / COMPONENTS_FOLDER / name))
         for name, record in zip(names, components, strict=True)
     )
 
@@ -299,27 +299,25 @@ _SCRIPT_STATES = frozenset(
     {JobState.RUNNING, JobState.COMPLETING, JobState.COMPLETED, JobState.FAILED}
 )
 """What Slurm says of the script, and so of each component."""
-Ending = TypeVar("Ending", JobRecord, JobStatus)
 
 
-def _own_end(status: Ending, folder: Path) -> Ending:
-    """How a component of a heterogeneous job is, by what it has left of its end.
+def _own_end(state: JobState, folder: Path) -> dict[str, Any]:
+    """Return what a component's own end says otherwise than Slurm does, by field; {} without one.
 
-    To Slurm each ends when the script does, and as it does; it runs until then.
+    To Slurm each component of a heterogeneous job ends when and as the script does.
     """
-    if status.state not in _SCRIPT_STATES:
-        return status
+    if state not in _SCRIPT_STATES:
+        return {}
     try:
         newest = max(folder.glob(f"{COMPONENT_END}-*"), key=lambda path: path.stat().st_mtime)
         code, *asked = read_regular(newest).split()
         exit_code = int(code)
     except (OSError, ValueError):
-        return status
+        return {}
     if asked:
         reason = "stopped when the other components ended"
-        return replace(status, state=JobState.CANCELLED, exit_code=exit_code, reason=reason)
-    state = JobState.FAILED if exit_code else JobState.COMPLETED
-    return replace(status, state=state, exit_code=exit_code)
+        return {"state": JobState.CANCELLED, "exit_code": exit_code, "reason": reason}
+    return {"state": JobState.FAILED if exit_code else JobState.COMPLETED, "exit_code": exit_code}
 
 
 def _has_log(folder: Path) -> bool:

@@ -15,7 +15,7 @@ from hpckit.core.errors import AdapterError, ParseError, ToolTimeout
 from hpckit.core.files import Clock
 from hpckit.core.process import CommandRunner
 from hpckit.slurm.ask import SlurmCli
-from hpckit.slurm.sacct import accounted, time_word, waiting_tasks
+from hpckit.slurm.sacct import time_word, waiting_tasks
 from hpckit.slurm.squeue import gpus_of_gres
 from hpckit.slurm.text import JobWords, Place, job_records
 from hpckit.slurm.values import JobId, JobRecord, NodeGroup, NodesInService, Partition
@@ -204,7 +204,9 @@ def _queued(job: Any) -> JobWords:
 def _accounts(slurm: Any, job_ids: Sequence[JobId]) -> tuple[JobRecord, ...]:
     jobs = slurm.db.Jobs.load(slurm.db.JobFilter(ids=[int(job_id) for job_id in job_ids]))
     records = tuple(
-        record for job in jobs.values() for record in accounted(_accounted(job), _place(job))
+        record
+        for job in jobs.values()
+        for record in job_records(_accounted(job), _place(job), waited_for=True)
     )
     known = {record.job_id for record in records if record.submission is not None}
     if not known.issuperset(job_ids):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -22,17 +21,16 @@ from hpckit.slurm.text import (
 )
 from hpckit.slurm.values import JobDetail, JobId, JobRecord, JobState, StepRecord
 
-_FIELDS: Final = {
-    "JobID": "job",
-    "State": "state",
-    "ExitCode": "exit_code",
-    "Start": "start",
-    "End": "end",
-    "NodeList": "nodelist",
-    "Reason": "reason",
-    "SubmitLine": "command",
-}
-"""Field of sacct → the word of `JobWords` that it is."""
+_FIELDS: Final = (
+    "JobID",
+    "State",
+    "ExitCode",
+    "Start",
+    "End",
+    "NodeList",
+    "Reason",
+    "SubmitLine",
+)
 # Without --state, a job counts from its eligible time on, and one that was cancelled while it was
 # held never had any. Names that 22.05 to 26.05 know.
 _STATES: Final = (
@@ -108,22 +106,12 @@ def parse_sacct(text: str) -> tuple[JobRecord, ...]:
     Raises ParseError for a line that is not understood.
     """
     records: list[JobRecord] = []
-    for place, fields in rows(text, "sacct", tuple(_FIELDS)):
-        words = dict(zip(_FIELDS.values(), fields, strict=True))
-        records += accounted(JobWords(**words), place)
+    for place, (job, state, code, start, end, nodes, reason, command) in rows(
+        text, "sacct", _FIELDS
+    ):
+        words = JobWords(job, state, reason, start, end, nodes, command, code)
+        records += job_records(words, place, waited_for=True)
     return tuple(records)
-
-
-def accounted(words: JobWords, place: Place) -> tuple[JobRecord, ...]:
-    """The records of what the accounts say of a job. Raises ParseError.
-
-    sacct's reason is the last one for which a job waited, also when it ran (sacct(1), "Reason"):
-    it is kept only for one that waits or never ran.
-    """
-    return tuple(
-        record if record.nodelist is None else replace(record, reason=None)
-        for record in job_records(words, place)
-    )
 
 
 def sacct_energy_argv(job_id: JobId, cluster: str | None) -> tuple[str, ...]:
@@ -211,7 +199,7 @@ def _details(job: Tree) -> Iterator[JobDetail]:
         command=_in(job, "submit_line") or "",
         exit_code=_exit_words(job),
     )
-    for record in accounted(words, place):
+    for record in job_records(words, place, waited_for=True):
         yield JobDetail(
             record=record,
             partition=value(_in(job, "partition") or ""),

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from functools import lru_cache
 from typing import Final
+
+from msgspec import Struct
 
 from hpckit.core.errors import ParseError
 from hpckit.core.hostlist import HostListError, expand_hosts
 from hpckit.core.late import regex
-from hpckit.core.values import dataclass
 from hpckit.slurm.values import (
     JobId,
     JobRecord,
     JobState,
     SlurmVersion,
-    array_offset_in,
     submission_in,
 )
 
@@ -30,7 +31,7 @@ _JOB = regex(
     re.ASCII,
 )
 _RANGE = regex(r"(?P<first>\d+)(?:-(?P<last>\d+)(?::(?P<step>[1-9]\d*))?)?", re.ASCII)
-_TIME = regex(r"[12]\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d", re.ASCII)
+_TIME_LEN = len("2026-11-21T06:49:14")
 _EXIT = regex(r"(?P<code>\d{1,3}):(?P<signal>\d{1,3})", re.ASCII)
 # `scontrol --version` has a name before it, a build has its number or `rc1` after it
 _VERSION = regex(
@@ -99,8 +100,7 @@ _UNANSWERED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True, gc=False):
     """Where a text came from, for the error that shows it."""
 
     tool: str
@@ -123,8 +123,7 @@ class Place:
             raise self.refuse(error.got, error.expected) from None
 
 
-@dataclass(frozen=True, slots=True)
-class JobWords:
+class JobWords(Struct, frozen=True, gc=False):
     """One job, or several tasks of an array, in Slurm's own words; None is not asked or not said.
 
     `job` is the id with what Slurm adds to it: `4242`, `4242_3`, `4242_[5-19:2%4]`, `4242+1`.
@@ -147,9 +146,11 @@ def of_cluster(cluster: str | None) -> tuple[str, ...]:
 
 def value(text: str) -> str | None:
     """The text, or None for the words that Slurm prints where it has nothing to say."""
-    return None if text.strip().casefold() in _NOTHING else text.strip()
+    said = text.strip()
+    return None if said.casefold() in _NOTHING else said
 
 
+@lru_cache(maxsize=1024)
 def job_state(text: str) -> JobState:
     """The state that a word names; UNKNOWN for one that this version does not know.
 
@@ -173,14 +174,14 @@ def slurm_version(text: str, place: Place) -> SlurmVersion:
 
 def time_s(text: str, place: Place) -> float | None:
     """Seconds since the epoch of a time as `TZ=UTC` prints it, None for "N/A" and the like."""
-    said = value(text)
-    if said is None:
-        return None
+    said = text.strip()
     try:
-        if _TIME.fullmatch(said):
-            return datetime.fromisoformat(said).replace(tzinfo=UTC).timestamp()
+        if len(said) == _TIME_LEN and said[4::3] == "--T::" and said[0] in "12":
+            return datetime.fromisoformat(said + "Z").timestamp()
     except ValueError:
         pass
+    if value(said) is None:
+        return None
     raise place.refuse(f"{said!r} is not a time", "a time such as 2026-11-21T06:49:14, or N/A")
 
 
@@ -190,9 +191,17 @@ def exit_status(text: str, state: JobState, place: Place) -> tuple[int | None, i
     The text is "code:signal". 0:0 is what every job without a recorded end has, so it is a zero
     only when the job is COMPLETED. Source: sacct(1), "ExitCode"; slurm.h, SIG_OOM and following.
     """
+    status = _exit_status(text, state)
+    if status is None:
+        raise place.refuse(f"{text!r} is not an exit code", 'a code and a signal such as "7:0"')
+    return status
+
+
+@lru_cache(maxsize=1024)
+def _exit_status(text: str, state: JobState) -> tuple[int | None, int | None] | None:
     match = _EXIT.fullmatch(text.strip())
     if match is None:
-        raise place.refuse(f"{text!r} is not an exit code", 'a code and a signal such as "7:0"')
+        return None
     code, signal = int(match["code"]), int(match["signal"])
     if not state.is_final or signal > _LAST_SIGNAL:
         return None, None
@@ -248,67 +257,72 @@ def _job_and_tasks(text: str, place: Place) -> tuple[JobId, tuple[int | None, ..
         raise place.refuse(
             f"{text!r} is not a job ID", "a job ID such as 4242, 4242_3 or 4242_[5-9]"
         )
-    if match["tasks"] is not None:
-        return JobId(match["job"]), array_tasks(match["tasks"]) or (None,)
+    job, task, tasks, component = match.groups()
+    if tasks is not None:
+        return JobId(job), array_tasks(tasks) or (None,)
     # A component of a heterogeneous job is a job of its own to squeue, sacct and scancel.
-    job_id = JobId(match["job"] + (match["component"] or ""))
-    return job_id, (None if match["task"] is None else int(match["task"]),)
+    return JobId(job + (component or "")), (None if task is None else int(task),)
 
 
-def job_records(words: JobWords, place: Place) -> tuple[JobRecord, ...]:
+def job_records(words: JobWords, place: Place, *, waited_for: bool = False) -> list[JobRecord]:
     """The job in hpckit's terms: one record, or one a task where Slurm listed several as one.
 
     Slurm prints a start for jobs that never had a node (the expected one while they wait, the
     moment of the end for one that was cancelled), and the time limit as the end of a job that
     runs. So `started_s` is said only of a job with nodes, `ended_s` only of a final state, and no
     exit code of a job that ended without a node. Pending tasks that cannot be told apart are one
-    record without an index. Raises ParseError.
+    record without an index. With `waited_for` the reason is the last one for which a job waited,
+    also when it ran (as sacct(1) has it): it is kept only for one without nodes. Raises ParseError.
     """
     job_id, tasks = _job_and_tasks(words.job, place)
     state = job_state(words.state)
     nodelist = value(words.nodelist)
     start_s, end_s = time_s(words.start, place), time_s(words.end, place)
-    offset = array_offset_in(words.command)
+    submission, offset = submission_in(words.command)
     exit_code, exit_signal = None, None
     if words.exit_code is not None:
         exit_code, exit_signal = exit_status(words.exit_code, state, place)
-    return tuple(
-        JobRecord(
+    records = []
+    for task in tasks:
+        record = JobRecord(
             job_id=job_id,
             task_index=None if task is None else task + offset,
             state=state,
             raw=words.state.strip(),
-            reason=value(words.reason),
+            reason=None if waited_for and nodelist else value(words.reason),
             exit_code=exit_code if nodelist else None,
             exit_signal=exit_signal if nodelist else None,
-            expected_start_s=start_s if state.is_waiting and not nodelist else None,
+            expected_start_s=start_s if not nodelist and state.is_waiting else None,
             started_s=start_s if nodelist else None,
             ended_s=end_s if state.is_final else None,
             nodelist=nodelist,
-            submission=submission_in(words.command),
+            submission=submission,
             array_offset=offset,
         )
-        for task in tasks
-    )
+        records.append(record)
+    return records
 
 
-def rows(text: str, tool: str, fields: Sequence[str]) -> list[tuple[Place, list[str]]]:
-    """The records of a text with `fields` between separators, each with its place.
+def rows(text: str, tool: str, fields: Sequence[str]) -> Iterator[tuple[Place, list[str]]]:
+    """Yield the records of a text with `fields` between separators, each with its place.
 
     The last field is a command: it may hold newlines (then lines that begin no record go on with
     it) and separators. Raises ParseError for a line before the first record.
     """
-    found: list[tuple[Place, list[str]]] = []
+    place, parts, last = None, [""], len(fields) - 1
     for line_no, line in enumerate(text.split("\n"), start=1):
-        parts = line.split(SEPARATOR, len(fields) - 1)
-        place = Place(tool, line_no, line)
-        if len(parts) == len(fields):
-            found.append((place, parts))
-        elif found:
-            found[-1][1][-1] += "\n" + line
+        begun = line.split(SEPARATOR, last)
+        if len(begun) > last:
+            if place is not None:
+                yield place, parts
+            place, parts = Place(tool, line_no, line), begun
+        elif place is not None:
+            parts[-1] += "\n" + line
         elif line.strip():
-            raise place.refuse("not a job record", f"{len(fields)} fields: {', '.join(fields)}")
-    return found
+            expected = f"{len(fields)} fields: {', '.join(fields)}"
+            raise Place(tool, line_no, line).refuse("not a job record", expected)
+    if place is not None:
+        yield place, parts
 
 
 def is_unreachable(stderr: str) -> bool:

@@ -163,19 +163,15 @@ def submission_file(submission: str, array_offset: int = 0) -> str:
     return f"submission-{submission}{part}.sbatch"
 
 
-def submission_in(command: str) -> str | None:
-    """The uuid of the submission that a job's command names, None for somebody else's script.
+def submission_in(command: str) -> tuple[str | None, int]:
+    """The uuid of the submission that a job's command names, and the offset of its array's part.
 
-    The last one: a folder above may be called so too.
+    None and 0 for somebody else's script. The last one: a folder above may be called so too.
     """
-    named = _SUBMISSION_FILE.findall(command)
-    return named[-1][0] if named else None
-
-
-def array_offset_in(command: str) -> int:
-    """The offset of the part of a job array whose submission file a job's command names."""
-    named = _SUBMISSION_FILE.findall(command)
-    return int(named[-1][1] or 0) if named else 0
+    if "submission-" not in command or not (named := _SUBMISSION_FILE.findall(command)):
+        return None, 0
+    uuid, offset = named[-1]
+    return uuid, int(offset or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,6 +238,8 @@ class JobState(StrEnum):
     NOT_SUBMITTED = "NOT_SUBMITTED"
     UNKNOWN = "UNKNOWN"
 
+    __hash__ = str.__hash__  # Enum's own is Python, and slower
+
     @property
     def is_final(self) -> bool:
         """True when the job will not change any more."""
@@ -281,8 +279,7 @@ _WAITING: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRecord:
+class JobRecord(NamedTuple):
     """One job, or one task of a job array, as squeue or sacct lists it.
 
     `job_id` is the array's own for each of its tasks. `raw` is the state as printed. `reason` is

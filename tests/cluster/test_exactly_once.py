@@ -73,7 +73,7 @@ def slurms_own(cluster: Cluster) -> list[tuple[str, str]]:
     argv = ["sacct", "-X", "-n", "-P", "--delimiter=|", "-S", "now-1hour", "-o", "JobID,SubmitLine"]
     # Other tests' commands may have several lines, the further ones of which begin no record.
     rows = [line.partition("|") for line in cluster.check(argv).splitlines()]
-    return [(job_id, uuid) for job_id, _, line in rows if (uuid := submission_in(line))]
+    return [(job_id, uuid) for job_id, _, line in rows if (uuid := submission_in(line)[0])]
 
 
 def assert_each_intent_is_one_job_or_none(cluster: Cluster, scratch: str) -> None:

@@ -38,6 +38,13 @@ def test_another_reader_of_host_lists_expands_them_alike(names: set[str]) -> Non
     assert set(NodeSet(folded)) == set(expand_hosts(folded)) == names
 
 
+def test_no_range_is_longer_than_slurm_reads() -> None:
+    """A run of more than 65,536 hosts is folded to several ranges (hostlist.c, MAX_RANGE)."""
+    names = [f"n{at:05d}" for at in range(70_000)]
+    assert fold_hosts(names) == "n[00000-65535,65536-69999]"
+    assert list(expand_hosts(fold_hosts(names))) == names
+
+
 def test_names_with_numbers_of_any_length() -> None:
     """Names are ordered by their numbers, however long these are."""
     long = "e" + "9" * 5000

@@ -59,6 +59,12 @@ def test_a_cable_has_the_ports_and_the_rate_of_the_end_that_knows_it() -> None:
     assert [(one.speed, one.bytes_per_s) for one in cables] == [("4xNDR", 50e9)] * 2
 
 
+def test_full_information_may_end_in_the_extended_speed() -> None:
+    """`ibnetdiscover --full` adds `e=` to links of FDR and faster."""
+    text = record_text(VERSION, "synthetic-grouped")
+    assert parse_ibnetdiscover(text.replace(" v=4", " v=4 e=4")) == parse_ibnetdiscover(text)
+
+
 def test_ends_are_told_by_their_descriptions() -> None:
     """A node with its NIC, firmware's words, a switch's own node, a router."""
     fabric = record("synthetic-two-rails")

@@ -298,6 +298,31 @@ def test_one_question_that_fails_does_not_hide_the_other(tmp_path: Path) -> None
     assert unknown.reason == "sacct failed: slurmdbd: Request is too wide"
 
 
+def test_components_end_as_each_of_them_recorded(tmp_path: Path) -> None:
+    """Slurm ends all components as the script does: what each left in its folder is shown."""
+    entry = an_entry(tmp_path)
+    folder = Path(entry.folder)
+    names = ["server", "client", "other"]
+    (folder / "intent.json").write_text(
+        json.dumps({"schema": "hpckit.intent/1", "components": names})
+    )
+    for name, end in (("server", "0 asked"), ("client", "200")):
+        (folder / "components" / name).mkdir(parents=True)
+        (folder / "components" / name / "end-0").write_text(f"{end}\n")
+    lines = "".join(in_queue(1, "RUNNING", task=f"+{number}") for number in range(3))
+    (status,) = asked(ScriptedRunner(squeue=[said(lines)]), [entry])
+    ends = [(one.job_id, one.state, one.exit_code) for one in status.components]
+    assert ends == [
+        ("1+0", JobState.CANCELLED, 0),
+        ("1+1", JobState.FAILED, 200),
+        ("1+2", JobState.RUNNING, None),
+    ]
+    assert status.components[0].reason == "stopped when the other components ended"
+    component = replace(entry, job_id=JobId("1+1"), folder=str(folder / "components" / "client"))
+    (alone,) = asked(ScriptedRunner(squeue=[said(lines)]), [component])
+    assert (alone.state, alone.exit_code) == (JobState.FAILED, 200)
+
+
 def test_slurms_new_word_is_told(tmp_path: Path) -> None:
     """A state that hpckit does not know is UNKNOWN and quoted."""
     (status,) = asked(ScriptedRunner(squeue=[said(in_queue(1, "DREAMING"))]), [an_entry(tmp_path)])
