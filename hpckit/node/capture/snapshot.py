@@ -10,20 +10,11 @@ from typing import Final
 
 import msgspec
 
-from hpckit.core.archives import compressed_text, looks_like_tar
 from hpckit.core.document import convert
 from hpckit.core.errors import ConfigError, InvalidValue, ParseError
 from hpckit.core.excerpt import refusal, refuse_node, refuse_text
 from hpckit.core.foreign_text import json_objects, parse_xml
 from hpckit.core.late import regex
-from hpckit.node.capture.amd_smi import is_amd_smi_topology, parse_amd_smi_topology
-from hpckit.node.capture.hwloc import is_hwloc_xml, parse_hwloc_xml
-from hpckit.node.capture.kfd import is_kfd_file, parse_kfd
-from hpckit.node.capture.nccl_xml import is_nccl_xml, parse_nccl_xml
-from hpckit.node.capture.nvidia_smi import is_topo_matrix, parse_topo_matrix
-from hpckit.node.capture.rocm_smi import is_rocm_showtopo, parse_rocm_showtopo
-from hpckit.node.capture.sysfs_files import sysfs_wanted
-from hpckit.node.capture.tarball import file_tree, find_kfd, parse_tarball_sysfs
 from hpckit.node.merge import complete, merge
 from hpckit.node.probe import LONGEST_ANSWER_BYTES
 from hpckit.node.topology import TOPOLOGY_SCHEMA, NodeTopology
@@ -132,6 +123,15 @@ def parse_capture(data: bytes, name: str) -> tuple[NodeTopology, ...]:
         return (_parse_xml(data, name),)
     if is_snapshot(text):
         return (parse_snapshot(text),)
+    return _parse_text(text, name)
+
+
+# What reads a format is imported when a capture is in it, or may be.
+def _parse_text(text: str, name: str) -> tuple[NodeTopology, ...]:
+    from hpckit.node.capture.amd_smi import is_amd_smi_topology, parse_amd_smi_topology
+    from hpckit.node.capture.nvidia_smi import is_topo_matrix, parse_topo_matrix
+    from hpckit.node.capture.rocm_smi import is_rocm_showtopo, parse_rocm_showtopo
+
     if is_topo_matrix(text):
         return parse_topo_matrix(text)
     if is_amd_smi_topology(text):
@@ -142,6 +142,9 @@ def parse_capture(data: bytes, name: str) -> tuple[NodeTopology, ...]:
 
 
 def _parse_xml(data: bytes, name: str) -> NodeTopology:
+    from hpckit.node.capture.hwloc import is_hwloc_xml, parse_hwloc_xml
+    from hpckit.node.capture.nccl_xml import is_nccl_xml, parse_nccl_xml
+
     document = parse_xml(data, name)
     if is_nccl_xml(document):
         return parse_nccl_xml(document)
@@ -181,8 +184,12 @@ def inspect_capture(data: bytes, name: str) -> tuple[NodeTopology, ...]:
     A text may be compressed with gzip, bzip2 or xz, as an archive may. `name` is how errors call
     it. Raises ParseError for what is no capture of a machine.
     """
-    text = compressed_text(data)
-    is_archive = text is None and looks_like_tar(data)
+    text, is_archive = None, False
+    if not data.startswith((b"{", b"<")):  # neither JSON nor XML
+        from hpckit.core.archives import compressed_text, looks_like_tar
+
+        text = compressed_text(data)
+        is_archive = text is None and looks_like_tar(data)
     try:
         machines = (_archived(data, name),) if is_archive else parse_capture(text or data, name)
         return tuple(complete(machine) for machine in machines)
@@ -195,6 +202,10 @@ def inspect_capture(data: bytes, name: str) -> tuple[NodeTopology, ...]:
 
 
 def _archived(data: bytes, name: str) -> NodeTopology:
+    from hpckit.node.capture.kfd import is_kfd_file, parse_kfd
+    from hpckit.node.capture.sysfs_files import sysfs_wanted
+    from hpckit.node.capture.tarball import file_tree, find_kfd, parse_tarball_sysfs
+
     tree = file_tree(data, lambda path: sysfs_wanted(path) or is_kfd_file(path))
     system, kfd = parse_tarball_sysfs(tree), find_kfd(tree)
     if kfd is None:
