@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import select
 import signal
 import threading
 import time
@@ -121,13 +122,13 @@ class ProcessRunner:
     def _wait(self, process: subprocess.Popen[bytes], program: str, timeout_s: float) -> int:
         """Return the code of a process. Raises subprocess.TimeoutExpired."""
         if self._slow is None or timeout_s <= _SLOW_S:
-            return process.wait(timeout_s)
+            return code_of(process, timeout_s)
         try:
-            return process.wait(_SLOW_S)
+            return code_of(process, _SLOW_S)
         except subprocess.TimeoutExpired:
             self._slow(program)
             self._slow = None
-            return process.wait(timeout_s - _SLOW_S)
+            return code_of(process, timeout_s - _SLOW_S)
 
     def clean_environment(self) -> dict[str, str]:
         """The runner's environment without the variables that would change what is asked for."""
@@ -179,6 +180,24 @@ def _dies_with(parent: int, number: signal.Signals) -> Callable[[], None]:
             os._exit(_SHELL_SIGNAL_BASE + signal.SIGKILL)
 
     return ask
+
+
+def code_of(process: subprocess.Popen[bytes], timeout_s: float) -> int:
+    """Return the code of a process when it ends. Raises subprocess.TimeoutExpired.
+
+    Popen.wait with a limit looks every few hundredths of a second; the kernel tells at once.
+    """
+    try:
+        told = os.pidfd_open(process.pid)
+    except OSError:  # Linux before 5.3
+        return process.wait(timeout_s)
+    try:
+        poll = select.poll()
+        poll.register(told, select.POLLIN)
+        ended = poll.poll(1000 * timeout_s)
+    finally:
+        os.close(told)
+    return process.wait(None if ended else 0)
 
 
 def shell_code(code: int) -> int:
