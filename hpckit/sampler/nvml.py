@@ -34,7 +34,7 @@ _NOTHING: tuple[int, ...] = (_U16,) * len(METRICS)
 # metricId, nvmlReturn, value, then shortName, longName and unit as pointers.
 _HEAD = struct.Struct("<IIQQ")
 _METRIC = struct.Struct("<Iid24x")
-_METRICS = struct.Struct("<" + "4xid24x" * len(METRICS))
+_TOLD = struct.Struct("<4xid24x")
 _VERSION = 1
 _MOST_METRICS = 477  # NVML_GPM_METRIC_MAX of nvidia-ml-py 13.615
 GET_BYTES = _HEAD.size + _METRIC.size * _MOST_METRICS
@@ -70,6 +70,7 @@ class NvmlGpm:
         self._metrics = nvml.function("nvmlGpmMetricsGet")
         self._old, self._new = self._sample(), self._sample()
         self._buffer = ctypes.create_string_buffer(GET_BYTES)
+        self._told = memoryview(self._buffer)[_HEAD.size :][: _METRIC.size * len(METRICS)]
         for place, metric in enumerate(METRICS):
             _METRIC.pack_into(self._buffer, _HEAD.size + place * _METRIC.size, metric, 0, 0.0)
 
@@ -103,11 +104,10 @@ class NvmlGpm:
         _HEAD.pack_into(self._buffer, 0, _VERSION, len(METRICS), *samples)
         if self._metrics(self._buffer):
             return _NOTHING
-        found = _METRICS.unpack_from(self._buffer, _HEAD.size)
         # A value that is no number fails this comparison too.
         pct100 = [
             round(value * 100) if not failed and 0 <= value <= 100 else _U16  # noqa: PLR2004  percent
-            for failed, value in zip(found[::2], found[1::2], strict=True)
+            for failed, value in _TOLD.iter_unpack(self._told)
         ]
         return tuple(pct100)
 
@@ -156,11 +156,14 @@ class Call:
             return False
         code = self._function(*self._arguments)
         if code != self._code:
-            self._code = code
-            self._note(reason_of(code) if code else "")
-            if self.reason in LASTING:
-                self._function = None
+            self._changed(code)
         return not code
+
+    def _changed(self, code: int) -> None:
+        self._code = code
+        self._note(reason_of(code) if code else "")
+        if self.reason in LASTING:
+            self._function = None
 
     def _note(self, reason: str) -> None:
         self.reason = reason
@@ -171,7 +174,7 @@ class Call:
                 self._refused.pop(column, None)
 
 
-class Number:
+class Number(Call):
     """A column whose number is asked by a call of its own."""
 
     def __init__(
@@ -188,11 +191,16 @@ class Number:
         self._out = ctypes.c_ulonglong()
         middle = () if kind is None else (kind,)
         out = ctypes.byref(self._out)
-        self.call = Call(handle, names, *middle, out, columns=(column,), refused=refused)
+        super().__init__(handle, names, *middle, out, columns=(column,), refused=refused)
 
     def value(self) -> int:
         """The number, "not measured" where there is none or it has more digits than the column."""
-        return min(self._out.value, self.missing) if self.call() else self.missing
+        if self._function is None:
+            return self.missing
+        code = self._function(*self._arguments)  # as in `__call__`, which would cost a third more
+        if code != self._code:
+            self._changed(code)
+        return self.missing if code else min(self._out.value, self.missing)
 
 
 class NvmlSlow:
@@ -207,6 +215,7 @@ class NvmlSlow:
         self.memory_bytes: int | None = None
         self.gpm = NvmlGpm(handle, refused)
         self._used_mib = _U32
+        self._temp_c, self._mem_mhz = _U8, _U16
         self._pids: tuple[int, ...] | None = None
         self._told_pids: tuple[int, ...] = ()
         self._quick_at = self._once_at = 0
@@ -254,15 +263,16 @@ class NvmlSlow:
             self._once_at = now_ns + _NS
             self._ask_memory()
             self._ask_processes()
+            self._temp_c, self._mem_mhz = self._temp.value(), self._mem.value()
         self.gpm.refresh(now_ns)
         util, mem_util = self._rates if self._util() else (_U8, _U8)
         self.gauges = (
             min(util, _U8),
             min(mem_util, _U8),
-            self._temp.value(),
+            self._temp_c,
             self._used_mib,
             self._sm.value(),
-            self._mem.value(),
+            self._mem_mhz,
             self._reasons.value(),
         )
 

@@ -1,8 +1,8 @@
 """NVIDIA GPUs' figures, read again and again: one batch of fields a GPU and a few calls.
 
 Each GPU's batch is prepared once, and its values are unpacked from the raw buffer. What changes
-slowly is asked ten times a second at most, memory and processes once; in the records between, the
-last answer stands. Fields: nvml.h, NVML_FI_DEV_*.
+slowly is asked ten times a second at most, temperature, memory and processes once; in the records
+between, the last answer stands. Fields: nvml.h, NVML_FI_DEV_*.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from hpckit.account.sample_format import GPU_RECORD, MISSING
 from hpckit.sampler.gpus import NvmlRefused
 from hpckit.sampler.nvml import SM_CLOCK, Number, NvmlSlow
-from hpckit.sampler.nvml_calls import LASTING, LOST, check, reason_of
+from hpckit.sampler.nvml_calls import LASTING, LOST, reason_of
 
 TYPE_CHECKING = False
 
@@ -50,7 +50,8 @@ class NvmlFields:
 
     def read(self) -> tuple[int, ...]:
         """Ask; return each field's type below the reason that it fails. Raises NvmlRefused."""
-        check(self._function(self._handle, self._count, self.buffer))
+        if code := self._function(self._handle, self._count, self.buffer):
+            raise NvmlRefused(reason_of(code))
         return self._kinds.unpack(self.buffer)
 
 
@@ -320,8 +321,8 @@ class NvmlCounters:
 def _value(figure: Number) -> int:
     """The number. Raises NvmlRefused where the GPU is lost."""
     value = figure.value()
-    if figure.call.reason in LOST:
-        raise NvmlRefused(figure.call.reason)
+    if figure.reason in LOST:
+        raise NvmlRefused(figure.reason)
     return value
 
 
