@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 BIN := $(VENV)/bin
-SUITE ?= cli
+SUITE ?= waits
 SUITES := $(filter-out size account_% fabric_% plan_% peers,$(basename $(notdir $(wildcard tests/bench/*.py))))
 ARGS ?=
 WORKERS ?= $(shell expr $$(nproc) + 1)
@@ -119,7 +119,7 @@ calibrate: $(VENV)/.dev  ## fit the constants of hpckit plan anew, and say how w
 	$(BIN)/python -m tests.bench.plan_calibrate $(ARGS)
 
 .PHONY: bench
-bench: $(VENV)/.dev  ## measure one suite against its limits: make bench SUITE=cli
+bench: $(VENV)/.dev  ## print all figures that hpckit is held to; one suite: SUITE=cli
 	@[ -f tests/bench/$(SUITE).py ] || { echo "no suite $(SUITE); there are: $(SUITES)" >&2; exit 1; }
 	$(BIN)/python -m tests.bench.$(SUITE) $(ARGS)  # as a file, inspect.py would hide the module of that name
 
