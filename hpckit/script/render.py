@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil
-
-import jinja2
-from jinja2.nodes import Block, Extends, Template
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from typing import TYPE_CHECKING
 
 from hpckit.core.errors import RenderError
+from hpckit.core.late import Late
 from hpckit.script.components import ComponentPlan
 from hpckit.script.plan import ContainerPlan, LaunchPlan, Option, Provenance, Script
 from hpckit.script.quoting import comment_text, directive_value, sh_line, sh_path, sh_word
@@ -22,6 +19,15 @@ from hpckit.spec.platform import (
     SettingOrigin,
     sources,
 )
+
+if TYPE_CHECKING:
+    import hashlib
+
+    import jinja2
+    from jinja2.nodes import Template
+else:
+    hashlib = Late("hashlib")
+    jinja2 = Late("jinja2")
 
 # --- The lines of a script's communication block: exports, each with its reason, and their
 # sources.
@@ -201,6 +207,8 @@ def _rendered(
 def _environment(
     loader: jinja2.BaseLoader, cache: jinja2.BytecodeCache | None
 ) -> jinja2.Environment:
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
     environment = ImmutableSandboxedEnvironment(
         loader=loader,
         bytecode_cache=cache,
@@ -290,6 +298,8 @@ def _said_whose(text: str, digest: str) -> str:
 
 def _refuse_lost_blocks(trees: Mapping[str, Template]) -> None:
     """Jinja leaves out, without a word, a block that no extended template has."""
+    from jinja2.nodes import Block, Extends
+
     for name, tree in trees.items():
         others = [other for other in trees.values() if other is not tree]
         known = {block.name for other in others for block in other.find_all(Block)}
