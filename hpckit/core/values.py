@@ -48,7 +48,8 @@ def _slotted(declared: type, *, is_frozen: bool, kw_only: bool) -> type:
              if not kind.startswith("ClassVar")]  # fmt: skip
     for name in (*names, "__dict__", "__weakref__"):
         body.pop(name, None)
-    inherited = {name for name in names for base in declared.__bases__ if hasattr(base, name)}
+    bases = [base for base in declared.__bases__ if base is not object]
+    inherited = {name for name in names for base in bases if hasattr(base, name)}
     body["__slots__"] = tuple(name for name in names if name not in inherited)
 
     def build() -> Any:
