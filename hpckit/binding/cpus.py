@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import field
-from itertools import chain
+from itertools import chain, product
 from typing import Final
 
 from hpckit.binding.gpus import Beside, apportion, chunks, dealt, seats
@@ -16,6 +16,10 @@ from hpckit.core.values import dataclass
 from hpckit.node.topology import NodeTopology, NumaKind, NumaNode
 
 _PAIR: Final = 2
+_FEW: Final = 2
+"""So few ranks have a whole node, as ranks of several GPUs have; more keep to their GPUs' CPUs."""
+_UNKNOWN: Final = (3, 0)
+"""A distance that is farther than any that the firmware or packages tell."""
 Core = tuple[int, ...]
 
 
@@ -245,10 +249,46 @@ class Places:
         for rank, seat in enumerate(seated):
             if seat is not None:
                 found[rank] = self._at_home(ranks[rank], seat, homes[rank], taken, most)
-        return [
+        places = [
             place if place is not None else self._elsewhere(ranks[rank], room, taken)
             for rank, place in enumerate(found)
         ]
+        is_few = len(ranks) <= _FEW or len(ranks) < len(self._gpus)
+        has_room = len(ranks) <= len(self._domains)
+        return self._with_idle(places) if is_few and has_room else places
+
+    def _with_idle(self, places: Sequence[Place]) -> list[Place]:
+        """Give domains that no rank is in to the ranks nearest to them, so that no core idles.
+
+        Source: mpibind, whose few tasks have all NUMA domains with its option `greedy`.
+        """
+        used = {at for place in places for at in place.weights}
+        nearest: dict[int, list[int]] = {}
+        for idle in set(range(len(self._domains))) - used:
+            far = [self._between(place.weights, idle) for place in places]
+            nearest[idle] = [rank for rank, each in enumerate(far) if each == min(far)]
+        added: list[list[int]] = [[] for _ in places]
+        for idle, ranks in sorted(nearest.items(), key=lambda item: len(item[1])):
+            fewest = min(len(added[rank]) for rank in ranks)
+            takers = [rank for rank in ranks if len(added[rank]) == fewest]
+            for rank in takers[: len(self._domains[idle].cores)]:
+                added[rank].append(idle)
+        return [
+            dataclasses.replace(
+                place,
+                weights=dict(sorted({**place.weights, **dict.fromkeys(more, 1)}.items())),
+                because=f"{place.because}, and where no rank is near" if more else place.because,
+            )
+            for place, more in zip(places, added, strict=True)
+        ]
+
+    def _between(self, homes: Iterable[int], other: int) -> tuple[int, int]:
+        """How far a domain is from the nearest of some; what nothing tells is the farthest."""
+        pairs = product(
+            chain.from_iterable(self._domains[at].numa for at in homes), self._domains[other].numa
+        )
+        known = (far for one, to in pairs if (far := self._distances.between(one, to)) is not None)
+        return min(known, default=_UNKNOWN)
 
     def _home(self, gpu: Beside) -> tuple[int, ...]:
         """The domains beside a GPU; its affinity stands in for a NUMA node without usable CPUs."""

@@ -463,6 +463,7 @@ def _facts(tuned: Tuned, topology: NodeTopology | None) -> LintFacts:
         plugin=tuned.facts.plugin,
         nodes=nodes,
         is_vm=topology.host.is_virtual_machine,
+        has_nvlink=any(gpu.nvlinks for gpu in topology.gpus),
         derived=tuned.derived,
     )
 

@@ -131,11 +131,12 @@ def is_one_edit(first: str, second: str) -> bool:
 
 
 RELEASE_RULES: Final = (
-    warning("nccl-gone", "NCCL_*", when=_gone, because="NCCL {seen} no longer read it",
+    warning("nccl-gone", "NCCL_*", when=_gone, is_mistake=True,
+            because="NCCL {seen} no longer read it",
             remedy="{do}", source=NCCL_SOURCE, date=NCCL_DATE),
     warning("nccl-too-new", "NCCL_*", when=_too_new, because="no effect: {seen}",
             remedy="remove it, or use a newer NCCL", source=NCCL_SOURCE, date=NCCL_DATE),
-    error("nccl-misspelt", "N* CCL_*",
+    error("nccl-misspelt", "N* CCL_*", is_mistake=True,
           when=lambda one, scene: (near := meant_by(one.name, scene.library)) and Seen(near, near),
           because="no program reads `{name}`; NCCL reads {seen}", remedy="write {do}",
           source=NCCL_SOURCE, date=NCCL_DATE),
@@ -187,6 +188,7 @@ def lint_settings(
     nccl: NcclVersion | None = None,
     library: CommLibrary | None = None,
     facts: LintFacts | None = None,
+    has_steps: bool = True,
     rules: Sequence[LintRule] = LINT_RULES,
 ) -> tuple[LintFinding, ...]:
     """What is wrong with these settings, by line; on one line the gravest first.
@@ -199,7 +201,10 @@ def lint_settings(
         by_name.setdefault(one.name, []).append(one)
     known = facts or LintFacts()
     derived = {one.name: one for one in known.derived}
-    scene = Scene(by_name=by_name, nccl=nccl, library=library, facts=known, derived=derived)
+    scene = Scene(
+        by_name=by_name, nccl=nccl, library=library, facts=known, derived=derived,
+        has_steps=has_steps,
+    )  # fmt: skip
     found: dict[tuple[str, int, str], LintFinding] = {}
     for one in settings:
         for finding in _findings(one, scene, rules):
@@ -218,7 +223,7 @@ def _findings(one: Setting, scene: Scene, rules: Sequence[LintRule]) -> Iterator
     held = [(rule, seen) for rule in about if (seen := match_of(rule, one, scene)) is not None]
     plain = [(rule, seen) for rule, seen in held if not rule.is_fallback]
     for rule, seen in plain or held[:1]:
-        is_compared = rule.severity is Severity.WARNING and scene.is_one_of_several(one)
+        is_compared = not rule.is_mistake and scene.is_one_of_several(one)
         yield _finding(rule, one, seen, is_sure=seen.is_sure and not is_compared)
 
 
@@ -296,5 +301,6 @@ def lint_text(
     """
     settings = parse_settings(data, name)
     return lint_settings(
-        settings.assignments, settings.options, nccl=nccl, library=library, facts=facts
-    )
+        settings.assignments, settings.options, nccl=nccl, library=library, facts=facts,
+        has_steps=settings.has_steps,
+    )  # fmt: skip

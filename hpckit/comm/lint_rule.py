@@ -66,7 +66,10 @@ class Setting:
     `line` is from 1. `value` is None where the shell computes it, and of an option that has none.
     `form` is None for an option. `until_line` is the last line on which it stands: that of its
     command, or where it is unset or set anew; None to the end. `instead_of` is another value that
-    the file gives it in vain: no command, or no reader, ever sees that one.
+    the file gives it in vain: no command, or no reader, ever sees that one. `is_conditional` where
+    it holds in some runs only: in a branch, as a default, or where a branch sets it anew.
+    `commands_before` is how many commands of a script come before it; `is_passed` where the script
+    itself says `$NAME` somewhere.
     """
 
     name: str
@@ -76,12 +79,22 @@ class Setting:
     program: str | None = None
     until_line: int | None = None
     instead_of: LostValue | None = None
+    is_conditional: bool = False
+    commands_before: int = 0
+    is_passed: bool = False
 
     def meets(self, other: Setting) -> bool:
         """Whether some command sees both."""
         return (other.until_line is None or self.line <= other.until_line) and (
             self.until_line is None or other.line <= self.until_line
         )
+
+    def covers(self, other: Setting) -> bool:
+        """Whether every command that sees another one sees this too."""
+        is_longer = self.until_line is None or (
+            other.until_line is not None and other.until_line <= self.until_line
+        )
+        return is_longer and self.commands_before <= other.commands_before
 
     @property
     def is_of_one_command(self) -> bool:
@@ -98,11 +111,17 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The variables that a file sets and the options it gives, in the order of its lines."""
+    """The variables that a file sets and the options it gives, in the order of its lines.
+
+    `has_commands` is False for a script of assignments alone, which others read, `has_steps` for
+    one that starts nothing with srun.
+    """
 
     kind: SettingsKind
     assignments: tuple[Setting, ...] = ()
     options: tuple[Setting, ...] = ()
+    has_commands: bool = True
+    has_steps: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +130,8 @@ class LintFacts:
 
     `interfaces` are the node's network interfaces (`eth0`), `nics` its RDMA devices (`mlx5_0`).
     `plugin` is what carries NCCL's traffic, `nodes` how many the job has, `is_vm` whether they are
-    virtual machines. `derived` is what hpckit itself sets there.
+    virtual machines, `has_nvlink` whether NVLink or XGMI joins their GPUs. `derived` is what hpckit
+    itself sets there.
     """
 
     interfaces: tuple[str, ...] | None = None
@@ -119,6 +139,7 @@ class LintFacts:
     plugin: NetPlugin | None = None
     nodes: int | None = None
     is_vm: bool | None = None
+    has_nvlink: bool | None = None
     derived: tuple[CommSetting, ...] = ()
 
 
@@ -143,7 +164,8 @@ SURELY_SINCE: Final = NcclVersion(2, 18)
 
 
 _GPUS: Final = regex(r"(?:gres/)?(?:gpu[:=])?(?:[a-z][\w.-]*:)?(\d{1,3})", re.ASCII | re.IGNORECASE)
-_COLLECTIVE: Final = ("NCCL_", "RCCL_", "OFI_NCCL_", "TORCH_", "PYTORCH_", "MASTER_")
+_LINKED_GPU: Final = regex(r"\b([abhv]\d00|g[bh]\d00|mi\d{3}[ax]?)\b", re.IGNORECASE)
+_COLLECTIVE: Final = ("NCCL_", "RCCL_", "OFI_NCCL_", "TORCH_NCCL_")
 
 
 def held_from(version: NcclVersion | None, release: str | None) -> bool | None:
@@ -180,6 +202,7 @@ class Scene:
     library: CommLibrary | None
     facts: LintFacts
     derived: Mapping[str, CommSetting] = field(default_factory=dict)
+    has_steps: bool = True
 
     def beside(self, one: Setting, name: str) -> Iterator[Setting]:
         """The settings of another name that stand together with this one."""
@@ -209,8 +232,15 @@ class Scene:
         return any(one.program == "sbatch" and one.value is None for one in said)
 
     @property
+    def has_peers(self) -> bool:
+        """Whether the GPUs surely reach each other: NVLink, or a kind made for it is asked for."""
+        names = ("--gres", "--gpus", "--gpus-per-node", "--gpus-per-task")
+        asked = (one.value or "" for name in names for one in self.by_name.get(name, ()))
+        return self.facts.has_nvlink is True or any(map(_LINKED_GPU.search, asked))
+
+    @property
     def has_collectives(self) -> bool:
-        """Whether the file sets what only programs with NCCL, RCCL or PyTorch read."""
+        """Whether the file sets what only programs with NCCL or RCCL read."""
         return any(name.startswith(_COLLECTIVE) for name in self.by_name)
 
     def is_one_of_several(self, one: Setting) -> bool:
@@ -246,9 +276,10 @@ class LintRule(Rule[Test | None]):
     shell computes. `beside` is (another name, a pattern for its value or None) that must stand
     with it, `without` a name that must not. `since` and `before` bound the releases of NCCL on
     which the rule holds; where the release is not known, the finding is a note. `nodes` is
-    "one", "many", or "not one", which holds too where nobody says how many. In `because` and
-    `remedy`, `{name}`, `{value}`, `{other}`, `{seen}` and `{do}` stand for what was found. Where
-    `is_fallback`, it is told where no other rule speaks.
+    "one", "many", or "not one"; where nobody says how many, the last gives a note. `is_mistake`
+    says that the line is wrong in every run; what else holds in some runs only is a note. In
+    `because` and `remedy`, `{name}`, `{value}`, `{other}`, `{seen}` and `{do}` stand for what was
+    found. Where `is_fallback`, it is told where no other rule speaks.
     """
 
     names: tuple[str, ...]
@@ -264,6 +295,7 @@ class LintRule(Rule[Test | None]):
     nodes: str | None = None
     is_vm: bool | None = None
     forms: tuple[SettingForm, ...] = ()
+    is_mistake: bool = False
     is_fallback: bool = False
 
     def is_open_to(self, name: str) -> bool:
@@ -310,7 +342,10 @@ def match_of(rule: LintRule, one: Setting, scene: Scene) -> Seen | None:
     if not said:
         return None
     seen = said if isinstance(said, Seen) else Seen(said if isinstance(said, str) else "")
-    return seen._replace(is_sure=seen.is_sure and None not in held, other=other)
+    is_open = rule.nodes == "not one" and scene.nodes is None
+    in_some_runs = one.is_conditional or (other is not None and other.is_conditional)
+    is_sure = seen.is_sure and None not in held and not is_open
+    return seen._replace(is_sure=is_sure and (rule.is_mistake or not in_some_runs), other=other)
 
 
 def _is_here(rule: LintRule, one: Setting, scene: Scene) -> bool:

@@ -8,6 +8,7 @@ from typing import Final
 from hpckit.comm.lint_rule import Scene, Seen, Setting, SettingForm, error, note, warning
 from hpckit.comm.lint_rules_network import whole_number
 from hpckit.comm.variables import NCCL_VARIABLES
+from hpckit.core.late import regex
 
 _PER_NODE: Final = "use --gpus-per-node=N --gpu-bind=none; each rank takes GPU SLURM_LOCALID"
 _HIDES: Final = "each rank sees only its own GPU, so NCCL has no CUDA IPC to the others, or fails"
@@ -27,6 +28,9 @@ TORCH_NAMES: Final = (
     "NCCL_ASYNC_ERROR_HANDLING", "NCCL_BLOCKING_WAIT", "NCCL_DESYNC_DEBUG", "NCCL_ENABLE_TIMING",
     "NCCL_AVOID_RECORD_STREAMS", "NCCL_USE_COMM_NONBLOCKING",
 )  # fmt: skip
+_RDMA: Final = regex(r"=?(mlx[45]|hfi1|bnxt_re)_?\d", re.ASCII)
+_NO_GPU: Final = regex(r"(.*:)?0+")
+_SEVERAL: Final = regex(r"(^|:)0*([2-9]|1\d)\d*$")
 _EPHEMERAL: Final = range(32768, 61000)
 _USUAL_PORT: Final = 29500
 _WHOLE_NODE: Final = 8
@@ -42,8 +46,11 @@ def _hides_peers(one: Setting, scene: Scene) -> Seen | None:
     """A GPU a task hides others where a node has several tasks and something is bound.
 
     Slurm starts one task a node where nothing asks for more; as many tasks as nodes are one a node,
-    as torchrun is started.
+    as torchrun is started. Only srun binds, and a task with several GPUs may need no others.
     """
+    flags = [other.value or "" for other in scene.beside(one, "--gres-flags")]
+    if _NO_GPU.fullmatch(one.value or "") or any("allow-task-sharing" in flag for flag in flags):
+        return None
     bound = [other.value for other in scene.beside(one, "--gpu-bind") if other is not one]
     each = {other.value for other in scene.beside(one, "--ntasks-per-node")}
     total = {other.value for other in scene.beside(one, "--ntasks")}
@@ -51,7 +58,9 @@ def _hides_peers(one: Setting, scene: Scene) -> Seen | None:
     is_alone = "1" in each | total or (scene.nodes is not None and str(scene.nodes) in total)
     has_several = not is_alone and (each or total or by_gpus)
     is_open = has_several and "none" not in bound
-    return Seen(is_sure=scene.has_collectives) if is_open else None
+    is_step = scene.has_steps or one.program == "srun"
+    is_single = not _SEVERAL.search(one.value or "")
+    return Seen(is_sure=scene.has_collectives and is_step and is_single) if is_open else None
 
 
 def _shared_port(one: Setting, scene: Scene) -> Seen | None:
@@ -90,7 +99,18 @@ def _lost_exports(one: Setting, scene: Scene) -> Seen | None:
         and any(other.form in _SEEN_BELOW for other in scene.beside(one, name))
     )
     do = ",".join(("--export=ALL", *parts))
-    return Seen(", ".join(lost[:4]) + (" …" if len(lost) > 4 else ""), do) if lost else None  # noqa: PLR2004
+    words = ", ".join(lost[:4]) + (" …" if len(lost) > 4 else "")  # noqa: PLR2004
+    counts = scene.beside(one, "--ntasks")
+    is_alone = any(other.program == "srun" and other.value == "1" for other in counts)
+    return Seen(words, do, is_sure=not is_alone) if lost else None
+
+
+def _leaves_none(one: Setting, scene: Scene) -> Seen:
+    """Sure where an index is beyond the GPUs that the other list leaves."""
+    indices = [int(index) for index in re.findall(r"\d{1,4}", one.value or "")]
+    others = [other.value for other in scene.beside(one, "ROCR_VISIBLE_DEVICES")]
+    left = [len(value.split(",")) for value in others if value]
+    return Seen(is_sure=bool(indices and left) and max(indices) >= max(left))
 
 
 def _set_twice(one: Setting, _: Scene) -> str | None:
@@ -112,12 +132,16 @@ def _cut_list(one: Setting, _: Scene) -> str | None:
     return None
 
 
-def _not_exported(one: Setting, scene: Scene) -> bool:
+def _not_exported(one: Setting, scene: Scene) -> Seen | None:
     """A variable of the shell alone that no launcher is told of, and that a library would read."""
     is_read = not one.name.startswith("NCCL_") or one.name in _READ
     forms = {other.form for other in scene.by_name.get(one.name, ())}
     is_told = SettingForm.OPTION in forms or SettingForm.EXPORT in forms
-    return one.form is SettingForm.SHELL and is_read and not is_told
+    if one.form is not SettingForm.SHELL or not is_read or is_told or one.is_passed:
+        return None
+    is_rdma = one.name == "NCCL_SOCKET_IFNAME" and _RDMA.match(one.value or "")
+    do = "remove it: RDMA devices belong in NCCL_IB_HCA" if is_rdma else f"export {one.name}=…"
+    return Seen(do=do)
 
 
 LAUNCH_RULES: Final = (
@@ -134,7 +158,7 @@ LAUNCH_RULES: Final = (
     error("export-without-all", "--export", when=_lost_exports,
           because="without ALL the ranks do not get {seen}", remedy="{do}",
           source="srun(1), --export"),
-    error("option-cut", _COMM, forms=(SettingForm.CUT,),
+    error("option-cut", _COMM, forms=(SettingForm.CUT,), is_mistake=True,
           because="no launcher gets this option: the command ended on an earlier line, at a comment"
           " or at a backslash followed by a space",
           remedy="end the earlier lines with a backslash only; move comments out of the command",
@@ -144,19 +168,19 @@ LAUNCH_RULES: Final = (
              "MASTER_ADDR", "MASTER_PORT"), when=_set_twice,
             because="set to {value} here, so {seen} has no effect",
             remedy="keep only one", source="bash(1), export; NCCL src/misc/param.cc"),
-    error("export-comma", "--export", when=_cut_list,
+    error("export-comma", "--export", when=_cut_list, is_mistake=True,
           because="commas separate variables here: {seen}",
           remedy="export the variable in the script and use --export=ALL",
           source="srun(1), --export"),
     warning("not-exported", _READ_NAMES, when=_not_exported,
             because="not exported, so no program sees it unless it was exported earlier",
-            remedy="export {name}=…", source="bash(1), export"),
+            remedy="{do}", source="bash(1), export"),
     warning("visible-fixed", _VISIBLE, value="[0-9][0-9, ]*", forms=_IN_SCRIPT,
             when=_foreign_gpus,
             because="a fixed list may name GPUs that Slurm did not give the job, and gives all"
             " ranks the same GPUs", source="Slurm gres guide"),
     warning("visible-twice", "HIP_VISIBLE_DEVICES CUDA_VISIBLE_DEVICES",
-            beside=("ROCR_VISIBLE_DEVICES", None),
+            beside=("ROCR_VISIBLE_DEVICES", None), when=_leaves_none,
             because="indexes the GPUs that {other} leaves, so together they may leave none",
             remedy="set only one of them", source="ROCm documentation, GPU isolation"),
     warning("cpu-bind-leak", "SLURM_CPU_BIND SLURM_CPU_BIND_LIST", value=r".*(0x[0-9a-f]|\d).*",
@@ -175,10 +199,11 @@ LAUNCH_RULES: Final = (
     note("port-ephemeral", "MASTER_PORT", when=lambda one, _: whole_number(one.value) in _EPHEMERAL,
          because="in Linux's ephemeral range (32768 to 60999), so another program may hold it",
          remedy="use a port below 32768 or above 60999", source="enroot#243"),
-    error("master-local", "MASTER_ADDR", value=r"localhost|127\..*|::1|0\.0\.0\.0", nodes="many",
-          because="each node would wait for itself",
-          remedy='MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
-          source="PyTorch, torch.distributed"),
+    warning("master-local", "MASTER_ADDR", value=r"localhost|127\..*|::1|0\.0\.0\.0", nodes="many",
+            when=lambda one, scene: Seen(is_sure=len(scene.by_name[one.name]) == 1),
+            because="each node would wait for itself",
+            remedy='MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+            source="PyTorch, torch.distributed"),
     note("torch-renamed", TORCH_NAMES,
          because="a variable of PyTorch, not of NCCL: TORCH_{name} since PyTorch 2.2",
          remedy="remove it, or set TORCH_{name}", source="PyTorch, ProcessGroupNCCL.hpp"),

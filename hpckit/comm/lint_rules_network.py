@@ -95,11 +95,11 @@ def _odd_name(one: Setting, _: Scene) -> bool:
 
 
 NCCL_RULES: Final = (
-    error("nccl-not-a-number", "NCCL_*", when=_not_a_number,
+    error("nccl-not-a-number", "NCCL_*", when=_not_a_number, is_mistake=True,
           because="NCCL expects a number here and reads `{value}` as {seen}",
           remedy="write a number without a unit: 1 for true, 4194304 for 4M",
           source="NCCL src/misc/param.cc (strtoll)"),
-    error("nccl-list-blank", _LISTS, value=r".*,\s+\S.*",
+    error("nccl-list-blank", _LISTS, value=r".*,\s+\S.*", is_mistake=True,
           because="the space after a comma becomes part of the next name, which then matches"
           " nothing", remedy="remove the spaces from the list",
           source="NCCL src/misc/utils.cc (parseStringList)"),
@@ -116,16 +116,16 @@ NCCL_RULES: Final = (
          when=lambda one, scene: (one.value or "").strip() and not _lacks_ring(one, scene),
          because="forces it for all sizes, instead of NCCL's choice by size and machine",
          remedy=_TUNING),
-    warning("nccl-proto-ll128", "NCCL_PROTO", value=r"(?!\^)[^;]*\bll128\b.*",
-            because="forces LL128, which corrupts data on machines without atomic 128-byte stores;"
-            " NCCL turns it on itself where it is safe",
-            remedy="remove it; NCCL_PROTO=^LL128 turns it off"),
+    note("nccl-proto-ll128", "NCCL_PROTO", value=r"(?!\^)[^;]*\bll128\b.*",
+         because="allows LL128, which corrupts data on machines without atomic 128-byte stores;"
+         " NCCL turns it on itself where it is safe",
+         remedy="remove it; NCCL_PROTO=^LL128 turns it off"),
     note("nccl-proto-forced", "NCCL_PROTO", value=r"(?!\^)(?!.*ll128).+", is_fallback=True,
          because="forces one protocol for all sizes: small or large messages get slower",
          remedy=_TUNING),
-    warning("nccl-debug-trace", "NCCL_DEBUG", value="trace",
-            because="TRACE writes a line per call and slows the job",
-            remedy=f"NCCL_DEBUG=WARN; {_DEBUGGING}"),
+    note("nccl-debug-trace", "NCCL_DEBUG", value="trace",
+         because="TRACE writes a line per call and slows the job",
+         remedy=f"NCCL_DEBUG=WARN; {_DEBUGGING}"),
     note("nccl-debug-info", "NCCL_DEBUG", value="info",
          because="each rank writes hundreds of lines at start, which at scale hide everything else",
          remedy=f"NCCL_DEBUG=WARN; {_DEBUGGING}"),
@@ -265,17 +265,28 @@ def _has_own_network(scene: Scene) -> bool:
     return is_plugin or any(name.startswith(("FI_", "OFI_NCCL_")) for name in scene.by_name)
 
 
+def _rdma_off(_: Setting, scene: Scene) -> Seen | None:
+    """Sure where the nodes have RDMA NICs to turn off."""
+    return None if _has_own_network(scene) else Seen(is_sure=bool(scene.facts.nics))
+
+
+def _ib_idle(one: Setting, scene: Scene) -> Seen | None:
+    """Sure where no command sees it without what turns it off."""
+    if one.name == "NCCL_IB_DISABLE":
+        return None
+    off = (*scene.beside(one, "NCCL_IB_DISABLE"), *scene.beside(one, "NCCL_NET"))
+    return Seen(is_sure=any(other.covers(one) for other in off))
+
+
 IB_RULES: Final = (
     warning("ib-off", "NCCL_IB_DISABLE", value=r"0*[1-9]\d*", nodes="not one",
-            when=lambda _, scene: not _has_own_network(scene),
+            when=_rdma_off,
             because="turns InfiniBand and RoCE off, so NCCL uses TCP; often left over from"
             " debugging"),
-    warning("ib-idle", "NCCL_IB_*", when=lambda one, _: one.name != "NCCL_IB_DISABLE",
-            beside=("NCCL_IB_DISABLE", r"0*[1-9]\d*"),
+    warning("ib-idle", "NCCL_IB_*", when=_ib_idle, beside=("NCCL_IB_DISABLE", r"0*[1-9]\d*"),
             because="no effect with {other}", remedy="remove NCCL_IB_DISABLE or this",
             source="NCCL src/transport/net_ib (ncclIbInit)"),
-    warning("ib-idle-socket", "NCCL_IB_*", when=lambda one, _: one.name != "NCCL_IB_DISABLE",
-            beside=("NCCL_NET", "socket"),
+    warning("ib-idle-socket", "NCCL_IB_*", when=_ib_idle, beside=("NCCL_NET", "socket"),
             because="no effect with {other}", remedy="remove NCCL_NET or this"),
     warning("ib-hca-prefix", "NCCL_IB_HCA", when=_prefixes,
             because="without `=` a name is a prefix: {seen}", remedy="{do}"),
@@ -290,6 +301,7 @@ IB_RULES: Final = (
     warning("ib-hca-partly", "NCCL_IB_HCA", when=_partly_absent, because="not on this node: {seen}",
             remedy="remove it, or name devices of this node"),
     error("list-sign", "NCCL_IB_HCA NCCL_SOCKET_IFNAME NCCL_OOB_NET_IFNAME", when=_later_equals,
+          is_mistake=True,
           because="`=` and `^` go once, before the whole list; `{seen}` matches nothing",
           remedy="{name}==a,b or {name}=^=a,b"),
     note("ib-gid-index", "NCCL_IB_GID_INDEX", value=r"\d+", since="2.21",
@@ -298,10 +310,10 @@ IB_RULES: Final = (
     warning("ib-timeout-short", "NCCL_IB_TIMEOUT", since="2.23",
             when=lambda one, _: whole_number(one.value) in range(1, 20),
             because="below the default of 20: jobs on large fabrics fail while routes change"),
-    error("ib-range", "NCCL_IB_SL NCCL_IB_TC NCCL_IB_TIMEOUT NCCL_IB_RETRY_CNT", when=_out_of_range,
-          because="the maximum is {seen}",
-          remedy="remove it, or ask your admins",
-          source="InfiniBand Architecture Specification, volume 1"),
+    warning("ib-range", "NCCL_IB_SL NCCL_IB_TC NCCL_IB_TIMEOUT NCCL_IB_RETRY_CNT",
+            when=_out_of_range, is_mistake=True, because="the maximum is {seen}",
+            remedy="remove it, or ask your admins",
+            source="InfiniBand Architecture Specification, volume 1"),
     note("ib-split-data", "NCCL_IB_SPLIT_DATA_ON_QPS", value="0*1", since="2.20",
          because="splits each message over all queue pairs, which slows small messages; the"
          " default is 0"),
@@ -338,7 +350,7 @@ _BY_NAME: Final = ("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 _READERS: Final = {"NCCL": "NCCL", "GLOO": "Gloo", "TP_S": "PyTorch RPC"}
 _MOST_SOCKETS: Final = 64
 _MOST_THREADS: Final = 16
-_VIRTUAL: Final = regex(r"=?(docker|virbr|veth|br-|cni|flannel)", re.ASCII)
+_VIRTUAL: Final = regex(r"=?(docker|virbr|veth)", re.ASCII)
 
 
 def absent_name(one: Setting, scene: Scene) -> str | None:
@@ -362,11 +374,11 @@ def _sockets(one: Setting, scene: Scene) -> str | None:
     return None
 
 
-def _virtual(one: Setting, scene: Scene) -> Seen | None:
+def _virtual(one: Setting, _: Scene) -> Seen | None:
     names = (one.value or "").split(",")
-    hit = named(name for name in names if _VIRTUAL.match(name.strip()))
-    is_seen = hit and not names[0].startswith("^")
-    return Seen(hit, is_sure=scene.nodes is not None) if is_seen else None
+    hits = [name for name in names if _VIRTUAL.match(name.strip())]
+    is_seen = hits and not names[0].startswith("^")
+    return Seen(named(hits), is_sure=hits == names) if is_seen else None
 
 
 SOCKET_RULES: Final = (
@@ -376,7 +388,7 @@ SOCKET_RULES: Final = (
     error("ifname-absent-exact", _BY_NAME, when=absent_name,
           because="this node has no such interface; it has {seen}",
           remedy="remove it, or name one that all nodes have", source="PyTorch, distributed"),
-    error("ifname-sign", _BY_NAME, value=r"[=^].*",
+    error("ifname-sign", _BY_NAME, value=r"[=^].*", is_mistake=True,
           because="only NCCL's variables take `=` and `^`; this one needs the plain name",
           remedy="write the name alone", source="PyTorch, distributed"),
     note("ifname-eth0", (*_BY_PREFIX, *_BY_NAME), value=r"=?eth0(,.*)?",
@@ -385,7 +397,6 @@ SOCKET_RULES: Final = (
          " match {seen} fails",
          remedy="check `ip -br link` on a compute node, or remove it"),
     error("ifname-lo", (*_BY_PREFIX, *_BY_NAME), value=r"=?lo(,.*)?", nodes="not one",
-          when=lambda _, scene: Seen(is_sure=scene.nodes is not None),
           because="the loopback interface reaches no other node"),
     error("ifname-virtual", (*_BY_PREFIX, *_BY_NAME), when=_virtual, nodes="not one",
           because="{seen} is a virtual interface, which reaches no other node",

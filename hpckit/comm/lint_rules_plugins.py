@@ -17,11 +17,19 @@ _SHEET: Final = "aws-ofi-nccl doc/efa-env-var.md"
 _OFI: Final = (NetPlugin.AWS_OFI,)
 _ANY: Final = "(1|y|yes|true|on)"
 
+
+def _is_efa(_: Setting, scene: Scene) -> bool:
+    """Whether EFA carries the traffic: as facts say, or the file's own settings of it."""
+    is_set = any(name.startswith("FI_EFA_") for name in scene.by_name)
+    providers = (one.value for one in scene.by_name.get("FI_PROVIDER", ()))
+    return is_set or "efa" in providers or scene.facts.plugin is NetPlugin.AWS_OFI
+
+
 EFA_RULES: Final = (
     note("efa-fork-safe", "FI_EFA_FORK_SAFE",
          because="since release 1.2 the plugin sets it where the kernel needs it (before 5.15)",
          source=_SHEET),
-    warning("efa-rdmav-fork", "RDMAV_FORK_SAFE IBV_FORK_SAFE", value=_ANY,
+    warning("efa-rdmav-fork", "RDMAV_FORK_SAFE IBV_FORK_SAFE", value=_ANY, when=_is_efa,
             because="for rdma-core, not for EFA; on newer kernels it can break a working setup",
             source=_SHEET),
     note("efa-device-rdma", "FI_EFA_USE_DEVICE_RDMA", value=_ANY,
@@ -33,6 +41,7 @@ EFA_RULES: Final = (
     note("efa-provider", "FI_PROVIDER", value="efa",
          because="only aws-ofi-nccl up to 1.5.0 needs it", source=_SHEET),
     warning("fi-provider-tcp", "FI_PROVIDER", value=r"(tcp|sockets|udp)(;.*)?", nodes="not one",
+            when=lambda _, scene: Seen(is_sure=bool(scene.facts.nics)),
             because="libfabric uses TCP or UDP instead of the fabric",
             source="fabric(7)"),
     note("efa-huge-page", "FI_EFA_USE_HUGE_PAGE", value="0",
@@ -46,7 +55,7 @@ EFA_RULES: Final = (
          source=_SHEET),
     note("efa-buffsize", "NCCL_BUFFSIZE NCCL_P2P_NET_CHUNKSIZE", plugins=_OFI,
          because="the plugin sets it by instance type", source=_SHEET),
-    error("fi-memhooks", "FI_MR_CACHE_MONITOR", value="memhooks",
+    warning("fi-memhooks", "FI_MR_CACHE_MONITOR", value="memhooks",
           when=lambda _, scene: Seen(is_sure=scene.has_collectives),
           because="intercepts memory allocation; NCCL and RCCL on libfabric can hang with it",
           remedy="FI_MR_CACHE_MONITOR=userfaultfd, or kdreg2 where the site has it",
@@ -116,9 +125,9 @@ MPI_RULES: Final = (
             " matches nothing", remedy="UCX_NET_DEVICES={do}", source="ucx#11142"),
     warning("ucx-log", "UCX_LOG_LEVEL", value="debug|trace.*|req|data|async|func|poll",
             because="slows the job: every request writes log lines", source=_UCX),
-    warning("ompi-openib", "OMPI_MCA_btl", value=r"(?!\^).*\bopenib\b.*",
-            because="Open MPI 5.0 has no openib; with UCX it is unused since 4.0",
-            remedy="remove it: UCX (pml ucx) carries InfiniBand", source=_OMPI),
+    note("ompi-openib", "OMPI_MCA_btl", value=r"(?!\^).*\bopenib\b.*",
+         because="Open MPI 5.0 has no openib; with UCX it is unused since 4.0",
+         remedy="remove it: UCX (pml ucx) carries InfiniBand", source=_OMPI),
     note("ompi-openib-option", "OMPI_MCA_btl_openib_*", because="Open MPI 5.0 has no openib",
          source=_OMPI),
     note("ompi-vader", "OMPI_MCA_btl", value=r"(?!\^).*\bvader\b.*",
@@ -163,32 +172,40 @@ def _no_level(one: Setting, _: Scene) -> Seen | None:
     return Seen(do=do)
 
 
-def _beside_off(one: Setting, scene: Scene, name: str) -> Seen:
-    """Sure but where one command has both off: that tests the network on a node."""
-    is_test = one.is_of_one_command and any(scene.beside(one, name))
-    return Seen(is_sure=not is_test)
+def _p2p_off(one: Setting, scene: Scene) -> Seen:
+    """Sure where GPUs have P2P, but where a command has SHM off too: that tests the network."""
+    is_test = one.is_of_one_command and any(scene.beside(one, "NCCL_SHM_DISABLE"))
+    return Seen(is_sure=scene.has_peers and not is_test)
+
+
+def _level_idle(one: Setting, scene: Scene) -> Seen:
+    """Sure where no command sees the level without what turns P2P off."""
+    return Seen(is_sure=any(off.covers(one) for off in scene.beside(one, "NCCL_P2P_DISABLE")))
 
 
 TRANSPORT_RULES: Final = (
     warning("p2p-off", "NCCL_P2P_DISABLE", value=_ON,
             because="turns off P2P over NVLink and PCIe between the GPUs of a node; as a workaround"
             " for a hang it hides an ACS or IOMMU problem",
-            when=lambda one, scene: _beside_off(one, scene, "NCCL_SHM_DISABLE"),
+            when=_p2p_off,
             remedy="remove it; if the job hangs, check ACS and the IOMMU (iommu=pt)"),
     warning("p2p-level-off", "NCCL_P2P_LEVEL", value="LOC|0+",
+            when=lambda _, scene: Seen(is_sure=scene.has_peers),
             because="{value} turns off P2P between the GPUs of a node"),
     warning("p2p-level-idle", "NCCL_P2P_LEVEL", beside=("NCCL_P2P_DISABLE", "0*1"),
+            when=_level_idle,
             because="no effect with {other}", remedy="remove both",
             source="NCCL src/graph/paths.cc (ncclGetLevel)"),
     note("level-number", _LEVELS,
          when=lambda one, _: (word := level_of(one.value or "")) and Seen(do=word),
          because="numbers are levels of old releases; 4 and above mean SYS",
          remedy="{name}={do}, or remove it"),
-    error("level-word", _LEVELS, when=_no_level,
+    error("level-word", _LEVELS, when=_no_level, is_mistake=True,
           because="`{value}` is not a level of NCCL (LOC NVL NVB C2C PIX PXB P2C PXN PHB SYS, in"
           " capitals), so the line has no effect; NODE is nvidia-smi's term",
           remedy="{name}={do}, or remove it", source="NCCL src/graph/paths.cc (ncclGetLevel)"),
-    warning("gdr-off", "NCCL_NET_GDR_LEVEL", value="LOC|0+",
+    warning("gdr-off", "NCCL_NET_GDR_LEVEL", value="LOC|0+", nodes="not one",
+            when=lambda _, scene: Seen(is_sure=bool(scene.facts.nics)),
             because="{value} turns GPUDirect RDMA off: all traffic between nodes goes through"
             " host memory"),
     note("gdr-sys", "NCCL_NET_GDR_LEVEL", value="SYS",
@@ -196,10 +213,9 @@ TRANSPORT_RULES: Final = (
          " memory", remedy="remove it; use PHB if GPU and NIC share a CPU"),
     note("dmabuf-off", "NCCL_DMABUF_ENABLE", value=_OFF, since="2.13",
          because="no GPUDirect RDMA unless nvidia_peermem is loaded"),
-    warning("shm-off", "NCCL_SHM_DISABLE", value=_ON,
-            when=lambda one, scene: _beside_off(one, scene, "NCCL_P2P_DISABLE"),
-            because="GPUs of a node without P2P communicate through the network",
-            remedy="remove it; if /dev/shm is too small, enlarge it"),
+    note("shm-off", "NCCL_SHM_DISABLE", value=_ON,
+         because="GPUs of a node without P2P communicate through the network",
+         remedy="remove it; if /dev/shm is too small, enlarge it"),
     note("nvls-off", "NCCL_NVLS_ENABLE", value=_OFF, since="2.17",
          because="turns NVLink SHARP off: a 16 GiB AllReduce on 8 × H200 reached 480 GB/s bus"
          " bandwidth with it, 367 GB/s with Ring",
@@ -230,6 +246,7 @@ TRANSPORT_RULES: Final = (
          because="slows all-to-all: ranks no longer reach another rail's NIC through the NVLink of"
          " a neighbour"),
     warning("net-socket", "NCCL_NET", value="socket", nodes="not one",
+            when=lambda _, scene: Seen(is_sure=bool(scene.facts.nics)),
             because="all traffic between nodes goes over TCP"),
     error("net-ib-off", "NCCL_NET", value="ib", beside=("NCCL_IB_DISABLE", _ON),
           because="the job fails: {other} turns off the network requested here",

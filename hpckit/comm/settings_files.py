@@ -79,7 +79,8 @@ def parse_settings(data: bytes, name: str) -> Settings:
     kind = _kind(text, name)
     if kind is SettingsKind.SCRIPT:
         found = parse_shell(text, name)
-        return _as_environment(found) if name.endswith(".env") else found
+        is_sourced = name.endswith(".env") or not found.has_commands
+        return _as_environment(found) if is_sourced else found
     if kind is SettingsKind.CONF:
         return Settings(kind=kind, assignments=tuple(_conf(text)))
     return Settings(kind=kind, assignments=tuple(_environment(text.split("\n"))))

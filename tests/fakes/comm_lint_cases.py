@@ -244,7 +244,8 @@ SOCKET_CASES: Final = (
 
 EFA_CASES: Final = (
     case("efa-fork-safe", "FI_EFA_FORK_SAFE=1", "FI_EFA_TX_SIZE=1"),
-    case("efa-rdmav-fork", "RDMAV_FORK_SAFE=1", "RDMAV_FORK_SAFE=0"),
+    case("efa-rdmav-fork", "RDMAV_FORK_SAFE=1", "RDMAV_FORK_SAFE=0", at=EFA),
+    case("efa-rdmav-fork", "RDMAV_FORK_SAFE=1 FI_PROVIDER=efa", "RDMAV_FORK_SAFE=1 NCCL_NET=IB"),
     case("efa-device-rdma", "FI_EFA_USE_DEVICE_RDMA=1", "FI_EFA_USE_DEVICE_RDMA=0"),
     case("efa-device-rdma-off", "FI_EFA_USE_DEVICE_RDMA=0", "FI_EFA_USE_DEVICE_RDMA=1"),
     case("efa-shm", "FI_EFA_ENABLE_SHM_TRANSFER=1", "FI_EFA_TX_SIZE=1"),

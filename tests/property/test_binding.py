@@ -33,7 +33,10 @@ def test_no_core_is_double_booked(request: Request) -> None:
 
 @given(requests())
 def test_ranks_are_beside_their_gpu_where_they_can_be(request: Request) -> None:
-    """Of the ranks with a GPU on a NUMA node, as many are on it as it has cores."""
+    """Of the ranks with a GPU on a NUMA node, as many are on it as it has cores.
+
+    One or two ranks have what no rank is beside too.
+    """
     node, gpus = request.node, ordered_gpus(request.node)
     with_cpus = {numa.index: set(expand_indices(numa.cpus or "")) for numa in node.numa_nodes}
     assume(gpus and with_cpus)
@@ -52,7 +55,8 @@ def test_ranks_are_beside_their_gpu_where_they_can_be(request: Request) -> None:
     ]
     inside = [
         home for home, cpus in zip(homes, cpus_of(bound(request)), strict=True)
-        if home is not None and cpus <= with_cpus[home]
+        if home is not None
+        and (cpus <= with_cpus[home] or (len(gpus) <= 2 and cpus & with_cpus[home]))
     ]  # fmt: skip
     wanted = Counter(home for home in homes if home is not None)
     # A GPU of unknown place is put where there is room, never where another is at home.

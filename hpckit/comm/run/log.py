@@ -310,15 +310,25 @@ def _p2p_disabled(match: re.Match[str], line: NcclLine) -> Facts:
     yield P2pDisabled(host=line.host, gpus=(match[1], match[2]))
 
 
+def _shared_memory(match: re.Match[str], line: NcclLine) -> Facts:
+    """A connection as NCCL 2.11 and earlier tell it."""
+    sender, receiver = int(match["sender"]), int(match["receiver"])
+    yield Connection(
+        host=line.host, sender=sender, receiver=receiver, transport=Transport.SHM, how=match["how"]
+    )
+
+
 PATH_FORMS: Final[tuple[Form, ...]] = (
     form("Channel", rf"{_CHANNEL} via (?P<transport>P2P|SHM)/(?P<how>.{{1,80}}?){_RCCL_END}",
          fact(Connection)),
+    form("Channel", rf"{_CHANNEL} via (?P<how>direct shared memory)", _shared_memory),
     form("Channel",
          rf"{_CHANNEL} \[(?P<is_send>send|receive)\] via (?P<transport>NET)/(?P<how>[^/]{{1,100}})"
          rf"/(?P<nic>[0-9]{{1,4}})(?:\([0-9]{{1,7}}\))?(?P<is_gdr>(?:/[A-Za-z0-9()]{{1,20}}){{0,4}}){_RCCL_END}",
          fact(Connection)),
     form("CollNet",
-         rf"CollNet [0-9]{{1,4}}/[0-9]{{1,4}} ?: (?P<sender>{NUMBER}) \[(?P<is_send>send|receive)\]"
+         rf"CollNet [0-9]{{1,4}}(?:/[0-9]{{1,4}})? ?: (?P<sender>{NUMBER})"
+         r" \[(?P<is_send>send|receive)\]"
          r" via (?P<transport>COLLNET)/(?P<how>[^/]{1,100})/(?P<nic>[0-9]{1,4})(?:\([0-9]{1,7}\))?"
          r"(?P<is_gdr>(?:/[A-Za-z0-9()]{1,20}){0,4})", fact(Connection, receiver=None)),
     # The order of a ring: ranks of channel c of n, as many as fit into NCCL's buffer.

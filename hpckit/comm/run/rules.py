@@ -101,7 +101,7 @@ _ROWS: Final[tuple[tuple[Severity, str, Check[RunFacts], str, str, str], ...]] =
      "NCCL, src/graph/search.cc: a channel enters and leaves a node by one NIC each"),
     (_WARNING, "channels-limited", checks.channels_limited,
      "NCCL uses fewer channels than the machine allows.",
-     "unset NCCL_MAX_NCHANNELS and NCCL_MAX_CTAS; use all GPUs of a node: each has its own NICs",
+     "unset NCCL_MAX_NCHANNELS and NCCL_MAX_CTAS; NCCL_MIN_CTAS gives more: measure both",
      f"{_ENV}: NCCL_MAX_CTAS"),
     (_WARNING, "versions-differ", result.versions_differ,
      "Ranks loaded different releases: collectives may hang, or algorithms may differ.",
@@ -163,12 +163,17 @@ _ON_AMD: Final = {
     " hpckit tune sets NCCL_NET_GDR_LEVEL",
     "p2p-refused": "admins: turn ACS off or set iommu=pt; rocm-smi --showtopoaccess shows pairs",
 }
+_ON_OMNI_PATH: Final = {
+    "gpu-direct-off": "load a plugin: aws-ofi-nccl over libfabric's psm2 or opx has GPU Direct;"
+    " Omni-Path's verbs do not",
+}
 
 
 def _advised(finding: SourcedFinding, facts: RunFacts) -> SourcedFinding:
     """Return it with advice for the run's GPUs, to unset only what the log shows as set."""
     is_amd = any(one.what.library is CommLibrary.RCCL for one in facts.log.versions)
-    remedy = _ON_AMD.get(finding.rule, finding.remedy) if is_amd else finding.remedy
+    special = _ON_AMD if is_amd else _ON_OMNI_PATH if facts.is_omni_path else {}
+    remedy = special.get(finding.rule, finding.remedy)
     if facts.run.log is not None:
         clauses = (_set_only(clause, facts) for clause in remedy.split("; "))
         remedy = "; ".join(filter(None, clauses))

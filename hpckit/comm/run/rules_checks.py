@@ -217,7 +217,7 @@ def gpu_direct_off(facts: RunFacts) -> Iterator[Evidence]:
         over = named(one.what.how for one in slow)
         works = any(one.what.is_gdr and one.what.is_send is False for one in facts.log.connections)
         more = "; others have it, and a NIC far from its GPU has none by design" if works else ""
-        severity = Severity.NOTE if works else None
+        severity = Severity.NOTE if works or facts.is_omni_path else None
         because = f"{channels} receive over {over} without GDRDMA"
         yield from facts.told(because, slow, more, severity)
 
@@ -288,12 +288,17 @@ def _failed_words(facts: RunFacts) -> str:
 
 
 def bootstrap_differs(facts: RunFacts) -> Iterator[Evidence]:
-    """Rule `bootstrap-differs`: nodes that meet the others on an interface of another name."""
+    """Rule `bootstrap-differs`: nodes that meet the others on an interface of another name.
+
+    Boards name interfaces by slot: addresses of one network say that it is the same one.
+    """
     hosts: dict[str, dict[str, int]] = {}
     for one in facts.log.bootstraps:
         if one.what.host is not None:
             hosts.setdefault(one.what.interface, {}).setdefault(one.what.host, one.line_no)
-    if len(hosts) < 2:  # noqa: PLR2004  one interface is the same everywhere
+    networks = {one.what.address.rpartition(".")[0] for one in facts.log.bootstraps}
+    is_one_network = len(networks) == 1 and "" not in networks  # IPv6 has no dots
+    if len(hosts) < 2 or is_one_network:  # noqa: PLR2004  one interface is the same everywhere
         return
     usual = max(hosts, key=lambda name: len(hosts[name]))
     for interface, each in hosts.items():

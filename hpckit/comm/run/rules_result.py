@@ -134,6 +134,12 @@ class RunFacts:
         """The lists of RDMA NICs that are not empty."""
         return [one for one in self.log.nic_lists if one.what.network == "IB" and one.what.nics]
 
+    @property
+    def is_omni_path(self) -> bool:
+        """Whether all RDMA NICs are Omni-Path's, whose verbs have no GPU Direct."""
+        names = {nic.name for one in self.rdma_lists for nic in one.what.nics}
+        return bool(names) and all(name.startswith("hfi1_") for name in names)
+
     def settings(self, *names: str) -> Iterator[tuple[Seen[LoggedSetting], str]]:
         """Variables by name that were set, each value once, and a word for where."""
         listed = (

@@ -46,7 +46,8 @@ _LONG_ALONE: Final = frozenset(
 )  # fmt: skip
 _KEPT: Final = frozenset(
     ("export", "gpus-per-task", "gpu-bind", "tres-bind", "tres-per-task", "ntasks-per-gpu",
-     "ntasks-per-node", "ntasks", "nodes", "gpus", "gpus-per-node", "gres", "exclusive")
+     "ntasks-per-node", "ntasks", "nodes", "gpus", "gpus-per-node", "gres", "gres-flags",
+     "exclusive")
 )  # fmt: skip
 
 

@@ -34,6 +34,8 @@ _FALLBACK: Final = regex(
 )
 _FOR_CONTAINER: Final = regex(r"(?:APPTAINER|SINGULARITY)ENV_(?=.)")
 _NAME: Final = regex(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_PASSED: Final = regex(r"[A-Za-z_]\w*(?!\w|\+?=|:?[-=])", re.ASCII)
+_COMMENT: Final = regex(r"^\s*#.*", re.MULTILINE)
 _ESCAPED: Final = regex(r"\\([$`\\])")
 _OPTIONS: Final = regex(r"[A-Za-z_][A-Za-z0-9_]*\+?=(\(|['\"]?\s*-)", re.ASCII)
 _SUBSTITUTED: Final = regex(
@@ -52,6 +54,9 @@ _BRANCHES: Final = frozenset(
     ("if", "then", "elif", "else", "fi", "while", "until", "do", "done", "esac", "{", "}")
 )
 _LISTS: Final = frozenset(("for", "case", "select", "[[", "foreach", "switch"))
+_OPENERS: Final = frozenset(("if", "case", "switch", "{"))
+_CLOSERS: Final = frozenset(("fi", "esac", "endif", "endsw", "}"))
+_TESTS: Final = frozenset(("[", "[[", "test", "grep"))
 _BEFORE: Final = frozenset(("!", "time", "-p", "exec", "nohup", "command", "builtin"))
 _QUIET: Final = frozenset(
     ("cd", "echo", "module", "ml", "set", "shopt", "ulimit", "umask", "mkdir", ":",
@@ -66,7 +71,10 @@ def parse_shell(text: str, tool: str) -> Settings:
     """
     script = _Script(tool)
     script.read(text)
-    return script.settings()
+    found = script.settings()
+    passed = set(_PASSED.findall(_COMMENT.sub("", text)))
+    assignments = tuple(replace(one, is_passed=one.name in passed) for one in found.assignments)
+    return replace(found, assignments=assignments)
 
 
 class _Script:
@@ -83,6 +91,10 @@ class _Script:
         self._has_begun = False
         self._end_line = 0
         self._depth = 0
+        self._branches: list[bool] = []
+        self._is_tested = False
+        self._has_run = False
+        self._has_steps = False
         self._handlers: Mapping[str, Callable[[Sequence[Word]], None]] = {
             "export": self._variables.export,
             **dict.fromkeys(("declare", "typeset", "local", "readonly"), self._variables.declare),
@@ -113,6 +125,7 @@ class _Script:
                 self._document(token)
             else:
                 self.command(words, token.line)
+                self._follow(words, token.text)
                 words = []
         self.command(words, words[-1].line if words else 0)
 
@@ -123,8 +136,13 @@ class _Script:
             for one in sorted(self._variables.settle(), key=lambda one: one.line)
             if not one.is_gone
         )
+        is_bare = all(one.form is SettingForm.SHELL for one in assignments)
         return Settings(
-            kind=SettingsKind.SCRIPT, assignments=assignments, options=tuple(self._options)
+            kind=SettingsKind.SCRIPT,
+            assignments=assignments,
+            options=tuple(self._options),
+            has_commands=self._has_run or not is_bare,
+            has_steps=self._has_steps,
         )
 
     def directive(self, directive: Directive) -> None:
@@ -148,12 +166,15 @@ class _Script:
         self._end_line = end_line
         self._depth = 0
         self._has_begun = self._has_begun or bool(words)
+        self._variables.is_in_branch = self._is_tested or any(self._branches)
         start = 2 if words and words[0].raw == "function" else 0
         while start < len(words) and words[start].raw in (_BRANCHES | _BEFORE):
             self._variables.step += words[start].raw in _BRANCHES
+            self._enter(words[start].raw)
             start += 1
         words = words[start:]
         if not words or words[0].raw in _LISTS:
+            self._enter(words[0].raw if words else "")
             self._variables.step += bool(words)
             return
         for word in words:
@@ -168,6 +189,21 @@ class _Script:
             self._variables.add(pair, SettingForm.PREFIX, end_line)
         self._run(words)
 
+    def _enter(self, word: str) -> None:
+        """A word that begins or ends a branch, or a group that a test decides of."""
+        if word in _OPENERS:
+            self._branches.append(word != "{" or self._is_tested)
+        elif word in _CLOSERS and self._branches:
+            self._branches.pop()
+        self._variables.is_in_branch = self._is_tested or any(self._branches)
+
+    def _follow(self, words: Sequence[Word], sign: str) -> None:
+        """Whether the next command runs only as a test, or a failure, decides."""
+        first = next((one.raw for one in words if one.raw not in (_BRANCHES | _BEFORE)), "")
+        is_test = self._is_tested or first in _TESTS or first.startswith("((")
+        if words or sign != "\n":
+            self._is_tested = sign == "||" or (sign == "&&" and is_test)
+
     def _run(self, words: Sequence[Word]) -> None:
         """A command without what stands before it."""
         first = words[0].text if words[0].is_plain else words[0].raw
@@ -178,7 +214,9 @@ class _Script:
         elif first.startswith("-"):
             for pair in launchers.any_pairs(words):
                 self._variables.add(pair, SettingForm.CUT, self._end_line)
-        self._variables.step += program not in _QUIET
+        is_quiet = program in _QUIET
+        self._has_run = self._has_run or not is_quiet
+        self._variables.step += not is_quiet
 
     def _inner(self, words: Sequence[Word]) -> None:
         """The command that another one starts."""
@@ -234,7 +272,8 @@ class _Script:
     def _launch(self, words: Sequence[Word]) -> None:
         said = words
         options, words = launchers.launch_options("srun", words, self._end_line)
-        self._options += options
+        is_in_branch = self._variables.is_in_branch
+        self._options += [replace(option, is_conditional=is_in_branch) for option in options]
         for option in options:
             for pair in launchers.exported_pairs(option):
                 self._variables.add(pair, SettingForm.OPTION, self._end_line)
@@ -243,6 +282,7 @@ class _Script:
             self._script(launchers.command_text(script), script.line, is_plain=script.is_plain)
         if not words:
             self._reads_line = self._end_line
+        self._has_steps |= any(not word.text.startswith("-") for word in said)
         self._inner(words)
 
     def _mpi(self, words: Sequence[Word]) -> None:
@@ -316,12 +356,15 @@ class _Script:
     def _script(self, text: str, first_line: int, *, is_plain: bool) -> None:
         """A script inside this one, whose variables end with it."""
         inner = _Script(self._tool, self._level)
+        inner._variables.step = self._variables.step
         inner._read_computed(text, first_line, is_plain=is_plain)
         last_line = first_line + text.count("\n")
         found = inner._variables.settle()
         for one in found:
             one.until_line = last_line if one.until_line is None else one.until_line
+            one.is_conditional |= self._variables.is_in_branch
         self._variables.found += found
+        self._has_steps = self._has_steps or inner._has_steps
         self._options += [
             replace(one, until_line=one.until_line or last_line) for one in inner._options
         ]
@@ -333,6 +376,7 @@ class ShellVariables:
     def __init__(self) -> None:
         self.found: list[OpenSetting] = []
         self.step = 0
+        self.is_in_branch = False
         self._standing: dict[str, OpenSetting] = {}
         self._exports_all = False
         self._exported: set[str] = set()
@@ -350,14 +394,17 @@ class ShellVariables:
         """Take in a variable that is set, to the end of the script or up to a line."""
         before = self._standing.get(pair.name)
         value = None if pair.is_longer else pair.value
-        if pair.is_fallback and before is not None and before.value != "":
+        is_default = pair.is_fallback and (before is None or before.value == "")
+        if pair.is_fallback and before is not None and not is_default:
             if until_line is None:
                 before.form = form
                 return
             value = before.value
         opened = OpenSetting(pair.name, value, pair.line, form, self.step, until_line)
+        opened.is_conditional = self.is_in_branch or is_default
         if until_line is None:
             if before is not None:
+                before.is_conditional |= self.is_in_branch
                 self.end(pair.name, pair.line)
                 opened.instead_of = before.lost_to(value)
             self._standing[pair.name] = opened
@@ -444,6 +491,7 @@ class OpenSetting:
     until_line: int | None = None
     is_gone: bool = False
     instead_of: LostValue | None = None
+    is_conditional: bool = False
 
     @property
     def setting(self) -> Setting:
@@ -457,11 +505,15 @@ class OpenSetting:
             form=SettingForm.OPTION if is_option else self.form,
             until_line=self.until_line,
             instead_of=self.instead_of,
+            is_conditional=self.is_conditional,
+            commands_before=self.step,
         )
 
     def lost_to(self, value: str | None) -> LostValue | None:
         """It where another value took its place before any command saw it."""
-        if not self.is_gone or self.value is None or value in (None, self.value):
+        if not self.is_gone or self.value is None or value is None:
+            return None
+        if value.lower() == self.value.lower():
             return None
         return LostValue(value=self.value, line=self.line)
 

@@ -284,9 +284,12 @@ def read_table(lines: list[str], place: TopoPlace, end: int) -> TopoTable:
     devices = _devices(place)
     rows = {line.label: _row(line, place.header.columns, len(devices)) for line in place.rows}
     _check_behind(lines, place.end, end, devices)
-    lacking = next((name for name in devices if name not in rows), None)
-    if lacking is not None:
-        raise head.refuse(f"{lacking} has no row", 0, "a row for each device")
+    lacking = [name for name in devices if name not in rows]
+    if lacking and place.rows and lacking[0] == devices[len(rows)]:
+        message = f"the matrix is cut off here: {len(lacking)} of {len(devices)} rows missing"
+        raise place.rows[-1].refuse(message, 0, f"a row for each device, next {lacking[0]}")
+    if lacking:
+        raise head.refuse(f"{lacking[0]} has no row", 0, "a row for each device")
     _check_diagonal(rows, devices)
     legend = read_legend(lines, devices, place.end, end)
     return TopoTable(devices=devices, rows=rows, columns=header.columns, legend=legend)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from functools import partial
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Final
 
 from hpckit.core.findings import Evidence
@@ -129,6 +129,17 @@ def _most(device: PciDevice) -> int | None:
     return None if device.link is None else device.link.max_width or None
 
 
+def contradictions(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `matrix-contradicts`: what lies between two devices depends on whose row says it."""
+    table = node.topology.paths
+    if table is None or not table.is_recorded:
+        return
+    for a, b in combinations(table.devices, 2):
+        there, back = node.cells.get((a, b)), node.cells.get((b, a))
+        if there and back and there != back:
+            yield Evidence(a, f"{a} to {b} is {there}, {b} to {a} is {back}")
+
+
 def pci_hidden(node: InspectedNode) -> Iterator[Evidence]:
     """Rule `pci-hidden`."""
     if node.topology.host.is_virtual_machine is False or not node.gpus:
@@ -162,6 +173,8 @@ def _one_kind(node: InspectedNode) -> str | None:
     }
     if table is None or len(table.devices) < FLAT_FROM:
         return None
+    if not node.topology.host.is_virtual_machine and _has_siblings(node):
+        return None
     places = {gpu.numa_index for gpu in node.gpus} - {None}
     told = counted(len(places), "NUMA node") if places else "NUMA nodes unknown"
     every = "all GPUs seem" if len(node.gpus) > 1 else "the GPU and its peers seem"
@@ -171,6 +184,11 @@ def _one_kind(node: InspectedNode) -> str | None:
     if set(kinds.values()) == {PathKind.SYS} and _is_one_place(node, between):
         return f"{every} to have a PCIe root each (every path SYS, {told})"
     return None
+
+
+def _has_siblings(node: InspectedNode) -> bool:
+    """Whether a GPU's CPUs lie apart, as a board numbers the threads of one socket: 0-19,40-59."""
+    return any("," in (gpu.cpus or "") for gpu in node.gpus)
 
 
 def _is_one_place(node: InspectedNode, between: int) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
-from hpckit.core.findings import Evidence
+from hpckit.core.findings import Evidence, Severity
 from hpckit.core.index_list import index_list
 from hpckit.core.units import counted
 from hpckit.node.links import joined
@@ -353,6 +354,20 @@ def no_nvlinks(node: InspectedNode) -> Iterator[Evidence]:
                 yield _of_gpu(index, f"has no NVLink to another GPU, {others}")
 
 
+_BRIDGE_LINKS: Final = (4, 6)
+"""Links of one bridge: A100 PCIe, H100 NVL; no whole number of bridges is a broken link."""
+
+
+def partitions_fewer(node: InspectedNode) -> Iterator[Evidence]:
+    """Rule `partitions-fewer`: a card shows fewer partitions than most of its like."""
+    for group in twins(gpu for gpu in node.gpus if gpu.partition is not None and gpu.pci):
+        cards = Counter((gpu.pci or "").rpartition(".")[0] for gpu in group)
+        usual = most_common(cards.values())
+        for card, count in cards.items():
+            if usual is not None and count < usual:
+                yield Evidence(card, f"{counted(count, 'partition')}, other cards have {usual}")
+
+
 def uneven_bridges(node: InspectedNode) -> Iterator[Evidence]:
     """Rule `nvlink-bridges-uneven`: the same of both ends of a pair, so that they are one."""
     for group in _groups(node):
@@ -362,8 +377,11 @@ def uneven_bridges(node: InspectedNode) -> Iterator[Evidence]:
         most = max(counts.values(), default=0)
         for (a, b), count in counts.items():
             because = f"{gpu_ranges((a, b))} are joined by NV{count}, other pairs here by NV{most}"
+            is_broken = most > _BRIDGE_LINKS[0] and all(count % links for links in _BRIDGE_LINKS)
+            severity = Severity.WARNING if is_broken else None
             if count < most:
-                yield from (Evidence(gpu_name(one), because) for one in (a, b))
+                for one in (a, b):
+                    yield Evidence(gpu_name(one), because, severity=severity)
 
 
 def _own_links(group: Collection[Gpu]) -> Iterator[Evidence]:

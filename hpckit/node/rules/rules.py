@@ -43,6 +43,18 @@ RULES: Final[tuple[Rule[Check[InspectedNode]], ...]] = (
         source="nvml.h, nvmlDeviceGetNvLinkState; the legend of nvidia-smi topo -m",
     ),
     Rule(
+        name="partitions-fewer", severity=Severity.WARNING, when=gpu.partitions_fewer,
+        because="A GPU shows fewer compute partitions than the others.",
+        remedy="for your admins, unless this job has only some of them: amd-smi partition",
+        source="amdgpu, compute partitions: a mode gives each GPU the same number",
+    ),
+    Rule(
+        name="matrix-contradicts", severity=Severity.WARNING, when=bus.contradictions,
+        because="Two rows of the matrix contradict each other, so one of them is wrong.",
+        remedy="run nvidia-smi topo -m again; if it prints the same, check nvidia-smi nvlink -s",
+        source="the legend of nvidia-smi topo -m: one path between two devices",
+    ),
+    Rule(
         name="pcie-width", severity=Severity.WARNING, when=bus.narrow_links,
         because="The PCIe link of a GPU or RDMA NIC has fewer lanes than both ends support, or"
             " than its peers have.",
@@ -136,7 +148,7 @@ RULES: Final[tuple[Rule[Check[InspectedNode]], ...]] = (
     Rule(
         name="nvlink-bridges-uneven", severity=Severity.NOTE, when=gpu.uneven_bridges,
         because="A pair of GPUs has fewer NVLinks than other pairs: a bridge is missing or"
-            " loose.",
+            " loose, or a link of it is down.",
         remedy="if all pairs should have the same number of bridges: nvidia-smi nvlink -s",
         source="the legend of nvidia-smi topo -m",
     ),

@@ -111,7 +111,7 @@ def test_cores_with_their_siblings() -> None:
 def test_a_gpu_whose_cpus_are_not_allowed_gets_the_nearest() -> None:
     """Of NUMA nodes with allowed CPUs the nearest by the firmware's distances, and it is said."""
     box = node(4, 4, gpus=(0, 3))
-    binding = bind_ranks(box, 2, allowed=(0, 1, 4, 5, 8, 9))
+    binding = bind_ranks(box, 2, allowed=(0, 1, 8, 9))
     assert cpus(binding) == ["0-1", "8-9"]
     assert binding.ranks[1].cpus_because == (
         "all 2 cores of NUMA 2, nearest with room: no allowed CPU on NUMA 3, near GPU 1"
@@ -183,9 +183,9 @@ def test_memory_of_gpus_and_hbm_is_not_taken() -> None:
 
 def test_a_node_without_memory_takes_the_nearest() -> None:
     """CPUs without memory of their own take that of the nearest NUMA node, and it is said."""
-    box = node(3, 2, gpus=(2,))
+    box = node(3, 2, gpus=(0, 1, 2))
     numa = (*box.numa_nodes[:2], replace(box.numa_nodes[2], memory_bytes=0))
-    rank = bind_ranks(replace(box, numa_nodes=numa), 1).ranks[0]
+    rank = bind_ranks(replace(box, numa_nodes=numa), 3).ranks[2]
     assert (rank.cpus, rank.memory_numa) == ("4-5", "1")
     assert rank.memory_because == "nearest: NUMA 2 has no memory"
 
@@ -305,6 +305,15 @@ def test_groups_that_a_job_has_little_of_are_not_dealt_whole() -> None:
 
 def test_idle_cpus_are_told() -> None:
     """CPUs beside which no rank has a GPU are named."""
-    assert bind_ranks(node(2, 2, gpus=(0,)), 1).notes == (
-        "no rank uses CPUs 2-3: no rank's GPU is near them",
+    assert bind_ranks(node(4, 3, gpus=(0, 0, 0)), 3).notes == (
+        "no rank uses CPUs 3-11: no rank's GPU is near them",
     )
+
+
+@pytest.mark.parametrize(
+    ("gpus", "ranks", "expected"),
+    [((0,), 1, ["0-7"]), ((0, 3), 2, ["0-3", "4-7"]), ((0, 0, 2, 2), 2, ["0-3", "4-7"])],
+)
+def test_few_ranks_have_all_cores(gpus: tuple[int, ...], ranks: int, expected: list[str]) -> None:
+    """NUMA nodes beside no rank go to the nearest ranks, as mpibind gives them."""
+    assert cpus(bind_ranks(node(4, 2, gpus=gpus), ranks)) == expected

@@ -80,6 +80,7 @@ def lint(
         nccl=NcclVersion.of(nccl) if nccl else None,
         library=library,
         facts=facts,
+        has_steps=settings.has_steps,
         rules=rules,
     )
 
@@ -138,6 +139,10 @@ def test_exports_of_a_benchmark() -> None:
 SURE: Final = (
     ("gpus-per-task", "#SBATCH -n 8 --gpus-per-task=1\nexport NCCL_DEBUG=WARN\nsrun a\n",
      "#SBATCH -n 8 --gpus-per-task=1\nexport MPICH_GPU_SUPPORT_ENABLED=1\nsrun a\n"),
+    ("gpus-per-task", "#SBATCH -n 8 --gpus-per-task=1\nexport NCCL_DEBUG=WARN\nsrun a\n",
+     "#SBATCH -n 8 --gpus-per-task=1\nexport NCCL_DEBUG=WARN\ndeepspeed a.py\n"),
+    ("gpus-per-task", '#SBATCH -n 8 --gpus-per-task=a100:1\nexport NCCL_DEBUG=WARN\nsrun "$a"\n',
+     "#SBATCH -n 8 --gpus-per-task=a100:2\nexport NCCL_DEBUG=WARN\nsrun a\n"),
     ("fi-memhooks", "export FI_MR_CACHE_MONITOR=memhooks NCCL_NET='AWS Libfabric'\n",
      "export FI_MR_CACHE_MONITOR=memhooks\n"),
     ("port-fixed", "#SBATCH --gpus-per-node=1\nexport MASTER_PORT=29500\n",
@@ -148,10 +153,96 @@ SURE: Final = (
      "export GLOO_SOCKET_IFNAME=lo\n"),
     ("ifname-virtual", "#SBATCH -N 2\nexport GLOO_SOCKET_IFNAME=docker0\n",
      "export GLOO_SOCKET_IFNAME=docker0\n"),
-    ("net-socket", "NCCL_NET=Socket srun a\n", "NCCL_NET=Socket srun a\nNCCL_NET=IB srun a\n"),
-    ("p2p-off", "export NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1\n",
-     "NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 srun a\n"),
+    ("visible-twice", "export ROCR_VISIBLE_DEVICES=4,5 HIP_VISIBLE_DEVICES=4,5\n",
+     "export ROCR_VISIBLE_DEVICES=0,1 HIP_VISIBLE_DEVICES=0,1\n"),
+    ("visible-twice", "export ROCR_VISIBLE_DEVICES=1 HIP_VISIBLE_DEVICES=1\n",
+     "export ROCR_VISIBLE_DEVICES=$SLURM_LOCALID HIP_VISIBLE_DEVICES=0\n"),
+    ("master-local", "#SBATCH -N 2\nexport MASTER_ADDR=localhost\n",
+     "#SBATCH -N 2\nexport MASTER_ADDR=localhost\nsource a\nMASTER_ADDR=$(hostname) srun a\n"),
+    ("ib-idle", "export NCCL_IB_HCA=mlx5_0 NCCL_IB_DISABLE=1\nsrun a\n",
+     "export NCCL_IB_HCA=mlx5_0\nsrun a\nexport NCCL_IB_DISABLE=1\nsrun a\n"),
+    ("p2p-level-idle", "export NCCL_P2P_LEVEL=NVL NCCL_P2P_DISABLE=1\nsrun a\n",
+     "export NCCL_P2P_LEVEL=NVL\nNCCL_P2P_DISABLE=1 srun a\nsrun a\n"),
+    ("ifname-virtual", "#SBATCH -N 2\nexport NCCL_SOCKET_IFNAME=docker0\n",
+     "#SBATCH -N 2\nexport NCCL_SOCKET_IFNAME=bond0,docker0\n"),
+    ("export-without-all", "export NCCL_DEBUG=WARN\nsrun -n 4 --export=NONE a\n",
+     "export NCCL_DEBUG=WARN\nsrun -n 1 --export=NONE hostname\n"),
 )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        'if [ "$NET" = tcp ]; then\n  export TORCH_DISTRIBUTED_DEBUG=DETAIL\nfi\n',
+        "if (( N == 1 )); then :; else\n  export TORCH_DISTRIBUTED_DEBUG=DETAIL\nfi\n",
+        "case $1 in\n  tcp) export TORCH_DISTRIBUTED_DEBUG=DETAIL ;;\nesac\n",
+        "[[ $NET == tcp ]] && export TORCH_DISTRIBUTED_DEBUG=DETAIL\n",
+        "ibstat || export TORCH_DISTRIBUTED_DEBUG=DETAIL\n",
+        'test "$NET" = tcp && {\n  export TORCH_DISTRIBUTED_DEBUG=DETAIL\n}\n',
+        "export TORCH_DISTRIBUTED_DEBUG=${TORCH_DISTRIBUTED_DEBUG:-DETAIL}\n",
+        "export TORCH_DISTRIBUTED_DEBUG=DETAIL\n"
+        "if lspci | grep -q Mellanox; then\n  export TORCH_DISTRIBUTED_DEBUG=OFF\nfi\n",
+        "if $tcp; then\n  TORCH_DISTRIBUTED_DEBUG=DETAIL mpirun a\nfi\n",
+        "if $tcp; then\n  mpirun -x TORCH_DISTRIBUTED_DEBUG=DETAIL a\nfi\n",
+    ],
+)
+def test_what_holds_in_some_runs_is_a_note(lines: str) -> None:
+    """A branch, a default and what a branch sets anew say that the author knows of the case."""
+    (found,) = (
+        one for one in lint(f"#SBATCH -N 2\n{lines}srun a\n") if one.rule == "torch-debug-left"
+    )
+    assert found.severity is Severity.NOTE
+
+
+@pytest.mark.parametrize(
+    ("lines", "rule"),
+    [
+        ("if $tcp; then :; fi\nexport TORCH_DISTRIBUTED_DEBUG=DETAIL\n", "torch-debug-left"),
+        ("run() {\n  export TORCH_DISTRIBUTED_DEBUG=DETAIL\n}\n", "torch-debug-left"),
+        ("cd /opt && export TORCH_DISTRIBUTED_DEBUG=DETAIL\n", "torch-debug-left"),
+        ("if $debug; then\n  export NCCL_DEBG=INFO\nfi\n", "nccl-misspelt"),
+    ],
+)
+def test_what_holds_in_every_run_is_accused(lines: str, rule: str) -> None:
+    """What stands behind a branch, in a function, or is a mistake in any branch."""
+    (found,) = (one for one in lint(f"#SBATCH -N 2\n{lines}srun a\n") if one.rule == rule)
+    assert found.severity is not Severity.NOTE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'NCCL_IB_TC=41\nssh node1 "NCCL_IB_TC=$NCCL_IB_TC python a.py"\n',
+        "NCCL_IB_TC=41\nNCCL_IB_TC=${NCCL_IB_TC} python a.py\n",
+        "# read with set -a\nNCCL_IB_TC=41\nUCX_TLS=all\n",
+        "NCCL_IB_TC=41\nfor name in NCCL_IB_TC; do set -- -x $name; done\nmpirun $@ a\n",
+        "NCCL_NET_PLUGIN=$(python -c 'import a')\nNCCL_IB_TC=41\n",
+    ],
+)
+def test_a_variable_that_is_handed_on_need_not_be_exported(text: str) -> None:
+    """A script may pass it by its value, and a file of assignments alone is read by another."""
+    assert "not-exported" not in [one.rule for one in lint(text)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#SBATCH -n 8 --gpus-per-task=0\nexport NCCL_DEBUG=WARN\nsrun a\n",
+        "#SBATCH -n 2 --gpus-per-task=1\nexport NCCL_DEBUG=WARN\n"
+        "srun --gres-flags=allow-task-sharing a\n",
+        "export NCCL_DEBUG=INFO\nexport NCCL_DEBUG=info\nsrun a\n",
+    ],
+)
+def test_what_hides_nothing_and_changes_nothing_is_left_in_peace(text: str) -> None:
+    """No GPU a task, tasks that share their GPUs, and the same word in other letters."""
+    assert {one.rule for one in lint(text)} <= {"nccl-debug-info"}
+
+
+def test_rdma_devices_are_no_interfaces() -> None:
+    """`NCCL_SOCKET_IFNAME=mlx5_0` does nothing unexported; exported it would stop the job."""
+    (found,) = lint("NCCL_SOCKET_IFNAME=mlx5_0,mlx5_1\nsrun a\n")
+    assert found.rule == "not-exported"
+    assert found.remedy == "remove it: RDMA devices belong in NCCL_IB_HCA"
 
 
 @pytest.mark.parametrize(("rule", "sure", "perhaps"), SURE)
@@ -160,6 +251,44 @@ def test_what_the_file_does_not_show_is_a_note(rule: str, sure: str, perhaps: st
     (grave,) = (one.severity for one in lint(sure) if one.rule == rule)
     assert grave is not Severity.NOTE
     assert [one.severity for one in lint(perhaps) if one.rule == rule] == [Severity.NOTE]
+
+
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        ("export NCCL_IB_DISABLE=1\n", "ib-off"),
+        ("export NCCL_NET=Socket\n", "net-socket"),
+        ("export FI_PROVIDER=tcp\n", "fi-provider-tcp"),
+        ("export NCCL_NET_GDR_LEVEL=LOC\n", "gdr-off"),
+    ],
+)
+def test_rdma_that_is_turned_off_is_a_warning_where_there_is_some(line: str, rule: str) -> None:
+    """Between nodes with RDMA NICs it is one; on Ethernet, or on a node alone, it is right."""
+    for script, facts, severity in (
+        (f"#SBATCH -N 2\n{line}", LintFacts(nics=("mlx5_0",)), Severity.WARNING),
+        (line, LintFacts(nics=("mlx5_0",)), Severity.NOTE),
+        (f"#SBATCH -N 2\n{line}", LintFacts(), Severity.NOTE),
+    ):
+        (found,) = (one for one in lint(script, facts=facts) if one.rule == rule)
+        assert found.severity is severity
+
+
+@pytest.mark.parametrize("line", ["NCCL_P2P_DISABLE=1", "NCCL_P2P_LEVEL=LOC"])
+def test_p2p_that_is_turned_off_is_a_warning_where_there_is_some(line: str) -> None:
+    """Consumer GPUs have no P2P, and libraries ask to turn it off there."""
+    for directive, facts, severity in (
+        ("#SBATCH --gres=gpu:a100:4\n", LintFacts(), Severity.WARNING),
+        ("", LintFacts(has_nvlink=True), Severity.WARNING),
+        ("#SBATCH --gres=gpu:rtx4090:4\n", LintFacts(), Severity.NOTE),
+        ("#SBATCH --gres=gpu:4\n", LintFacts(has_nvlink=False), Severity.NOTE),
+    ):
+        (found,) = lint(f"{directive}export {line}\n", facts=facts)
+        assert found.severity is severity
+    (test,) = (
+        one for one in lint("NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 srun --gres=gpu:h100:8 a\n")
+        if one.rule == "p2p-off"
+    )  # fmt: skip
+    assert test.severity is Severity.NOTE
 
 
 def test_who_fails_without_an_interface_is_named() -> None:
@@ -201,7 +330,7 @@ def test_a_line_of_releases_is_not_guessed() -> None:
 
 def test_findings_come_by_line_and_gravity() -> None:
     """Findings are in the order of the lines, on one line the gravest first."""
-    found = lint("export NCCL_CROSS_NIC=1\nexport NCCL_PROTO=LL128 NCCL_P2P_LEVEL=nvl\n")
+    found = lint("export NCCL_CROSS_NIC=1\nexport UCX_LOG_LEVEL=debug NCCL_P2P_LEVEL=nvl\n")
     assert [(one.line_no, one.severity) for one in found] == [
         (1, Severity.NOTE),
         (2, Severity.ERROR),

@@ -159,6 +159,12 @@ FACTS = {
     "Channel 00 : 0[0] -> 1[1] via SHM/direct/direct": replace(
         local(0, 1, "direct/direct"), transport=Transport.SHM
     ),
+    "Channel 01 : 1[14000] -> 2[48000] via direct shared memory": replace(
+        local(1, 2, "direct shared memory"), transport=Transport.SHM
+    ),
+    "CollNet 00 : 11 [receive] via COLLNET/SHARP/0": replace(
+        net("SHARP", 0, is_send=False), sender=11, receiver=None, transport=Transport.COLLNET
+    ),
     "CollNet 00/0 : 6 [receive] via COLLNET/SHARP/2/GDRDMA": replace(
         net("SHARP", 2, is_send=False, is_gdr=True),
         sender=6,

@@ -159,8 +159,8 @@ CASES: dict[str, tuple[str, str, ExpectedRun]] = {
         NO_EXPECTATION,
     ),
     "bootstrap-differs": (
-        by_two("Bootstrap : Using ib0:10.0.0.1<0>", "Bootstrap : Using eth0:10.0.0.2<0>"),
-        by_two("Bootstrap : Using ib0:10.0.0.1<0>", "Bootstrap : Using ib0:10.0.0.2<0>"),
+        by_two("Bootstrap : Using ib0:10.0.0.1<0>", "Bootstrap : Using eth0:10.1.0.2<0>"),
+        by_two("Bootstrap : Using eno1:10.0.0.1<0>", "Bootstrap : Using eno2:10.0.0.2<0>"),
         NO_EXPECTATION,
     ),
     "unfinished": (HEAD + row(1024, 1), table(row(1024, 1)), NO_EXPECTATION),
@@ -446,6 +446,9 @@ FIXES: dict[str, tuple[str, str]] = {
                     "unset NCCL_CROSS_NIC; only a job on all GPUs uses all NICs"),
     "nothing is": (uses((8, 2)), "only a job on all GPUs uses all NICs"),
     "one of two": (lines(env("NCCL_PROTO", "Simple")), "unset NCCL_PROTO, and compare"),
+    "Omni-Path": (lines(IB.replace("mlx5", "hfi1"), RECEIVED.format("IB/0")),
+                  "load a plugin: aws-ofi-nccl over libfabric's psm2 or opx has GPU Direct;"
+                  " Omni-Path's verbs do not"),
     "AMD": ("RCCL version 2.22.3-HEAD:271856d\n" + lines(OF_NIC.format("Disabled")),
             "NCCL_DMABUF_ENABLE=1 (Linux 5.12), or admins: load ib_peer_mem; hpckit tune sets"
             " NCCL_NET_GDR_LEVEL"),

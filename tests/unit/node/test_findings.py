@@ -7,6 +7,7 @@ import pytest
 
 from hpckit.core.finding_lines import sentence
 from hpckit.core.findings import Finding, Severity, group_findings
+from hpckit.core.index_list import IndexList
 from hpckit.node.nics import with_nic_roles
 from hpckit.node.pci import PciAddress
 from hpckit.node.rules.rules import node_findings
@@ -239,6 +240,46 @@ def test_bridges() -> None:
     assert said(notes) == ["GPU2-3 are joined by NV4, other pairs here by NV12"]
 
 
+@pytest.mark.parametrize(
+    ("words", "severity"),
+    [(("NV18", "NV17"), Severity.WARNING), (("NV18", "NV12"), Severity.NOTE),
+     (("NV12", "NV11"), Severity.WARNING), (("NV12", "NV8"), Severity.NOTE),
+     (("NV4", "NV2"), Severity.NOTE)],
+)  # fmt: skip
+def test_no_whole_number_of_bridges_is_a_broken_link(
+    words: tuple[str, str], severity: Severity
+) -> None:
+    """A bridge has four or six links: NV17 beside NV18 has one that is down."""
+    full, short = words
+    cells = both_ways((0, 1), word=full) | both_ways((2, 3), word=short)
+    notes = found(even_matrix(4, "SYS", cells), "nvlink-bridges-uneven")
+    assert {one.severity for one in notes} == {severity}
+
+
+def test_rows_that_contradict_each_other() -> None:
+    """A path is the same from both ends, so one row is wrong, and neither is silently believed."""
+    node = matrix(
+        "GPU0 X NV18 SYS SYS\nGPU1 NV17 X SYS SYS\nGPU2 SYS SYS X NV18\nGPU3 SYS SYS NV18 X"
+    )
+    (one,) = found(node, "matrix-contradicts")
+    assert (one.severity, one.because) == (
+        Severity.WARNING, "GPU0 to GPU1 is NV18, GPU1 to GPU0 is NV17",
+    )  # fmt: skip
+
+
+def test_a_missing_partition() -> None:
+    """Sixty-three of eight cards' sixty-four partitions name the card that lacks one."""
+    cards = [f"0000:{0x11 + card:02x}:00" for card in range(8)]
+    gpus = [
+        Gpu(index=at, name="MI300X", pci=PciAddress(f"{cards[at // 8]}.0"), partition=str(at % 8))
+        for at in range(64)
+    ]
+    node = NodeTopology(source=healthy_node().source, gpus=(*gpus[:20], *gpus[21:]))
+    (one,) = found(node, "partitions-fewer")
+    assert (one.subject, one.because) == (cards[2], "7 partitions, other cards have 8")
+    assert found(dataclasses.replace(node, gpus=tuple(gpus)), "partitions-fewer") == []
+
+
 def test_other_model() -> None:
     """A GPU of another model is not held against the others."""
     node = change_gpu(healthy_node(), 0, name="DGX Display", nvlinks=())
@@ -313,6 +354,9 @@ def test_hypervisor() -> None:
         " likely a virtual machine"
     ]
     assert rules_of(even_matrix(4, "SYS", {})) == {"pci-hidden"}
+    box = even_matrix(4, "PHB", {})
+    threads = tuple(dataclasses.replace(gpu, cpus=IndexList("0-15,32-47")) for gpu in box.gpus)
+    assert rules_of(dataclasses.replace(box, gpus=threads)) == set()  # a socket's cores and threads
     mixed = even_matrix(4, "SYS", both_ways((0, 1), word="NODE"))
     assert rules_of(mixed) == set()
 
