@@ -16,14 +16,12 @@ from hpckit.account.sample_time import Numbers, Stretch
 from hpckit.account.samples import GPU_DTYPE, SampleChunk
 from hpckit.account.values import Curve, Throttling
 
-BLOCK_ROWS: Final = 8192
-"""Rows that are folded at once: 590 kB, which stays in a core's own cache."""
+BLOCK_ROWS: Final = 16384
+"""Rows that are folded at once: their columns take 1 MB, as a core's own cache."""
 
 Rows = NDArray[np.void]
 Floats = NDArray[np.float64]
 Times = NDArray[np.int64]
-_BYTES: Final = np.dtype((np.void, GPU_DTYPE.itemsize))
-"""A row as bytes: rows are copied whole then, not field by field."""
 
 
 def rows_by_gpu(chunk: SampleChunk) -> Iterator[tuple[int, Times, Rows]]:
@@ -96,41 +94,40 @@ def median(values: Floats) -> float:
     return float(parted[low] + parted[high]) / 2
 
 
-class RowBlock:
-    """Rows that wait until there are enough: blocks are the same however the rows arrive."""
+Column = NDArray[Any]
 
-    def __init__(self) -> None:
+
+class RowBlock:
+    """Columns of rows that wait until there are enough: blocks are the same however rows arrive."""
+
+    def __init__(self, names: Sequence[str]) -> None:
         self._times = np.empty(BLOCK_ROWS, np.int64)
-        self._rows = np.empty(BLOCK_ROWS, _BYTES)
+        self._columns = {name: np.empty(BLOCK_ROWS, GPU_DTYPE[name]) for name in names}
         self._count = 0
 
-    def filled(self, times_ns: Times, rows: Rows) -> Iterator[tuple[Times, Rows]]:
+    def filled(self, times_ns: Times, rows: Rows) -> Iterator[tuple[Times, dict[str, Column]]]:
         """Full blocks, each valid until the next is asked for."""
-        at, rows = 0, rows.view(_BYTES)
+        at = 0
         while at < len(rows):
-            if not self._count and len(rows) - at >= BLOCK_ROWS:
-                end = at + BLOCK_ROWS
-                yield times_ns[at:end], rows[at:end].view(GPU_DTYPE)
-                at = end
-                continue
             count = min(BLOCK_ROWS - self._count, len(rows) - at)
-            self._times[self._count : self._count + count] = times_ns[at : at + count]
-            self._rows[self._count : self._count + count] = rows[at : at + count]
+            taken, free = slice(at, at + count), slice(self._count, self._count + count)
+            self._times[free] = times_ns[taken]
+            for name, column in self._columns.items():
+                column[free] = rows[name][taken]
             self._count, at = self._count + count, at + count
             if self._count == BLOCK_ROWS:
                 yield from self.rest()
 
-    def rest(self) -> Iterator[tuple[Times, Rows]]:
+    def rest(self) -> Iterator[tuple[Times, dict[str, Column]]]:
         """What waits, if anything does."""
         count, self._count = self._count, 0
         if count:
-            yield self._times[:count], self._rows[:count].view(GPU_DTYPE)
+            columns = {name: column[:count] for name, column in self._columns.items()}
+            yield self._times[:count], columns
 
 
 Mask = NDArray[np.bool_] | None
 """Which samples measured a column; None: all of them."""
-
-Column = NDArray[Any]
 
 ALL: Final = None
 

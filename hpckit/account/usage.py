@@ -103,7 +103,7 @@ class GpuUsageFold:
         self._origin_s = origin_s
         self._time = SampleTime(period_s, begin_ns, end_ns)
         self._held_us = self._time.held_us
-        self._waiting = RowBlock()
+        self._waiting = RowBlock(_USED)
         self._state_us = np.zeros(STATES)
         self._hidden_us = 0
         self._last_state: int | None = None
@@ -128,9 +128,8 @@ class GpuUsageFold:
         for block in self._waiting.filled(times_ns, rows):
             self._add(*block)
 
-    def _add(self, times_ns: NDArray[np.int64], block: NDArray[np.void]) -> None:
+    def _add(self, times_ns: NDArray[np.int64], rows: dict[str, Column]) -> None:
         stretch = self._time.add(times_ns)
-        rows: dict[str, Column] = {name: np.ascontiguousarray(block[name]) for name in _USED}
         states = states_of(rows, self._transfer(stretch, rows))
         self._windows.add(states, stretch)
         state_us = np.bincount(states, stretch.weight_us, STATES)

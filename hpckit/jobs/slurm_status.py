@@ -290,7 +290,7 @@ def _component_ends(components: Sequence[JobRecord], folder: Path) -> tuple[JobR
     if len(names) != len(components):
         return tuple(components)
     return tuple(
-        record._replace(**_own_end(record.state, folder / COMPONENTS_FOLDER / name))
+        replace(record, **_own_end(record.state, folder / COMPONENTS_FOLDER / name))
         for name, record in zip(names, components, strict=True)
     )
 

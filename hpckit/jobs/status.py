@@ -177,7 +177,7 @@ def _heterogeneous_status(entry: JobEntry, records: Sequence[JobRecord]) -> JobS
         status,
         nodelist=None,
         ended_s=max(ends, default=None) if status.state.is_final else None,
-        components=tuple(record._replace(exit_code=_exit_code(record)) for record in records),
+        components=tuple(replace(record, exit_code=_exit_code(record)) for record in records),
     )
 
 
@@ -188,7 +188,7 @@ def status_of_task(entry: JobEntry, status: JobStatus, task: int) -> JobStatus:
     """
     found = next((record for record in status.tasks if record.task_index == task), None)
     if found is not None:
-        return status_of_records(entry, [found._replace(task_index=None)])
+        return status_of_records(entry, [replace(found, task_index=None)])
     listed = [record.task_index for record in status.tasks if record.task_index is not None]
     if not listed and status.state in (JobState.UNKNOWN, JobState.NOT_SUBMITTED):
         return status
@@ -253,7 +253,7 @@ def _array_status(entry: JobEntry, records: Sequence[JobRecord]) -> JobStatus:
         ended_s=max(ends, default=None) if status.state.is_final else None,
         reason=_tasks_sentence(records, chosen),
         nodelist=None,
-        tasks=tuple(record._replace(exit_code=_exit_code(record)) for record in records),
+        tasks=tuple(replace(record, exit_code=_exit_code(record)) for record in records),
     )
 
 

@@ -279,7 +279,8 @@ _WAITING: Final = frozenset(
 )
 
 
-class JobRecord(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
     """One job, or one task of a job array, as squeue or sacct lists it.
 
     `job_id` is the array's own for each of its tasks. `raw` is the state as printed. `reason` is

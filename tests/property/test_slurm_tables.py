@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -128,7 +129,7 @@ def exit_words(record: JobRecord) -> str:
 
 def without_codes(records: Sequence[JobRecord]) -> list[JobRecord]:
     """The records without the exit codes, which squeue does not print."""
-    return [record._replace(exit_code=None, exit_signal=None) for record in records]
+    return [replace(record, exit_code=None, exit_signal=None) for record in records]
 
 
 @given(st.lists(job_records()), paths)

@@ -153,14 +153,14 @@ UNKNOWN, NOT_SUBMITTED = JobState.UNKNOWN, JobState.NOT_SUBMITTED
 
 def test_a_heterogeneous_job_is_its_components() -> None:
     """The whole is as one that is busy, or that ended badly; each is told by its own id."""
-    named = ENDED._replace(submission=CONFIRMED.submission, exit_code=3)
-    left = named._replace(job_id=JobId("4242+0"), state=JobState.COMPLETED)
-    right = named._replace(job_id=JobId("4242+1"))
+    named = replace(ENDED, submission=CONFIRMED.submission, exit_code=3)
+    left = replace(named, job_id=JobId("4242+0"), state=JobState.COMPLETED)
+    right = replace(named, job_id=JobId("4242+1"))
     whole = status_of_records(CONFIRMED, merge_records([], [right, left]))
     assert (whole.job_id, whole.state, whole.exit_code) == ("4242", JobState.FAILED, 3)
     assert [one.job_id for one in whole.components] == ["4242+0", "4242+1"]
     assert own_records(CONFIRMED, [left, right]) == [left, right]
-    before = named._replace(job_id=JobId("4242"), state=JobState.CANCELLED)
+    before = replace(named, job_id=JobId("4242"), state=JobState.CANCELLED)
     assert merge_records([left, right], [before]) == [left, right]
     component = replace(CONFIRMED, job_id=JobId("4242+1"))
     assert own_records(component, [left, right]) == [right]

@@ -315,6 +315,20 @@ def test_slow_figures_are_asked_ten_times_a_second_at_most(machine: Machine) -> 
     assert second["energy_mj"] != first["energy_mj"]
 
 
+def test_the_temperature_is_asked_once_a_second(machine: Machine) -> None:
+    """Utilization is asked ten times a second; of temperature the last answer stands longer."""
+    hot = BUSY.replace("utilization_pct = 80", 'utilization_pct = "0:0 100:100"')
+    node = machine(hot.replace("temperature_c = 60", 'temperature_c = "0:60 100:80"'))
+    node.set_s(0)
+    slow = NvmlSlow(node.gpu(), {})
+    begun_ns = time.monotonic_ns()
+    node.set_s(50)
+    slow.refresh(begun_ns + 500_000_000)
+    assert (slow.gauges[0], slow.gauges[2]) == (50, 60)
+    slow.refresh(begun_ns + 1_500_000_000)
+    assert slow.gauges[2] == 70
+
+
 def test_a_lost_gpu_is_shown_at_its_place(machine: Machine, tmp_path: Path) -> None:
     """It has no name, and counts among those that open.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -216,11 +217,11 @@ def only(version: str, case: str) -> JobDetail:
 
 def as_json_says(record: JobRecord, version: str) -> JobRecord:
     """A record of the text without what the JSON of that version leaves out."""
-    known = record._replace(raw=record.raw.split(" by ", 1)[0])
+    known = replace(record, raw=record.raw.split(" by ", 1)[0])
     if version != OLD:
         return known
     lost = known.state is JobState.FAILED and known.exit_signal is None
-    return known._replace(submission=None, exit_code=None if lost else known.exit_code)
+    return replace(known, submission=None, exit_code=None if lost else known.exit_code)
 
 
 def in_order(records: Sequence[JobRecord]) -> list[JobRecord]:

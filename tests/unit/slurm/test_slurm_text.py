@@ -78,7 +78,11 @@ def test_no_time_is_none(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["06:49:14", "2026-02-30T00:00:00", "9999-12-31T23:59:59", "2026-11-21 06:49:14", "now"]
+    "text",
+    [
+        *("06:49:14", "2026-02-30T00:00:00", "9999-12-31T23:59:59", "2026-11-21 06:49:14", "now"),
+        *("2026-11-21T06:49:", "2026-11-21", "20261121T064914.123"),
+    ],
 )
 def test_other_times_are_refused(text: str) -> None:
     """A time in another format, or one that no calendar has, is an error."""
