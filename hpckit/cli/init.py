@@ -148,6 +148,8 @@ def _read_script(script: str) -> FromScript:
     data, _ = wiring.read_capture(script)
     if not data.startswith(b"#!"):
         hint = f"hpckit init -- python3 {script}" if script.endswith(".py") else None
+        if script.endswith(".toml"):
+            hint = f"a job file is submitted as it is: hpckit submit {script}"
         raise HpckitError(f"{script} does not begin with #!, so it is no batch script", hint=hint)
     try:
         return job_from_script(data.decode(), script)

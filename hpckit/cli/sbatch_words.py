@@ -80,7 +80,7 @@ _INSTEAD: Final = {
         ("submit check", "--venv --virtualenv", "--set environment.venv=DIR"),
         ("submit check", "--conda --conda-env", "--set environment.conda=NAME"),
         ("submit check", "--module --modules", "--set 'environment.modules=[\"NAME\"]'"),
-        ("submit check", "--cpus-per-node", "--cpus-per-task N (per rank)"),
+        ("submit check", "--cpus-per-node --cpus-per-gpu", "--cpus-per-task N (per rank)"),
         ("submit check", "--verbose -v --debug", "hpckit render --explain"),
         ("submit check", "--mem-per-task", "--mem-per-cpu SIZE"),
         ("submit check", "--env-file", "--set 'environment.setup=[\"source FILE\"]'"),
@@ -165,10 +165,10 @@ _WHOLE: Final = regex(r"'(.*)' is not a valid (?:integer|float)")
 _CHOSEN: Final = regex(r"'(.*?)' is not one of (.*)\.")
 _MORE: Final = {
     "jobs": "hpckit status {}",
-    "status": "one job: hpckit status {}",
-    "cancel": "one job: hpckit cancel {}",
-    "logs": "one job: hpckit logs {}",
-    "show": "one job: hpckit show {}",
+    "status": "one job a command: {}",
+    "cancel": "one job a command: {}",
+    "logs": "one job a command: {}",
+    "show": "one job a command: {}",
     "report": "two jobs: hpckit report JOB_ID --compare {}",
 }
 """Command → what a second word of it may mean."""
@@ -198,10 +198,15 @@ def misused(error: click.UsageError, ctx: click.Context) -> click.UsageError:
         typed = error.message.split("'")[1]
         meant = _SUBCOMMANDS.get(typed, typed)
         near = f"; did you mean {meant}?" if meant in words else _nearest(meant, words, cutoff=0.6)
+        if not near and ctx.info_name == "sites":
+            near = f"; did you mean `hpckit sites show {typed}`?"
         text = f"{ctx.command_path} has no {typed}{near or '; it has ' + ', '.join(words)}"
     elif "unexpected extra argument" in error.message and ctx.info_name in _MORE:
         more = error.message.partition("(")[2].rpartition(")")[0]
-        text = f"one word too many: {more}; instead: {_MORE[ctx.info_name].format(more)}"
+        jobs = [str(ctx.params.get("job_id") or ""), *more.split()]
+        each = " && ".join(f"{ctx.command_path} {job}" for job in jobs if job)
+        says = _MORE[ctx.info_name].format(each if "a command" in _MORE[ctx.info_name] else more)
+        text = f"one word too many: {more}; instead: {says}"
     return error if text is None else click.UsageError(text, ctx)
 
 

@@ -396,7 +396,7 @@ def _questions(scene: Scene, partition: Partition) -> Iterator[_Question]:
         _Amount("CPUs", CPU_OPTIONS, request.cpus_per_node, lambda group: group.cpus),
         _Amount("memory", MEM_OPTIONS, mem_mib, lambda group: group.mem_mib),
     ):
-        yield _enough(request, amount, where)
+        yield _enough(scene, amount, where)
 
 
 class _Amount(NamedTuple):
@@ -408,8 +408,15 @@ class _Amount(NamedTuple):
     of: Callable[[NodeGroup], int | None]
 
 
-def _enough(request: Request, amount: _Amount, where: str) -> _Question:
-    subject, options, least, of = amount
+def _enough(scene: Scene, amount: _Amount, where: str) -> _Question:
+    request, (subject, options, least, of) = scene.request, amount
+
+    def fits(group: NodeGroup) -> bool:
+        return (has := of(group)) is None or has >= least
+
+    def has_room(rules: PartitionRules) -> bool:
+        seen = scene.cluster.nodes.get(rules.name)
+        return seen is not None and any(map(fits, seen.groups))
 
     def most(groups: Groups) -> int:
         return max(of(group) or 0 for group in groups)
@@ -419,20 +426,26 @@ def _enough(request: Request, amount: _Amount, where: str) -> _Question:
 
     def remedy(groups: Groups) -> str:
         less = most(groups)
+        gpus = request.gpus_word(less) if less else None
+        if gpus and request.says_nodes and least % less == 0:  # as many GPUs, on more nodes
+            gpus = f"--nodes={request.nodes * least // less} {gpus}"
         said = {
-            "GPUs": request.gpus_word(less) if less else None,
+            "GPUs": gpus,
             "CPUs": request.cpus_word(less),
             "memory": f"--mem={words(less)}",
         }[subject]
-        return f"{said}, or another partition" if said else "another partition"
+        other = _others(scene, has_room).removesuffix(", or ask the admins")
+        return f"{said}, or {other}" if said else other
 
     unit = "" if subject == "memory" else f" {subject}"
     return _Question(
         subject,
         options,
-        lambda group: (has := of(group)) is None or has >= least,
+        fits,
         lambda groups: (
             f"nodes of {where} have at most {words(most(groups))}{unit}, not {words(least)}"
+            if most(groups)
+            else f"nodes of {where} have no {subject}"
         ),
         remedy,
     )

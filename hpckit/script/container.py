@@ -152,7 +152,7 @@ def image_notices(plan: LaunchPlan, is_there: Callable[[str], bool]) -> Iterator
         return
     remedy = "give its absolute path, or build it: apptainer build FILE.sif docker://NAME"
     if not is_image_file(image):
-        remedy = f"an image of a registry is docker://{image}"
+        remedy = f"an image of a registry is docker://{image.replace('#', '/', 1)}"
     yield Notice(
         level=Level.NOTE,
         subject="container.image",

@@ -70,6 +70,7 @@ _LAUNCHERS: Final = {
     **dict.fromkeys(("mpirun", "mpiexec", "openmpi", "mpich", "intelmpi"), "mpi"),
 }
 """What people call a launcher → the kind."""
+_KINDS_OF_LAUNCH: Final = ("type", "name", "launcher", "method", "mode", "backend", "with")
 _VARIABLES: Final = ("environment.set", "tune.env")
 _GPUS: Final = regex(r"(?:gpu[:=])?(?:([A-Za-z][\w.-]*)(?::|$))?([0-9]{1,9})?", re.ASCII)
 _TIME: Final = regex(
@@ -192,6 +193,8 @@ def _of_unknown(key: str, value: object, nodes: object) -> str:
     if word.isupper() and table in ("tune", "environment"):
         name = "env" if table == "tune" else "set"
         return f"{name} = {{ {word} = {json.dumps(value)} }}"
+    if table == "launch" and word in _KINDS_OF_LAUNCH and isinstance(value, str):
+        return f'kind = "{_LAUNCHERS.get(value.lower(), value)}"'
     if key in _TABLES and (key == "env" or isinstance(value, Mapping | list)):
         return _TABLES[key]
     option = HABITS.get(word.replace("_", "-"), word.replace("_", "-"))

@@ -199,7 +199,10 @@ def test_an_expedited_requeue_is_of_new_releases(tmp_path: Path) -> None:
         ("-N 2 -n 4 --gpus-per-task 2 --gres gpu:8", "--gpus-per-task and --gres gpu:8"),
         ("-G h100:2 --gpu-type a100 -N 1", "--gpu-type and --gpus h100:2"),
         ("--gres gpu:h100:2,gpu:a100:2", "needs [[component]] tables"),
-        ("-n 7 --ntasks-per-node 4", "7 is not the same on each of 2; instead: --ntasks-per-node 4"),
+        (
+            "-n 7 --ntasks-per-node 4",
+            "7 is not the same on each of 2; instead: --ntasks-per",
+        ),
         ("-n 4", "--ntasks counts all nodes: add --nodes"),
         ("FILE -G 1", "--gpus counts all nodes: add --nodes"),
         ("FILE --gpus-per-task 1", "add --ntasks-per-node"),
