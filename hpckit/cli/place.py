@@ -44,6 +44,7 @@ class PlaceOptions(SimpleNamespace):
     format_: str
     axis: str | None
     node: str | None
+    evaluate: str | None
 
 
 @click.command("place")
@@ -95,6 +96,12 @@ class PlaceOptions(SimpleNamespace):
 @click.option("--json", "as_json", is_flag=True, help="One JSON document: --format json.")
 @click.option("--axis", metavar="AXIS", help="With --format svg: axis whose groups are coloured.")
 @click.option(
+    "--evaluate",
+    type=click.Path(allow_dash=True),
+    metavar="FILE",
+    help="Show what the order in FILE is worth: one host per line. [default: the best order]",
+)
+@click.option(
     "--node",
     type=click.Path(allow_dash=True),
     metavar="FILE",
@@ -123,6 +130,8 @@ def place_command(
         print_binding(options.node, options.gpus_per_node, format_)
         return
     question = _question(options)
+    if options.evaluate is not None:
+        question = _with_order(question, options.evaluate)
     if options.node is not None and format_ == "cpu-bind":
         print_binding(options.node, question.ranks_per_node, format_)
         return
@@ -138,8 +147,19 @@ def place_command(
         _print(question, topology, placement, options)
 
 
+def _with_order(question: PlaceQuestion, file: str) -> PlaceQuestion:
+    """Return the question with the order that a file has. Raises ConfigError, StorageFailed."""
+    from dataclasses import replace
+
+    from hpckit.placement.place import order_of_lines
+
+    raw, name = wiring.read_capture(file)
+    text = raw.decode("utf-8", "surrogateescape")
+    return replace(question, order=order_of_lines(text, question.nodes, name))
+
+
 def _is_node_alone(options: PlaceOptions) -> bool:
-    if options.job is not None or options.mesh is not None:
+    if options.evaluate is not None or options.job is not None or options.mesh is not None:
         return False
     if options.format_ == "cpu-bind":
         return True
@@ -150,8 +170,10 @@ def _is_node_alone(options: PlaceOptions) -> bool:
 
 
 def _check_together(options: PlaceOptions) -> None:
-    if [options.job, options.fabric, options.node].count("-") > 1:
-        raise click.UsageError("only one of JOB, --fabric and --node can be standard input")
+    if [options.job, options.fabric, options.node, options.evaluate].count("-") > 1:
+        raise click.UsageError(
+            "only one of JOB, --fabric, --node and --evaluate can be standard input"
+        )
     if options.format_ == "cpu-bind" and options.node is None:
         raise click.UsageError("--format cpu-bind needs --node FILE")
     if options.axis and options.format_ != "svg":

@@ -31,6 +31,17 @@ def natural_order(name: str) -> tuple[tuple[int, int, str], ...]:
     )
 
 
+def naturally_sorted(names: Iterable[str]) -> list[str]:
+    """Return the names in natural order, at once where all are like n001 and n002."""
+    found = sorted(names)
+    if found:
+        stem = len(found[0].rstrip("0123456789"))
+        is_like = found[0][:stem] == found[-1][:stem] and len({*map(len, found)}) == 1
+        if is_like and all(name[stem:].isdecimal() and name.isascii() for name in found):
+            return found
+    return sorted(found, key=natural_order)
+
+
 def named(names: Iterable[str], most: int = 6) -> str:
     """Return names in natural order for a sentence: `GPU0, GPU1 and 9 more`."""
     return and_more(sorted(set(names), key=natural_order), most)

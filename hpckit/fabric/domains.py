@@ -85,6 +85,8 @@ class _Tree:
 
     def _place(self, node: str) -> str:
         """The place to which most of a node's NICs lead; of several that with the fewest nodes."""
+        if len(self._hangs[node]) == 1:
+            return self._sets.find(self._hangs[node][0])
         counts = Counter(self._sets.find(leaf) for leaf in self._hangs[node])
         if len(counts) == 1:
             return next(iter(counts))
@@ -184,10 +186,12 @@ def _same_place(hangs: Mapping[str, Sequence[str]]) -> Iterable[tuple[str, str]]
     """Leaves of several rails that the same nodes hang on."""
     of_leaf: Counter[str] = Counter()
     of_both: Counter[tuple[str, str]] = Counter()
-    for leaves in hangs.values():
+    for leaves, nodes in Counter(map(tuple, hangs.values())).items():
         own = sorted(set(leaves))
-        of_leaf.update(own)
-        of_both.update((one, other) for i, one in enumerate(own) for other in own[i + 1 :])
+        for i, one in enumerate(own):
+            of_leaf[one] += nodes
+            for other in own[i + 1 :]:
+                of_both[one, other] += nodes
     for (one, other), count in of_both.items():
         if count > _SHARED * max(of_leaf[one], of_leaf[other]):
             yield one, other

@@ -5,7 +5,8 @@ Pure Python and small, as it is read inside a job too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from hpckit.core.values import dataclass
@@ -44,8 +45,21 @@ class Locality:
 
     def path(self, node: str) -> tuple[int, ...]:
         """The domains around a node, the lowest first; empty for a node that nobody knows."""
-        found, at = [], self.domain_of.get(node, ROOT)
-        while at != ROOT:
-            found.append(at)
-            at = self.domains[at].parent
+        return self.above(self.domain_of.get(node, ROOT))
+
+    def above(self, domain: int) -> tuple[int, ...]:
+        """The domain and those around it, the lowest first; empty for ROOT."""
+        found = []
+        while domain != ROOT:
+            found.append(domain)
+            domain = self.domains[domain].parent
         return tuple(found)
+
+    def held(self, nodes: Iterable[str]) -> Counter[int]:
+        """How many of these nodes each domain holds that has any."""
+        lowest = Counter(self.domain_of.get(node, ROOT) for node in nodes)
+        found: Counter[int] = Counter()
+        for domain, count in lowest.items():
+            for at in self.above(domain):
+                found[at] += count
+        return found

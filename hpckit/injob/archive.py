@@ -83,6 +83,8 @@ _STORED: Final = (
     *("hpckit/sampler/__init__", "hpckit/sampler/gpus", "hpckit/sampler/nvml_calls"),
 )
 """Their byte code is stored, as every rank loads them: they are not worth loading zlib."""
+_DEFLATED: Final = ("hpckit/injob/runner", "hpckit/injob/ray")
+"""Loaded once a job or once a node, and not stored."""
 _SHELL: Final = b"""\
 #!/bin/sh
 # In an image, `sh FILE rank ...`: that has a Python of its own, or none. A rank begins here: the
@@ -200,7 +202,8 @@ def _archive(sources: Mapping[str, bytes]) -> bytes:
                 info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
                 info.create_system = 3
                 info.external_attr = 0o600 << 16
-                is_stored = name != path and path.startswith(_STORED)
+                is_stored = path.startswith(_STORED) and not path.startswith(_DEFLATED)
+                is_stored = is_stored and name != path
                 info.compress_type = zipfile.ZIP_STORED if is_stored else zipfile.ZIP_DEFLATED
                 archive.writestr(info, data, compresslevel=9)
     return buffer.getvalue()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 from typing import Any, Final, NamedTuple
 
 from hpckit.core.hostlist import fold_hosts, natural_order
@@ -13,9 +14,26 @@ from hpckit.core.units import counted, short_bytes, short_time, time_words
 from hpckit.fabric.domain_names import leaf_of, place_kind, short_names
 from hpckit.fabric.ends import FEWEST_PEERS, name_shape, says_nothing
 from hpckit.fabric.locality import ROOT
-from hpckit.placement.bounds import least_hop_bytes, least_spread, least_straddling, least_time_s
+from hpckit.placement.bounds import (
+    capacities,
+    held,
+    is_regular,
+    known_sizes,
+    least_out,
+    least_split,
+    least_straddling,
+    least_time_s,
+)
+from hpckit.placement.exact import least_of_few_s
 from hpckit.placement.instance import Instance, Loads, sending_axes, spread
-from hpckit.placement.order import PlacementRequest, found_orders, given_orders, instance_of
+from hpckit.placement.order import (
+    PlacementRequest,
+    found_orders,
+    given_orders,
+    instance_of,
+    order_named,
+)
+from hpckit.placement.order_plan import Pattern
 from hpckit.placement.packing import node_grid, packed_orders
 from hpckit.placement.request import (
     BYTES_X_HOPS,
@@ -32,7 +50,7 @@ from hpckit.placement.request import (
     spread_words,
 )
 from hpckit.placement.search import Found
-from hpckit.placement.traffic import AxisTraffic
+from hpckit.placement.traffic import AxisTraffic, hop_bytes_of
 from hpckit.slurm.values import TopologyKind
 
 _WORTH_FRAC: Final = 0.02
@@ -273,19 +291,25 @@ _PRICE_FRAC: Final = 0.001
 """That rank 0 stays on a certain node is said where it costs more than this part of the time."""
 
 
-def place(request: PlacementRequest, plugin: TopologyKind | None = None) -> Placement:
+def place(
+    request: PlacementRequest,
+    plugin: TopologyKind | None = None,
+    order: Sequence[str] | None = None,
+) -> Placement:
     """The order and every objective beside host names, Slurm's order, a random one and the bound.
 
-    `plugin` is what places jobs on this cluster, for the advice. Raises PlanError where mesh and
-    nodes do not agree.
+    `plugin` is what places jobs on this cluster, for the advice. With an `order` that is judged, in
+    place of the best. Raises PlanError where mesh and nodes do not agree.
     """
     instance = instance_of(request)
-    free, pinned = found_orders(instance, request, _job_first(request))
+    free, pinned, bound_s = found_orders(instance, request, _job_first(request))
+    bound_s = least_of_few_s(instance, bound_s, free.time_s)
     found = free if request.first is None or pinned is None else pinned
+    placed = found.order if order is None else order_named(instance, order)
     names = ("placed", "hostname", "random", "slurm")
-    orders = (found.order, *given_orders(instance, request))
+    orders = (placed, *given_orders(instance, request))
     judged = {name: _Judged(instance, order) for name, order in zip(names, orders, strict=False)}
-    objectives = _objectives(instance, judged)
+    objectives = _objectives(instance, judged, bound_s)
     groups = {
         traffic.axis.name: _axis_groups(instance, judged, i)
         for i, traffic in enumerate(instance.traffic)
@@ -295,16 +319,16 @@ def place(request: PlacementRequest, plugin: TopologyKind | None = None) -> Plac
     places = place_kind(request.locality, instance.nodes)
     return Placement(
         orders=Orders(**_of_each(judged, lambda order: order.names)),
-        because=_because(found, judged, request.first),
+        because=_because(found, judged, request.first) if order is None else _beside(found),
         objectives=objectives,
         groups=groups,
         places=places,
         notes=(
-            *_price(request, free, pinned),
+            *(_price(request, free, pinned) if order is None else ()),
             *unknown_note(instance),
-            *order_notes(instance, found.order, objectives[TIME], _rows(objectives, sent, places)),
+            *order_notes(instance, placed, objectives[TIME], _rows(objectives, sent, places)),
         ),
-        advice=tuple(placement_advice(request, instance, found.order, plugin)),
+        advice=tuple(placement_advice(request, instance, placed, plugin)),
     )
 
 
@@ -365,12 +389,11 @@ def _compared(
     return Compared(**_of_each(judged, measure), lower_bound=bound)
 
 
-def _objectives(instance: Instance, judged: _Orders) -> Mapping[str, Compared]:
+def _objectives(instance: Instance, judged: _Orders, bound_s: float) -> Mapping[str, Compared]:
     traffic = instance.traffic
     axes = [traffic[axis] for axis in sending_axes(instance)]
-    least_s = sum(map(least_time_s, traffic, [instance] * len(traffic), instance.floor_s))
     return {
-        TIME: _compared(judged, lambda one: one.loads.total_s(), least_s),
+        TIME: _compared(judged, lambda one: one.loads.total_s(), bound_s),
         HOP_BYTES: _compared(
             judged,
             lambda one: one.loads.hop_bytes(),
@@ -387,6 +410,45 @@ def _objectives(instance: Instance, judged: _Orders) -> Mapping[str, Compared]:
     }
 
 
+def least_spread(traffic: AxisTraffic, instance: Instance) -> int:
+    """The fewest leaves on which the widest group can lie: two where some group has to be split."""
+    widest = min(max(sizes, default=1) for sizes in known_sizes(traffic, instance))
+    least = 2 if least_straddling(traffic, instance) else 1
+    nodes = 0
+    counts = sorted(held(instance).values(), reverse=True)
+    for leaves, count in enumerate(counts, start=1):
+        nodes += count
+        if nodes >= widest:
+            return max(least, leaves)
+    return least
+
+
+def least_hop_bytes(traffic: AxisTraffic, instance: Instance) -> float:
+    """The least of bytes times cables on their way, by what has to leave a leaf, a pod, …."""
+    found = 2 * sum(traffic.sent().values())
+    if not is_regular(traffic):
+        return found
+    group = traffic.groups[0]
+    for level in range(len(instance.levels)):
+        domains = dict.fromkeys(instance.levels[level])
+        counts = capacities(instance, level)
+        alone = sum(
+            instance.cables[domain] * least_out(traffic, group, count % len(group.nodes))
+            for domain, count in zip(domains, counts, strict=True)
+        )
+        sizes = [len(group.nodes) for group in traffic.groups]
+        straddling = least_split(sizes, counts, is_apart=True)
+        parts = max(2, ceil(len(group.nodes) / max(counts)))
+        crossings = parts if traffic.axis.pattern is Pattern.RING else 2 * (parts - 1)
+        together = 0.0
+        # Where some domain has no cable out of it, a group can go that way.
+        all_cabled = all(instance.cables[domain] for domain in domains)
+        if traffic.axis.pattern is not Pattern.ALL_TO_ALL and all_cabled:
+            together = straddling * crossings * hop_bytes_of(traffic.axis) * group.times
+        found += 2 * max(alone, together)
+    return found
+
+
 def _axis_groups(instance: Instance, judged: _Orders, axis: int) -> AxisGroups:
     traffic: AxisTraffic = instance.traffic[axis]
     least_s = least_time_s(traffic, instance, instance.floor_s[axis])
@@ -398,6 +460,11 @@ def _axis_groups(instance: Instance, judged: _Orders, axis: int) -> AxisGroups:
         ),
         time_s=_compared(judged, lambda one: one.loads.axis_s(axis), least_s),
     )
+
+
+def _beside(found: Found) -> str:
+    """What the best order takes, beside one that somebody else made."""
+    return f"a given order; hpckit's own takes {short_time(found.time_s)} per step"
 
 
 def _because(found: Found, judged: _Orders, first: str | None) -> str:

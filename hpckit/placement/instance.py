@@ -6,15 +6,17 @@ domain that holds both. Pure Python: the order is computed inside a job too.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import compress
+from operator import mul, ne
 from typing import Final
 
 from hpckit.core.values import dataclass
 from hpckit.fabric.locality import ROOT, Locality
 from hpckit.placement.order_plan import Speeds
-from hpckit.placement.traffic import AxisTraffic
+from hpckit.placement.traffic import AxisTraffic, Lane
 
 NET_LATENCY_S: Final = 14e-6
 NVLINK_LATENCY_S: Final = 3.4e-6
@@ -108,7 +110,7 @@ def make_instance(
 
 def _touched(nodes: Sequence[str], locality: Locality) -> Locality:
     """The domains around these nodes alone: a job need not know the whole cluster."""
-    used = sorted({domain for node in nodes for domain in locality.path(node)})
+    used = sorted(locality.held(nodes))
     at = {domain: i for i, domain in enumerate(used)} | {ROOT: ROOT}
     return Locality(
         domains=tuple(
@@ -124,8 +126,10 @@ def _touched(nodes: Sequence[str], locality: Locality) -> Locality:
 def _level_rows(known: Sequence[str], locality: Locality) -> list[list[int]]:
     """The domain of each node on each level, ROOT where it has none; a level of one is left out."""
     rows = {level: [ROOT] * len(known) for level in {one.level for one in locality.domains}}
-    for i, node in enumerate(known):
-        for domain in locality.path(node):
+    lowest = [locality.domain_of[node] for node in known]
+    paths = {domain: locality.above(domain) for domain in set(lowest)}
+    for i, at in enumerate(lowest):
+        for domain in paths[at]:
             rows[locality.domains[domain].level][i] = domain
     used = [rows[level] for level in sorted(rows)]
     while len(used) > 1 and len(set(used[-1])) == 1:
@@ -207,10 +211,10 @@ def spread(instance: Instance, order: Sequence[int], axis: int) -> list[int]:
 
     Nodes that nobody knows are on none.
     """
-    leaf = [instance.home[node] for node in order]
+    leaf = list(map(instance.home.__getitem__, order))
     found = []
     for group in instance.traffic[axis].groups:
-        leaves = {leaf[position] for position in group.nodes}
+        leaves = set(map(leaf.__getitem__, group.nodes))
         leaves.discard(ROOT)
         found.append(max(1, len(leaves)))
     return found
@@ -231,120 +235,90 @@ def sending_axes(instance: Instance) -> list[int]:
     return found or list(range(len(instance.traffic)))
 
 
-# --- How long each link is busy under an order of nodes, also while nodes change places. Links of a
-# domain are its uplink outwards and inwards; those of a node its NICs and its NVLink. An axis takes
-# as long as its busiest link, and axes take turns: hierarchical alpha-beta, after NCCL's model of a
-# ring.
+# --- How long each link is busy under an order of nodes. The links of a domain are its uplink, as
+# busy outwards as inwards; those of a node its NICs and its NVLink. An axis takes as long as its
+# busiest link, and axes take turns: hierarchical alpha-beta, after NCCL's model of a ring.
 class Loads:
-    """The busy seconds of every link by axis, for `order`: the node index on each position."""
+    """What every link carries by axis, for `order`: the node index on each position."""
 
     def __init__(self, instance: Instance, order: Sequence[int]) -> None:
         self.instance = instance
-        self.order = list(order)
-        self._levels = instance.levels
-        self._domains = len(instance.seconds_per_byte)
-        self._has_nodes = not instance.is_uniform
-        self._has_nvlink = any(instance.nvlink)
-        self._latencies_s = instance.latencies_s
-        self._steps = [axis.steps for axis in instance.traffic]
-        slots = 2 * self._domains + (4 * len(instance.nodes) if self._has_nodes else 0)
-        axes = len(instance.traffic)
-        self.busy_s = [[0.0] * (slots or 1) for _ in range(axes)]
-        # How many edges are inside an NVLink domain, then that differ on 0, 1, … levels.
-        self.crossing = [[0] * len(self._latencies_s) for _ in range(axes)]
-        self.edges = [axis.edges for axis in instance.traffic]
-        self._floor_s = (0.0,) * axes if self._has_nodes else instance.floor_s
-        for i in range(axes):
-            for one, other, sent in self.edges[i]:
-                self._put(i, self.order[one], self.order[other], sent, 1)
+        self.order = order
+        axes = instance.traffic
+        # Bytes out of each domain, and on how many levels an edge differs at most.
+        self.out_bytes = [[0.0] * len(instance.seconds_per_byte) for _ in axes]
+        self._crossed = [0] * len(axes)
+        lanes: list[Sequence[Lane]] = [axis.lanes for axis in axes]
+        for at, level in enumerate(instance.levels, start=1):
+            domain_of = list(map(level.__getitem__, order))
+            for i in range(len(axes)):
+                lanes[i] = self._put(i, lanes[i], domain_of)
+                if lanes[i]:
+                    self._crossed[i] = at
+        self._nodes_s = instance.floor_s
+        self._by_nics = [True] * len(axes)
+        if not instance.is_uniform:
+            found = [self._busiest_node(axis) for axis in axes]
+            self._nodes_s = tuple(busy_s for busy_s, _ in found)
+            self._by_nics = [by_nics for _, by_nics in found]
+
+    def _put(self, at: int, lanes: Sequence[Lane], domain_of: Sequence[int]) -> list[Lane]:
+        """Add what leaves each domain of a level; return that alone, as no other leaves one above.
+
+        What stays inside of a domain stays inside of those around it.
+        """
+        out_bytes, get, leaving = self.out_bytes[at], domain_of.__getitem__, []
+        for sent, senders, receivers in lanes:
+            domains = list(map(get, senders))
+            leaves = list(map(ne, domains, map(get, receivers)))
+            left = Counter(compress(domains, leaves))
+            for domain, count in left.items():
+                out_bytes[domain] += count * sent
+            if left:
+                out = list(compress(senders, leaves))
+                leaving.append((sent, out, list(compress(receivers, leaves))))
+        return leaving
+
+    def _busiest_node(self, axis: AxisTraffic) -> tuple[float, bool]:
+        """How long the NICs or the NVLink of a node are busy at most, and whether any NIC is."""
+        instance, order, lowest = self.instance, self.order, self.instance.levels[0]
+        busy: defaultdict[tuple[int, bool, bool], float] = defaultdict(float)
+        for sent, senders, receivers in axis.lanes:
+            for one, other in zip(senders, receivers, strict=True):
+                out, into = order[one], order[other]
+                by_nics = lowest[out] != lowest[into] or not instance.nvlink[lowest[out]]
+                busy[out, True, by_nics] += sent
+                busy[into, False, by_nics] += sent
+        most_s = 0.0
+        for (node, _, by_nics), sent in busy.items():
+            most_s = max(most_s, sent * (instance.nic_s[node] if by_nics else instance.nvlink_s))
+        return most_s, any(by_nics for _, _, by_nics in busy)
 
     def axis_s(self, axis: int) -> float:
         """How long this axis takes."""
-        busiest = max(self.busy_s[axis])
-        return max(busiest, self._floor_s[axis]) + self.latency_s(axis)
+        busiest = max(map(mul, self.out_bytes[axis], self.instance.seconds_per_byte), default=0.0)
+        return max(busiest, self._nodes_s[axis]) + self.latency_s(axis)
 
     def latency_s(self, axis: int) -> float:
         """What this axis waits for steps of its collectives."""
-        counts = self.crossing[axis]
-        worst = max((at for at, count in enumerate(counts) if count), default=None)
-        return 0.0 if worst is None else self._steps[axis] * self._latencies_s[worst]
+        traffic, crossed = self.instance.traffic[axis], self._crossed[axis]
+        if not traffic.lanes:
+            return 0.0
+        worst = crossed + 1 if crossed or self._by_nics[axis] else 0
+        return traffic.steps * self.instance.latencies_s[worst]
 
     def total_s(self) -> float:
         """The predicted time of communication in a step."""
-        return sum(self.axis_s(i) for i in range(len(self.busy_s)))
-
-    def worth(self) -> tuple[float, float]:
-        """What a search makes small: the time, then what all links carry together."""
-        return self.total_s(), sum(map(sum, self.busy_s))
+        return sum(map(self.axis_s, range(len(self.out_bytes))))
 
     def hop_bytes(self) -> float:
         """Bytes times the cables on their way: two between nodes of a leaf or an NVLink domain.
 
         It is one more for each switch that they go up, and for each that they go down.
         """
+        cables = self.instance.cables
         found = 0.0
-        for edges in self.edges:
-            for one, other, sent in edges:
-                found += sent * self._cables(self.order[one], self.order[other])
-        return found
-
-    def _cables(self, one: int, other: int) -> int:
-        cables, found = self.instance.cables, 2
-        for level in self._levels:
-            out, into = level[one], level[other]
-            if out == into:
-                break
-            found += cables[out] + cables[into]
-        return found
-
-    def _put(self, axis: int, one: int, other: int, sent: float, sign: int) -> None:
-        busy, per_byte = self.busy_s[axis], self.instance.seconds_per_byte
-        crossed = 0
-        for level in self._levels:
-            out, into = level[one], level[other]
-            if out == into:
-                break
-            busy[2 * out] += sign * sent * per_byte[out]
-            busy[2 * into + 1] += sign * sent * per_byte[into]
-            crossed += 1
-        by_nvlink = self._has_nvlink and not crossed and self.instance.nvlink[self._levels[0][one]]
-        self.crossing[axis][0 if by_nvlink else crossed + 1] += sign
-        if self._has_nodes:
-            self._put_nodes(axis, (one, other), sign * sent, by_nvlink=by_nvlink)
-
-    def _put_nodes(self, axis: int, ends: tuple[int, int], sent: float, *, by_nvlink: bool) -> None:
-        busy, instance = self.busy_s[axis], self.instance
-        one, other = ends
-        at = 2 * self._domains
-        if by_nvlink:
-            busy[at + 4 * one + 2] += sent * instance.nvlink_s
-            busy[at + 4 * other + 3] += sent * instance.nvlink_s
-            return
-        busy[at + 4 * one] += sent * instance.nic_s[one]
-        busy[at + 4 * other + 1] += sent * instance.nic_s[other]
-
-    def swap(self, touching: Sequence[Sequence[list[int]]], one: int, other: int) -> None:
-        """Let the nodes on two positions change places; the same again takes it back."""
-        order = self.order
-        changed = [
-            [edges[i] for i in {*lists[one], *lists[other]}]
-            for edges, lists in zip(self.edges, touching, strict=True)
-        ]
-        for axis, edges in enumerate(changed):
-            for p, q, sent in edges:
-                self._put(axis, order[p], order[q], sent, -1)
-        order[one], order[other] = order[other], order[one]
-        for axis, edges in enumerate(changed):
-            for p, q, sent in edges:
-                self._put(axis, order[p], order[q], sent, 1)
-
-    def touching(self) -> list[list[list[int]]]:
-        """By axis and position, which edges begin or end there. For `swap`."""
-        found: list[list[list[int]]] = []
-        for edges in self.edges:
-            lists: list[list[int]] = [[] for _ in self.order]
-            for i, (p, q, _) in enumerate(edges):
-                lists[p].append(i)
-                lists[q].append(i)
-            found.append(lists)
+        for axis, out_bytes in zip(self.instance.traffic, self.out_bytes, strict=True):
+            found += 2 * sum(sent * len(senders) for sent, senders, _ in axis.lanes)
+            found += 2 * sum(map(mul, out_bytes, cables))
         return found

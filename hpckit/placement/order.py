@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hpckit.core.errors import PlanError
-from hpckit.core.hostlist import natural_order
+from hpckit.core.hostlist import natural_order, naturally_sorted
 from hpckit.core.units import counted
 from hpckit.core.values import dataclass
 from hpckit.fabric.locality import ROOT, Locality
@@ -41,7 +41,7 @@ class PlacementRequest:
 
 def instance_of(request: PlacementRequest) -> Instance:
     """The instance that is searched. Raises PlanError where mesh and nodes do not agree."""
-    nodes = tuple(sorted(dict.fromkeys(request.nodes), key=natural_order))
+    nodes = tuple(naturally_sorted({*request.nodes}))
     have = len(nodes) * request.ranks_per_node
     if request.mesh.ranks != have:
         need, rest = divmod(request.mesh.ranks, request.ranks_per_node)
@@ -67,7 +67,7 @@ def order_of(request: PlacementRequest) -> tuple[str, ...]:
         leads = order_of(_by_segment(request, segments)) if len(segments) > 1 else segments
         return tuple(node for lead in leads for node in segments[lead])
     instance = instance_of(request)
-    free, pinned = found_orders(instance, request, request.first)
+    free, pinned, _ = found_orders(instance, request, request.first)
     found = free if pinned is None else pinned
     return tuple(instance.nodes[node] for node in found.order)
 
@@ -120,35 +120,32 @@ def _by_segment(request: PlacementRequest, segments: Mapping[str, list[str]]) ->
 
 def found_orders(
     instance: Instance, request: PlacementRequest, first: str | None
-) -> tuple[Found, Found | None]:
-    """The best order, and the best of those that have `first` in front; None where that is None.
+) -> tuple[Found, Found | None, float]:
+    """The best order, the best of those that have `first` in front, and the least time of any.
 
-    They are one where nothing is better about any other, and `first` is a node that the network
-    has: then a job has the order that is shown.
+    The second is None where `first` is. The two are one where nothing is better about any other,
+    and `first` is a node that the network has: then a job has the order that is shown.
     """
     grid = node_grid(request.mesh, request.ranks_per_node)
     search = Search(instance, grid, _candidates(instance, request))
     free = search.free()
     if first is None:
-        return free, None
+        return free, None, search.bound_s
     at = instance.nodes.index(first)
     pinned = search.pinned(at)
     if at < len(instance.nodes) - instance.fixed and pinned.is_no_worse(free):
         free = replace(pinned, least_s=min(free.least_s, pinned.least_s))
-    return free, pinned
+    return free, pinned, search.bound_s
 
 
 def given_orders(instance: Instance, request: PlacementRequest) -> list[list[int]]:
-    """Host names in alphabetical order, a random order, and Slurm's where it is known.
-
-    In each the nodes that nobody knows come last, as they do in the order that is looked for.
-    """
-    shuffled = list(range(len(instance.nodes)))
+    """Host names in alphabetical order, a random order, and Slurm's where it is known."""
+    shuffled = list(instance.nodes)
     random.Random(1).shuffle(shuffled)  # noqa: S311  an order to compare with
-    orders = [_indices(instance, sorted(instance.nodes)), shuffled]
+    orders = [sorted(instance.nodes), shuffled]
     if request.slurm_order is not None:
-        orders.append(_indices(instance, request.slurm_order))
-    return [_fixed_last(instance, order) for order in orders]
+        orders.append(list(request.slurm_order))
+    return [order_named(instance, order) for order in orders]
 
 
 def _candidates(instance: Instance, request: PlacementRequest) -> list[list[int]]:
@@ -158,17 +155,19 @@ def _candidates(instance: Instance, request: PlacementRequest) -> list[list[int]
     """
     hostname, shuffled, *slurm = given_orders(instance, request)
     natural = list(range(len(instance.nodes)))
-    listed = natural if request.listed is None else _indices(instance, request.listed)
-    listed = _fixed_last(instance, listed)
+    listed = natural if request.listed is None else order_named(instance, request.listed)
     by_leaf = sorted(listed, key=lambda node: instance.levels[0][node])
     return [*slurm, listed, by_leaf, natural, hostname, shuffled]
 
 
-def _indices(instance: Instance, names: Sequence[str]) -> list[int]:
+def order_named(instance: Instance, names: Sequence[str]) -> list[int]:
+    """The nodes of these names; those that nobody knows last, as in the order that is looked for.
+
+    So bounds hold for it.
+    """
     index = {node: i for i, node in enumerate(instance.nodes)}
-    return [index[node] for node in names]
-
-
-def _fixed_last(instance: Instance, order: Sequence[int]) -> list[int]:
+    order = [index[node] for node in names]
+    if not instance.fixed:
+        return order
     known = len(instance.nodes) - instance.fixed
     return sorted(order, key=lambda node: max(0, node - known + 1))

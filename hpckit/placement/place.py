@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from hpckit.core.errors import PlanError
-from hpckit.core.text import Line
+from hpckit.core.errors import ConfigError, PlanError
+from hpckit.core.hostlist import named
+from hpckit.core.text import Line, visible
 from hpckit.core.units import counted, short_bytes
 from hpckit.core.values import dataclass
 from hpckit.fabric.domain_names import short_names, where_words
 from hpckit.fabric.domains import locality_of
 from hpckit.fabric.ends import named_as
-from hpckit.fabric.locality import Locality
+from hpckit.fabric.locality import ROOT, Locality
 from hpckit.fabric.topology import ClusterTopology, FabricSource
 from hpckit.placement.compare import place
 from hpckit.placement.order import PlacementRequest
@@ -47,9 +48,9 @@ class PlaceQuestion:
     """What is asked: the nodes, what runs on them, and what the caller knows of the network.
 
     `gpus` are those of a node, as many as its ranks unless told. `node_bytes_per_s` is what a
-    node's NICs carry together in one direction. None is not told. `is_job`: hpckit starts the job,
-    which keeps rank 0 on the first node of Slurm's list. `is_even`: nobody told how many ranks a
-    node has, and they are dealt evenly.
+    node's NICs carry together in one direction. `order` is to be judged in place of the best. None
+    is not told. `is_job`: hpckit starts the job, which keeps rank 0 on the first node of Slurm's
+    list. `is_even`: nobody told how many ranks a node has, and they are dealt evenly.
     """
 
     nodes: tuple[str, ...]
@@ -57,11 +58,34 @@ class PlaceQuestion:
     sizes: Mapping[MeshAxis, int]
     volumes: Mapping[MeshAxis, float]
     version: SlurmVersion | None = None
+    order: tuple[str, ...] | None = None
     gpus: int | None = None
     node_bytes_per_s: float | None = None
     oversubscription: float | None = None
     is_job: bool = False
     is_even: bool = False
+
+
+def order_of_lines(text: str, nodes: Sequence[str], source: str) -> tuple[str, ...]:
+    """Return the order that a file has, one host a line: each of the nodes once.
+
+    Raises ConfigError.
+    """
+    order = tuple(line.strip() for line in text.splitlines() if line.strip())
+    counts = Counter(order)
+    job = {*nodes}
+    for wrong, found in (
+        ("has hosts that are not nodes of the job", [name for name in counts if name not in job]),
+        ("has hosts more than once", [name for name, count in counts.items() if count > 1]),
+        ("lacks nodes of the job", [name for name in nodes if name not in counts]),
+    ):
+        if found:
+            raise ConfigError(
+                f"{wrong}: {named(map(visible, found))}",
+                source=source,
+                hint="write each node of the job on one line, in the order of ranks",
+            )
+    return order
 
 
 def even_ranks(sizes: Mapping[MeshAxis, int], nodes: int) -> int:
@@ -118,7 +142,7 @@ def place_on(question: PlaceQuestion, topology: ClusterTopology) -> Placement:
         listed=listed,
         first=listed[0] if question.is_job and listed else None,
     )
-    found = place(request, topology.plugin)
+    found = place(request, topology.plugin, question.order)
     return replace(
         found,
         given=tuple(_given(question, mesh, locality)),
@@ -142,14 +166,11 @@ def speeds_of(
 
 def _refuse_parted(nodes: Sequence[str], locality: Locality, source: str) -> None:
     """Raise PlanError where nothing joins the switches of these nodes: Slurm starts no such job."""
-    parts: dict[int, list[str]] = {}
-    for node in nodes:
-        path = locality.path(node)
-        if path:
-            parts.setdefault(path[-1], []).append(node)
+    held = locality.held(nodes).items()
+    parts = {at: count for at, count in held if locality.domains[at].parent == ROOT}
     if len(parts) < 2:  # noqa: PLR2004  one network
         return
-    told = [f"{len(ends)} under {locality.domains[top].name[:60]}" for top, ends in parts.items()]
+    told = [f"{count} under {locality.domains[top].name[:60]}" for top, count in parts.items()]
     raise PlanError(
         f"{source} does not connect all nodes of the job",
         have=f"{len(parts)} separate networks: {', '.join(told[:4])}",
@@ -160,8 +181,7 @@ def _refuse_parted(nodes: Sequence[str], locality: Locality, source: str) -> Non
 
 def _cut_off(nodes: Sequence[str], locality: Locality) -> Iterator[str]:
     """Domains that some of the nodes are in and others are not, and out of which no cable works."""
-    inside = Counter(domain for node in nodes for domain in locality.path(node))
-    for at, count in sorted(inside.items()):
+    for at, count in sorted(locality.held(nodes).items()):
         domain = locality.domains[at]
         if domain.uplink_bytes_per_s == 0 and count < len(nodes):
             yield (
@@ -210,7 +230,7 @@ def _lacks_nics(question: PlaceQuestion, locality: Locality) -> bool:
 
 def _lacks_uplinks(question: PlaceQuestion, locality: Locality) -> bool:
     """Whether traffic may leave a domain of which nobody tells what leads out of it."""
-    inside = Counter(domain for node in question.nodes for domain in locality.path(node))
+    inside = locality.held(question.nodes)
     return any(
         count < len(question.nodes)
         and not locality.domains[at].uplink_bytes_per_s

@@ -6,15 +6,15 @@ the order is computed inside a job too.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from hpckit.core.values import dataclass
-from hpckit.placement.bounds import least_straddling, least_time_s
+from hpckit.placement.bounds import least_straddling, least_total_s
 from hpckit.placement.instance import Instance, Loads, sending_axes, straddling
 from hpckit.placement.order_plan import MeshAxis, Pattern
-from hpckit.placement.packing import Grid, packed_orders
+from hpckit.placement.packing import Grid, Lines, grown
+from hpckit.placement.swaps import Swaps
 
 
 # --- Rank 0 on the first node of Slurm's list: JAX, TensorFlow and many scripts take the first host
@@ -111,11 +111,21 @@ def _product(moves: Sequence[Sequence[int]]) -> list[int]:
     return found
 
 
-_POLISHED: Final = 3
+_POLISHED: Final = 2
 _TOLERANCE: Final = 1e-9
 """Times that differ by less, as a part, are the same."""
-_STALE: Final = 150
-"""Swaps in vain, for each node up to this many, before the order is shaken."""
+_ENOUGH: Final = 1e-3
+"""Swaps end so near to the bound, as a part of it."""
+_ORDERS_OF_NODE: Final = 30
+_EVALUATED: Final = 400_000
+"""So many orders of leaves are tried for each node, of so many nodes together at most; of a large
+job a quarter."""
+_SMALL: Final = 4_096
+"""Of more nodes neither swaps within the budget nor what is greedy gain anything."""
+_WORK: Final = 1_500_000
+_WORK_OF_NODE: Final = 28_000
+_RUN_OF_NODE: Final = 3_500
+"""Links that swaps look at: in all, for each node in all, and for each node in one run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,15 +152,15 @@ class Found:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Tried:
-    """An order with what it is compared by. `carried` is what all links are busy, together."""
+    """An order with what it is compared by; `split` is counted where it is asked for."""
 
-    order: list[int]
+    order: tuple[int, ...]
     time_s: float
-    split: int
-    carried: float
+    hop_bytes: float
     is_given: bool
+    split: int | None = None
 
 
 class Search:
@@ -172,22 +182,40 @@ class Search:
             and not instance.is_told
             and bool(traffic[self._axes[0]].axis.bytes_per_rank)
         )
-        self._least_s = sum(map(least_time_s, traffic, [instance] * len(traffic), instance.floor_s))
         self._least_split = sum(least_straddling(traffic[i], instance) for i in self._axes)
         self._tried: dict[tuple[int, ...], _Tried] = {}
         for order in given:
             self._try(order, is_given=True)
+        self.bound_s = least_total_s(instance, self._least().time_s)
 
     def free(self) -> Found:
         """The best order; never worse than any given one."""
-        for order in packed_orders(self._instance, self._grid):
-            self._try(order)
-        ranked = self._ranked(self._tried.values())
-        best = self._best(ranked)
-        if best.time_s > self._least_s * (1 + _TOLERANCE) or best.split > self._least_split:
-            for order in self._swaps([one.order for one in ranked[:_POLISHED]]):
+        count = len(self._instance.nodes)
+        if not self._is_proved():
+            evaluated = _EVALUATED if count <= _SMALL else _EVALUATED // 4
+            if count <= _SMALL:
+                self._try(grown(self._instance), is_given=True)
+            lines = Lines(self._instance, self._grid, self._worth)
+            lines.run(min(_ORDERS_OF_NODE * count, evaluated // count))
+        if count <= _SMALL and self._least().time_s > self.bound_s * (1 + _ENOUGH):
+            for order in self._swaps(self._ranked(self._tried.values())[0]):
                 self._try(order)
         return self._found(list(self._tried.values()))
+
+    def _worth(self, order: Sequence[int]) -> tuple[float, ...]:
+        return self._key(self._try(order))
+
+    def _is_proved(self) -> bool:
+        """Whether no order is faster, and none as fast has fewer groups that straddle a leaf."""
+        best = self._best(list(self._tried.values()))
+        return self._is_least() and self._split(best) <= self._least_split
+
+    def _least(self) -> _Tried:
+        """The fastest order."""
+        return min(self._tried.values(), key=lambda one: one.time_s)
+
+    def _is_least(self) -> bool:
+        return self._least().time_s <= self.bound_s * (1 + _TOLERANCE)
 
     def pinned(self, first: int) -> Found:
         """The best order with node `first` on position 0, after `free`.
@@ -204,15 +232,14 @@ class Search:
         if (
             least is None
             or least.time_s > best.time_s * (1 + _TOLERANCE)
-            or least.split > best.split
+            or self._split(least) > self._split(best)
         ):
             firsts = self._ranked(self._tried.values())[:_POLISHED]
             for one in (best, *firsts):
                 self._add(pool, swapped(one.order, first))
                 for order in renumbered(self._instance, self._grid, one.order, first):
                     self._add(pool, order)
-            starts = [one.order for one in self._ranked(pool.values())[:_POLISHED]]
-            for order in self._swaps(starts, kept=1):
+            for order in self._swaps(self._ranked(pool.values())[0], kept=1):
                 self._add(pool, order)
         return self._found(list(pool.values()))
 
@@ -223,21 +250,28 @@ class Search:
     def _try(self, order: Sequence[int], *, is_given: bool = False) -> _Tried:
         key = tuple(order)
         if key not in self._tried:
-            time_s, carried = Loads(self._instance, order).worth()
-            split = sum(straddling(self._instance, order, axis) for axis in self._axes)
-            self._tried[key] = _Tried(list(order), time_s, split, carried, is_given)
+            loads = Loads(self._instance, order)
+            time_s, hop_bytes = loads.total_s(), loads.hop_bytes()
+            self._tried[key] = _Tried(key, time_s, hop_bytes, is_given)
         return self._tried[key]
 
     def _ranked(self, tried: Iterable[_Tried]) -> list[_Tried]:
         """The likely best first, as those that are worth being improved."""
+        return sorted(tried, key=self._key)
 
-        def key(one: _Tried) -> tuple[float, float, float]:
-            time_s = float(f"{one.time_s:.9e}")
-            if self._groups_first:
-                return one.split, time_s, one.carried
-            return time_s, one.split, one.carried
+    def _key(self, one: _Tried) -> tuple[float, ...]:
+        time_s = float(f"{one.time_s:.9e}")
+        if self._groups_first:
+            return self._split(one), time_s, one.hop_bytes
+        if len(self._axes) == 1:
+            return time_s, self._split(one), one.hop_bytes
+        return time_s, one.hop_bytes
 
-        return sorted(tried, key=key)
+    def _split(self, one: _Tried) -> int:
+        """How many groups of the axes that send anything straddle a leaf."""
+        if one.split is None:
+            one.split = sum(straddling(self._instance, one.order, axis) for axis in self._axes)
+        return one.split
 
     def _best(self, tried: Sequence[_Tried]) -> _Tried:
         left = tried
@@ -245,99 +279,33 @@ class Search:
             given_s = [one.time_s for one in tried if one.is_given]
             limit_s = min(given_s, default=float("inf")) * (1 + _TOLERANCE)
             left = [one for one in left if one.time_s <= limit_s]
-            fewest = min(one.split for one in left)
-            left = [one for one in left if one.split == fewest]
+            left = _least(left, [self._split(one) for one in left])
         left = _least(left, [one.time_s for one in left])
-        left = _least(left, [one.split for one in left])
-        if len(left) > 1:
-            left = _least(left, [Loads(self._instance, one.order).hop_bytes() for one in left])
+        left = _least(left, [self._split(one) for one in left])
+        left = _least(left, [one.hop_bytes for one in left])
         return next((one for one in left if one.is_given), left[0])
 
     def _found(self, tried: Sequence[_Tried]) -> Found:
         best = self._best(tried)
-        hop_bytes = Loads(self._instance, best.order).hop_bytes()
         least_s = min(one.time_s for one in tried)
-        return Found(best.order, best.time_s, best.split, hop_bytes, least_s)
+        return Found(best.order, best.time_s, self._split(best), best.hop_bytes, least_s)
 
-    def _swaps(self, firsts: Sequence[list[int]], kept: int = 0) -> Iterator[list[int]]:
-        """What swaps make of some orders, each with its part of the budget."""
-        movable = len(self._instance.nodes) - self._instance.fixed
-        steps = max(1_500, min(8_000, 400_000 // max(1, movable)))
-        for order in firsts:
-            search = _Swaps(Loads(self._instance, order), movable, kept)
-            if not search.can_move:
+    def _swaps(self, first: _Tried, kept: int = 0) -> Iterator[list[int]]:
+        """What swaps make of an order, again and again, as often as the budget is enough for."""
+        count, limit_s = len(self._instance.nodes), self.bound_s * (1 + _ENOUGH)
+        total = min(_WORK, _WORK_OF_NODE * count) // (1 + kept)
+        work = min(total, _RUN_OF_NODE * count)
+        for seed in range(total // work):
+            swaps = Swaps(self._instance, first.order, kept, seed)
+            if not swaps.can_move:
                 return
-            search.run(steps // len(firsts))
-            yield search.best
+            swaps.run(work, limit_s)
+            yield swaps.best
+            if swaps.best_s <= limit_s:
+                return
 
 
 def _least(tried: Sequence[_Tried], values: Sequence[float]) -> list[_Tried]:
     """Those whose value is the least, but for rounding."""
     most = min(values) * (1 + _TOLERANCE)
     return [one for one, value in zip(tried, values, strict=True) if value <= most]
-
-
-def _is_less(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    """Whether the time is less, or the same and less is carried in all."""
-    margin = _TOLERANCE * max(abs(one[0]), abs(other[0]))
-    if abs(one[0] - other[0]) > margin:
-        return one[0] < other[0]
-    return one[1] < other[1] * (1 - _TOLERANCE)
-
-
-class _Swaps:
-    """Swaps of two nodes on different leaves, kept where they make the order better.
-
-    The first `kept` positions stay as they are.
-    """
-
-    def __init__(self, loads: Loads, movable: int, kept: int = 0) -> None:
-        self._loads = loads
-        self._random = random.Random(20_000)  # noqa: S311  a search, not a secret
-        self._movable = movable
-        self._kept = kept
-        self._touching = loads.touching()
-        self._leaf = loads.instance.levels[0] if loads.instance.levels else ()
-        self.best = list(loads.order)
-        self.best_worth = loads.worth()
-        is_mixed = len(set(self._leaf[:movable])) > 1 or not loads.instance.is_uniform
-        has_traffic = any(axis.groups for axis in loads.instance.traffic)
-        self.can_move = has_traffic and movable > 2 and is_mixed  # noqa: PLR2004
-
-    def run(self, steps: int) -> None:
-        """Try so many swaps."""
-        current, stale = self.best_worth, 0
-        patience = min(self._movable, _STALE) * 8
-        for _ in range(steps):
-            pair = self._pair()
-            if pair is None:
-                continue
-            self._loads.swap(self._touching, *pair)
-            worth = self._loads.worth()
-            if _is_less(worth, current):
-                current, stale = worth, 0
-                if _is_less(worth, self.best_worth):
-                    self.best, self.best_worth = list(self._loads.order), worth
-                continue
-            self._loads.swap(self._touching, *pair)
-            stale += 1
-            if stale > patience:
-                current, stale = self._shaken(), 0
-
-    def _shaken(self) -> tuple[float, float]:
-        if self._loads.order != self.best:
-            self._loads = Loads(self._loads.instance, self.best)
-        for _ in range(2 + self._random.randrange(3)):
-            pair = self._pair()
-            if pair is not None:
-                self._loads.swap(self._touching, *pair)
-        return self._loads.worth()
-
-    def _pair(self) -> tuple[int, int] | None:
-        one = self._random.randrange(self._kept, self._movable)
-        other = self._random.randrange(self._kept, self._movable)
-        order, nic = self._loads.order, self._loads.instance.nic_s
-        a, b = order[one], order[other]
-        if one == other or (self._leaf[a] == self._leaf[b] and nic[a] == nic[b]):
-            return None
-        return one, other

@@ -71,7 +71,11 @@ def headline(time_s: Compared) -> str:
     ratio = time_s.hostname / time_s.placed
     other = f"host-name order ({short_time(time_s.hostname)})"
     times = f"{ratio:.2f}" if ratio < _FEW else f"{ratio:.2g}"
-    worth = f"{times}× less than {other}" if ratio > 1 + _NOTICEABLE else f"as in {other}"
+    worth = f"as in {other}"
+    if ratio > 1 + _NOTICEABLE:
+        worth = f"{times}× less than {other}"
+    elif 1 / ratio > 1 + _NOTICEABLE:  # an order that somebody gave
+        worth = f"{1 / ratio:.2f}× that of {other}"
     text = f"{short_time(time_s.placed)} communication per step: {worth}"
     if not time_s.lower_bound:
         return text

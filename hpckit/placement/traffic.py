@@ -7,16 +7,16 @@ algBw = busBw·s / 2(s-1)). Pure Python: the order is computed inside a job too.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from itertools import groupby, pairwise
+from collections.abc import Iterator, Sequence
+from itertools import chain, groupby
 from typing import Final
 
 from hpckit.core.errors import PlanError
 from hpckit.core.values import dataclass
 from hpckit.placement.order_plan import Mesh, MeshAxis, Pattern
 
-Edge = tuple[int, int, float]
-"""From one position to another, bytes in a step."""
+Lane = tuple[float, list[int], list[int]]
+"""Bytes in a step, the positions that send as many, and to which position each does."""
 
 
 _MOST_PAIRS: Final = 300_000
@@ -40,17 +40,15 @@ class NodeGroup:
 class AxisTraffic:
     """What one axis sends between nodes; no groups where each stays on its node.
 
-    `edges` are all that is sent, those of an all-to-all pair by pair.
+    `nodes_per_group` is that of the largest group, 1 where each stays on its node. `lanes` are all
+    that is sent, that of an all-to-all pair by pair. As much enters any set of
+    positions as leaves it: a ring is closed, and the other patterns send both ways.
     """
 
     axis: MeshAxis
     groups: tuple[NodeGroup, ...]
-    edges: tuple[Edge, ...]
-
-    @property
-    def nodes_per_group(self) -> int:
-        """Of the largest group; 1 where each stays on its node."""
-        return max((len(set(group.nodes)) for group in self.groups), default=1)
+    nodes_per_group: int
+    lanes: tuple[Lane, ...]
 
     @property
     def steps(self) -> int:
@@ -64,16 +62,18 @@ class AxisTraffic:
     def sent(self) -> dict[int, float]:
         """What the node on each position sends in a step."""
         found: dict[int, float] = {}
-        for one, _, sent in self.edges:
-            found[one] = found.get(one, 0.0) + sent
+        for sent, senders, _ in self.lanes:
+            for one, count in Counter(senders).items():
+                found[one] = found.get(one, 0.0) + count * sent
         return found
 
     def most_to_one(self) -> float:
         """The most that a node sends to one other in a ring or a chain; 0 in an all-to-all."""
         found: dict[tuple[int, int], float] = {}
         if self.axis.pattern is not Pattern.ALL_TO_ALL:
-            for one, other, sent in self.edges:
-                found[one, other] = found.get((one, other), 0.0) + sent
+            for sent, senders, receivers in self.lanes:
+                for pair, count in Counter(zip(senders, receivers, strict=True)).items():
+                    found[pair] = found.get(pair, 0.0) + count * sent
         return max(found.values(), default=0.0)
 
 
@@ -110,8 +110,18 @@ def _traffic(mesh: Mesh, axis: MeshAxis, ranks_per_node: int) -> AxisTraffic:
             need=f"at most {_MOST_PAIRS}",
             hint=f"make the groups of {axis.name} smaller",
         )
-    edges = tuple(edge for group in sending for edge in _edges(axis, group))
-    return AxisTraffic(axis=axis, groups=groups, edges=edges)
+    lanes: dict[float, tuple[list[int], list[int]]] = {}
+    for group in sending:
+        for sent, one, other in _sends(axis, group):
+            senders, receivers = lanes.setdefault(sent, ([], []))
+            senders += one
+            receivers += other
+    return AxisTraffic(
+        axis=axis,
+        groups=groups,
+        nodes_per_group=max((len(set(group.nodes)) for group in groups), default=1),
+        lanes=tuple((sent, *ends) for sent, ends in lanes.items()),
+    )
 
 
 def mesh_words(mesh: Mesh) -> str:
@@ -122,39 +132,49 @@ def mesh_words(mesh: Mesh) -> str:
 def _groups(mesh: Mesh, axis: MeshAxis, ranks_per_node: int) -> Iterator[NodeGroup]:
     stride = mesh.stride(axis.name)
     span = stride * axis.size
-    # Where a node's ranks differ in inner axes alone, they have the same groups of nodes.
-    alike = ranks_per_node if stride % ranks_per_node == 0 else 1
-    found: Counter[tuple[int, ...]] = Counter()
-    for block in range(0, mesh.ranks, span):
-        for base in range(block, block + stride, alike):
-            found[tuple(range(base, base + span, stride))] += alike
-    merged: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
-    for ranks, times in found.items():
-        key = _on_nodes(ranks, ranks_per_node)
-        merged[key] = merged.get(key, 0) + times
+    if axis.size == 1 or ranks_per_node % span == 0:
+        return
+    if stride % ranks_per_node == 0:
+        # A node's ranks differ in inner axes alone, and have the same groups of nodes.
+        step, apart = stride // ranks_per_node, span // ranks_per_node
+        alone = (1,) * axis.size
+        for first in _firsts(mesh.ranks // ranks_per_node, step, apart):
+            nodes = tuple(range(first, first + apart, step))
+            yield NodeGroup(nodes=nodes, times=ranks_per_node, ranks=alone)
+        return
+    merged: Counter[tuple[tuple[int, ...], tuple[int, ...]]] = Counter()
+    for first in _firsts(mesh.ranks, stride, span):
+        merged[_on_nodes(range(first, first + span, stride), ranks_per_node)] += 1
     for (nodes, counts), times in merged.items():
         if len(nodes) > 1:
             yield NodeGroup(nodes=nodes, times=times, ranks=counts)
 
 
-def _on_nodes(ranks: tuple[int, ...], per_node: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _firsts(count: int, stride: int, span: int) -> Iterator[int]:
+    """Yield the first of each group of an axis."""
+    return chain.from_iterable(range(at, at + stride) for at in range(0, count, span))
+
+
+def _on_nodes(ranks: Sequence[int], per_node: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     runs = [(node, len(list(its))) for node, its in groupby(rank // per_node for rank in ranks)]
     return tuple(node for node, _ in runs), tuple(count for _, count in runs)
 
 
-def _edges(axis: MeshAxis, group: NodeGroup) -> Iterator[Edge]:
+def _sends(
+    axis: MeshAxis, group: NodeGroup
+) -> Iterator[tuple[float, Sequence[int], Sequence[int]]]:
+    """Yield what nodes of a group send, in parts of as many bytes each."""
     nodes = group.nodes
     if axis.pattern is Pattern.ALL_TO_ALL:
         between = axis.bytes_per_rank / axis.size * group.times
         for i, one in enumerate(nodes):
             for j, other in enumerate(nodes):
                 if one != other:
-                    yield one, other, between * group.ranks[i] * group.ranks[j]
+                    yield between * group.ranks[i] * group.ranks[j], (one,), (other,)
         return
     sent = hop_bytes_of(axis) * group.times
-    for one, other in pairwise(nodes):
-        yield one, other, sent
-        if axis.pattern is Pattern.CHAIN:
-            yield other, one, sent
-    if axis.pattern is Pattern.RING and nodes[-1] != nodes[0]:
-        yield nodes[-1], nodes[0], sent
+    yield sent, nodes[:-1], nodes[1:]
+    if axis.pattern is Pattern.CHAIN:
+        yield sent, nodes[1:], nodes[:-1]
+    elif nodes[-1] != nodes[0]:
+        yield sent, nodes[-1:], nodes[:1]

@@ -17,7 +17,9 @@ from tests import sizes
 from tests.fakes.fabrics import NIC_BYTES_PER_S, mesh, request, tree
 
 INSTANCES = sizes.size(quick=6, whole=200)
-MEAN_GAP, WORST_GAP = 0.01, 0.05
+MEAN_GAP, WORST_GAP = 0.005, 0.02
+WORST_BOUND = 0.02
+"""How much the optimum is over the bound, as a part of the bound."""
 SHAPES = (
     *((2, 2), (2, 3), (3, 2), (2, 4), (4, 2), (3, 3), (2, 5), (5, 2), (2, 6), (6, 2)),
     *((3, 4), (4, 3), (2, 2, 2), (2, 2, 3), (2, 3, 2), (3, 2, 2)),
@@ -37,7 +39,8 @@ class Instance:
     seed: int
 
 
-def _instance(dice: random.Random) -> Instance:
+def instance(dice: random.Random) -> Instance:
+    """A mesh of two or three axes on up to 12 nodes."""
     shape = dice.choice(SHAPES)
     nodes = int(np.prod(shape))
     per_node = dice.choice((1, 2, 8))
@@ -103,7 +106,7 @@ def _assignments(sizes: list[int]) -> Any:
     return np.array(rows, dtype=np.int8)
 
 
-def _least_s(one: Instance) -> float:
+def least_s(one: Instance) -> float:
     """The least time of any order, of all there are."""
     sizes = [size for pod in one.pods for size in pod]
     on_leaf = _assignments(sizes)
@@ -142,20 +145,22 @@ def _axis_s(axis: MeshAxis, hosts: int, edges: Edges, layers: list[tuple[Any, li
 
 
 def test_the_order_is_near_the_optimum() -> None:
-    """On instances of up to 12 nodes, of two and three axes, the mean gap is 1 % at most."""
+    """On up to 12 nodes, of two and three axes, and the printed bound is near to it too."""
     dice = random.Random(2026)  # noqa: S311  draws that can be repeated
-    gaps = []
+    gaps, above = [], []
     for _ in range(INSTANCES):
-        one = _instance(dice)
+        one = instance(dice)
         locality = tree(
             one.pods, leaf_uplinks=one.leaf_uplinks, pod_uplinks=one.pod_uplinks, seed=one.seed
         )
         found = place(request(locality, one.mesh, per_node=one.per_node)).objectives[TIME]
-        least_s = _least_s(one)
+        optimum_s = least_s(one)
         assert found.lower_bound is not None
-        assert found.lower_bound <= least_s * (1 + 1e-9), one
-        assert found.placed >= least_s * (1 - 1e-9), one
-        gaps.append(found.placed / least_s - 1)
+        assert found.lower_bound <= optimum_s * (1 + 1e-9), one
+        assert found.placed >= optimum_s * (1 - 1e-9), one
+        gaps.append(found.placed / optimum_s - 1)
+        above.append(optimum_s / found.lower_bound - 1)
     assert sum(gaps) / len(gaps) <= MEAN_GAP
     assert max(gaps) <= WORST_GAP
+    assert max(above) <= WORST_BOUND
     print(f"mean gap {sum(gaps) / len(gaps):.3%}, worst {max(gaps):.3%}")

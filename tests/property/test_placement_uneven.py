@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hpckit.fabric.locality import ROOT, Domain, Locality
-from hpckit.placement.bounds import least_hop_bytes, least_straddling, least_time_s
-from hpckit.placement.compare import place
+from hpckit.placement.bounds import least_straddling, least_time_s
+from hpckit.placement.compare import least_hop_bytes, place
 from hpckit.placement.instance import Instance, Loads, sending_axes, straddling
 from hpckit.placement.order import PlacementRequest, instance_of, order_of
 from hpckit.placement.order_plan import Mesh, MeshAxis, Pattern

@@ -10,6 +10,7 @@ import click
 import pytest
 
 from hpckit.cli.place import svg
+from hpckit.core.hostlist import expand_hosts
 from hpckit.core.units import short_time
 from hpckit.fabric.slurm_files import parse_topology_conf
 from hpckit.fabric.topology import ClusterTopology
@@ -246,6 +247,43 @@ def test_what_is_wrong_has_its_code(
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.stderr
+
+
+def test_an_order_that_somebody_made_is_judged(
+    run_hpckit: RunHpckit, tree: Path, tmp_path: Path
+) -> None:
+    """It has the figures of the same order among the others, blank lines and indents aside."""
+    words = (*WORDS, *MESH, "--fabric", tree, "--slurm-version", "24.11")
+    shown = document(run_hpckit, *words)
+    order = tmp_path / "order.txt"
+    order.write_text("\n\n".join(f" {node}" for node in shown["orders"]["hostname"]))
+    found = document(run_hpckit, *words, "--evaluate", order)
+    assert found["order"] == shown["orders"]["hostname"]
+    for name, figures in found["objectives"].items():
+        assert figures["placed"] == shown["objectives"][name]["hostname"]
+    assert found["because"].startswith("a given order; hpckit's own takes 124 ms")
+    order.write_text("\n".join(shown["order"]))
+    own = document(run_hpckit, *words, "--evaluate", order)
+    assert own["objectives"] == shown["objectives"]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "said"),
+    [
+        ("n[001-007]", "lacks nodes of the job: n008"),
+        ("n[001-009]", "has hosts that are not nodes of the job: n009"),
+        ("n[001-008,001]", "has hosts more than once: n001"),
+    ],
+)
+def test_an_order_of_other_hosts_is_refused(
+    run_hpckit: RunHpckit, tree: Path, tmp_path: Path, hosts: str, said: str
+) -> None:
+    """Each node of the job stands in it once."""
+    order = tmp_path / "order.txt"
+    order.write_text("".join(f"{host}\n" for host in expand_hosts(hosts)))
+    done = run_hpckit("place", *WORDS, *MESH, "--fabric", tree, "--evaluate", order)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert f"order.txt: {said}" in done.stderr.replace("\n", " ")
 
 
 def test_what_to_do_about_a_mesh_of_another_size(run_hpckit: RunHpckit, tree: Path) -> None:

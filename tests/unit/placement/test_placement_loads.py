@@ -66,13 +66,13 @@ def test_cables_are_counted_where_a_tree_is_not_as_deep_everywhere() -> None:
 
 
 def test_nics_and_nvlink_of_a_node_work_at_once() -> None:
-    """So the bound of an all-to-all is less than all by the faster of the two, and holds."""
+    """An all-to-all over two NVLink domains is bound by what their nodes send to each other."""
     locality = one_leaf((True, 5), (True, 5))
     asked = request(locality, mesh(("expert", 10, Pattern.ALL_TO_ALL, 1e12)))
     asked = replace(asked, speeds=replace(SPEEDS, nvlink_bytes_per_s=NIC_BYTES_PER_S))
     time = place(asked).objectives["step_comm_time_s"]
     assert time.placed == pytest.approx(0.5 * 1e12 / NIC_BYTES_PER_S, rel=1e-3)
-    assert time.lower_bound == pytest.approx(0.45 * 1e12 / NIC_BYTES_PER_S, rel=1e-3)
+    assert time.lower_bound == pytest.approx(time.placed)
 
 
 def test_an_all_to_all_of_too_many_pairs_is_refused() -> None:
@@ -80,4 +80,4 @@ def test_an_all_to_all_of_too_many_pairs_is_refused() -> None:
     with pytest.raises(PlanError, match="spans too many nodes: have 313040 pairs of nodes"):
         traffic_of(mesh(("expert", 560, Pattern.ALL_TO_ALL, 1e9)), 1)
     (traffic,) = traffic_of(mesh(("expert", 560, Pattern.ALL_TO_ALL, 0.0)), 1)
-    assert traffic.edges == ()
+    assert traffic.lanes == ()

@@ -71,7 +71,7 @@ def test_what_fits_is_not_found(options: str) -> None:
         ("--gpus-per-node=16", "node-kind", "have at most 8 GPUs, not 16", "--gpus-per-node=8"),
         ("--gpus-per-node=b200:1", "node-kind", "has no GPU of type b200", "=a100:1"),
         ("--gres=gpu:a100:8", "node-kind", "have at most 4 GPUs, not 8", "--gres=gpu:a100:4"),
-        ("-p cpu --gpus-per-node=1", "node-kind", "partition cpu have no GPUs", "another"),
+        ("-p cpu --gpus-per-node=1", "node-kind", "partition cpu have no GPUs", "--partition=gpu"),
         ("-N 1 -n 13 -c 5", "node-kind", "have at most 64 CPUs, not 65", "--cpus-per-task=4"),
         (
             "-n 1000",
