@@ -274,8 +274,8 @@ def bind_ranks(
     Rank r has GPU r, in the order of PCI addresses; where there are more of either, runs of it.
     Its CPUs are whole cores on the NUMA node of its GPUs, among `allowed` (those that the
     topology says are, if None): whole L3 groups if there are enough of them. Ranks share a core
-    only where there are fewer cores than ranks. One or two ranks, and ranks of several GPUs, have
-    the NUMA nodes beside no rank too. Without GPUs the NUMA nodes are dealt. Of a core's
+    only where there are fewer cores than ranks. One or two ranks, and ranks of several GPUs, also
+    get the NUMA nodes that no rank is on. Without GPUs the NUMA nodes are dealt. Of a core's
     CPUs the first `threads_per_core` are taken. Raises PlanError.
     """
     _check(ranks, gpus_per_rank, threads_per_core)

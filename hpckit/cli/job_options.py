@@ -84,10 +84,14 @@ class JobCommand(click.Command):
         command = ctx.meta[_COMMAND]
         if not command or not command[0].startswith("-"):
             return
+        if wrong := one_dash(command, ctx):
+            raise wrong
         parser = self.make_parser(ctx)
         parser.allow_interspersed_args = False
         parsed, rest, _ = parser.parse_args(list(command))
-        at = len(command) - len(rest) - (parsed.get("job") is not None)
+        if not isinstance(parsed.get("job"), str) or len(rest) + 1 == len(command):
+            return  # no program, or what every command has, as --help
+        at = len(command) - len(rest) - 1
         typed = shlex.join([*args, *command[:at], "--", *command[at:]])
         raise click.UsageError(f"options go before --: hpckit {ctx.info_name} {typed}", ctx)
 

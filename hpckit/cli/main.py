@@ -132,12 +132,13 @@ class _LazyGroup(click.Group):
 
     def _suggest(self, ctx: click.Context, cmd_name: str) -> NoReturn:
         import difflib
+        import shlex
 
         near = difflib.get_close_matches(cmd_name.lower(), COMMANDS, n=1, cutoff=0.7)
         is_job = any(word.endswith(".toml") for word in sys.argv[2:])
         meant = "hpckit submit" if cmd_name == "sbatch" and is_job else ALIASES.get(cmd_name)
-        way = _FILES.get(cmd_name[cmd_name.rfind(".") :])
-        meant = meant or (way and f"hpckit {way} {cmd_name}")
+        way = _FILES.get(cmd_name[cmd_name.rfind(".") :].lower())
+        meant = meant or (way and f"hpckit {way} {shlex.quote(cmd_name)}")
         meant = meant or (f"hpckit {near[0]}" if near else "hpckit --help")
         ctx.fail(f"there is no command {cmd_name!r}; did you mean `{meant}`?")
 

@@ -142,7 +142,7 @@ def unknown_option(error: click.NoSuchOption, ctx: click.Context) -> click.Usage
 
 
 def _instead(typed: str, name: str, command: str, words: Sequence[str]) -> str | None:
-    """Return what an option of other tools is here; -v is docker's where a mount is behind it."""
+    """Return what an option of other tools is here; -v followed by a mount is docker's."""
     behind = next((after for word, after in pairwise(words) if word == typed), "")
     if typed == "-v" and ":/" in behind:
         typed = "--volume"
@@ -150,13 +150,17 @@ def _instead(typed: str, name: str, command: str, words: Sequence[str]) -> str |
 
 
 def _behind_command(typed: str, group: click.Command) -> str | None:
-    """Return the command line with its options behind the command; None without a command."""
+    """Return the command line with its options behind the command; None where that is unclear."""
     words = sys.argv[1:]
+    end = words.index("--") if "--" in words else len(words)
     names = group.list_commands(click.Context(group)) if isinstance(group, click.Group) else ()
-    at = next((place for place, word in enumerate(words) if word in names), None)
+    at = next((place for place in reversed(range(end)) if words[place] in names), None)
     if at is not None:
         return "hpckit " + shlex.join([words[at], *words[:at], *words[at + 1 :]])
-    return "hpckit submit -- COMMAND" if typed in ("--wrap", "--command") else None
+    if typed in ("--wrap", "--command"):
+        return "hpckit submit -- COMMAND"
+    is_job = end < len(words) or words[-1].endswith(".toml")
+    return "hpckit submit " + shlex.join(words) if is_job else None
 
 
 _LIST: Final = "(hpckit jobs lists them)"
@@ -337,12 +341,14 @@ def count_per_node(
 
 def _uneven(name: str, text: str, nodes: int) -> str:
     """Return the error of a count that is not the same on each node."""
-    count, option = text.rpartition(":")[2], "ntasks" if name == "ntasks" else "gpus"
+    kind, colon, count = text.rpartition(":")
+    option = "ntasks" if name == "ntasks" else "gpus"
     if not count.isdecimal():
-        return f"--{name} {text} is not the same on each of {nodes} nodes"
+        return f"--{name} {text} does not divide by {nodes} nodes"
     per_node = int(count) if int(count) < nodes else -(-int(count) // nodes)
-    return (f"--{name} counts all nodes, and {count} is not the same on each of {nodes};"
-            f" instead: --{option}-per-node {per_node}")  # fmt: skip
+    fewer = f", or --nodes {count}" if int(count) < nodes else ""
+    return (f"--{name} counts all nodes, and {count} does not divide by {nodes};"
+            f" instead: --{option}-per-node {kind}{colon}{per_node}{fewer}")  # fmt: skip
 
 
 def _refuse_counts(counted: Mapping[str, str]) -> None:

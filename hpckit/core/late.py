@@ -19,6 +19,8 @@ class Late:
         self.__name__ = name
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # copy and pickle ask for these
+            raise AttributeError(name)
         value = getattr(importlib.import_module(self.__name__), name)
         setattr(self, name, value)
         return value
@@ -29,12 +31,17 @@ if TYPE_CHECKING:
 else:
 
     class regex:  # noqa: N801  stands for the function re.compile
-        """A regular expression that is compiled when it is first used; 0.2 ms each else."""
+        """A regular expression, compiled on first use, which saves 0.2 ms each at start-up."""
 
         def __init__(self, *words: Any) -> None:
             self._words = words
 
+        def __reduce__(self) -> tuple[Any, ...]:
+            return re.compile, self._words
+
         def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
             value = getattr(re.compile(*self._words), name)
             setattr(self, name, value)
             return value

@@ -182,6 +182,9 @@ def _dies_with(parent: int, number: signal.Signals) -> Callable[[], None]:
     return ask
 
 
+_MOST_POLL_S = 2e6
+
+
 def code_of(process: subprocess.Popen[bytes], timeout_s: float) -> int:
     """Return the code of a process when it ends. Raises subprocess.TimeoutExpired.
 
@@ -189,12 +192,12 @@ def code_of(process: subprocess.Popen[bytes], timeout_s: float) -> int:
     """
     try:
         told = os.pidfd_open(process.pid)
-    except OSError:  # Linux before 5.3
+    except (OSError, AttributeError):  # Linux before 5.3, or a Python built for such
         return process.wait(timeout_s)
     try:
         poll = select.poll()
         poll.register(told, select.POLLIN)
-        ended = poll.poll(1000 * timeout_s)
+        ended = poll.poll(1000 * min(max(timeout_s, 0), _MOST_POLL_S))
     finally:
         os.close(told)
     return process.wait(None if ended else 0)

@@ -7,6 +7,7 @@ out is a dataclass: `fields`, `replace`, `asdict`, copies, pickle and msgspec ta
 
 from __future__ import annotations
 
+import _thread
 import dataclasses
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -17,16 +18,29 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(**how: bool) -> Callable[[type], type]:
-        """Return the decorator; the standard one where there are no slots, or more is asked for."""
-        if how.get("slots") and how.keys() <= {"slots", "frozen", "kw_only"}:
-            return lambda declared: _slotted(
+        """Return the decorator; the standard one where other options are given, or no slots."""
+        standard = dataclasses.dataclass(**how)
+        if not how.get("slots") or not how.keys() <= {"slots", "frozen", "kw_only"}:
+            return standard
+
+        def decorate(declared: type) -> type:
+            if not _OWN.isdisjoint(vars(declared)):
+                return standard(declared)
+            return _slotted(
                 declared, is_frozen=how.get("frozen", False), kw_only=how.get("kw_only", False)
             )
-        return dataclasses.dataclass(**how)
+
+        return decorate
 
 
 __all__ = ["dataclass"]
 _FIELDS: Final = "__dataclass_fields__"
+
+
+_OWN: Final = frozenset(("__init__", "__eq__", "__hash__"))
+"""A class that has its own of these is left to the standard decorator."""
+_BUILDING: Final = _thread.RLock()
+"""Held while a class is built, and its bases with it: two threads may use it first."""
 
 
 class _Unbuilt:
@@ -45,24 +59,16 @@ def _slotted(declared: type, *, is_frozen: bool, kw_only: bool) -> type:
     """Return a class with a slot for each field, which builds the rest when it is first used."""
     body = dict(vars(declared))
     names = [name for name, kind in body.get("__annotations__", {}).items()
-             if not kind.startswith("ClassVar")]  # fmt: skip
+             if "ClassVar[" not in kind]  # fmt: skip
     for name in (*names, "__dict__", "__weakref__"):
         body.pop(name, None)
-    bases = [base for base in declared.__bases__ if base is not object]
-    inherited = {name for name in names for base in bases if hasattr(base, name)}
-    body["__slots__"] = tuple(name for name in names if name not in inherited)
+    inherited = [vars(base).get("__slots__", ()) for base in declared.__mro__[1:]]
+    body["__slots__"] = tuple(name for name in names if not any(name in one for one in inherited))
 
     def build() -> Any:
-        if isinstance(vars(made)[_FIELDS], _Unbuilt):
-            declared.__doc__ = declared.__doc__ or made.__name__  # without one it is a signature
-            made_of = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)
-            bare: Any = made_of(declared)
-            setattr(made, "__match_args__", bare.__match_args__)  # noqa: B010  mypy takes no other
-            made.__dataclass_params__ = bare.__dataclass_params__
-            made._compared = attrgetter(*bare.__dataclass_fields__)
-            if vars(made)["__init__"] is init:
-                made.__init__ = _init(made, dataclasses.fields(bare))
-            made.__dataclass_fields__ = bare.__dataclass_fields__  # last: threads look at it
+        with _BUILDING:
+            if isinstance(vars(made)[_FIELDS], _Unbuilt):
+                _complete(made, declared, kw_only=kw_only)
         return made
 
     def init(self: object, /, *args: object, **values: object) -> None:
@@ -76,13 +82,25 @@ def _slotted(declared: type, *, is_frozen: bool, kw_only: bool) -> type:
     return cast("type", made)
 
 
+def _complete(made: Any, declared: type, *, kw_only: bool) -> None:
+    """Give a class its fields, as they were declared, and its `__init__`."""
+    declared.__doc__ = declared.__doc__ or made.__name__  # without one a signature is made
+    make = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)
+    bare: Any = make(declared)
+    fields = dataclasses.fields(bare)
+    compared = [field.name for field in fields if field.compare]
+    made._compared = attrgetter(*compared or ("__class__",))
+    setattr(made, "__match_args__", bare.__match_args__)  # noqa: B010  mypy refuses the other way
+    made.__dataclass_params__ = bare.__dataclass_params__
+    made.__init__ = _init(made, fields)
+    made.__dataclass_fields__ = bare.__dataclass_fields__
+
+
 def _init(made: Any, fields: Sequence[dataclasses.Field[Any]]) -> Callable[..., None]:
     """Return `__init__` of a class with these fields."""
-    fields = sorted(fields, key=lambda field: bool(field.kw_only))
-    first_kw_only = next((n for n, field in enumerate(fields) if field.kw_only), None)
     names: dict[str, object] = {"_unset": dataclasses.MISSING}
-    parameters, lines = [], []
-    for index, field in enumerate(fields):
+    lines, parameters = [], {False: "", True: ""}
+    for field in fields:
         name = field.name
         value, default = name, ""
         if field.default_factory is not dataclasses.MISSING:
@@ -90,16 +108,23 @@ def _init(made: Any, fields: Sequence[dataclasses.Field[Any]]) -> Callable[..., 
             value, default = f"_new_{name}() if {name} is _unset else {name}", "=_unset"
         elif field.default is not dataclasses.MISSING:
             names[f"_default_{name}"], default = field.default, f"=_default_{name}"
+        if field.init:
+            parameters[bool(field.kw_only)] += f", {name}{default}"
+        else:
+            value = f"_new_{name}()" if default == "=_unset" else default.removeprefix("=")
         names[f"_set_{name}"] = getattr(made, name).__set__
-        parameters += ["*"] if index == first_kw_only else []
-        parameters.append(name + default)
-        lines.append(f" _set_{name}(self, {value})\n")
+        lines += [f" _set_{name}(self, {value})\n"] if value else []
     if hasattr(made, "__post_init__"):
         lines.append(" self.__post_init__()\n")
-    text = f"def __init__(self, {', '.join(parameters)}):\n{''.join(lines) or ' pass'}"
-    exec(text, names)  # noqa: S102  as the standard decorator does
+    star = ", *" if parameters[True] else ""
+    head = f"def __init__(self{parameters[False]}{star}{parameters[True]}):\n"
+    exec(head + ("".join(lines) or " pass"), names)  # noqa: S102  as the standard decorator does
     done = cast("Callable[..., None]", names["__init__"])
     done.__qualname__ = f"{made.__qualname__}.__init__"
+    done.__annotations__ = {
+        **{field.name: field.type for field in fields if field.init},
+        "return": None,
+    }
     return done
 
 
@@ -137,6 +162,6 @@ def _delattr(_self: object, name: str) -> None:
     raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
 
 
-_METHODS: Final = {"__repr__": _repr, "__eq__": _eq,
+_METHODS: Final = {"__repr__": _repr, "__eq__": _eq, "__replace__": dataclasses.replace,
                    "__getstate__": _getstate, "__setstate__": _setstate}  # fmt: skip
 _FROZEN: Final = {"__hash__": _hash, "__setattr__": _setattr, "__delattr__": _delattr}

@@ -302,7 +302,7 @@ _SCRIPT_STATES = frozenset(
 
 
 def _own_end(state: JobState, folder: Path) -> dict[str, Any]:
-    """Return what a component's own end says otherwise than Slurm does, by field; {} without one.
+    """Return the fields in which a component's own record differs from Slurm's; {} without one.
 
     To Slurm each component of a heterogeneous job ends when and as the script does.
     """

@@ -23,7 +23,7 @@ from hpckit.core.findings import (
 )
 from hpckit.core.hostlist import HostListError, expand_hosts, named
 from hpckit.core.late import regex
-from hpckit.core.units import counted, format_slurm_time
+from hpckit.core.units import and_more, counted, format_slurm_time
 from hpckit.script.limits import job_limits, size_words, tres_limits
 from hpckit.script.live import Cluster, Scene, User
 from hpckit.script.reservations import in_reservation, licenses, maintenance
@@ -55,15 +55,18 @@ def find_obstacles(
                     *(one for one in told if one.rule != "node-kind")]  # fmt: skip
         return told
 
-    # Without a default partition the site routes the job to one of all.
-    names = request.partitions or _partitions_of(request, cluster) or tuple(by_name)
+    names = request.partitions or _partitions_of(request, cluster)
     unknown = [name for name in names if name not in by_name]
-    if unknown:
-        fitting = sorted(
-            by_name, key=lambda name: (_gravest(opposed(name)), not by_name[name].is_default)
-        )
+    if not names or unknown:
+        ranked = sorted((_gravest(opposed(name)), not by_name[name].is_default, number, name)
+                        for number, name in enumerate(by_name))  # fmt: skip
+        fitting = [name for grave, *_, name in ranked if grave < Severity.ERROR.rank] or [*by_name]
+        if not names and not cluster.may_route:
+            return (_no_partition(fitting),)
         gone = tuple(_unknown_partition(name, fitting, request) for name in unknown)
-        return gone if cluster.are_all_listed else _as_notes(gone)
+        if gone:
+            return gone if cluster.are_all_listed else _as_notes(gone)
+        names = tuple(by_name)  # the site routes the job to one of all
     least = min(map(opposed, names), key=_gravest)
     if cluster.may_route and not request.partitions:
         return _as_notes(least)
@@ -86,18 +89,29 @@ def _gravest(findings: Iterable[SourcedFinding]) -> int:
     return max((one.severity.rank for one in findings), default=-1)
 
 
-def _unknown_partition(name: str, names: Sequence[str], request: Request) -> SourcedFinding:
-    """Return the finding; `names` are the partitions that there are, the best for the job first."""
+def _no_partition(fitting: Sequence[str]) -> SourcedFinding:
+    return SourcedFinding(
+        rule="partition-missing",
+        severity=Severity.ERROR,
+        subject="partition",
+        because="no partition is named, and the cluster has no default one",
+        remedy=f"--partition={fitting[0]}",
+        source="slurm_errno.c, ESLURM_DEFAULT_PARTITION_NOT_SET",
+    )
+
+
+def _unknown_partition(name: str, fitting: Sequence[str], request: Request) -> SourcedFinding:
+    """Return the finding; `fitting` are the partitions that would take the job, the best first."""
     import difflib
 
-    near = [one for one in names if one in difflib.get_close_matches(name, names, n=3)]
-    others = f", or one of {named(names)}"
+    near = difflib.get_close_matches(name, fitting, n=1)
+    others = f", or one of {and_more(fitting[1:], 6)}" if fitting[1:] else ""
     return SourcedFinding(
         rule="partition-unknown",
         severity=Severity.ERROR,
         subject="partition",
         because=f"no such partition: {name}",
-        remedy=f"--partition={near[0] if near else names[0]}{'' if near else others}",
+        remedy=f"--partition={near[0] if near else fitting[0]}{'' if near else others}",
         source="sbatch(1), --partition",
         line_no=request.line_no("partition"),
     )

@@ -69,8 +69,13 @@ def _check_command(command: Sequence[str]) -> None:
         raise ConfigError(f"no program is called {first!r}", key="command", hint=hint)
 
 
-_OPERATORS: Final = frozenset(("&&", "||", "|", ";", "&", ">", ">>", "<", "2>&1"))
-_REFERENCE: Final = regex(r"\$(?:\{\w+\}|[A-Za-z_])")
+_OPERATORS: Final = frozenset(("&&", "||", "2>&1"))
+_REFERENCE: Final = regex(
+    r"(?:[\w./+,@%${}:-]*[/:])?\$(?:\{[A-Z_][A-Z0-9_]*\}|[A-Z_][A-Z0-9_]*)"
+    r"(?:[/:][\w./:+,@%${}-]*)?",
+    re.ASCII,
+)
+"""A path or a list of paths with a variable in it: in other values `$` may be meant as it is."""
 
 
 def notices(spec: JobSpec) -> Iterator[Notice]:
@@ -87,9 +92,9 @@ def notices(spec: JobSpec) -> Iterator[Notice]:
         text = f"no shell reads {operator!r}: -- bash -c {shlex.quote(line)}"
         yield Notice(level=Level.NOTE, subject="command", text=text)
     for name, value in spec.environment.set.items():
-        if _REFERENCE.search(value):
+        if _REFERENCE.fullmatch(value):
             line = f"setup = {json.dumps([f'export {name}={value}'])}"
-            text = f"{name} is set to {value!r} as it is; to have it expanded: {line}"
+            text = f"the $ in {name} is not expanded; a shell expands: {line}"
             yield Notice(level=Level.NOTE, subject="environment.set", text=text)
 
 

@@ -200,7 +200,7 @@ def _of_unknown(key: str, value: object, nodes: object) -> str:
     option = HABITS.get(word.replace("_", "-"), word.replace("_", "-"))
     if option in _COUNT_GPUS and isinstance(value, str) and (gpus := _gpus(value)):
         return gpus if table == "resources" else f"{gpus}   under [resources]"
-    says = _key_of(word, option) or _key_of(_spelled(word), "")
+    says = _key_of(word, option) or _spelled(table, word)
     if not says or says == key:
         return ""
     if _KEY.fullmatch(says) is None:
@@ -249,7 +249,7 @@ def _expected(key: str) -> str:
     if cls is not None:
         hints = {file_key(field): hint for field, hint in field_types(cls)}
     hint = str(hints.get(name, ""))
-    kind = next((kind for part, kind in _KINDS.items() if part in hint), "a whole number")
+    kind = next((kind for part, kind in _KINDS.items() if part in hint), "")
     return f"{kind} {_EXPECTED.get(name, '')}"
 
 
@@ -269,13 +269,22 @@ def _key_of(word: str, option: str) -> str:
     return ""
 
 
-def _spelled(word: str) -> str:
-    """Return the key of any table that is spelled nearly so; "" for none."""
+def _spelled(table: str, word: str) -> str:
+    """Return the key of [resources] or [slurm] that is spelled nearly so; "" for none.
+
+    Also "" where the table itself has such a key, which the error then names.
+    """
     import difflib
 
-    tables = [dataclass_of(hint) for _, hint in field_types(JobSpec)]
-    names = [file_key(field) for cls in (*tables, JobSpec) if cls for field, _ in field_types(cls)]
-    return next(iter(difflib.get_close_matches(word, names, n=1, cutoff=0.85)), "")
+    names = {}
+    for field, hint in field_types(JobSpec):
+        inner = dataclass_of(hint)
+        names[file_key(field)] = [file_key(one) for one, _ in field_types(inner)] if inner else []
+    if difflib.get_close_matches(word, names.get(table, ()), n=1, cutoff=0.5):
+        return ""
+    keys = {name: f"{one}.{name}" for one in ("slurm", "resources") for name in names[one]}
+    near = difflib.get_close_matches(word, keys, n=1, cutoff=0.85)
+    return keys[near[0]] if near else ""
 
 
 def _gpus(value: str) -> str:
@@ -373,7 +382,7 @@ _TURNS: Final[Mapping[str, tuple[Callable[[str, object], str], Any]]] = {
 }  # fmt: skip
 """What an error says is expected → what turns a value into it, and the type."""
 _KINDS: Final = {"tuple": "a list", "Mapping": "a table", "bool": "true or false",
-                 "float": "a number", "str": "text"}  # fmt: skip
+                 "float": "a number", "str": "text", "int": "a whole number"}  # fmt: skip
 _LISTS: Final = ("command", "args", "modules", "setup")
 
 

@@ -201,7 +201,7 @@ def test_an_expedited_requeue_is_of_new_releases(tmp_path: Path) -> None:
         ("--gres gpu:h100:2,gpu:a100:2", "needs [[component]] tables"),
         (
             "-n 7 --ntasks-per-node 4",
-            "7 is not the same on each of 2; instead: --ntasks-per",
+            "7 does not divide by 2; instead: --ntasks-per-node 4",
         ),
         ("-n 4", "--ntasks counts all nodes: add --nodes"),
         ("FILE -G 1", "--gpus counts all nodes: add --nodes"),

@@ -154,7 +154,7 @@ KEYS: Final = [
     ('[resources]\ntime_limit = "2h"', 'time_limit = "2:00:00"'),
     ('[resources]\nmem = "64 gigs"', 'mem = "64G"'),
     ('[resources]\nnodes = "2"', "nodes = 2"),
-    ('[slurm]\npartion = "gpu"', 'partition = "gpu"'),
+    ('[slurm]\npartion = "gpu"', "`partition`"),
     ('[launch]\ntype = "torchrun"', 'kind = "torchrun"'),
     ('[[stage]]\nname = "a"', "[[stages]]"),
     ("[slurm]\ngpu_per_node = 8", "gpus_per_node = 8   under [resources]"),

@@ -204,3 +204,11 @@ def test_an_error_comes_out() -> None:
     """What a process raises is raised here."""
     with pytest.raises(ValueError, match="invalid literal"):
         list(in_processes(int, ["1", "x", "3"]))
+
+
+def test_a_python_without_pidfd_runs_commands_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was built for an old kernel has not the function."""
+    monkeypatch.delattr(os, "pidfd_open")
+    assert ProcessRunner().run(["sh", "-c", "exit 3"], 10.0).returncode == 3
+    with pytest.raises(ToolTimeout):
+        ProcessRunner().run(["sleep", "60"], 0.05)

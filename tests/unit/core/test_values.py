@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import importlib
 import pickle
+import pkgutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
 
+import hpckit
 from hpckit.core.values import dataclass
 
 
@@ -101,3 +105,57 @@ def test_wrong_arguments_are_refused_by_name() -> None:
         Node(name="a", gpu=1)  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="-1"):
         Rack(name="a", height=-1)
+
+
+def test_threads_may_use_a_class_first_together() -> None:
+    """The sampler and users of the API have threads; each gets the whole class."""
+    failed: list[TypeError] = []
+
+    def use(made: type[Node], start: threading.Barrier) -> None:
+        start.wait()
+        try:
+            made(name="a")
+        except TypeError as error:
+            failed.append(error)
+
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(50):
+            body = {"__annotations__": {"name": "str", "tags": "list[str]"},
+                    "tags": field(default_factory=list), "__module__": __name__}  # fmt: skip
+            made: Any = dataclass(frozen=True, slots=True, kw_only=True)(type("Made", (), body))
+            start = threading.Barrier(2)
+            threads = [threading.Thread(target=use, args=(made, start)) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+    finally:
+        sys.setswitchinterval(interval_s)
+    assert failed == []
+
+
+def test_fields_may_be_left_out_of_the_arguments_and_of_comparing() -> None:
+    """As `field(init=False)` and `field(compare=False)` say."""
+
+    @dataclass(slots=True)
+    class Trial:
+        number: int
+        log: list[str] = field(default_factory=list, init=False, compare=False)
+
+    one, other = Trial(1), Trial(1)
+    one.log.append("x")
+    assert one == other
+    with pytest.raises(TypeError, match="log"):
+        Trial(1, log=[])  # type: ignore[call-arg]
+
+
+def test_every_class_of_hpckit_can_be_built() -> None:
+    """What is declared wrongly fails here, and not at its first use."""
+    for module in pkgutil.walk_packages(hpckit.__path__, "hpckit."):
+        if module.name.endswith("__main__"):
+            continue
+        for value in vars(importlib.import_module(module.name)).values():
+            if isinstance(value, type) and hasattr(value, "__dataclass_fields__"):
+                assert dataclasses.fields(value) is not None
