@@ -422,15 +422,18 @@ class _Amount(NamedTuple):
     of: Callable[[NodeGroup], int | None]
 
 
+def _with_nodes(scene: Scene, fits: Callable[[NodeGroup], bool]) -> str:
+    """The option for another partition that has nodes that fit."""
+    seen = scene.cluster.nodes
+    has = {name for name, partition in seen.items() if any(map(fits, partition.groups))}
+    return _others(scene, lambda rules: rules.name in has).removesuffix(", or ask the admins")
+
+
 def _enough(scene: Scene, amount: _Amount, where: str) -> _Question:
     request, (subject, options, least, of) = scene.request, amount
 
     def fits(group: NodeGroup) -> bool:
         return (has := of(group)) is None or has >= least
-
-    def has_room(rules: PartitionRules) -> bool:
-        seen = scene.cluster.nodes.get(rules.name)
-        return seen is not None and any(map(fits, seen.groups))
 
     def most(groups: Groups) -> int:
         return max(of(group) or 0 for group in groups)
@@ -448,7 +451,7 @@ def _enough(scene: Scene, amount: _Amount, where: str) -> _Question:
             "CPUs": request.cpus_word(less),
             "memory": f"--mem={words(less)}",
         }[subject]
-        other = _others(scene, has_room).removesuffix(", or ask the admins")
+        other = _with_nodes(scene, fits)
         return f"{said}, or {other}" if said else other
 
     unit = "" if subject == "memory" else f" {subject}"
