@@ -11,6 +11,7 @@ import enum
 import functools
 import json
 import re
+import threading
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -268,6 +269,10 @@ def convert(tree: Tree, cls: type[T], source: str) -> T:
     return cast("T", _converted(tree, cls, source, ""))
 
 
+_CONVERTING = threading.RLock()
+"""Held while msgspec converts: two threads that need a class for the first time crash it."""
+
+
 def _converted(tree: Tree, cls: type, source: str, path: str) -> Any:
     # Tables by name go first, one at a time: msgspec's errors do not say which one it was.
     for field, hint in field_types(cls):
@@ -276,7 +281,8 @@ def _converted(tree: Tree, cls: type, source: str, path: str) -> Any:
             for name, table in tables.items():
                 _converted(table, of_each, source, f"{path}{file_key(field)}.{name}.")
     try:
-        return msgspec.convert(_to_field_names(tree, cls), cls)
+        with _CONVERTING:
+            return msgspec.convert(_to_field_names(tree, cls), cls)
     except msgspec.ValidationError as error:
         raise _explain(error, source, path) from error
     except UnicodeEncodeError as error:

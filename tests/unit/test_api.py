@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,3 +46,17 @@ def test_what_is_no_command_is_said() -> None:
         api.job("python3 train.py", site="local")
     with pytest.raises(ConfigError, match="cannot be read"):
         api.load("no/such/job.toml")
+
+
+def test_threads_may_make_the_first_call_together() -> None:
+    """In a process of its own: two first conversions at once would end it by SIGSEGV."""
+    code = (
+        "import sys, hpckit\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "with ThreadPoolExecutor(8) as pool:\n"
+        "    list(pool.map(hpckit.inspect, [sys.argv[1]] * 8))\n"
+    )
+    node = Path(__file__).parents[2] / "examples" / "dgx-h100.json"
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", code, node], check=False, timeout=60)
+        assert done.returncode == 0
