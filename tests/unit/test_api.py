@@ -51,10 +51,11 @@ def test_what_is_no_command_is_said() -> None:
 def test_threads_may_make_the_first_call_together() -> None:
     """In a process of its own: two first conversions at once would end it by SIGSEGV."""
     code = (
-        "import sys, hpckit\n"
+        "import sys\n"
+        "from hpckit import api\n"
         "from concurrent.futures import ThreadPoolExecutor\n"
         "with ThreadPoolExecutor(8) as pool:\n"
-        "    list(pool.map(hpckit.inspect, [sys.argv[1]] * 8))\n"
+        "    list(pool.map(api.inspect, [sys.argv[1]] * 8))\n"
     )
     node = Path(__file__).parents[2] / "examples" / "dgx-h100.json"
     for _ in range(3):
