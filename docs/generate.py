@@ -250,9 +250,27 @@ def _published(schema: str, title: str, definitions: dict[str, Any], root: type)
     }
 
 
+def _of_any_msgspec(tree: Any) -> Any:
+    """Return a schema as every release of msgspec makes it: 0.23 differs from those before.
+
+    It says that the default of a table is an empty one, and takes the indents off docstrings.
+    """
+    if isinstance(tree, list):
+        return [_of_any_msgspec(part) for part in tree]
+    if not isinstance(tree, dict):
+        return tree
+    found = {name: _of_any_msgspec(part) for name, part in tree.items()
+             if name != "default" or part != {}}  # fmt: skip
+    if isinstance(found.get("description"), str):
+        found["description"] = inspect.cleandoc(found["description"])
+    if "propertyNames" in found:
+        found["propertyNames"] = found.pop("propertyNames")
+    return found
+
+
 def _definitions(cls: type) -> dict[str, Any]:
     """What msgspec knows of a dataclass and those inside it, made as strict as the parser."""
-    definitions: dict[str, Any] = msgspec.json.schema(cls)["$defs"]
+    definitions: dict[str, Any] = _of_any_msgspec(msgspec.json.schema(cls)["$defs"])
     for one in _dataclasses(cls):
         made = definitions[one.__name__]
         made["properties"] = {
@@ -642,9 +660,8 @@ def report_schema() -> dict[str, Any]:
 
 def _document_schema(schema: str, title: str, root: type, *more: type) -> dict[str, Any]:
     """The schema of a document that has every key of `root`, and `schema` and `hpckit`."""
-    definitions: dict[str, Any] = msgspec.json.schema_components(
-        [root, *more], ref_template="#/$defs/{name}"
-    )[1]
+    components = msgspec.json.schema_components([root, *more], ref_template="#/$defs/{name}")
+    definitions: dict[str, Any] = _of_any_msgspec(components[1])
     for made in definitions.values():
         if made.get("type") == "object":
             made["required"] = list(made["properties"])
