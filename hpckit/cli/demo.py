@@ -19,13 +19,14 @@ from hpckit.cli import output
 
 
 class Step(NamedTuple):
-    """A command that is shown with the first lines of its result, and what that answers."""
+    """A command, and what its result answers; the whole result is left in a file."""
 
     title: str
     words: tuple[str, ...]
-    lines: int
     answer: str
-    """A regular expression of the sentence that the summary repeats."""
+    """A regular expression of the sentence that the summary shows."""
+    shown: str | None = None
+    """What lines begin with that are printed at once."""
 
 
 _PLACE: Final = (
@@ -35,14 +36,14 @@ _PLACE: Final = (
 )  # fmt: skip
 STEPS: Final = {
     "job": Step("A job of four ranks, on this machine, without Slurm",
-                ("submit", "--local", "allreduce/job.toml", "--wait"), 12,
+                ("submit", "--local", "allreduce/job.toml", "--wait"),
                 r"COMPLETED .*?exit code 0"),
     "node": Step("A node (made up): its GPUs and NICs, and what is wrong with it",
-                 ("inspect", "dgx-h100.json"), 24, r"GPU5 has .*?\)"),
+                 ("inspect", "dgx-h100.json"), r"GPU5 has .*?\)", "package|├|└"),
     "place": Step("A network (made up): which nodes take which ranks, and what that saves",
-                  _PLACE, 12, r"[\d.]+ ms communication .*?\)"),
+                  _PLACE, r"[\d.]+ ms communication .*?\)"),
     "report": Step("A job of eight GPUs (recorded, with synthetic GPUs): what it used",
-                   ("report", "--from", "recorded-run", "--html", "report.html"), 11,
+                   ("report", "--from", "recorded-run", "--html", "report.html"),
                    r"[\d.]+ % of GPU time useful · \S+ of \S+ GPU-hours wasted"),
 }  # fmt: skip
 _PICTURES: Final = {
@@ -58,8 +59,8 @@ def demo_command(ctx: click.Context, folder: str | None) -> None:
     """Show what hpckit does: a job of four ranks, a node, a placement, and a report.
 
     Needs no Slurm and no GPU. The examples are copied to a new folder DIR (default: hpckit-demo),
-    so that you can run each command again and change it; pictures and the report's page are written
-    there.
+    so that you can run each command again and change it; what each printed, pictures and the
+    report's page are written there.
     """
     target = folder or "hpckit-demo"
     wiring.copy_examples(target)
@@ -67,21 +68,24 @@ def demo_command(ctx: click.Context, folder: str | None) -> None:
     with contextlib.chdir(target):
         for name, step in STEPS.items():
             output.result(click.style(f"# {step.title}", bold=True))
-            output.result("\n".join(_wrapped(step.words)))
             code, text = _run(ctx, step.words)
-            _show(text.splitlines(), step.lines)
+            bare = click.unstyle(text)
+            wiring.write_whole(f"{name}.txt", "\n".join([*_wrapped(step.words), bare]))
+            for line in text.splitlines():
+                if code or (step.shown and re.match(step.shown, click.unstyle(line))):
+                    output.result(line)
             if code:
                 ctx.exit(code)
-            found = re.search(step.answer, " ".join(click.unstyle(text).split()))
+            found = re.search(step.answer, " ".join(bare.split()))
             answers += [(name, found[0])] if found else []
         for file, words in _PICTURES.items():
             wiring.write_whole(file, _run(ctx, words)[1])
     output.result(click.style(f"# Seen, and left in {target}", bold=True))
-    pictures = " · ".join([*_PICTURES, "report.html"])
+    files = " · ".join(["*.txt (what each printed)", *_PICTURES, "report.html"])
     commands = f"cd {shlex.quote(target)} · hpckit init -- python3 train.py · hpckit doctor"
     if not wiring.is_on_path("hpckit"):
         commands = f"export PATH={shlex.quote(sysconfig.get_path('scripts'))}:$PATH\n{commands}"
-    output.labelled([*answers, ("files", pictures), ("next", commands)])
+    output.labelled([*answers, ("files", files), ("next", commands)])
 
 
 def _wrapped(words: tuple[str, ...]) -> Iterator[str]:
@@ -98,23 +102,16 @@ def _wrapped(words: tuple[str, ...]) -> Iterator[str]:
     yield last
 
 
-def _show(lines: list[str], most: int) -> None:
-    """Print the first lines, none of a row that would be cut, and how many are left."""
-    while most < len(lines) and lines[most].startswith("   "):
-        most -= 1
-    output.result("\n".join(lines[:most]))
-    if (left := len(lines) - most) > 0:
-        output.result(click.style(f" … {left} more lines: the command prints them", dim=True))
-    output.result("")
-
-
 def _run(ctx: click.Context, words: tuple[str, ...]) -> tuple[int, str]:
     """Run a command of hpckit as if it were typed; return its exit code and what it prints."""
     from hpckit.cli.main import cli
 
     color = ctx.color if ctx.color is not None else sys.stdout.isatty()
     written = io.BytesIO()  # what are files is printed as bytes
-    with contextlib.redirect_stdout(io.TextIOWrapper(written, encoding="utf-8")) as printed:
+    with (
+        contextlib.redirect_stdout(io.TextIOWrapper(written, encoding="utf-8")) as printed,
+        contextlib.redirect_stderr(io.StringIO()),  # which file was written: the summary says it
+    ):
         code = cli.main(list(words), prog_name="hpckit", standalone_mode=False, color=color)
         printed.flush()
     return code if isinstance(code, int) else 0, written.getvalue().decode()

@@ -9,17 +9,19 @@ from tests.conftest import RunHpckit
 
 
 def test_the_demo_ends_in_its_answers(run_hpckit_process: RunHpckit, tmp_path: Path) -> None:
-    """The last lines say what each part answered and what to do next, below the report."""
+    """One screen: a node, and below it what each part answered and what to do next."""
     done = run_hpckit_process("demo", "here", env={"COLUMNS": "80"})
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     summary = lines[lines.index("# Seen, and left in here") + 1 :]
     labels = [line[1:9].strip() for line in summary]
     assert [label for label in labels if label] == [*STEPS, "files", "next"]
-    screen = next(at for at, line in enumerate(lines) if line.startswith("$ hpckit report"))
-    assert len(lines) - screen < 24
-    assert max(map(len, lines[screen:])) <= 80
-    assert "synthetic" in done.stdout[done.stdout.index("$ hpckit report") :]
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert "GPU5  NV17 to all" in done.stdout
+    report = (tmp_path / "here" / "report.txt").read_text()
+    assert report.startswith("$ hpckit report --from recorded-run")
+    assert "synthetic" in report
     for name in ("node.svg", "placement.svg", "report.html"):
         assert (tmp_path / "here" / name).stat().st_size > 1000
     (tmp_path / "here" / "node.svg").write_text("mine")
