@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from hpckit.executor import HpckitJob
     from hpckit.fabric.topology import ClusterTopology
     from hpckit.jobs.check import Checked
-    from hpckit.jobs.prepare import JobSource, PreparedJob
+    from hpckit.jobs.prepare import PreparedJob
+    from hpckit.jobs.source import JobSource
     from hpckit.jobs.track import TrackTools
     from hpckit.node.topology import NodeTopology
     from hpckit.placement.request import Placement
@@ -162,7 +163,7 @@ def job(
     of `hpckit render`: HPCKIT_SITE, the user's default, or the one that names this cluster; the
     other defaults of config.toml count too. Raises ConfigError, PlanError, JobRefused.
     """
-    from hpckit.jobs.prepare import source_of
+    from hpckit.jobs.source import source_of
 
     place = wiring.workdir() if folder is None else Path(folder)
     words, (site, defaults) = _words(command), wiring.site_and_defaults(site)
@@ -193,7 +194,7 @@ def load(
 
     Without `site` it is the one that `job` takes. Raises ConfigError, PlanError, JobRefused.
     """
-    from hpckit.jobs.prepare import source_of
+    from hpckit.jobs.source import source_of
 
     file = Path(path)
     try:

@@ -372,9 +372,10 @@ class HpckitExecutor(core.Executor):
             )
 
     def _prepared(self, delayed: utils.DelayedSubmission, count: int) -> PreparedJob:
-        from hpckit.jobs.prepare import prepare, source_of
+        from hpckit.jobs.prepare import prepare
         from hpckit.jobs.sites import load_site
-        from hpckit.spec.site import SubmitterKind
+        from hpckit.jobs.source import source_of
+        from hpckit.spec.pace import SubmitterKind
 
         given = dict(self.parameters)
         site, defaults = wiring.site_and_defaults(given.pop("site", None))

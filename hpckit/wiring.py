@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hpckit.slurm.release import TopologyKind
     from hpckit.slurm.values import ClusterView, JobEntry, PartitionRules
     from hpckit.spec.merge import Layer
-    from hpckit.spec.site import SubmitterKind
+    from hpckit.spec.pace import SubmitterKind
     from hpckit.spec.store import FileJobFolders
 
 
@@ -201,7 +201,7 @@ def job_index() -> SqliteJobIndex:
 
 def submitter(kind: SubmitterKind) -> Submitter:
     """What starts jobs at a site."""
-    from hpckit.spec.site import SubmitterKind
+    from hpckit.spec.pace import SubmitterKind
 
     if kind is SubmitterKind.SLURM:
         from hpckit.jobs.slurm_submit import SlurmSubmitter
@@ -214,8 +214,8 @@ def submitter(kind: SubmitterKind) -> Submitter:
 
 def track_tools() -> TrackTools:
     """Everything that tracking uses."""
-    from hpckit.jobs.sites import recorded_site
     from hpckit.jobs.track import TrackTools
+    from hpckit.spec.pace import recorded_pace
 
     folders = job_folders()
     made: dict[SubmitterKind, Submitter] = {}
@@ -224,7 +224,7 @@ def track_tools() -> TrackTools:
     def submitter_of(entry: JobEntry) -> Submitter:
         # Read once a job: waiting for thousands must not open as many files every minute.
         if entry.submission not in kinds:
-            kinds[entry.submission] = recorded_site(entry, folders).submitter
+            kinds[entry.submission] = recorded_pace(entry, folders).submitter
         kind = kinds[entry.submission]
         if kind not in made:
             made[kind] = submitter(kind)
@@ -329,7 +329,7 @@ def submit_tools(kind: SubmitterKind, *, checks: bool = True) -> SubmitTools:
     from hpckit.core.process import interrupts_held
     from hpckit.jobs.draft import PackedJobFolders
     from hpckit.jobs.submit import SubmitTools
-    from hpckit.spec.site import SubmitterKind
+    from hpckit.spec.pace import SubmitterKind
 
     probe = cluster_probe() if kind is SubmitterKind.SLURM else None
     return SubmitTools(

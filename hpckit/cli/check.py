@@ -95,7 +95,7 @@ def _of_job(ctx: click.Context, options: JobOptions, *, offline: bool) -> Checke
         environment_of,
         secrets_for,
     )
-    from hpckit.spec.site import SubmitterKind
+    from hpckit.spec.pace import SubmitterKind
 
     resources, caller = wiring.resources(options.site_dirs, options.template_dirs), wiring.caller()
     try:

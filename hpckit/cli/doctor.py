@@ -32,7 +32,8 @@ from hpckit.script.launchers.registry import LAUNCHERS
 from hpckit.script.releases import is_another_cluster, release_note
 from hpckit.slurm.pyslurm_ask import SETTING, PyslurmProbe
 from hpckit.slurm.values import ClusterView
-from hpckit.spec.site import SiteSpec, SubmitterKind
+from hpckit.spec.pace import SubmitterKind
+from hpckit.spec.site import SiteSpec
 from hpckit.spec.store import FileJobFolders
 
 if TYPE_CHECKING:

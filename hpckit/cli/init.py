@@ -198,7 +198,7 @@ def _differences(text: str, asked: Request, site: str | None) -> list[str]:
     """Return what the script that is rendered of a job file asks for otherwise."""
     from hpckit.jobs.components import prepare_job
     from hpckit.jobs.from_script import differences
-    from hpckit.jobs.prepare import JobSource
+    from hpckit.jobs.source import JobSource
     from hpckit.slurm.request import read_request
 
     source = JobSource(

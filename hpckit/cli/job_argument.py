@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hpckit.jobs.track import TrackTools
     from hpckit.slurm.pending import PendingExplanation
     from hpckit.slurm.values import JobDetail, JobEntry, JobRecord, JobStatus
-    from hpckit.spec.site import SiteSpec
+    from hpckit.spec.pace import SitePace
 
 
 def id_of(job_id: str, task: int | None) -> str:
@@ -84,11 +84,11 @@ required_job_argument: Final = _argument("job_id", metavar="JOB_ID")
 many_jobs_argument: Final = _argument("job_ids", nargs=-1, metavar="[JOB_ID]...")
 
 
-def site_of(entry: JobEntry) -> SiteSpec:
-    """The site that the job was submitted to, as its folder remembers it."""
-    from hpckit.jobs.sites import recorded_site
+def pace_of(entry: JobEntry) -> SitePace:
+    """Return the pace of the site that the job was submitted to, as its folder remembers it."""
+    from hpckit.spec.pace import recorded_pace
 
-    return recorded_site(entry, wiring.job_folders())
+    return recorded_pace(entry, wiring.job_folders())
 
 
 def submitted_script(entry: JobEntry) -> str:
@@ -289,7 +289,7 @@ def wait_at_terminal(
 ) -> Sequence[JobStatus]:
     """Wait for the jobs' end with a progress line; Ctrl-C ends the waiting, not the jobs."""
     from hpckit.jobs.track import wait_for
-    from hpckit.spec.site import SubmitterKind
+    from hpckit.spec.pace import SubmitterKind
 
     line = output.Progress()
 
@@ -299,14 +299,14 @@ def wait_at_terminal(
         text = _running(entries[0], statuses[0], now_s) if runs else _progress(statuses)
         line.show(text if runs else f"{text} · waiting {format_duration(waited_s)}")
 
-    sites = [site_of(entry) for entry in entries]
+    paces = [pace_of(entry) for entry in entries]
     try:
         with jobs_go_on([entry.job_id for entry in entries]):
             return wait_for(
                 entries,
                 tools,
-                poll_interval_s=max(site.poll_interval_s for site in sites),
-                back_off=any(site.submitter is SubmitterKind.SLURM for site in sites),
+                poll_interval_s=max(pace.poll_interval_s for pace in paces),
+                back_off=any(pace.submitter is SubmitterKind.SLURM for pace in paces),
                 timeout_s=timeout_s,
                 progress=progress,
             )

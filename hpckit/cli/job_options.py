@@ -31,7 +31,7 @@ from hpckit.spec.tokens import refuse_file, refuse_words
 
 if TYPE_CHECKING:
     from hpckit.account.advice.outcome import AdvisedJob
-    from hpckit.jobs.prepare import JobSource
+    from hpckit.jobs.source import JobSource
     from hpckit.node.topology import NodeTopology
     from hpckit.slurm.values import SlurmVersion
 
@@ -298,7 +298,7 @@ def source_again(options: JobOptions, job_id: str) -> tuple[JobSource, Path]:
     HpckitError.
     """
     from hpckit.jobs.local_record import component_names
-    from hpckit.jobs.prepare import JobSource
+    from hpckit.jobs.source import JobSource
     from hpckit.jobs.track import find_task
     from hpckit.spec.job_folder import EFFECTIVE_FILE, SUBMITTED_FILE, TOPOLOGY_FILE
     from hpckit.spec.job_text import job_toml
@@ -340,7 +340,7 @@ def _template_of(folder: Path) -> str | None:
 
 def given_source(options: JobOptions) -> JobSource:
     """Return the job that is asked for, where there need not be one. Raises as `job_source`."""
-    from hpckit.jobs.prepare import JobSource
+    from hpckit.jobs.source import JobSource
 
     job = options.job
     text = None if job is None else read_job(job)

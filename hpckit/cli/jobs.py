@@ -24,13 +24,13 @@ from hpckit.cli.job_argument import (
     log_task,
     many_jobs_argument,
     named_components,
+    pace_of,
     picked,
     placed_rows,
     required_job_argument,
     resources_of,
     say_open,
     served,
-    site_of,
     status_document,
     wait_at_terminal,
 )
@@ -75,11 +75,11 @@ def cancel_command(
         whole = entry.job_id.partition("+")[0]
         reason = f"Slurm cancels a heterogeneous job as a whole, and {job_id} is a component"
         raise HpckitError(reason, hint=f"hpckit cancel {whole}")
-    site = site_of(entry)
+    pace = pace_of(entry)
     with asking(tools) as asked:
         asked.submitter_of(entry).cancel(entry, signal_name, task)
     if signal_name is None and task is None:
-        timeout_s = site.kill_wait_s + _MARGIN_S
+        timeout_s = pace.kill_wait_s + _MARGIN_S
         status = wait_at_terminal([entry], tools, timeout_s=timeout_s)[0]
     else:
         with asking(tools) as asked:
@@ -276,7 +276,7 @@ def status_command(job_id: str | None, *, as_json: bool) -> None:
 
     tools = wiring.track_tools()
     entry, task = find_task(tools.index, job_id)
-    site_of(entry)
+    pace_of(entry)
     with asking(tools) as asked:
         chain = chain_status(entry, asked)
         status = chain.status_of(entry)

@@ -17,7 +17,7 @@ from hpckit.cli.job_argument import (
     id_of,
     job_argument,
     not_known,
-    site_of,
+    pace_of,
     task_has_ended,
 )
 from hpckit.core.errors import HpckitError, StorageFailed
@@ -236,9 +236,9 @@ def _follow(
 ) -> None:
     from hpckit.jobs.logs import FileJobLogs, follow_logs
     from hpckit.jobs.track import job_status
-    from hpckit.spec.site import SubmitterKind
+    from hpckit.spec.pace import SubmitterKind
 
-    site, task = site_of(entry), names[0].task
+    pace, task = pace_of(entry), names[0].task
     lost: list[JobStatus] = []
 
     def has_ended() -> bool:
@@ -254,8 +254,8 @@ def _follow(
         names,
         tools.clock,
         job_id=entry.job_id,
-        poll_interval_s=site.poll_interval_s,
-        back_off=site.submitter is SubmitterKind.SLURM,
+        poll_interval_s=pace.poll_interval_s,
+        back_off=pace.submitter is SubmitterKind.SLURM,
         has_ended=has_ended,
     )
     try:

@@ -287,7 +287,8 @@ def question_of_job(job: str, options: PlaceOptions) -> PlaceQuestion:
 
 def _spec(job: str, site: str | None) -> JobSpec:
     from hpckit.cli.job_options import read_job
-    from hpckit.jobs.prepare import JobSource, prepare
+    from hpckit.jobs.prepare import prepare
+    from hpckit.jobs.source import JobSource
 
     source = JobSource(
         file_text=read_job(job),

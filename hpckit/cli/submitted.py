@@ -27,7 +27,8 @@ from hpckit.core.units import counted
 from hpckit.jobs.chain import StageStatus, explained, stopped_by
 from hpckit.jobs.components import prepare_job
 from hpckit.jobs.logs import FileJobLogs
-from hpckit.jobs.prepare import JobSource, PreparedJob
+from hpckit.jobs.prepare import PreparedJob
+from hpckit.jobs.source import JobSource
 from hpckit.jobs.submit import Submission, try_out
 from hpckit.jobs.submit_chain import places_of, prepare_chain, stages_of, submit_chain
 from hpckit.placement.order_plan import OrderPlan
@@ -38,8 +39,8 @@ from hpckit.spec.folder_in_job import COMPONENTS_FOLDER
 from hpckit.spec.job_folder import LogName
 from hpckit.spec.merge import OriginKind
 from hpckit.spec.options import StagePlace
+from hpckit.spec.pace import SubmitterKind
 from hpckit.spec.platform import SettingOrigin
-from hpckit.spec.site import SubmitterKind
 
 
 def submission_document(

@@ -32,8 +32,8 @@ from hpckit.core.findings import (
     gravest_first,
 )
 from hpckit.core.units import counted
-from hpckit.jobs.prepare import JobSource, layers_of
 from hpckit.jobs.sites import load_site
+from hpckit.jobs.source import JobSource, layers_of
 from hpckit.node.rules.rules import node_findings
 from hpckit.node.title import node_title
 from hpckit.node.topology import NodeTopology
@@ -41,7 +41,7 @@ from hpckit.script.launchers.registry import refuse_launch
 from hpckit.script.render import export_only, source_line
 from hpckit.slurm.values import JobEntry
 from hpckit.spec.job import JobSpec
-from hpckit.spec.merge import effective_job, option_layer
+from hpckit.spec.merge import merged_job, option_layer
 from hpckit.spec.platform import TUNE_SCHEMA, CommEnv, CommSetting, NcclVersion
 from hpckit.spec.site import SiteSpec
 
@@ -124,7 +124,7 @@ def tune(
     are_nodes_said = is_of_job or "resources.nodes" in source.options
     if not is_of_job:
         layers.append(option_layer(_PROBE))
-    spec = effective_job(layers, refuse_launch).spec
+    spec = merged_job(layers, refuse_launch)
     looked = None if look is None else look(spec)
     found = None if looked is None else looked.found
     made = communication(spec, site, source.topology, None if found is None else found.version)
@@ -280,10 +280,10 @@ def _look(source: JobSource) -> Callable[[JobSpec], Looked]:
 
 
 def _fabric(file: str | None) -> ClusterTopology | None:
-    from hpckit.fabric.file import choose, read_fabric
-
     if file is None:
         return None
+    from hpckit.fabric.file import choose, read_fabric
+
     data, name = wiring.read_capture(file)
     return choose(read_fabric(data, name), None, name)
 

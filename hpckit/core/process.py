@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from hpckit.core.errors import AdapterError, StorageFailed, ToolMissing, ToolTimeout
 from hpckit.core.files import Clock
@@ -74,6 +74,10 @@ class CommandRunner(Protocol):
         """
         ...
 
+    def begin(self, argv: Sequence[str]) -> None:
+        """Start a command of which the next `run` of it, in a clean environment, is the answer."""
+        ...
+
 
 class ProcessRunner:
     """Runs commands as processes of this machine, which are killed when this one ends.
@@ -93,6 +97,12 @@ class ProcessRunner:
     ) -> None:
         self._environment = os.environ if environment is None else environment
         self._slow = slow
+        self._begun: dict[tuple[str, ...], _Started] = {}
+
+    def begin(self, argv: Sequence[str]) -> None:
+        """Start a command; what nobody asks for is killed when this process ends."""
+        with suppress(AdapterError):  # `run` says why it cannot be started
+            self._begun[tuple(argv)] = _started(argv, self.clean_environment())
 
     def run(
         self, argv: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None
@@ -103,11 +113,12 @@ class ProcessRunner:
         UTF-8, wrong bytes replaced. After `timeout_s` seconds its whole process group is killed.
         Raises ToolMissing, ToolTimeout, AdapterError.
         """
-        # Files, not pipes: a daemon that keeps a pipe open would hold up its reader.
-        out, err = os.memfd_create("stdout"), os.memfd_create("stderr")
+        started = None if environment else self._begun.pop(tuple(argv), None)
+        started = started or _started(
+            argv, self.clean_environment() if environment is None else environment
+        )
+        process, out, err = started
         try:
-            env = self.clean_environment() if environment is None else environment
-            process = start(argv, out, err, env)
             try:
                 code = shell_code(self._wait(process, argv[0], timeout_s))
             finally:
@@ -142,6 +153,26 @@ def scrubbed(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in environment.items()
         if name in _KEPT or not (name in _SCRUBBED or name.startswith(_SCRUBBED_PREFIXES))
     }
+
+
+class _Started(NamedTuple):
+    """A command that runs, and the files with what it prints."""
+
+    process: subprocess.Popen[bytes]
+    out: int
+    err: int
+
+
+def _started(argv: Sequence[str], environment: Mapping[str, str]) -> _Started:
+    """Start a command. Raises ToolMissing, AdapterError."""
+    # Files, not pipes: a daemon that keeps a pipe open would hold up its reader.
+    out, err = os.memfd_create("stdout"), os.memfd_create("stderr")
+    try:
+        return _Started(start(argv, out, err, environment), out, err)
+    except BaseException:
+        os.close(out)
+        os.close(err)
+        raise
 
 
 def start(
@@ -378,6 +409,9 @@ class LoggedRunner:
             result = self._runner.run(argv, timeout_s, environment)
             codes[:] = [result.returncode]
         return result
+
+    def begin(self, argv: Sequence[str]) -> None:
+        """Start nothing: one after the other, the record has how long each takes."""
 
     def listen(
         self, commands: Sequence[Sequence[str]], timeout_s: float, heard: Callable[[str], None]

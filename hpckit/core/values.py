@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import _thread
 import dataclasses
-from operator import attrgetter
+import operator
 from typing import TYPE_CHECKING, Any, Final, cast
 
 if TYPE_CHECKING:
@@ -20,15 +20,13 @@ else:
     def dataclass(**how: bool) -> Callable[[type], type]:
         """Return the decorator; the standard one where other options are given, or no slots."""
         standard = dataclasses.dataclass(**how)
-        if not how.get("slots") or not how.keys() <= {"slots", "frozen", "kw_only"}:
+        if not how.get("slots") or not how.keys() <= {"slots", "frozen", "kw_only", "order"}:
             return standard
 
         def decorate(declared: type) -> type:
             if not _OWN.isdisjoint(vars(declared)):
                 return standard(declared)
-            return _slotted(
-                declared, is_frozen=how.get("frozen", False), kw_only=how.get("kw_only", False)
-            )
+            return _slotted(declared, **{name: on for name, on in how.items() if name != "slots"})
 
         return decorate
 
@@ -55,7 +53,9 @@ class _Unbuilt:
         return fields
 
 
-def _slotted(declared: type, *, is_frozen: bool, kw_only: bool) -> type:
+def _slotted(
+    declared: type, *, frozen: bool = False, kw_only: bool = False, order: bool = False
+) -> type:
     """Return a class with a slot for each field, which builds the rest when it is first used."""
     body = dict(vars(declared))
     names = [name for name, kind in body.get("__annotations__", {}).items()
@@ -75,7 +75,8 @@ def _slotted(declared: type, *, is_frozen: bool, kw_only: bool) -> type:
         build().__init__(self, *args, **values)
 
     shared = {"__init__": init, _FIELDS: _Unbuilt(build), **_METHODS}
-    shared |= _FROZEN if is_frozen else {"__hash__": None}
+    shared |= _FROZEN if frozen else {"__hash__": None}
+    shared |= _ORDERED if order else {}
     make: Any = type(declared)
     made: Any = make(declared.__name__, declared.__bases__, {**shared, **body})
     made.__qualname__ = declared.__qualname__
@@ -89,7 +90,7 @@ def _complete(made: Any, declared: type, *, kw_only: bool) -> None:
     bare: Any = make(declared)
     fields = dataclasses.fields(bare)
     compared = [field.name for field in fields if field.compare]
-    made._compared = attrgetter(*compared or ("__class__",))
+    made._compared = operator.attrgetter(*compared or ("__class__",))
     setattr(made, "__match_args__", bare.__match_args__)  # noqa: B010  mypy refuses the other way
     made.__dataclass_params__ = bare.__dataclass_params__
     made.__init__ = _init(made, fields)
@@ -141,6 +142,16 @@ def _eq(self: Any, other: Any) -> Any:
     return compared(self) == compared(other)
 
 
+def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
+    def method(self: Any, other: Any) -> Any:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        compared = type(self)._compared
+        return compare(compared(self), compared(other))
+
+    return method
+
+
 def _hash(self: Any) -> int:
     return hash(type(self)._compared(self))
 
@@ -165,3 +176,5 @@ def _delattr(_self: object, name: str) -> None:
 _METHODS: Final = {"__repr__": _repr, "__eq__": _eq, "__replace__": dataclasses.replace,
                    "__getstate__": _getstate, "__setstate__": _setstate}  # fmt: skip
 _FROZEN: Final = {"__hash__": _hash, "__setattr__": _setattr, "__delattr__": _delattr}
+_ORDERED: Final = {f"__{one.__name__}__": _ordered(one)
+                   for one in (operator.lt, operator.le, operator.gt, operator.ge)}  # fmt: skip

@@ -15,11 +15,11 @@ from hpckit.core.units import parse_slurm_limit_s, parse_slurm_mem_bytes
 from hpckit.core.values import dataclass
 from hpckit.jobs.limits import Known, LimitsProbe, Told
 from hpckit.jobs.slurm_submit import script_file
-from hpckit.jobs.trial import Trial
 from hpckit.script.admission import find_obstacles, in_own_options
 from hpckit.script.earlier import Earlier, changes, earlier, own_hosts
 from hpckit.script.plan import Option
 from hpckit.script.releases import Program, lint
+from hpckit.script.trial import Trial
 from hpckit.slurm.release import SlurmVersion
 from hpckit.slurm.request import KNOWN, MEM_OPTIONS, Request, passed_over, read_request
 from hpckit.slurm.sbatch import explain_refusal

@@ -7,15 +7,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hpckit.core.errors import ConfigError, PlanError
-from hpckit.jobs.prepare import Component, JobSource, PreparedJob, prepare, provenance_of
+from hpckit.jobs.prepare import Component, PreparedJob, prepare, provenance_of
 from hpckit.jobs.sites import load_site, load_templates
+from hpckit.jobs.source import JobSource
 from hpckit.script.components import component_plans, in_one_block
 from hpckit.script.releases import site_dialect
 from hpckit.script.render import render_components
 from hpckit.spec.components import ComponentRequest, component_requests
 from hpckit.spec.merge import FROM_REPORT, digest_of
 from hpckit.spec.options import COMPONENT_KEY
-from hpckit.spec.site import SiteSpec, SubmitterKind
+from hpckit.spec.pace import SubmitterKind
+from hpckit.spec.site import SiteSpec
 
 if TYPE_CHECKING:
     from jinja2 import BytecodeCache

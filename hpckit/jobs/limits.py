@@ -93,6 +93,7 @@ class _Asking:
     def cluster_for(self, view: ClusterView, request: Request) -> Cluster:
         slurm, cluster, seen = self.slurm, self.cluster, cluster_seen(view)
         is_held = seen.enforced.associations
+        slurm.begin_limits(self.user.name if is_held else None, cluster)
         known = self._known_qos(view) if is_held else None
         licenses = None
         if request.licenses:

@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hpckit.core.document import convert
 from hpckit.core.errors import ConfigError, StorageFailed
 from hpckit.core.late import Late
 from hpckit.core.values import dataclass
 from hpckit.spec.job import JobSpec, LaunchRequest
-from hpckit.spec.job_folder import SITE_FILE
 from hpckit.spec.merge import parse_site_file
 from hpckit.spec.site import NO_SITE, SiteSpec, generic_site
 
@@ -19,8 +17,6 @@ if TYPE_CHECKING:
     import hashlib
 
     from hpckit.core.files import FileResources
-    from hpckit.slurm.values import JobEntry
-    from hpckit.spec.store import FileJobFolders
 else:
     hashlib = Late("hashlib")
 
@@ -137,20 +133,3 @@ def load_templates(resources: FileResources) -> Templates:
         if not resources.is_packaged(paths[0]):
             own[name] = paths[0]
     return Templates(texts=texts, own=own)
-
-
-def recorded_site(entry: JobEntry, folders: FileJobFolders) -> SiteSpec:
-    """The site that a job was submitted to, as its folder remembers it.
-
-    A job with a number is Slurm's, and goes on without its folder: then the site is the generic
-    one. Raises StorageFailed for any other job.
-    """
-    folder = Path(entry.folder)
-    if not folders.is_folder(folder):
-        if entry.job_id.isdecimal():
-            return generic_site()
-        raise StorageFailed(
-            f"the folder of {entry.job_id} is gone: {folder}",
-            hint="hpckit jobs --rebuild removes jobs without a folder from the index",
-        )
-    return convert(dict(folders.read_json(folder, SITE_FILE)), SiteSpec, str(folder / SITE_FILE))

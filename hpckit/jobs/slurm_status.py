@@ -35,7 +35,6 @@ from hpckit.jobs.status import (
     unlisted_status,
     unsettled_status,
 )
-from hpckit.slurm.text import array_ranges
 from hpckit.slurm.values import JobEntry, JobId, JobRecord, JobState, JobStatus, is_confirmed
 from hpckit.spec.folder_in_job import COMPONENT_END, COMPONENTS_FOLDER
 from hpckit.spec.job_folder import (
@@ -255,6 +254,8 @@ def _lacks_code(records: Sequence[JobRecord]) -> bool:
 
 def tasks_asked_for(folder: Path) -> Sequence[int] | None:
     """The tasks of the array that the job file asked for; None where the folder does not tell."""
+    from hpckit.slurm.text import array_ranges
+
     try:
         text = json.loads(read_regular(folder / EFFECTIVE_FILE))["job"]["slurm"]["array"]
         ranges = array_ranges(str(text))

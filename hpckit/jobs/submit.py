@@ -68,7 +68,7 @@ from hpckit.slurm.values import (
     is_confirmed,
 )
 from hpckit.spec.options import StagePlace
-from hpckit.spec.site import SubmitterKind
+from hpckit.spec.pace import SubmitterKind
 
 if TYPE_CHECKING:
     from hpckit.core.files import Clock

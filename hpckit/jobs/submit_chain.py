@@ -16,12 +16,13 @@ from hpckit.core.errors import (
 )
 from hpckit.jobs.draft import Caller
 from hpckit.jobs.parts import TakenBack, take_back
-from hpckit.jobs.prepare import JobSource, PreparedJob, prepare
+from hpckit.jobs.prepare import PreparedJob, prepare
 from hpckit.jobs.sites import load_site
+from hpckit.jobs.source import JobSource
 from hpckit.jobs.submit import Progress, Submission, SubmitTools, draft_of, interrupt_of, submit
 from hpckit.spec.merge import FROM_REPORT, stage_names
 from hpckit.spec.options import StagePlace
-from hpckit.spec.site import SubmitterKind
+from hpckit.spec.pace import SubmitterKind
 
 if TYPE_CHECKING:
     from jinja2 import BytecodeCache

@@ -19,8 +19,9 @@ from hpckit.script.segment import check_segment
 from hpckit.slurm.values import NodeGroup, Partition
 from hpckit.spec.job import JobSpec
 from hpckit.spec.merge import EffectiveJob, OriginKind
+from hpckit.spec.pace import SubmitterKind
 from hpckit.spec.platform import ContainerRuntime
-from hpckit.spec.site import SiteSpec, SubmitterKind
+from hpckit.spec.site import SiteSpec
 
 
 def check_job(spec: JobSpec, site: SiteSpec, launchers: Launchers = LAUNCHERS) -> None:

@@ -35,8 +35,9 @@ from hpckit.script.releases import SEGMENT, Dialect, gpu_request, is_said, takes
 from hpckit.script.segment import derived_segment
 from hpckit.spec.job import JobSpec, ResourceRequest
 from hpckit.spec.options import array_shape
+from hpckit.spec.pace import SubmitterKind
 from hpckit.spec.platform import CommEnv
-from hpckit.spec.site import SiteSpec, SubmitterKind
+from hpckit.spec.site import SiteSpec
 from hpckit.spec.slurm_options import (
     OWNED_BY_SBATCH,
     OWNED_BY_SRUN,

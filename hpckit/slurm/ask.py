@@ -195,6 +195,19 @@ class SlurmCli:
         """The reservations, those of maintenance too."""
         return parse_reservations(self.ask(show_argv("reservation", cluster)).stdout)
 
+    def begin_limits(self, user: str | None, cluster: str | None) -> None:
+        """Start the questions for partitions, nodes and reservations, which are then asked for.
+
+        Those for the accounts of `user` too; None are not asked for.
+        """
+        for argv in (
+            show_argv("partition", cluster),
+            in_service_argv(cluster),
+            *((assoc_mgr_argv(user, cluster),) if user is not None else ()),
+            show_argv("reservation", cluster),
+        ):
+            self._runner.begin(argv)
+
     def licenses(self, cluster: str | None) -> Mapping[str, tuple[int, int]]:
         """The licenses by name: all there are, and how many are free."""
         return parse_licenses(self.ask(show_argv("licenses", cluster)).stdout)

@@ -110,6 +110,9 @@ class SlurmLibrary(SlurmCli):
         super().__init__(runner, clock)
         self._load = load
 
+    def begin_limits(self, user: str | None, cluster: str | None) -> None:
+        """Start nothing: most of it is asked of pyslurm."""
+
     def queue(self, cluster: str | None) -> Sequence[JobRecord]:
         """This user's jobs that slurmctld holds; pyslurm is sent those of all users."""
         answer = self._answer(cluster, lambda slurm: _queue(slurm, os.getuid()))

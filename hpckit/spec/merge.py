@@ -177,11 +177,14 @@ def effective_job(
     `refuse` raises ConfigError for a launch that is none (hpckit.script.launchers). Raises
     ConfigError naming the layer that a bad value came from.
     """
-    said, owner = _merged(layers, refuse)
-    ranks = replace(said.resources, ntasks_per_node=said.ntasks_per_node)
-    spec = replace(said, resources=ranks)
+    spec, owner = _merged(layers, refuse)
     tree = to_tree(spec)
     return EffectiveJob(spec=spec, origins=_origins(tree, owner), digest=digest_of(tree))
+
+
+def merged_job(layers: Sequence[Layer], refuse: Callable[[JobSpec], None] | None = None) -> JobSpec:
+    """Return the same job without the origins of its values."""
+    return _merged(layers, refuse)[0]
 
 
 def _merged(
@@ -200,7 +203,9 @@ def _merged(
             else:
                 _put(merged, key, value, layer.source)
             owner[key] = layer
-    return _convert_blaming(merged, owner, layers, refuse), owner
+    said = _convert_blaming(merged, owner, layers, refuse)
+    ranks = replace(said.resources, ntasks_per_node=said.ntasks_per_node)
+    return replace(said, resources=ranks), owner
 
 
 def _drop_excluded(merged: Tree, owner: dict[str, Layer], layer: Layer) -> None:

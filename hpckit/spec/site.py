@@ -24,6 +24,7 @@ from hpckit.core.units import TIME_EXPECTED, parse_slurm_mem_bytes, parse_slurm_
 from hpckit.core.values import dataclass
 from hpckit.slurm.release import VERSION_EXPECTED, SlurmVersion, TopologyKind
 from hpckit.spec.energy_site import EnergySite
+from hpckit.spec.pace import KILL_WAIT_S, POLL_INTERVAL_S, SubmitterKind
 from hpckit.spec.platform import OVERLAY_PATTERN, ContainerSite, Overlay, Platform
 from hpckit.spec.slurm_options import MPI_PLUGIN
 
@@ -31,13 +32,6 @@ SITE_SCHEMA = "hpckit.site/1"
 SITE_NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 TEMPLATE_NAME_PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*"
 NO_SITE = "none"
-
-
-class SubmitterKind(StrEnum):
-    """What starts a job at a site."""
-
-    SLURM = "slurm"
-    LOCAL = "local"
 
 
 class GpuOption(StrEnum):
@@ -188,13 +182,13 @@ class SiteSpec(Checked):
     )
     poll_interval_s: float = key(
         "Seconds between two queries of a job's state while a command waits for the job.",
-        default=15.0,
+        default=POLL_INTERVAL_S,
         check=between(0.05, 3600),
     )
     kill_wait_s: float = key(
         "Seconds between SIGTERM and SIGKILL when a local job is cancelled or reaches its time "
         "limit (as Slurm's KillWait).",
-        default=30.0,
+        default=KILL_WAIT_S,
         check=between(0, 3600),
     )
     slurm: SlurmSite = field(default_factory=SlurmSite)

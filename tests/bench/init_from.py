@@ -31,7 +31,7 @@ from hpckit.comm.shell.lexer import Word
 from hpckit.core.errors import HpckitError
 from hpckit.jobs.components import prepare_job
 from hpckit.jobs.from_script import job_from_script
-from hpckit.jobs.prepare import JobSource
+from hpckit.jobs.source import JobSource
 from hpckit.slurm.request import read_request
 from hpckit.wiring import resources
 from tests.cluster.controller import Controller, controller

@@ -31,7 +31,7 @@ from hpckit.slurm.text import SEPARATOR
 ROOT: Final = Path(__file__).resolve().parents[2]
 SAVED: Final = Path(__file__).with_suffix(".json")
 TURNS: Final = 9
-MAIN: Final = "from hpckit.cli.main import main; main()"
+MAIN: Final = "from hpckit.__main__ import main; main()"
 SUBMITIT: Final = """
 import submitit
 executor = submitit.AutoExecutor("logs", cluster="local")

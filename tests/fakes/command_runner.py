@@ -34,6 +34,9 @@ class FakeCommandRunner:
             raise ToolMissing(f"{argv[0]} was not found", hint=f"install {argv[0]}")
         return self._answers[tuple(argv)]
 
+    def begin(self, argv: Sequence[str]) -> None:
+        """Nothing: the answer is there."""
+
     def listen(
         self, commands: Sequence[Sequence[str]], timeout_s: float, heard: Callable[[str], None]
     ) -> Sequence[HeardCommand]:

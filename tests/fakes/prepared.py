@@ -13,7 +13,8 @@ from jinja2.bccache import Bucket
 from hpckit.account.advice.outcome import AdvisedJob
 from hpckit.core.document import Tree
 from hpckit.core.files import FileResources, packaged_data
-from hpckit.jobs.prepare import JobSource, PreparedJob, prepare
+from hpckit.jobs.prepare import PreparedJob, prepare
+from hpckit.jobs.source import JobSource
 from hpckit.script.launchers.registry import LAUNCHERS, Launchers
 
 RESOURCES = FileResources([packaged_data()])

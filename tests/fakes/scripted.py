@@ -55,6 +55,9 @@ class ScriptedRunner:
             raise answer
         return answer
 
+    def begin(self, argv: Sequence[str]) -> None:
+        """Nothing: the answer is there."""
+
     def listen(
         self, commands: Sequence[Sequence[str]], timeout_s: float, heard: Callable[[str], None]
     ) -> Sequence[HeardCommand]:

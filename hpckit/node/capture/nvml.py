@@ -6,6 +6,7 @@ Besides hpckit this needs the standard library and pynvml only: it also runs ins
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -27,6 +28,7 @@ from hpckit.node.topology import (
     Unknown,
 )
 
+LIBRARY: Final = "libnvidia-ml.so.1"
 DEFAULT_LIMIT_S: Final = 30.0
 """Without persistence mode the first question starts the driver on each GPU: seconds for eight."""
 
@@ -55,6 +57,8 @@ class NvmlDriver:
         makes the source so. A broken driver can hang in any call: after the limit the GPUs read so
         far are there, and the others say that they did not answer.
         """
+        if not _is_there(LIBRARY):
+            return _refused("LibraryNotFound", Host())
         try:
             import pynvml
         except ImportError:
@@ -66,6 +70,15 @@ class NvmlDriver:
         thread.start()
         thread.join(self._limit_s)
         return survey.topology(NvmlRefusal(reason=f"no answer within {self._limit_s:g} s"))
+
+
+def _is_there(library: str) -> bool:
+    """Return whether a library loads: to ask takes a tenth of importing pynvml."""
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
 
 
 class _Pair(NamedTuple):

@@ -20,7 +20,7 @@ from hpckit.slurm.values import (
     SlurmVersion,
 )
 from hpckit.spec.merge import parse_site_file
-from hpckit.spec.site import SubmitterKind
+from hpckit.spec.pace import SubmitterKind
 from hpckit.spec.store import FileJobFolders
 from tests.fakes.cluster_probe import FakeClusterProbe
 from tests.fakes.command_runner import FakeCommandRunner

@@ -16,7 +16,7 @@ import pytest
 from hpckit.cli.job_options import JobOptions
 from hpckit.cli.tuned import Tuned, on_this_node, tune
 from hpckit.core.files import FileResources, packaged_data
-from hpckit.jobs.prepare import JobSource, source_of
+from hpckit.jobs.source import JobSource, source_of
 from hpckit.node.capture.snapshot import inspect_capture
 from hpckit.node.path import PathKind, PathTable
 from hpckit.node.topology import Host, NodeTopology

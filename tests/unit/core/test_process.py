@@ -212,3 +212,16 @@ def test_a_python_without_pidfd_runs_commands_too(monkeypatch: pytest.MonkeyPatc
     assert ProcessRunner().run(["sh", "-c", "exit 3"], 10.0).returncode == 3
     with pytest.raises(ToolTimeout):
         ProcessRunner().run(["sleep", "60"], 0.05)
+
+
+def test_commands_that_were_begun_run_side_by_side(tmp_path: Path) -> None:
+    """Each waits for what the other has written, which one after the other would never come."""
+    scripts = [
+        f"touch {tmp_path}/{own}; until [ -e {tmp_path}/{other} ]; do sleep 0.01; done; echo {own}"
+        for own, other in ("ab", "ba")
+    ]
+    runner = ProcessRunner()
+    for script in scripts:
+        runner.begin(["sh", "-c", script])
+    said = [runner.run(["sh", "-c", script], 20.0).stdout for script in scripts]
+    assert said == ["a\n", "b\n"]

@@ -51,9 +51,20 @@ class Counter:
     step: int = 1
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Release:
+    """A value in order, as releases are."""
+
+    major: int
+    minor: int = 0
+
+
 FIRST_USES: list[Callable[[], object]] = [
     lambda: Node(name="a") == Node(name="a", gpus=8),
     lambda: Node(name="a") != Node(name="b"),
+    lambda: Release(24, 5) < Release(24, 11) <= Release(24, 11) > Release(23, 11),
+    lambda: sorted([Release(2), Release(1)]) == [Release(1), Release(2)],
+    lambda: Release(2) >= Release(2),
     lambda: hash(Node(name="a")) == hash(Node(name="a")),
     lambda: repr(Node(name="a")) == "Node(name='a', gpus=8, tags=())",
     lambda: [one.name for one in dataclasses.fields(Rack)][-1] == "height",

@@ -13,7 +13,7 @@ from hpckit import wiring
 from hpckit.injob.components import components
 from hpckit.injob.het_group import of_group
 from hpckit.jobs.components import prepare_job
-from hpckit.jobs.prepare import JobSource
+from hpckit.jobs.source import JobSource
 from tests.fakes.running import Ended, Stage
 
 SRUN = """\

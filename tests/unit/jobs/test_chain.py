@@ -22,7 +22,8 @@ from hpckit.core.errors import (
 )
 from hpckit.jobs.chain import StageStatus, chain_status, explained
 from hpckit.jobs.draft import Caller, PackedJobFolders
-from hpckit.jobs.prepare import JobSource, PreparedJob
+from hpckit.jobs.prepare import PreparedJob
+from hpckit.jobs.source import JobSource
 from hpckit.jobs.submit_chain import prepare_chain, submit_chain
 from hpckit.slurm.values import JobId, JobState, JobStatus
 from tests.fakes.job_index import TemporaryJobIndex

@@ -6,14 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hpckit.core.errors import ConfigError, RenderError, StorageFailed
+from hpckit.core.errors import ConfigError, RenderError
 from hpckit.core.files import FileResources, packaged_data
-from hpckit.jobs.sites import list_sites, load_site, load_templates, recorded_site
-from hpckit.jobs.submit import submit
-from hpckit.spec.site import generic_site
-from hpckit.spec.store import FileJobFolders
+from hpckit.jobs.sites import list_sites, load_site, load_templates
 from tests.fakes.prepared import prepared
-from tests.fakes.world import World, caller_in, entry_of
 
 SITE = 'schema = "hpckit.site/1"\nname = "{name}"\ndescription = "{text}"\n'
 
@@ -125,30 +121,3 @@ def test_the_digest_follows_the_text_of_ones_own_templates(tmp_path: Path) -> No
         return next(line for line in own.splitlines() if "not hpckit's)" in line)
 
     assert digest_line("true\n") != digest_line("false\n")
-
-
-def test_a_job_remembers_its_site(tmp_path: Path) -> None:
-    """The site of a submitted job comes back from its folder as it was, whatever is there today."""
-    job = prepared(None, site="local", command=("true",))
-    submission = submit(job, caller_in(tmp_path), World().tools())
-    assert recorded_site(submission.entry, FileJobFolders()) == job.site
-
-
-def test_a_job_whose_folder_is_gone_has_no_site(tmp_path: Path) -> None:
-    """A folder that is gone is named, with the command that forgets such jobs."""
-    with pytest.raises(StorageFailed, match="the folder of La is gone: /") as raised:
-        recorded_site(entry_of("La", tmp_path / "gone"), FileJobFolders())
-    assert raised.value.hint == "hpckit jobs --rebuild removes jobs without a folder from the index"
-
-
-def test_a_slurm_job_goes_on_without_its_folder(tmp_path: Path) -> None:
-    """A job with a number is Slurm's: without its folder its site is the generic one."""
-    site = recorded_site(entry_of("4242", tmp_path / "gone"), FileJobFolders())
-    assert site == generic_site()
-
-
-def test_a_job_whose_site_cannot_be_read_is_said(tmp_path: Path) -> None:
-    """A site.json that holds no site is an error with its path."""
-    (tmp_path / "site.json").write_text('{"name": 3}')
-    with pytest.raises(ConfigError, match=r"site\.json"):
-        recorded_site(entry_of("La", tmp_path), FileJobFolders())

@@ -9,7 +9,8 @@ import pytest
 from hpckit import wiring
 from hpckit.core.errors import ConfigError, HpckitError, PlanError
 from hpckit.jobs.components import prepare_job
-from hpckit.jobs.prepare import JobSource, PreparedJob
+from hpckit.jobs.prepare import PreparedJob
+from hpckit.jobs.source import JobSource
 from tests.fakes.sbatch_reader import components
 
 HEAD = 'schema = "hpckit.job/1"\nname = "two"\n'
