@@ -13,6 +13,7 @@ from msgspec import Struct
 from hpckit.core.errors import ParseError
 from hpckit.core.hostlist import HostListError, expand_hosts
 from hpckit.core.late import regex
+from hpckit.core.values import maker
 from hpckit.slurm.values import (
     JobId,
     JobRecord,
@@ -32,6 +33,8 @@ _JOB = regex(
 )
 _RANGE = regex(r"(?P<first>\d+)(?:-(?P<last>\d+)(?::(?P<step>[1-9]\d*))?)?", re.ASCII)
 _TIME_LEN = len("2026-11-21T06:49:14")
+_utc = datetime.fromisoformat  # without a time zone, as Slurm prints times with TZ=UTC
+_EPOCH = _utc("1970-01-01")
 _EXIT = regex(r"(?P<code>\d{1,3}):(?P<signal>\d{1,3})", re.ASCII)
 # `scontrol --version` has a name before it, a build has its number or `rc1` after it
 _VERSION = regex(
@@ -150,7 +153,6 @@ def value(text: str) -> str | None:
     return None if said.casefold() in _NOTHING else said
 
 
-@lru_cache(maxsize=1024)
 def job_state(text: str) -> JobState:
     """The state that a word names; UNKNOWN for one that this version does not know.
 
@@ -175,11 +177,11 @@ def slurm_version(text: str, place: Place) -> SlurmVersion:
 def time_s(text: str, place: Place) -> float | None:
     """Seconds since the epoch of a time as `TZ=UTC` prints it, None for "N/A" and the like."""
     said = text.strip()
-    try:
-        if len(said) == _TIME_LEN and said[4::3] == "--T::" and said[0] in "12":
-            return datetime.fromisoformat(said + "Z").timestamp()
-    except ValueError:
-        pass
+    if said[4::3] == "--T::" and len(said) == _TIME_LEN and said[0] in "12":
+        try:
+            return (_utc(said) - _EPOCH).total_seconds()
+        except ValueError:
+            pass
     if value(said) is None:
         return None
     raise place.refuse(f"{said!r} is not a time", "a time such as 2026-11-21T06:49:14, or N/A")
@@ -197,7 +199,6 @@ def exit_status(text: str, state: JobState, place: Place) -> tuple[int | None, i
     return status
 
 
-@lru_cache(maxsize=1024)
 def _exit_status(text: str, state: JobState) -> tuple[int | None, int | None] | None:
     match = _EXIT.fullmatch(text.strip())
     if match is None:
@@ -210,6 +211,16 @@ def _exit_status(text: str, state: JobState) -> tuple[int | None, int | None] | 
     if code == 0 and state is not JobState.COMPLETED:
         return None, None
     return code, None
+
+
+@lru_cache(maxsize=1024)
+def _outcome(
+    words: str, exit_code: str | None
+) -> tuple[JobState, str, tuple[int | None, int | None] | None]:
+    """Return the state, its words, and the exit status, which is None where that is not one."""
+    state = job_state(words)
+    status = (None, None) if exit_code is None else _exit_status(exit_code, state)
+    return state, words.strip(), status
 
 
 def split_throttle(expression: str) -> tuple[str, str]:
@@ -257,6 +268,8 @@ def _job_and_tasks(text: str, place: Place) -> tuple[JobId, tuple[int | None, ..
         raise place.refuse(
             f"{text!r} is not a job ID", "a job ID such as 4242, 4242_3 or 4242_[5-9]"
         )
+    if match.lastindex == 1:
+        return JobId(match[1]), (None,)
     job, task, tasks, component = match.groups()
     if tasks is not None:
         return JobId(job), array_tasks(tasks) or (None,)
@@ -275,20 +288,18 @@ def job_records(words: JobWords, place: Place, *, waited_for: bool = False) -> l
     also when it ran (as sacct(1) has it): it is kept only for one without nodes. Raises ParseError.
     """
     job_id, tasks = _job_and_tasks(words.job, place)
-    state = job_state(words.state)
     nodelist = value(words.nodelist)
     start_s, end_s = time_s(words.start, place), time_s(words.end, place)
     submission, offset = submission_in(words.command)
-    exit_code, exit_signal = None, None
-    if words.exit_code is not None:
-        exit_code, exit_signal = exit_status(words.exit_code, state, place)
-    records = []
+    state, raw, status = _outcome(words.state, words.exit_code)
+    exit_code, exit_signal = status or exit_status(words.exit_code or "", state, place)
+    records, make = [], maker(JobRecord)
     for task in tasks:
-        record = JobRecord(
+        record = make(
             job_id=job_id,
             task_index=None if task is None else task + offset,
             state=state,
-            raw=words.state.strip(),
+            raw=raw,
             reason=None if waited_for and nodelist else value(words.reason),
             exit_code=exit_code if nodelist else None,
             exit_signal=exit_signal if nodelist else None,

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 import hpckit
-from hpckit.core.values import dataclass
+from hpckit.core.values import dataclass, maker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +76,7 @@ FIRST_USES: list[Callable[[], object]] = [
     lambda: Rack(name="a", height=1) != Node(name="a"),
     lambda: Node.kind == "node",
     lambda: pickle.loads(pickle.dumps(Rack(name="a", height=1))).height == 1,  # noqa: S301
+    lambda: maker(Rack)(name="a", height=1) == Rack(name="a", height=1),
 ]
 
 
@@ -116,6 +117,20 @@ def test_wrong_arguments_are_refused_by_name() -> None:
         Node(name="a", gpu=1)  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="-1"):
         Rack(name="a", height=-1)
+
+
+def test_what_a_maker_makes_is_the_same_value() -> None:
+    """Its class, frozen, with its defaults and its own check; wrong arguments are refused."""
+    rack = maker(Rack)(name="a", height=1)
+    assert type(rack) is Rack
+    assert hash(rack) == hash(Rack(name="a", height=1))
+    assert (rack.gpus, rack.tags, maker(Counter)(3).step) == (8, (), 1)
+    with pytest.raises(dataclasses.FrozenInstanceError, match="height"):
+        rack.height = 2  # type: ignore[misc]
+    with pytest.raises(ValueError, match="-1"):
+        maker(Rack)(name="a", height=-1)
+    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'name'"):
+        maker(Node)()
 
 
 def test_threads_may_use_a_class_first_together() -> None:
