@@ -22,6 +22,23 @@ def main() -> None:
         run()
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
+    except SystemExit as ended:
+        _end(ended)
+
+
+def _end(ended: SystemExit) -> None:
+    """End the process without taking its modules down one by one, which takes a twentieth of it."""
+    import atexit
+    import contextlib
+    import threading
+
+    if threading.active_count() > 1:
+        raise ended
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(ended.code if isinstance(ended.code, int) else 0)
 
 
 def _put_last(callers: str) -> None:

@@ -237,21 +237,21 @@ def _roots(tools: TrackTools) -> tuple[list[Path], list[str], str | None]:
 
     Then what could not be told, and what is wrong with the index.
     """
-    from hpckit.jobs.sites import list_sites
+    from hpckit.jobs.sites import list_sites, load_site
     from hpckit.jobs.submit import expand_job_root
 
     caller = wiring.caller()
     roots, wrong = set(), []
     resources = wiring.resources()
     for found in list_sites(resources):
-        if found.site is None:
+        if found.tree is None:
             continue
         try:
-            roots.add(expand_job_root(found.site.job_root, caller))
+            roots.add(expand_job_root(load_site(resources, found.name).job_root, caller))
         except HpckitError as error:
             # hpckit brings sites of clusters that are elsewhere.
             if not resources.is_packaged(found.path):
-                wrong.append(f"site {found.site.name}: {error.message}")
+                wrong.append(f"site {found.name}: {error.message}")
     entries, damage = tools.index.readable()
     roots |= {Path(entry.folder).parent for entry in entries}
     return sorted(roots), wrong, damage

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import importlib
 import io
 import os
@@ -204,8 +203,6 @@ def main() -> NoReturn:
         code = BUG_EXIT_CODE
     # All is done: a Ctrl-C from here on has nothing to interrupt.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # What is left goes with the process: to look through it for cycles first takes a tenth of it.
-    gc.freeze()
     sys.exit(code)
 
 

@@ -14,6 +14,7 @@ from hpckit.cli import output
 from hpckit.cli.job_argument import complete_site
 
 if TYPE_CHECKING:
+    from hpckit.core.document import Tree
     from hpckit.jobs.sites import FoundSite
 
 _DIR = click.option("--site-dir", "site_dirs", multiple=True, type=click.Path(path_type=Path),
@@ -44,8 +45,8 @@ def list_(site_dirs: tuple[Path, ...], *, as_json: bool) -> None:
                 "sites": [
                     {
                         "name": one.name,
-                        "description": one.site.description if one.site else None,
-                        "submitter": str(one.site.submitter) if one.site else None,
+                        "description": one.tree and one.tree["description"],
+                        "submitter": one.tree and one.tree.get("submitter", "slurm"),
                         "path": str(one.path),
                         "shadowed": [str(path) for path in one.shadowed],
                         "error": one.error,
@@ -65,17 +66,17 @@ def list_(site_dirs: tuple[Path, ...], *, as_json: bool) -> None:
 def _row(found: FoundSite) -> tuple[str, ...]:
     """Return a site on one line; of a file that is not hpckit's own also where it is."""
     where = "" if wiring.resources().is_packaged(found.path) else str(found.path)
-    if found.site is None:
+    if found.tree is None:
         return (found.name, click.style(f"invalid: {found.error}", fg="red"), "", "", where)
-    platform, partitions = found.site.platform, found.site.partitions.values()
-    speed = f"{platform.nic_gbits:g} Gb/s " if platform.nic_gbits else ""
-    network = f"{platform.nics} × {speed}{platform.interconnect or ''}" if platform.nics else ""
-    largest = max(partitions, key=lambda partition: partition.nodes, default=None)
-    number = platform.gpus or (largest and largest.gpus_per_node)
-    kind = platform.gpu or (largest and largest.gpu_type) or "GPU"
+    said, partitions = found.tree.get("platform", {}), found.tree.get("partitions", {}).values()
+    speed = f"{said['nic_gbits']:g} Gb/s " if said.get("nic_gbits") else ""
+    nics, carrier = said.get("nics"), said.get("interconnect", "")
+    network = f"{nics} × {speed}{carrier}" if nics else ""
+    largest: Tree = max(partitions, key=lambda partition: partition["nodes"], default={})
+    number = said.get("gpus") or largest.get("gpus_per_node")
+    kind = said.get("gpu") or largest.get("gpu_type") or "GPU"
     gpus = f"{number} × {kind}" if number else ""
-    nodes = None if largest is None else largest.nodes
-    return (found.name, gpus, network, "" if nodes is None else str(nodes), where)
+    return (found.name, gpus, network, str(largest.get("nodes", "")), where)
 
 
 @sites_command.command("show")

@@ -16,8 +16,6 @@ from hpckit.cli.job_options import (
     JobOptions,
     typed_words,
 )
-from hpckit.comm.bandwidth.predict import busbw_lines, predicted
-from hpckit.comm.bandwidth.values import BusbwPrediction
 from hpckit.comm.communication import Communication, comm_findings, communication
 from hpckit.comm.environment import node_notes
 from hpckit.comm.explain import comm_lines, explain, explain_lines, is_known, nothing_set
@@ -46,6 +44,7 @@ from hpckit.spec.platform import TUNE_SCHEMA, CommEnv, CommSetting, NcclVersion
 from hpckit.spec.site import SiteSpec
 
 if TYPE_CHECKING:
+    from hpckit.comm.bandwidth.values import BusbwPrediction
     from hpckit.comm.library_search import FoundNccl, Person
     from hpckit.comm.lint_rule import LintFacts, LintFinding
     from hpckit.comm.nccl_conf import Already
@@ -144,8 +143,13 @@ def tune(
 def _predicted(
     spec: JobSpec, made: Communication, topology: NodeTopology | None
 ) -> tuple[BusbwPrediction, ...]:
+    platform = made.site.platform
+    if not (platform.gpu if topology is None else topology.gpus):
+        return ()
+    from hpckit.comm.bandwidth.predict import predicted
+
     return predicted(
-        made.site.platform,
+        platform,
         topology,
         made.facts.version,
         [
@@ -322,6 +326,8 @@ def _say_predicted(tuned: Tuned, width: int) -> None:
     best = [prediction for prediction in tuned.predicted if prediction.is_best]
     if not best:
         return
+    from hpckit.comm.bandwidth.predict import busbw_lines
+
     nodes = counted(tuned.facts.nodes, "node")
     output.say(busbw_lines(best, where=f"large messages, {nodes}", width=width))
 

@@ -260,12 +260,15 @@ def refuse_other_document(tree: Tree, cls: type, schema: str, source: str) -> No
     refuse_other_schema(tree, schema, source)
 
 
-def convert(tree: Tree, cls: type[T], source: str) -> T:
-    """A checked tree as an instance of `cls`.
+def convert(tree: Tree, cls: type[T], source: str, schema: str | None = None) -> T:
+    """A checked tree as an instance of `cls`, of a file that has to begin with `schema`.
 
     Raises ConfigError with the key, what was got and what was expected.
     """
-    refuse_unknown_keys(tree, cls, source)
+    if schema is None:
+        refuse_unknown_keys(tree, cls, source)
+    else:
+        refuse_other_document(tree, cls, schema, source)
     return cast("T", _converted(tree, cls, source, ""))
 
 
@@ -274,22 +277,26 @@ _CONVERTING = threading.RLock()
 
 
 def _converted(tree: Tree, cls: type, source: str, path: str) -> Any:
-    # Tables by name go first, one at a time: msgspec's errors do not say which one it was.
-    for field, hint in field_types(cls):
-        of_each, tables = table_of(hint), tree.get(file_key(field))
-        if of_each is not None and isinstance(tables, Mapping):
-            for name, table in tables.items():
-                _converted(table, of_each, source, f"{path}{file_key(field)}.{name}.")
     try:
         with _CONVERTING:
             return msgspec.convert(_to_field_names(tree, cls), cls)
     except msgspec.ValidationError as error:
+        _refuse_tables(tree, cls, source, path)
         raise _explain(error, source, path) from error
     except UnicodeEncodeError as error:
         # Of text in the place of something else msgspec needs the bytes; half a pair has none.
         got = f"got {error.object!r}, expected text that is valid UTF-8"
         key = _key_of(error.object, tree)
         raise ConfigError(got, source=source, key=f"{path}{key}" if key else None) from None
+
+
+def _refuse_tables(tree: Tree, cls: type, source: str, path: str) -> None:
+    """Raise ConfigError for a wrong table by name: msgspec's errors do not say which one it is."""
+    for field, hint in field_types(cls):
+        of_each, tables = table_of(hint), tree.get(file_key(field))
+        if of_each is not None and isinstance(tables, Mapping):
+            for name, table in tables.items():
+                _converted(table, of_each, source, f"{path}{file_key(field)}.{name}.")
 
 
 def _key_of(text: str, tree: Mapping[str, Any]) -> str:

@@ -17,7 +17,6 @@ from hpckit.core.findings import Level, Notice
 from hpckit.core.values import dataclass
 from hpckit.jobs.sites import load_site, load_templates
 from hpckit.jobs.source import JobSource, defaults_of, layers_of, options_of
-from hpckit.script.admission import as_notices, find_obstacles
 from hpckit.script.checks import check_job, notices, site_partitions
 from hpckit.script.directives import plan_launch
 from hpckit.script.launchers.launcher import Launcher
@@ -27,7 +26,6 @@ from hpckit.script.launchers.registry import (
     read_launchers,
     refuse_launch,
 )
-from hpckit.script.live import NOBODY, cluster_of
 from hpckit.script.plan import LaunchPlan, Provenance, Script, request_of_plan
 from hpckit.script.releases import Dialect, dialect_findings, site_dialect
 from hpckit.script.render import render_script
@@ -205,9 +203,14 @@ def _findings(plan: LaunchPlan, site: SiteSpec, dialect: Dialect) -> Sequence[No
     """What the site file alone tells of the job; a site without Slurm has nothing to say."""
     if site.submitter is not SubmitterKind.SLURM:
         return ()
-    known = replace(cluster_of(site_partitions(site)), are_all_listed=False, may_route=True)
-    obstacles = find_obstacles(request_of_plan(plan), known, NOBODY, 0.0)
-    return (*dialect_findings(plan, dialect), *as_notices(obstacles))
+    found, partitions = tuple(dialect_findings(plan, dialect)), site_partitions(site)
+    if not partitions:
+        return found
+    from hpckit.script.admission import as_notices, find_obstacles
+    from hpckit.script.live import NOBODY, cluster_of
+
+    known = replace(cluster_of(partitions), are_all_listed=False, may_route=True)
+    return (*found, *as_notices(find_obstacles(request_of_plan(plan), known, NOBODY, 0.0)))
 
 
 def without_errors(findings: Sequence[Notice]) -> tuple[Notice, ...]:

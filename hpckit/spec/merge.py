@@ -335,8 +335,7 @@ def parse_site_file(
     Raises ConfigError with `source`, the key, what was got and what was expected.
     """
     tree = parse_toml(text, source)
-    refuse_other_document(tree, SiteSpec, SITE_SCHEMA, source)
-    site = convert(tree, SiteSpec, source)
+    site = convert(tree, SiteSpec, source, SITE_SCHEMA)
     if expected_name is not None and site.name != expected_name:
         raise ConfigError(
             f"got {site.name!r}, expected {expected_name!r}, the name of the file",

@@ -40,8 +40,8 @@ def test_a_site_of_ones_own_wins_and_shadows(tmp_path: Path) -> None:
     docker = next(one for one in found if one.name == "docker")
     assert docker.path == tmp_path / "site_configs" / "docker.toml"
     assert docker.shadowed == (packaged_data() / "site_configs" / "docker.toml",)
-    assert docker.site is not None
-    assert docker.site.description == "mine"
+    assert docker.tree is not None
+    assert docker.tree["description"] == "mine"
 
 
 def test_a_wrong_site_file_is_listed_with_its_error(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_a_wrong_site_file_is_listed_with_its_error(tmp_path: Path) -> None:
     resources = resources_with(tmp_path, sites=sites)
     (tmp_path / "site_configs" / "bytes.toml").write_bytes(b"\xff")
     found = {one.name: one for one in list_sites(resources)}
-    assert [name for name, one in found.items() if one.site is None] == ["bad", "bytes", "called"]
+    assert [name for name, one in found.items() if one.tree is None] == ["bad", "bytes", "called"]
     assert "is not valid TOML" in str(found["bad"].error)
     assert "expected 'called'" in str(found["called"].error)
     assert "cannot be read" in str(found["bytes"].error)
