@@ -4,7 +4,8 @@ Beside each stands its goal and what the previous release had (`tests/bench/wait
 `--save`). A figure that starts processes is the CPU time of the whole process, by that of what it
 is compared with, in turns. Figures of other suites are taken from these. Nothing fails: what is
 over its goal is marked. `--json` prints one document; `--only TEXT` takes the figures whose name
-holds the text.
+holds the text. Peers are run by the Python that HPCKIT_PEERS_PYTHON names: ClusterShell, torchx,
+polars, duckdb, zeus-ml, codecarbon and prometheus-client; without it their rows are left out.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -27,10 +29,12 @@ from hpckit.core.hostlist import fold_hosts
 from hpckit.fabric.ibnetdiscover import parse_ibnetdiscover
 from hpckit.slurm.sacct import parse_sacct
 from hpckit.slurm.text import SEPARATOR
+from tests.fakes.account_files import MadeJob, write_accounts
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SAVED: Final = Path(__file__).with_suffix(".json")
 TURNS: Final = 9
+PEERS: Final = "HPCKIT_PEERS_PYTHON"
 MAIN: Final = "from hpckit.__main__ import main; main()"
 SUBMITIT: Final = """
 import submitit
@@ -51,6 +55,16 @@ COMMANDS: Final = {
     "report": 3.0,
 }
 """Command → at most so many times as long as `import click`."""
+QUESTION: Final = """
+SELECT node, gpu_index, avg(power_mw), max(power_mw), avg(util_pct), max(mem_used_mib),
+max(energy_mj) - min(energy_mj) FROM self GROUP BY node, gpu_index
+"""
+TABLES: Final = {
+    "polars": "import polars as p, sys; p.scan_parquet('job.parquet').sql(sys.argv[1]).collect()",
+    "duckdb": "import duckdb as d, sys; self = d.read_parquet('job.parquet');"
+    " d.sql(sys.argv[1]).fetchall()",
+}
+"""What reads some of a report's figures from the same Parquet file."""
 
 
 class Figure(NamedTuple):
@@ -58,22 +72,24 @@ class Figure(NamedTuple):
 
     name: str
     value: float
-    goal: float
+    goal: float | None
     unit: str
     is_least: bool = False
 
     @property
     def is_reached(self) -> bool:
-        """Whether the value is within its goal."""
+        """Whether the value is within its goal, where it has one."""
+        if self.goal is None:
+            return True
         return self.value >= self.goal if self.is_least else self.value <= self.goal
 
 
-def cpu_s(argv: Sequence[str], folder: Path) -> float:
+def cpu_s(argv: Sequence[str], folder: Path, python: str = sys.executable) -> float:
     """Return the CPU seconds of a process and of all that it waited for."""
     env = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     env |= {"HOME": str(folder), "XDG_STATE_HOME": str(folder / "state")}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, *argv], cwd=folder, env=env, check=True,
+    subprocess.run([python, *argv], cwd=folder, env=env, check=True,
                    stdin=subprocess.DEVNULL, capture_output=True)  # fmt: skip
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -138,7 +154,7 @@ def parsers(folder: Path) -> Iterator[Figure]:
     names = [f"node{i:06}" for i in range(100_000)]
     random.Random(1).shuffle(names)  # noqa: S311  made up
     (folder / "names").write_text("\n".join(names))
-    peer = os.environ.get("HPCKIT_BENCH_PEERS")
+    peer = os.environ.get(PEERS)
     if peer:
         code = ("import time; from ClusterShell.NodeSet import NodeSet\n"
                 "names = open('names').read().split(); begun = time.process_time()\n"
@@ -180,6 +196,26 @@ def ibnetdiscover(nodes: int) -> str:
     return "\n".join(text) + "\n"
 
 
+def peers(folder: Path) -> Iterator[Figure]:
+    """Yield how long commands take by what others need for less; the job is synthetic."""
+    python = os.environ.get(PEERS)
+    if not python:
+        return
+    torchx = [str(Path(python).with_name("torchx")), "run", "--dryrun", "-s", "slurm"]
+    render = ["-c", MAIN, "render", "job.toml"]
+    took = times(lambda: cpu_s(render, folder),
+                 lambda: cpu_s([*torchx, "utils.sh", "true"], folder, python))  # fmt: skip
+    yield Figure("render over torchx's dry run", took, 1.0, "x")
+    write_accounts(folder / "made", MadeJob(nodes=4, hz=1.0, duration_s=6 * 3600.0))
+    report = ["-c", MAIN, "report", "--from"]
+    cpu_s([*report, "made", "--parquet", "job.parquet"], folder)
+    shutil.rmtree(folder / "made")
+    for name, code in TABLES.items():
+        took = times(lambda: cpu_s([*report, "job.parquet"], folder),
+                     lambda code=code: cpu_s(["-c", code, QUESTION], folder, python))  # type: ignore[misc]  # fmt: skip
+        yield Figure(f"report of a Parquet file over one question to {name}", took, None, "x")
+
+
 def placements(_folder: Path) -> Iterator[Figure]:
     """Yield how long placement takes on three axes."""
     for nodes, goal_s in ((16_384, 1.0), (65_536, 5.0)):
@@ -197,12 +233,14 @@ PICKED: Final = {
         "sampler, 8 GPUs at 1 Hz: CPU, of a core": 0.05,
         "sampler, 8 GPUs at 10 Hz: CPU, of a core": 0.25,
         "sampler, 8 GPUs at 100 Hz: CPU, of a core": 2.5,
+        **{f"{hz} Hz: CPU beside {peer}": 1.0 for hz in (1, 10, 100)
+           for peer in ("zeus", "codecarbon")},
     },
     ("account", "--only speed:scale"): {
         "1,024 GPUs, 24 h at 1 Hz": 6.0,
         "1,024 GPUs, 24 h at 1 Hz: memory": 300.0,
     },
-}
+}  # fmt: skip
 """Suite and its options → figures that are taken from it, each with its goal."""
 
 
@@ -220,10 +258,10 @@ def picked(_folder: Path) -> Iterator[Figure]:
 def line(figure: Figure, previous: dict[str, float], width: int) -> str:
     """Return one line of the table."""
     before = previous.get(figure.name)
-    sign = ">=" if figure.is_least else "<="
+    goal = "" if figure.goal is None else f"{'>=' if figure.is_least else '<='} {figure.goal:g}"
     was = "" if before is None else f"{before:12,.5g}"
     mark = "" if figure.is_reached else "  over" if not figure.is_least else "  below"
-    return (f"{figure.name:{width}} {figure.value:12,.5g} {sign} {figure.goal:<11,g} "
+    return (f"{figure.name:{width}} {figure.value:12,.5g} {goal:14} "
             f"{figure.unit:3} {was:>12}{mark}")  # fmt: skip
 
 
@@ -240,7 +278,7 @@ def main() -> int:
     if not given.json:
         print(f"{'':{width}} {'now':>12}    {'goal':15} {'previous':>12}")
     with tempfile.TemporaryDirectory(prefix="hpckit-bench-") as folder:
-        for part in (starts, parsers, placements, picked):
+        for part in (starts, parsers, peers, placements, picked):
             for figure in part(Path(folder)):
                 if given.only in figure.name:
                     figures.append(figure)
