@@ -185,3 +185,19 @@ def test_every_class_of_hpckit_can_be_built() -> None:
         for value in vars(importlib.import_module(module.name)).values():
             if isinstance(value, type) and hasattr(value, "__dataclass_fields__"):
                 assert dataclasses.fields(value) is not None
+
+
+def test_many_values_are_made_as_the_first() -> None:
+    """The function that is compiled when it pays does as the plain one: checks and refusals too."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Disk(Rack):
+        size: int = 3
+
+    made = [Disk(name="a", height=2, tags=("x",)) for _ in range(100)]
+    assert set(made) == {Disk(name="a", gpus=8, tags=("x",), height=2, size=3)}
+    for _ in range(2):
+        with pytest.raises(TypeError, match="height"):
+            Disk(name="a")  # type: ignore[call-arg]
+        with pytest.raises(ValueError, match="-1"):
+            Disk(name="a", height=-1)
