@@ -11,14 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from statistics import median
 from types import MappingProxyType
-from typing import Final, NamedTuple
-
-from msgspec import Struct
+from typing import Final, NoReturn
 
 from hpckit.core.errors import ParseError
 from hpckit.core.excerpt import refusal, refuse_text
 from hpckit.core.late import regex
 from hpckit.core.text import pasted_lines
+from hpckit.core.values import maker
 from hpckit.fabric.topology import (
     NODE_ENDS,
     Cable,
@@ -107,180 +106,174 @@ def _is_alike(mine: frozenset[str], shapes: Iterable[frozenset[str]]) -> bool:
 
 # --- The lines. Source: rdma-core, infiniband-diags/ibnetdiscover.c: out_ids, out_switch, out_ca,
 # out_switch_port, out_ca_port, dump_topology; with those of --grouping, --full and --max_hops.
-_ID: Final = r"\"([SHR])-([0-9a-fA-F]{1,16})\""
-_EXT: Final = r"(?:\[ext [0-9]{1,5}\])?"
+# What it prints without options is the first of each alternative: twice as fast.
 _BLANK: Final = r"[ \t\r\f\v]"
 _S: Final = rf"{_BLANK}*+"
 """Possessive: several runs side by side would take a long line's length squared."""
+_X: Final = "[0-9a-fA-F]{1,16}"
+_ID: Final = '"([SHR]-[0-9a-f]{16})"'
 _LID: Final = r"lid [0-9]{1,6}(?: lmc [0-9]{1,3})?"
-_GUID_HERE: Final = r"(?:\([0-9a-fA-F]{1,16}\))?"
+_EXT_AND_GUID: Final = rf"(?:\[ext [0-9]{{1,5}}\])?{_S}(?:\({_X}\))?{_S}"
 _PORT: Final = regex(
-    rf"^\[([0-9]{{1,5}})\]{_EXT}{_S}{_GUID_HERE}{_S}{_ID}{_S}\[([0-9]{{1,5}})\]{_EXT}{_S}"
-    rf"{_GUID_HERE}{_S}(?:#{_S}(?:{_LID} )?{_S}\"(.*)\"(?:{_BLANK}{_S}lid [0-9]{{1,6}})?"
-    rf"(?:{_BLANK}{_S}((?:[0-9]{{1,2}}x|\?\?)\S{{1,12}}))?"
-    r"(?: s=[0-9]{1,5} w=[0-9]{1,5} v=[0-9]{1,5}(?: e=[0-9]{1,5})?)?"
-    rf"(?: slot [0-9]{{1,5}}| \(scp\))?)?{_S}$",
+    rf"^\[([1-9][0-9]{{0,4}})\](?:\t|{_EXT_AND_GUID})"
+    r"\"([SHR]-[0-9a-f]{16}\"\[[1-9][0-9]{0,4})\]"
+    rf"(?:(?:\t\t# (?:\"|{_LID} \")|\({_X}\) \t\t# \"|{_EXT_AND_GUID}#{_S}(?:{_LID} {_S})?\")"
+    r"([^\"]*(?:\"[^\"\n]*)*?)\"(?: lid [0-9]{1,6} (?=[0-9?])"
+    rf"|(?:{_BLANK}{_S}lid [0-9]{{1,6}})?(?:{_BLANK}{_S}(?=[0-9?])|(?=\s)))"
+    r"([0-9]x\S{1,12}|(?:[0-9]{2}x|\?\?)\S{1,12}|)"
+    r"(?:\n|(?: s=[0-9]{1,5} w=[0-9]{1,5} v=[0-9]{1,5}(?: e=[0-9]{1,5})?)?"
+    rf"(?: slot [0-9]{{1,5}}| \(scp\))?{_S}\n)|{_EXT_AND_GUID}\n)",
     re.ASCII | re.MULTILINE,
 )
+"""Its groups are those of `_Port`. A description may hold quotation marks."""
 _BESIDES: Final = (
-    rf"{_S}(?:#.*)?|Chassis [0-9]{{1,5}}(?: \(guid 0x[0-9a-fA-F]{{1,16}}\))?{_S}"
+    rf"{_S}(?:#.*)?|Chassis [0-9]{{1,5}}(?: \(guid 0x{_X}\))?{_S}"
     rf"|Hostname: .*|Non-Chassis Nodes{_S}|ibwarn: .*|src/\w+\.c:[0-9]+;.*"
 )
 _FACT: Final = (
-    r"(?:vendid|devid|sysimgguid|switchguid|caguid|rtguid) ?= ?0x[0-9a-fA-F]{1,16}"
-    rf"(?:\([0-9a-fA-F]{{1,16}}\))?{_S}(?:#.*)?"
+    rf"(?:sysimgguid ?= ?0x({_X})|(?:vendid|devid|switchguid|caguid|rtguid) ?= ?0x{_X})"
+    rf"(?:\({_X}\))?{_S}(?:#.*)?"
 )
-_DEVICE: Final = regex(
-    rf"((?:(?:{_FACT}|{_BESIDES})\n)*+)"
-    rf"(?:(Switch|Ca|Rt){_BLANK}{_S}([0-9]{{1,5}}){_BLANK}{_S}{_ID}{_S}"
-    rf"(?:#{_S}\"(.*)\"(?:{_BLANK}{_S}(?:enhanced|base) port 0(?: {_LID})?| \(scp\))?)?{_S}\n)?"
-    r"((?:\[.*\n)*+)",
-    re.ASCII,
+_BLOCK: Final = regex(
+    rf"^((?:\n?vendid=0x{_X}\ndevid=0x{_X}\n)?+(?:(?:{_FACT}|{_BESIDES})\n)*+"
+    rf"(?:(Switch|Ca|Rt){_BLANK}{_S}([0-9]{{1,5}}){_BLANK}{_S}{_ID}"
+    rf"(?:(?:\t\t# |{_S}#{_S})\"(.*)\"(?:\n|(?:{_BLANK}{_S}(?:enhanced|base) port 0"
+    rf"(?: {_LID})?| \(scp\))?{_S}\n)|{_S}\n)|))((?:\[.*\n)*+)",
+    re.ASCII | re.MULTILINE,
 )
 """What is said of a device, the device, and the lines of its ports; any of them may be missing."""
-_SYSTEM: Final = regex(r"^(vendid|sysimgguid) ?= ?0x([0-9a-fA-F]+)", re.ASCII | re.MULTILINE)
 _IS_FACT: Final = regex(r"^[a-z]+ ?= ?0x", re.ASCII | re.MULTILINE)
+_FIRST_ID: Final = regex(
+    rf"^((?:\[|Switch|Ca|Rt)[^\"\n]*\"[SHR]-)({_X})\"{_S}", re.ASCII | re.MULTILINE
+)
 _QUOTED: Final = regex(r"^[ \t]{0,3}>", re.MULTILINE)
 _KINDS: Final = {"Switch": "S", "Ca": "H", "Rt": "R"}
+_ID_LEN: Final = len("S-0123456789abcdef")
+_PORT_AT: Final = _ID_LEN + len('"[')
 _QUOTE: Final = 40
 EXPECTED: Final = (
     "the output of ibnetdiscover without options, as root on a host of the fabric:"
     ' vendid=, devid=, Switch 40 "S-…", [1] "H-…"[1]; ibsim files have another format'
 )
 
+_Block = tuple[str, str, str, str, str, str, str]
+"""All before ports; sysimgguid, word, count of ports, ID and description; the lines of ports."""
+_Port = tuple[str, str, str, str]
+"""A line of a port: its number, the far end, its description, the speed; empty is not said.
 
-class Device(Struct, frozen=True, gc=False):
-    """A switch, adapter or router; `kind` is S, H or R, a GUID 16 digits behind 0x."""
-
-    kind: str
-    guid: str
-    ports: int | None = None
-    description: str | None = None
-    system: str | None = None
-
-
-class Far(Struct, frozen=True, gc=False):
-    """What a port leads to, in the words of its own line; `at` is which line of a port that is."""
-
-    kind: str
-    guid: str
-    port: int
-    description: str | None
-    speed: str | None
-    at: int
-
-    @property
-    def end(self) -> tuple[str, str, int]:
-        """Which device it is, and which port of it."""
-        return self.kind, self.guid, self.port
-
-
-_CableEnds = tuple[str, int, Far | None, str, int, Far | None]
+An end is a device's ID and a port of it as the text has them: `S-0123456789abcdef"[12`.
+"""
+_NO_BLOCK: Final = ("", "", "", "1", "", "", "")
 
 
 class _Discovered:
-    """The devices that have a block, by GUID, and what leads where, by GUID and port.
+    """The devices that have a block, by GUID, and the line of each end.
 
-    Raises ParseError for a line that is none of the format.
+    Raises ParseError for a line that is none of the format, and for ends that contradict others.
     """
 
     def __init__(self, text: str, tool: str) -> None:
-        self.devices: dict[str, Device] = {}
-        self.ends: dict[tuple[str, int], Far] = {}
         is_pasted = "\x1b" in text or "\r" in text or (">" in text and bool(_QUOTED.search(text)))
-        self._text = ("\n".join(pasted_lines(text)) if is_pasted else text) + "\n"
-        self._tool = tool
-        owners, lines = self._read_blocks()
-        self._add_ends(owners, _PORT.findall(lines))
+        text = ("\n".join(pasted_lines(text)) if is_pasted else text) + "\n"
+        self._text, self._tool = text, tool
+        self.owners: list[str] = []
+        self._keys: list[str] = []
+        self._ports: list[_Port] = []
+        self.devices: dict[str, _Block] = {}
+        self.ends: dict[str, _Port] = {}
+        if not self._read(text):
+            text = _FIRST_ID.sub(lambda found: f'{found[1]}{found[2].lower():0>16}"', text)
+            if not self._read(text):
+                self._refuse(text.split("\n"))
+        if len(self.ends) < len(self._keys):
+            self._keep_first_lines()
 
-    def _read_blocks(self) -> tuple[list[str], str]:
-        """Return the lines of all ports, and for each the GUID of the device that it is of."""
-        owners: list[str] = []
-        ports: list[str] = []
-        own, system, at = "", None, 0
-        for match in _DEVICE.finditer(self._text):
-            if match.start() != at or match.end() == at:
-                break
-            head, word, count, kind, guid, description, lines = match.groups()
-            for fact, number in _SYSTEM.findall(head):
-                system = None if fact == "vendid" else _guid(number)
+    def _read(self, text: str) -> bool:
+        """Return whether every line is of the format, and every device of one kind."""
+        self.devices = {}
+        self.owners = owners = []
+        lines: list[str] = []
+        size, own = 0, ""
+        for block in _BLOCK.findall(text):
+            head, _, word, _, id_, _, ports = block
+            size += len(head) + len(ports)
             if word:
-                own = _guid(guid)
-                self._add_device(word, Device(kind, own, int(count), description, system), match)
-                system = None
+                own = id_
+                is_same = self.devices.setdefault(own[2:], block)[4] == own
+                if not is_same or _KINDS[word] != own[0]:
+                    return False
             elif _IS_FACT.search(head):
                 own = ""
-            if lines and not own:
-                raise self._refused("a port before any device", match.start(7))
-            owners += [own] * lines.count("\n")
-            ports.append(lines)
-            at = match.end()
-        if at < len(self._text):
-            raise self._no_line(at)
-        return owners, "".join(ports)
+            if ports:
+                owners += [own] * ports.count("\n")
+                lines.append(ports)
+        self._ports = _PORT.findall("".join(lines))
+        is_whole = size == len(text) and len(self._ports) == len(owners) and "" not in owners
+        if is_whole:
+            ends = zip(owners, self._ports, strict=True)
+            self._keys = [f'{own}"[{port}' for own, (port, _, _, _) in ends]
+            self.ends = dict(zip(self._keys, self._ports, strict=True))
+        return is_whole
 
-    def _refused(self, message: str, start: int) -> ParseError:
-        """Return the error for the line that starts there."""
-        line_no = self._text.count("\n", 0, start) + 1
-        line = self._text[start:].split("\n", 1)[0].expandtabs()
+    def _refuse(self, lines: list[str]) -> NoReturn:
+        """Raise the error of the first line of no form; those of ports come after all others."""
+        own, unread, kinds = "", 0, dict[str, str]()
+        for line_no, line in enumerate(lines, start=1):
+            if line.startswith("["):
+                if not own:
+                    raise self._refused("a port before any device", line_no)
+                unread = unread or (0 if _PORT.fullmatch(f"{line}\n") else line_no)
+            elif (match := _BLOCK.fullmatch(f"{line}\n")) is None:
+                raise self._no_line(line_no)
+            elif match[3]:
+                own = match[5]
+                if not _KINDS[match[3]] == own[0] == kinds.setdefault(own[2:], own[0]):
+                    message = f"0x{own[2:]} is a {match[3]} here and another kind elsewhere"
+                    raise self._refused(f"{message} in the text", line_no)
+            elif _IS_FACT.match(line):
+                own = ""
+        raise self._no_line(unread)
+
+    def _refused(self, message: str, line_no: int) -> ParseError:
+        line = self._text.split("\n")[line_no - 1].expandtabs()
         return refusal(message, tool=self._tool, line_no=line_no, line=line, expected=EXPECTED)
 
-    def _no_line(self, start: int) -> ParseError:
-        words = " ".join(self._text[start : start + _QUOTE * 4].split("\n", 1)[0].split())
+    def _no_line(self, line_no: int) -> ParseError:
+        words = " ".join(self._text.split("\n")[line_no - 1][: _QUOTE * 4].split())
         short = words if len(words) <= _QUOTE else f"{words[:_QUOTE]}…"
-        return self._refused(f"{short!r} is not a line of ibnetdiscover", start)
+        return self._refused(f"{short!r} is not a line of ibnetdiscover", line_no)
 
-    def _add_device(self, word: str, device: Device, match: re.Match[str]) -> None:
-        known = self.devices.setdefault(device.guid, device)
-        if device.kind != _KINDS[word] or known.kind != device.kind:
-            message = f"{device.guid} is a {word} here and another kind elsewhere in the text"
-            raise self._refused(message, match.start(2))
+    def _keep_first_lines(self) -> None:
+        """Keep the first line of each end. Raises ParseError where another has another far end."""
+        self.ends = {}
+        for at, (key, end) in enumerate(zip(self._keys, self._ports, strict=True)):
+            known = self.ends.setdefault(key, end)
+            if known[1] != end[1]:
+                raise self._wrong_end(f"port {end[0]} has another end", at, key)
+        self.owners = [key[:_ID_LEN] for key in self.ends]
 
-    def _add_ends(self, owners: list[str], ends: list[tuple[str, ...]]) -> None:
-        if len(ends) < len(owners):
-            lines = re.finditer(r"^\[.*$", self._text, re.MULTILINE)
-            raise self._no_line(next(one.start() for one in lines if not _PORT.match(one[0])))
-        if not ends:
-            return
-        near, kinds, guids, ports, descriptions, speeds = zip(*ends, strict=True)
-        named = {guid: _guid(guid) for guid in set(guids)}
-        places = map(named.__getitem__, guids)
-        fars = map(Far, kinds, places, map(int, ports), descriptions, speeds, range(len(ends)))
-        for own, far in zip(zip(owners, map(int, near), strict=True), fars, strict=True):
-            known = self.ends.setdefault(own, far)
-            if known is not far and known.end != far.end:
-                raise self._wrong_end(f"port {own[1]} has another end", far, known)
+    def _wrong_end(self, message: str, at: int, other: str = "") -> ParseError:
+        """Return the error for a line of a port, which contradicts that of another end."""
+        ports = [at for at, line in enumerate(self._text.split("\n"), 1) if line.startswith("[")]
+        if other:
+            message += f" in line {ports[self._keys.index(other)]}"
+        return self._refused(message, ports[at])
 
-    def _wrong_end(self, message: str, far: Far, other: Far | None = None) -> ParseError:
-        starts = [one.start() for one in re.finditer(r"^\[", self._text, re.MULTILINE)]
-        if other is not None:
-            message += f" in line {self._text.count(chr(10), 0, starts[other.at]) + 1}"
-        return self._refused(message, starts[far.at])
-
-    def cables(self) -> Iterator[_CableEnds]:
-        """Yield each cable at a switch once: its end there and the far end, and what each says.
-
-        Of a cable between switches the first in the text is first. Raises ParseError for ends that
-        do not name each other.
-        """
-        for (guid, port), far in self.ends.items():
-            back = self.ends.get((far.guid, far.port))
-            device = self.devices.get(far.guid)
-            if device is not None and device.kind != far.kind:
-                message = f"{far.guid} is {far.kind}- here, but its block is of another kind"
-                raise self._wrong_end(message, far)
-            if back is not None and (back.guid, back.port) != (guid, port):
-                message = f"port {far.port} of {far.guid} leads to port {back.port} of {back.guid}"
-                raise self._wrong_end(message, far, back)
-            if self.devices[guid].kind == "S":
-                if far.kind != "S" or back is None or far.at <= back.at:
-                    yield guid, port, far, far.guid, far.port, back
-            elif far.kind == "S" and back is None:
-                yield far.guid, far.port, back, guid, port, far
+    def check(self, key: str, far: str) -> None:
+        """Raise ParseError where an end and its far end do not name each other."""
+        device, back = self.devices.get(far[2:_ID_LEN]), self.ends.get(far)
+        if device is not None and device[4][0] != far[0]:
+            message = f"0x{far[2:_ID_LEN]} is {far[0]}- here, but its block is of another kind"
+            raise self._wrong_end(message, self._keys.index(key))
+        if back is not None and back[1] != key:
+            (guid, port), (back_guid, back_port) = _end(far), _end(back[1])
+            message = f"port {port} of {guid} leads to port {back_port} of {back_guid}"
+            raise self._wrong_end(message, self._keys.index(key), far)
 
 
-def _guid(text: str) -> str:
-    return "0x" + text.zfill(16).lower()
+def _end(key: str) -> tuple[str, int]:
+    """Return the GUID of a device, and the port."""
+    return f"0x{key[2:_ID_LEN]}", int(key[_PORT_AT:])
 
 
 # --- Words. Sources: rdma-ndd(8), whose node description is the host's name and the device's;
@@ -308,16 +301,12 @@ _MAKER: Final = regex(
     r"|mt[0-9]{4,6}|hca|hfi|adapter|corporation|inc\.?|corp\.?)",
     re.IGNORECASE | re.ASCII,
 )
+_NODE: Final = regex(
+    r"(?![cC][oO]|[iI][nN]|[bB][lL]|[mM][tT])[A-Za-z0-9][A-Za-z0-9._-]{0,252}[0-9]", re.ASCII
+)
+"""A name that is no maker's: of those in a number all begin so."""
 _MODEL: Final = regex(r"MT[0-9]{4,6}", re.ASCII)
 _BOX: Final = regex(r"MF0;(?P<name>[^;:]*)(?::(?P<place>.*))?", re.ASCII)
-
-
-class End(NamedTuple):
-    """What a description says of the port of a host."""
-
-    kind: EndKind
-    node: str | None = None
-    nic: str | None = None
 
 
 @lru_cache(maxsize=256)
@@ -333,47 +322,62 @@ def _is_maker(word: str) -> bool:
     return _MAKER.fullmatch(word) is not None
 
 
-def described(description: str) -> End:
-    """Whose port it is: `n01 mlx5_0` and `n01 HCA-1` say it, what firmware comes with does not.
+@lru_cache(maxsize=4096)
+def _is_nic(word: str) -> bool:
+    return _WORD.fullmatch(word) is not None and _HAS_NUMBER.search(word) is not None
 
-    A lone word is a node that does not name its NIC.
+
+_End = tuple[EndKind, str | None, str | None]
+_COMPUTE: Final = EndKind.COMPUTE
+
+
+def described(description: str) -> _End:
+    """What hangs there, its node and NIC: `n01 mlx5_0` and `n01 HCA-1` say it.
+
+    What firmware comes with does not. A lone word is a node that does not name its NIC.
     """
+    node, _, nic = description.partition(" ")
+    if _is_nic(nic) and _NODE.fullmatch(node):
+        return _COMPUTE, node, nic
     words = description.split()
+    kind = _kind(description, words)
+    if kind is not _COMPUTE:
+        return kind, None, None
+    return kind, words[0], words[1] if words[1:] else None
+
+
+def _kind(description: str, words: list[str]) -> EndKind:
     if "aggregation node" in description.lower():
-        return End(EndKind.AGGREGATION)
+        return EndKind.AGGREGATION
     if all(map(_is_maker, words)):
-        return End(EndKind.ANONYMOUS)
+        return EndKind.ANONYMOUS
     # `Quantum Mellanox Technologies` ends in a maker's name, and in no NIC's.
     is_of_maker = _is_maker(words[-1]) and not _HAS_NUMBER.search(words[-1])
     if _MODEL.fullmatch(words[0]) or is_of_maker:
-        return End(EndKind.ANONYMOUS)
-    if not _WORD.fullmatch(words[0]) or len(words) > 2:  # noqa: PLR2004  a node and its NIC
-        return End(EndKind.OTHER)
-    if len(words) == 1:
-        return End(EndKind.COMPUTE, words[0])
-    if _WORD.fullmatch(words[1]) and _HAS_NUMBER.search(words[1]):
-        return End(EndKind.COMPUTE, words[0], words[1])
-    return End(EndKind.OTHER)
+        return EndKind.ANONYMOUS
+    if _WORD.fullmatch(words[0]) and not words[2:] and all(map(_is_nic, words[1:])):
+        return EndKind.COMPUTE
+    return EndKind.OTHER
 
 
 def switch_names(descriptions: Mapping[str, str]) -> dict[str, str]:
-    """A name for each switch, by its GUID: of its description where that names it alone.
+    """A name for each switch, by its ID: of its description where that names it alone.
 
     `MF0;leaf01:MQM9700/U1` is leaf01; where a box has several switches, their place in it is
     added. A description of several words is the model's and not a name.
     """
-    boxes = {guid: _box(text) for guid, text in descriptions.items()}
+    boxes = {id_: _box(text) for id_, text in descriptions.items()}
     count = Counter(name for name, _ in boxes.values() if name)
     places = Counter(f"{name}/{place}" for name, place in boxes.values())
     found = {}
-    for guid, (name, place) in boxes.items():
+    for id_, (name, place) in boxes.items():
         placed = f"{name}/{place}"
         if name and count[name] == 1:
-            found[guid] = name
+            found[id_] = name
         elif name and place and places[placed] == 1 and placed not in count:
-            found[guid] = placed
+            found[id_] = placed
         else:
-            found[guid] = f"S-{guid.removeprefix('0x')}"
+            found[id_] = id_
     return found
 
 
@@ -408,13 +412,13 @@ def parse_ibnetdiscover(text: str, name: str = "ibnetdiscover") -> ClusterTopolo
         source=FabricSource.IBNETDISCOVER,
         switches=tuple(
             Switch(
-                name=names[guid],
-                level=levels[names[guid]],
-                guid=guid,
+                name=names[id_],
+                level=levels[names[id_]],
+                guid=f"0x{id_[2:]}",
                 description=description or None,
-                ports=found.devices[guid].ports if guid in found.devices else None,
+                ports=int(found.devices[id_[2:]][3]) if id_[2:] in found.devices else None,
             )
-            for guid, description in descriptions.items()
+            for id_, description in descriptions.items()
         ),
         links=_links(cables, levels),
         ports=tuple(ports),
@@ -422,79 +426,84 @@ def parse_ibnetdiscover(text: str, name: str = "ibnetdiscover") -> ClusterTopolo
 
 
 def _descriptions(found: _Discovered) -> dict[str, str]:
-    """What each switch is called, by GUID; of those without a block, what others call them."""
-    own = {
-        guid: device.description or ""
-        for guid, device in found.devices.items()
-        if device.kind == "S"
-    }
-    for far in found.ends.values():
-        if far.kind == "S" and not own.get(far.guid):
-            own[far.guid] = far.description or ""
+    """What each switch is called, by ID; of those without a block, what others call them."""
+    own = {block[4]: block[5] for block in found.devices.values() if block[2] == "Switch"}
+    ends: Mapping[str, _Port] = found.ends if all(own.values()) else {}
+    for _, far, description, _ in [line for line in found.ends.values() if line[1] not in ends]:
+        if far[0] == "S" and not own.get(far[:_ID_LEN]):
+            own[far[:_ID_LEN]] = description
     return own
 
 
-_Line = tuple[tuple[str, str], tuple[int, int], str | None]
+_Host = tuple[str, str, str, str, str]
+"""A switch and its port, the end of the host there, what the switch calls it, the speed."""
+_Line = tuple[str, str, int, int, str]
 """A cable between two switches: their names, its ports on them, its speed."""
 
 
 def _cables_and_ports(
     found: _Discovered, names: Mapping[str, str]
 ) -> tuple[list[_Line], list[HostPort]]:
+    """Return each cable at a switch once: to the switch that the text has later, or to a host."""
     cables: list[_Line] = []
-    ports: list[HostPort] = []
-    for guid, port, far, other, far_port, back in found.cables():
-        speed = _speed(far, back)
-        if other in names:
-            cables.append(((names[guid], names[other]), (port, far_port), speed))
-        else:
-            text = far.description if far and far.description else ""
-            ports.append(_host_port(found, (names[guid], port), (other, far_port), text, speed))
-    return cables, ports
+    hosts: list[_Host] = []
+    seen: set[str] = set()
+    get = found.ends.get
+    for (key, (port, far, text, speed)), own in zip(found.ends.items(), found.owners, strict=True):
+        back = get(far)
+        if back is None or back[1] != key:
+            found.check(key, far)
+        if own in names:
+            rate = speed if link_bytes_per_s(speed) else _speed(speed, back)
+            if far[0] != "S":
+                hosts.append((names[own], port, far, text, rate))
+            elif far not in seen:
+                seen.add(key)
+                other, far_port = names[far[:_ID_LEN]], int(far[_PORT_AT:])
+                cables.append((names[own], other, int(port), far_port, rate))
+        elif back is None and far[0] == "S":
+            hosts.append((names[far[:_ID_LEN]], far[_PORT_AT:], key, "", speed))
+    return cables, list(_host_ports(found.devices, hosts))
 
 
-def _speed(*lines: Far | None) -> str | None:
+def _host_ports(devices: Mapping[str, _Block], hosts: Iterable[_Host]) -> Iterator[HostPort]:
+    make = maker(HostPort)
+    for switch, port, end, text, speed in hosts:
+        guid = end[2:_ID_LEN]
+        _, system, word, count, _, own, _ = devices.get(guid, _NO_BLOCK)
+        words = text or own
+        kind, node, nic = described(words)
+        if node is None and own and described(own)[1] is not None:
+            words = own
+            kind, node, nic = described(own)
+        if word == "Rt":
+            kind, node, nic = EndKind.OTHER, None, None
+        yield make(
+            node=node,
+            switch=switch,
+            switch_port=int(port),
+            nic=nic,
+            guid="0x" + guid,
+            description=words or None,
+            speed=speed or None,
+            bytes_per_s=link_bytes_per_s(speed),
+            kind=kind,
+            nic_port=None if count == "1" else int(end[_PORT_AT:]),
+            adapter="0x" + system.zfill(16).lower() if system else None,
+        )
+
+
+def _speed(speed: str, back: _Port | None) -> str:
     """The rate that is known of the two ends' words; where none is, the first."""
-    words = [line.speed for line in lines if line is not None and line.speed]
-    for word in words:
-        if link_bytes_per_s(word):
-            return word
-    return words[0] if words else None
-
-
-def _host_port(
-    found: _Discovered, at: tuple[str, int], far: tuple[str, int], text: str, speed: str | None
-) -> HostPort:
-    """`text` is what the switch calls the host; its own block may say more."""
-    guid, far_port = far
-    device = found.devices.get(guid)
-    own = device.description if device and device.description else ""
-    end, words = described(text or own), text or own
-    if end.node is None and own and described(own).node is not None:
-        end, words = described(own), own
-    if device is not None and device.kind == "R":
-        end = End(EndKind.OTHER)
-    has_several = device is not None and (device.ports or 0) > 1
-    return HostPort(
-        node=end.node,
-        switch=at[0],
-        switch_port=at[1],
-        nic=end.nic,
-        guid=guid,
-        description=words or None,
-        speed=speed,
-        bytes_per_s=link_bytes_per_s(speed),
-        kind=end.kind,
-        nic_port=far_port if has_several else None,
-        adapter=device.system if device else None,
-    )
+    other = back[3] if back else ""
+    return other if link_bytes_per_s(other) else speed or other
 
 
 def _levels(
     names: Mapping[str, str], cables: list[_Line], ports: list[HostPort]
 ) -> dict[str, int | None]:
     beside: defaultdict[str, set[str]] = defaultdict(set)
-    for (one, other), *_ in cables:
+    for one, other, _, _, _ in cables:
         if one != other:
             beside[one].add(other)
             beside[other].add(one)
@@ -504,18 +513,19 @@ def _levels(
 
 def _links(cables: list[_Line], levels: Mapping[str, int | None]) -> tuple[SwitchLink, ...]:
     """The cables by the switches that they join, the lower first, in the order of the text."""
-    pairs: dict[tuple[str, str], list[Cable]] = {}
-    for (one, other), (port, far_port), speed in cables:
+    pairs: defaultdict[tuple[str, str], list[Cable]] = defaultdict(list)
+    make, join = maker(Cable), maker(SwitchLink)
+    for one, other, port, far_port, speed in cables:
         if (levels[one] or 0) > (levels[other] or 0) or (other, one) in pairs:
             one, other, port, far_port = other, one, far_port, port  # noqa: PLW2901
-        cable = Cable(
+        cable = make(
             lower_port=port,
             upper_port=far_port,
-            speed=speed,
+            speed=speed or None,
             bytes_per_s=link_bytes_per_s(speed),
         )
-        pairs.setdefault((one, other), []).append(cable)
+        pairs[one, other].append(cable)
     return tuple(
-        SwitchLink(lower=lower, upper=upper, cables=tuple(cables))
+        join(lower=lower, upper=upper, cables=tuple(cables))
         for (lower, upper), cables in pairs.items()
     )

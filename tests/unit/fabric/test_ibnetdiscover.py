@@ -104,6 +104,20 @@ def test_a_text_that_was_pasted_is_read_as_the_same(case: str) -> None:
     assert parse_ibnetdiscover(quoted) == record(case)
 
 
+def test_ids_may_be_short_or_in_capitals() -> None:
+    """As in a text that somebody wrote; ibnetdiscover prints 16 digits in small letters."""
+    text = record_text(VERSION, "synthetic-two-rails")
+    short = text.replace('-00000000000000a1"', '-A1"').replace("-0000000000", "-00")
+    assert parse_ibnetdiscover(short) == parse_ibnetdiscover(text)
+
+
+def test_a_description_may_hold_quotation_marks() -> None:
+    """It ends at the last one of its line."""
+    text = record_text(VERSION, "synthetic-two-rails").replace("gateway 1", '"gateway" "1" lid')
+    fabric = parse_ibnetdiscover(text)
+    assert port(fabric, "leaf-1", 4).description == '"gateway" "1" lid to the west'
+
+
 def test_a_manager_on_a_spine_makes_it_no_leaf() -> None:
     """Its neighbours have many more nodes."""
     made = two_tier()
@@ -203,6 +217,7 @@ def test_whose_a_port_is(words: str, kind: EndKind, node: str | None, nic: str |
             "another kind elsewhere",
         ),
         ("[2]\t", "[1]\t", 12, "has another end in line 11"),
+        ("[2]\t", "[2]:\t", 12, "not a line of ibnetdiscover"),
     ],
 )
 def test_what_is_not_understood_is_refused(old: str, new: str, line: int, words: str) -> None:
