@@ -225,3 +225,15 @@ def test_commands_that_were_begun_run_side_by_side(tmp_path: Path) -> None:
         runner.begin(["sh", "-c", script])
     said = [runner.run(["sh", "-c", script], 20.0).stdout for script in scripts]
     assert said == ["a\n", "b\n"]
+
+
+def test_nothing_that_was_begun_outlives_an_orderly_end(tmp_path: Path) -> None:
+    """A question that nobody asked any more is killed, with what it started."""
+    code = f"""
+from hpckit.core.process import ProcessRunner
+ProcessRunner().begin(["sh", "-c", "echo $$ > {tmp_path}/pid; sleep 60; true"])
+while not open("{tmp_path}/pid", "a+").tell(): pass
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+    pid = int((tmp_path / "pid").read_text())
+    until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie")
