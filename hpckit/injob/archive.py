@@ -139,14 +139,21 @@ except OSError as error:
 _UNCHECKED_HASH = (0b01).to_bytes(4, "little")
 
 
-def pack_injob(target: Path | None, cache: Path | None = None) -> None:
-    """Write the in-job zipapp to `target`, in place of what is there; None: to the cache alone.
+def pack_injob(target: Path, cache: Path | None = None) -> None:
+    """Write the in-job zipapp to `target`, in place of what is there.
+
+    The file is its owner's alone and appears whole or not at all. Raises OSError when the folder
+    of `target` cannot be written.
+    """
+    write_private(target, packed_injob(cache))
+
+
+def packed_injob(cache: Path | None = None) -> bytes:
+    """Return the in-job zipapp.
 
     Each module is there as source and as byte code; another Python version reads the source. With
-    them goes nvidia-ml-py, if it is here, for the probe. The file is its owner's alone and appears
-    whole or not at all. What was packed is kept in the folder `cache`, and taken from there while
-    neither the sources nor Python change. Raises OSError when the folder of `target` cannot be
-    written.
+    them goes nvidia-ml-py, if it is here, for the probe. What was packed is kept in the folder
+    `cache`, and taken from there while neither the sources nor Python change.
     """
     files = _files()
     kept = AgentCache(cache, _key(files)) if cache is not None else None
@@ -156,8 +163,7 @@ def pack_injob(target: Path | None, cache: Path | None = None) -> None:
         data = _archive({"__main__.py": _MAIN, **sources})
         if kept is not None:
             kept.write(data)
-    if target is not None:
-        write_private(target, data)
+    return data
 
 
 def _files() -> dict[str, str]:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import hpckit
 from hpckit.core.fields import as_json, to_tree
-from hpckit.core.files import not_written
+from hpckit.core.files import not_written, write_private
 from hpckit.core.findings import Notice
 from hpckit.core.units import parse_slurm_time_s
 from hpckit.core.values import dataclass
-from hpckit.injob.archive import pack_injob
+from hpckit.injob.archive import packed_injob
 from hpckit.jobs.parts import submitted_document
 from hpckit.jobs.prepare import PreparedJob, effective_document
 from hpckit.jobs.secrets import secrets_text
@@ -104,16 +104,16 @@ class PackedJobFolders(FileJobFolders):
 
     def __init__(self, cache: Path | None = None) -> None:
         self._cache = cache
+        self._agent: bytes | None = None
 
     def keep_agent(self) -> None:
-        """Pack the archive into the cache, which takes seconds once a version."""
-        if self._cache is not None:
-            pack_injob(None, self._cache)
+        """Pack the archive, which takes seconds once a version: the cache keeps it."""
+        self._agent = packed_injob(self._cache)
 
     def pack_agent(self, folder: Path) -> None:
         """Put the archive into the folder. Raises StorageFailed."""
         try:
-            pack_injob(folder / AGENT_FILE, self._cache)
+            write_private(folder / AGENT_FILE, self._agent or packed_injob(self._cache))
         except OSError as error:
             raise not_written(folder / AGENT_FILE, error) from error
 

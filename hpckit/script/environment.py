@@ -8,7 +8,6 @@ are no tool's, are therefore held back at submission unless the job or site pass
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -118,4 +117,8 @@ def _sbatch_defaults(
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    return any(_matches_one(name, *pattern.partition("*")) for pattern in patterns)
+
+
+def _matches_one(name: str, begin: str, star: str, end: str) -> bool:
+    return name.startswith(begin) and name.endswith(end) if star else name == begin
