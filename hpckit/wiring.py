@@ -368,10 +368,9 @@ def caller() -> Caller:
     """Who submits now."""
     import uuid
 
-    import psutil
-
     from hpckit.core.files import user_name
     from hpckit.jobs.draft import Caller
+    from hpckit.jobs.process_tree import own_start_s
     from hpckit.slurm.conf import cluster_name
 
     return Caller(
@@ -382,7 +381,7 @@ def caller() -> Caller:
         uuid_hex=uuid.uuid4().hex,
         host=os.uname().nodename,
         pid=os.getpid(),
-        pid_started_s=psutil.Process().create_time(),
+        pid_started_s=own_start_s(),
         user=os.environ.get("USER") or user_name(),
         slurm_cluster=cluster_name(os.environ),
     )

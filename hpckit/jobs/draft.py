@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hpckit
 from hpckit.core.fields import as_json, to_tree
@@ -16,7 +17,6 @@ from hpckit.injob.archive import packed_injob
 from hpckit.jobs.parts import submitted_document
 from hpckit.jobs.prepare import PreparedJob, effective_document
 from hpckit.jobs.secrets import secrets_text
-from hpckit.placement.order_plan import ORDER_FILE, OrderPlan, order_tree
 from hpckit.script.environment import SubmissionEnvironment
 from hpckit.slurm.values import JobEntry, JobId, SubmitRequest
 from hpckit.spec.folder_in_job import COMPONENTS_FOLDER, PLAN_FILE
@@ -34,6 +34,9 @@ from hpckit.spec.job_folder import (
 )
 from hpckit.spec.options import ArrayPart, StagePlace
 from hpckit.spec.store import FileJobFolders
+
+if TYPE_CHECKING:
+    from hpckit.placement.order_plan import OrderPlan
 
 _OFFSET = "HPCKIT_ARRAY_OFFSET"
 
@@ -184,6 +187,8 @@ def _decided(part: DraftPart) -> dict[str, str]:
     if part.secrets:
         texts[SECRETS_FILE] = secrets_text(part.secrets)
     if part.order is not None:
+        from hpckit.placement.order_plan import ORDER_FILE, order_tree
+
         texts[ORDER_FILE] = as_json(order_tree(part.order))
     return texts
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import sys
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpckit.core.late import Late
@@ -39,6 +41,16 @@ class ProcessMark:
     pid: int
     started_s: float
     booted_s: float
+
+
+def own_start_s() -> float:
+    """Return when this process started, as psutil has it: to import that takes 9 ms.
+
+    Source: proc(5), starttime of /proc/PID/stat and btime of /proc/stat.
+    """
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    booted = re.search(r"^btime (\d+)", Path("/proc/stat").read_text(), re.MULTILINE)
+    return int(fields[19]) / os.sysconf("SC_CLK_TCK") + int(booted[1] if booted else 0)
 
 
 def mark_of(pid: int) -> ProcessMark | None:

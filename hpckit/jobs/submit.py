@@ -48,7 +48,6 @@ from hpckit.jobs.parts import (
 )
 from hpckit.jobs.prepare import PreparedJob, without_errors
 from hpckit.jobs.secrets import secrets_of
-from hpckit.placement.order_plan import OrderPlan
 from hpckit.script.admission import as_notices, find_obstacles
 from hpckit.script.container import container_notices, image_notices, wants_pyxis
 from hpckit.script.environment import SubmissionEnvironment, submission_environment
@@ -74,6 +73,7 @@ if TYPE_CHECKING:
     from hpckit.core.files import Clock
     from hpckit.fabric.ask import FabricProbe
     from hpckit.jobs.index import SqliteJobIndex
+    from hpckit.placement.order_plan import OrderPlan
     from hpckit.spec.store import FileJobFolders
 
 
