@@ -39,7 +39,7 @@ _NEAREST: Final = 4
 _UPDATE_RANGE_S = (0.005, 1.5)
 _LEAST_EQUAL_FRAC = 0.3
 
-_Index = slice | NDArray[np.bool_]
+_Index = slice | NDArray[np.bool_] | NDArray[np.intp]
 
 
 class Readings(NamedTuple):

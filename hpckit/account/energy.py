@@ -28,14 +28,22 @@ from hpckit.account.counter import (
 from hpckit.account.energy_sums import GpuEnergy
 from hpckit.account.ledger import EnergyReading
 from hpckit.account.power import COLUMNS, MOST_W, Cells, Frame, PowerCurve, sensor_of
-from hpckit.account.rows import Floats, Rows, Times, measured, median
+from hpckit.account.rows import (
+    ALL,
+    BLOCK_ROWS,
+    Column,
+    Columns,
+    Floats,
+    Times,
+    measured_mask,
+    median,
+)
 from hpckit.account.samples import SampledGpu
 from hpckit.account.values import GPUS_ALONE, SPLIT_GPU, Cost, Energy, Share
 from hpckit.core.quantities import J_PER_KWH
 from hpckit.spec.energy_site import EnergySite
 
-_SETTLE_ROWS: Final = 1 << 14
-"""So many rows are worked through at once: 128 kB a column, which a core's own cache holds."""
+_MOST_MW: Final = int(1000 * MOST_W)
 _MOST_ROWS: Final = 1 << 20
 """So many rows of a counter that stands still are kept, before power stands in for it."""
 _LIMIT_SLACK: Final = 1.2
@@ -83,7 +91,7 @@ class GpuEnergyFold:
         self._carry: Knots | None = None
         self._clockwork: Clockwork | None = None
         self._is_carry_read = False
-        self._due_rows = _SETTLE_ROWS
+        self._due_rows = BLOCK_ROWS
         self._period_now_s = period_s or 1.0
         self._sensor = sensor_of(gpu)
         self._told = Readings(
@@ -91,20 +99,21 @@ class GpuEnergyFold:
         )
         self._counts: Counter[str] = Counter()
 
-    def add(self, times_ns: Times, rows: Rows) -> None:
-        """Take the rows that follow."""
-        for at in range(0, len(rows), _SETTLE_ROWS):
-            self._add(times_ns[at : at + _SETTLE_ROWS], rows[at : at + _SETTLE_ROWS])
-
-    def _add(self, times_ns: Times, rows: Rows) -> None:
-        self._counts["rows"] += len(rows)
+    def add(self, times_ns: Times, rows: Columns) -> None:
+        """Take the rows that follow, by column."""
+        if not len(times_ns):
+            return
+        self._counts["rows"] += len(times_ns)
         if self._origin_ns is None:
             self._origin_ns = int(times_ns[0])
         at_s = self._seconds(times_ns)
-        self._add_power(at_s, measured(rows, "power_mw") / 1000)
-        energy_j = measured(rows, "energy_mj") / 1000
-        self._add_readings(at_s, energy_j, until_ns=int(times_ns[-1]))
-        self._rows_kept += len(rows)
+        if self._gpu.power is not None:
+            self._add_power(at_s, rows["power_mw"])
+        energy_mj = rows["energy_mj"]
+        mask = measured_mask(energy_mj)
+        where = slice(0) if self._gpu.energy is None else slice(None) if mask is ALL else mask
+        self._add_readings(at_s[where], energy_mj[where] / 1000, until_ns=int(times_ns[-1]))
+        self._rows_kept += len(times_ns)
         if self._rows_kept >= self._due_rows:
             self._settle(is_last=False)
 
@@ -129,18 +138,14 @@ class GpuEnergyFold:
         seconds: Floats = (times_ns - (self._origin_ns or 0)) / 1e9
         return seconds
 
-    def _add_power(self, at_s: Floats, power_w: Floats) -> None:
-        is_power = power_w <= MOST_W
-        if self._gpu.power is not None and is_power.any():
-            self._power.append((at_s[is_power], power_w[is_power]))
+    def _add_power(self, at_s: Floats, power_mw: Column) -> None:
+        is_power = power_mw <= _MOST_MW
+        if is_power.any():
+            where = slice(None) if is_power.all() else is_power
+            self._power.append((at_s[where], power_mw[where] / 1000))
 
     def _add_readings(self, at_s: Floats, energy_j: Floats, *, until_ns: int | None) -> None:
         """Take readings of the counter, and those of the ledger up to the last of them."""
-        is_measured = ~np.isnan(energy_j)
-        if self._gpu.energy is None and len(energy_j):
-            is_measured[:] = False
-        if not is_measured.all():
-            at_s, energy_j = at_s[is_measured], energy_j[is_measured]
         mine = self._ledger if until_ns is None else self._ledger[self._ledger["ns"] <= until_ns]
         self._ledger = self._ledger[len(mine) :]
         is_update = np.zeros(len(at_s), np.bool_)
@@ -157,6 +162,10 @@ class GpuEnergyFold:
         """Work through what was gathered, up to the last moment that nothing later can change."""
         readings = without_glitches(Readings.joined(self._readings), self._most_w)
         curve = self._curve()
+        if not is_last and self._is_plain(readings, curve):
+            here = len(readings.at_s)
+            end = here if curve is None else int(np.searchsorted(readings.at_s, curve.last_s))
+            readings = readings.at(np.concatenate(([0], np.arange(max(1, end - 2), here))))
         knots = self._knots(readings)
         if not is_last:
             knots = self._closed(knots, curve)
@@ -166,6 +175,18 @@ class GpuEnergyFold:
             self._take(Cells(knots, curve, self._frame(readings)), is_last=is_last)
         if not is_last:
             self._forget(knots, readings)
+
+    def _is_plain(self, readings: Readings, curve: PowerCurve | None) -> bool:
+        """Whether the ends alone tell all: no mark between, and every cell is surely good."""
+        at_s, energy_j, carry = *readings[:2], self._carry
+        if carry is None or not self._is_carry_read or len(at_s) < _ENOUGH_ROWS:
+            return False
+        marks_s = self._seconds(self._marks_ns[self._marks_done :][:1])
+        has_mark = len(marks_s) and marks_s[0] <= at_s[-1]
+        if has_mark or not (curve is None or curve.covers(float(carry.at_s[0]), float(at_s[-1]))):
+            return False
+        steps_j, least_s = np.diff(energy_j), float(np.diff(at_s).min())
+        return steps_j.min() > 0 and float(steps_j.max()) <= self._most_w * least_s
 
     def _frame(self, readings: Readings) -> Frame:
         clockwork = self._clockwork or Clockwork()
@@ -260,7 +281,7 @@ class GpuEnergyFold:
             self._readings = [readings] if len(readings.at_s) else []
         lengths = [len(self._power[0][0])] if self._power else [0]
         self._rows_kept = max(*lengths, sum(len(one.at_s) for one in self._readings))
-        self._due_rows = max(_SETTLE_ROWS, 2 * self._rows_kept)
+        self._due_rows = max(BLOCK_ROWS, 2 * self._rows_kept)
 
 
 def _usual_step(at_s: Floats) -> float | None:

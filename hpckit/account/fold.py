@@ -25,7 +25,7 @@ from hpckit.account.energy_sums import (
 from hpckit.account.gather import NodeEvidence, SampleSpan, SampleStore, claims_of, shift_ns
 from hpckit.account.host import HostFold
 from hpckit.account.ledger import EnergyReading, RankEnd, RankLedger
-from hpckit.account.rows import Onward, rows_by_gpu
+from hpckit.account.rows import GpuBlock, Onward, RowBlocks
 from hpckit.account.sample_format import HOST_PERIOD_S
 from hpckit.account.samples import FileCondition, SampleChunk, SampledGpu, SampleMeta
 from hpckit.account.usage import GpuUsageFold
@@ -103,6 +103,7 @@ class _Folds(Struct):
     readings: dict[str, list[EnergyReading]]
     updates: dict[str, list[EnergyReading]]
     gpus: dict[str, SampledGpu] = field(default_factory=dict)
+    rows: RowBlocks = field(default_factory=RowBlocks)
     energy: dict[str, GpuEnergyFold] = field(default_factory=dict)
     usage: dict[str, GpuUsageFold] = field(default_factory=dict)
     host: HostFold | None = None
@@ -112,19 +113,22 @@ class _Folds(Struct):
     def take(self, chunk: SampleChunk, shift_ns: int) -> None:
         """Add a chunk whose clock is `shift_ns` behind the node's, but what others had already."""
         chunk = self.onward.of(chunk, shift_ns)
-        for place, times_ns, rows in rows_by_gpu(chunk):
-            gpu = chunk.meta.gpus[place]
-            if gpu.uuid not in self.gpus:
-                self._begin(gpu, chunk.meta.hz)
-            at_ns = times_ns + shift_ns if shift_ns else times_ns
-            self.energy[gpu.uuid].add(at_ns, rows)
-            self.usage[gpu.uuid].add(at_ns, rows)
-            self.samples += len(rows)
+        if any(gpu.uuid not in self.gpus for gpu in chunk.meta.gpus):
+            for place in sorted({*chunk.gpu["gpu"].tolist()}):
+                if chunk.meta.gpus[place].uuid not in self.gpus:
+                    self._begin(chunk.meta.gpus[place], chunk.meta.hz)
+        self._fold(self.rows.filled(chunk, shift_ns))
+        self.samples += len(chunk.gpu)
         if self.host is None:
             evidence = self.request.evidence
             period_s = max(1 / chunk.meta.hz, HOST_PERIOD_S)
             self.host = HostFold(chunk.meta, period_s, evidence.begin_ns, evidence.end_ns)
         self.host.add(chunk, shift_ns)
+
+    def _fold(self, blocks: Iterable[GpuBlock]) -> None:
+        for uuid, at_ns, columns in blocks:
+            self.energy[uuid].add(at_ns, columns)
+            self.usage[uuid].add(at_ns, columns)
 
     def _begin(self, gpu: SampledGpu, hz: float) -> None:
         evidence = self.request.evidence
@@ -154,6 +158,7 @@ class _Folds(Struct):
 
     def results(self) -> tuple[GpuFold, ...]:
         """All GPUs, also those that only ledgers name."""
+        self._fold(self.rows.rest())
         for uuid, readings in self.readings.items():
             if uuid not in self.gpus:
                 has_counter = any(one.energy_mj is not None for one in readings)

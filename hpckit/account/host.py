@@ -234,6 +234,9 @@ METER_FRAC: Final = 0.1
 """Half the width of the interval that is stated for these meters: an assumption, as the makers of
 RAPL, hwmon sensors and pm_counters state none in the files that are read."""
 
+_AT_ONCE: Final = 32
+"""Chunks of a file: each has few readings of the host."""
+
 _SHARED: Final = EnergyReason(kind=EnergyLack.OWN_METER)
 
 
@@ -246,18 +249,30 @@ class HostFold:
         self._counters: dict[str, HostCounter] = {}
         self._gauges: dict[str, HostGauge] = {}
         self._cpu_need = CpuNeed()
+        self._waiting: list[tuple[Times, Unsigned]] = []
 
     def add(self, chunk: SampleChunk, shift_ns: int = 0) -> None:
         """The next chunk; `shift_ns` is added to its times."""
+        if chunk.meta.host_columns != self._meta.host_columns:
+            self._take_waiting()
         self._meta = chunk.meta
-        times = chunk.host_ns + shift_ns
+        if len(chunk.host_ns):
+            self._waiting.append((chunk.host_ns + shift_ns, chunk.host))
+        if len(self._waiting) == _AT_ONCE:
+            self._take_waiting()
+
+    def _take_waiting(self) -> None:
+        if not self._waiting:
+            return
+        times, host = map(np.concatenate, zip(*self._waiting, strict=True))
+        self._waiting.clear()
         inside = slice(
             int(np.searchsorted(times, self._begin_ns)),
             int(np.searchsorted(times, self._end_ns, "right")),
         )
-        for place, column in enumerate(chunk.meta.host_columns):
-            if place < chunk.host.shape[1] and len(times[inside]):
-                self._add(column, times[inside], chunk.host[inside, place])
+        for place, column in enumerate(self._meta.host_columns):
+            if len(times[inside]):
+                self._add(column, times[inside], host[inside, place])
 
     def result(self, node: NodeAccount) -> NodeAccount:
         """The node's account with what its host did.
@@ -265,6 +280,7 @@ class HostFold:
         Its energy is of the best meter that there is, and `scope` says what that includes: `node`
         (all), `module` (CPU, memory and GPU of Grace Hopper), `cpu` (CPUs and memory).
         """
+        self._take_waiting()
         cpu_s, own_s = self._seconds(CPU), self._seconds("sampler_step_cpu_us")
         refused = (f"{what}: {why}" for what, why in sorted(self._meta.host_refused.items()))
         return replace(

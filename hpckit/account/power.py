@@ -26,6 +26,7 @@ _MOST_GAP_PERIODS: Final = 3.0
 _IN_STEP_FRAC: Final = 0.75
 """Of the most that the unseen can be off by: what holds 95 % of the loads that are in step with the
 sensor (tests/fakes/energy_truth.py, waveform `aliasing`)."""
+_FEW: Final = 4
 _TILED: Final = 1.1
 """Means of one second that are read up to a tenth farther apart leave nothing out that matters."""
 _EDGE_FRAC: Final = 0.35
@@ -99,8 +100,19 @@ class PowerCurve:
         return mean_w
 
     @functools.cached_property
-    def _energy_j(self) -> Floats:
-        return _sums(self._mean_w * self._span_s)
+    def _steps_j(self) -> Floats:
+        steps_j: Floats = self._mean_w * self._span_s
+        return steps_j
+
+    @functools.cached_property
+    def _sums_j(self) -> Floats:
+        return _sums(self._steps_j)
+
+    def _energy_j(self, reading: NDArray[np.intp]) -> Floats:
+        """Return the integral up to these readings; of a few they alone are summed up."""
+        if len(reading) > _FEW:
+            return self._sums_j[reading]
+        return np.array([self._steps_j[:one].sum() for one in reading.tolist()])
 
     @functools.cached_property
     def _others(self) -> tuple[Floats, Floats, Floats]:
@@ -143,7 +155,7 @@ class PowerCurve:
         left, over_s = self._places(at_s)
         part = over_s / self._span_s[left]
         slope_w = (self.power_w[left + 1] - self.power_w[left]) * part / 2
-        energy: Floats = self._energy_j[left] + (self.power_w[left] + slope_w) * over_s
+        energy: Floats = self._energy_j(left) + (self.power_w[left] + slope_w) * over_s
         return energy
 
     def totals(self, at_s: Floats) -> Totals:

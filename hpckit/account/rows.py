@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -56,35 +57,7 @@ def _turn(places: NDArray[np.uint8], most: int) -> NDArray[np.uint8] | None:
     turn = places[:gpus]
     if gpus > most or len(places) % gpus or len(set(turn.tolist())) < gpus:
         return None
-    return turn if bool((places.reshape(-1, gpus) == turn).all()) else None
-
-
-def measured(rows: Rows, name: str) -> Floats:
-    """A column as numbers, NaN where it was not measured. Raises ValueError for no such column."""
-    column = rows[name]
-    values: Floats = column.astype(np.float64)
-    missing = values >= float(
-        MISSING[column.dtype.itemsize]
-    )  # of 8 bytes: 2^64, as near as it gets
-    if missing.any():
-        values[missing] = np.nan
-    return values
-
-
-def counter_steps(rows: Rows, name: str, most: float | Floats | None = None) -> Floats:
-    """By how much a counter grew from each row to the next, in its unit; one less than rows.
-
-    Differences are taken modulo the column's size: a counter that passed its largest number grew
-    as well. A step above `most` (one number, or one a step; None: half the column's range) is a
-    counter that began anew, and NaN as a step from or to "not measured" is.
-    """
-    column = rows[name]
-    bits = 8 * column.dtype.itemsize
-    steps: Floats = np.subtract(column[1:], column[:-1]).astype(np.float64)
-    is_missing = column == MISSING[column.dtype.itemsize]
-    limit = 2.0 ** (bits - 1) if most is None else most
-    steps[is_missing[1:] | is_missing[:-1] | (steps > limit)] = np.nan
-    return steps
+    return turn if bool((places[gpus:] == places[:-gpus]).all()) else None
 
 
 def median(values: Floats) -> float:
@@ -97,33 +70,84 @@ def median(values: Floats) -> float:
 Column = NDArray[Any]
 
 
-class RowBlock:
-    """Columns of rows that wait until there are enough: blocks are the same however rows arrive."""
+Columns = Mapping[str, Column]
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self._times = np.empty(BLOCK_ROWS, np.int64)
-        self._columns = {name: np.empty(BLOCK_ROWS, GPU_DTYPE[name]) for name in names}
-        self._count = 0
+_COLUMNS: Final = tuple(
+    name for name in GPU_DTYPE.names or () if name not in ("dt_us", "gpu", "mem_mhz", "reserved")
+)
 
-    def filled(self, times_ns: Times, rows: Rows) -> Iterator[tuple[Times, dict[str, Column]]]:
-        """Full blocks, each valid until the next is asked for."""
-        at = 0
-        while at < len(rows):
-            count = min(BLOCK_ROWS - self._count, len(rows) - at)
-            taken, free = slice(at, at + count), slice(self._count, self._count + count)
-            self._times[free] = times_ns[taken]
+
+class RowBlocks:
+    """The rows of a node's GPUs by column, a GPU's when there are enough of them.
+
+    Blocks are the same however rows arrive. Each is valid until the next is asked for.
+    """
+
+    def __init__(self) -> None:
+        self._uuids: tuple[str, ...] = ()
+        self._counts: list[int] = []
+        self._times = np.empty((0, BLOCK_ROWS), np.int64)
+        self._columns = {name: np.empty((0, BLOCK_ROWS), GPU_DTYPE[name]) for name in _COLUMNS}
+
+    def filled(self, chunk: SampleChunk, shift_ns: int = 0) -> Iterator[GpuBlock]:
+        """Full blocks with these rows, whose clock is `shift_ns` behind."""
+        gpus = chunk.meta.gpus
+        turn = _turn(np.ascontiguousarray(chunk.gpu["gpu"]), len(gpus))
+        uuids = tuple(gpus[place].uuid for place in ([] if turn is None else turn.tolist()))
+        self._add_gpus(uuids or [gpu.uuid for gpu in gpus])
+        if uuids == self._uuids and len(set(self._counts)) == 1:
+            yield from self._put(slice(0, len(uuids)), chunk.gpu_ns + shift_ns, chunk.gpu)
+            return
+        for place, times_ns, rows in rows_by_gpu(chunk):
+            slot = self._uuids.index(gpus[place].uuid)
+            yield from self._put(slice(slot, slot + 1), times_ns + shift_ns, rows)
+
+    def rest(self) -> Iterator[GpuBlock]:
+        """What waits."""
+        for slot in range(len(self._uuids)):
+            yield from self._taken(slot)
+
+    def _add_gpus(self, uuids: Iterable[str]) -> None:
+        new = tuple(uuid for uuid in uuids if uuid not in self._uuids)
+        if new:
+            self._uuids += new
+            self._counts += [0] * len(new)
+            self._times = _with_room(self._times, len(new))
+            self._columns = {name: _with_room(one, len(new)) for name, one in self._columns.items()}
+
+    def _put(self, slots: slice, times_ns: Times, rows: Rows) -> Iterator[GpuBlock]:
+        """Add rows of GPUs that take turns, of which equally many wait."""
+        shape, at = (-1, slots.stop - slots.start), 0
+        times, turns = times_ns.reshape(shape), rows.reshape(shape)
+        while at < len(times):
+            waiting = self._counts[slots.start]
+            count = min(BLOCK_ROWS - waiting, len(times) - at)
+            taken, free = slice(at, at + count), (slots, slice(waiting, waiting + count))
+            self._times[free] = times[taken].T
             for name, column in self._columns.items():
-                column[free] = rows[name][taken]
-            self._count, at = self._count + count, at + count
-            if self._count == BLOCK_ROWS:
-                yield from self.rest()
+                column[free] = turns[name][taken].T
+            at += count
+            for slot in range(slots.start, slots.stop):
+                self._counts[slot] += count
+                if self._counts[slot] == BLOCK_ROWS:
+                    yield from self._taken(slot)
 
-    def rest(self) -> Iterator[tuple[Times, dict[str, Column]]]:
-        """What waits, if anything does."""
-        count, self._count = self._count, 0
+    def _taken(self, slot: int) -> Iterator[GpuBlock]:
+        count, self._counts[slot] = self._counts[slot], 0
         if count:
-            columns = {name: column[:count] for name, column in self._columns.items()}
-            yield self._times[:count], columns
+            columns = {name: column[slot, :count] for name, column in self._columns.items()}
+            yield self._uuids[slot], self._times[slot, :count], columns
+
+
+def _with_room(columns: Column, more: int) -> Column:
+    """These, and room for more: pages that are never written take no time and no memory."""
+    grown = np.empty((len(columns) + more, BLOCK_ROWS), columns.dtype)
+    grown[: len(columns)] = columns
+    return grown
+
+
+GpuBlock = tuple[str, Times, Columns]
+"""Rows of a GPU (its UUID): their times, and they by column."""
 
 
 Mask = NDArray[np.bool_] | None
@@ -154,24 +178,26 @@ class Table:
     """Gauges of some rows: those without a gap are one block, each with gaps is one of its own."""
 
     def __init__(self, names: Sequence[str], columns: Mapping[str, Column | None]) -> None:
-        whole: list[tuple[int, Column]] = []
+        whole: list[tuple[int, Column, float]] = []
         self.blocks: list[Block] = []
         for place, name in enumerate(names):
-            if (column := columns[name]) is None:
+            if (column := columns.get(name)) is None:
                 continue
-            mask = _mask(column)
-            if mask is ALL:
-                whole.append((place, column))
-            elif mask.any():
-                known = column.astype(np.float64)[mask][None, :]
-                self.blocks.append(Block(np.array([place]), known, known.max(axis=1), mask))
+            most = column.max()  # of its own numbers, which are smaller
+            is_float = column.dtype.kind == "f"
+            if np.isnan(most) if is_float else int(most) == MISSING[column.dtype.itemsize]:
+                mask = ~np.isnan(column) if is_float else column != most
+                if mask.any():
+                    known = column.astype(np.float64)[mask][None, :]
+                    self.blocks.append(Block(np.array([place]), known, known.max(axis=1), mask))
+            else:
+                whole.append((place, column, float(most)))
         if whole:
-            values, most = np.empty((len(whole), len(whole[0][1]))), np.empty(len(whole))
-            for row, (_, column) in enumerate(whole):
-                values[row] = column
-                most[row] = column.max()  # of its own numbers, which are smaller
-            places = np.array([place for place, _ in whole])
-            self.blocks.insert(0, Block(places, values, most, slice(None)))
+            places, columns_of, mosts = zip(*whole, strict=True)
+            values = np.empty((len(whole), len(columns_of[0])))
+            for row, column in zip(values, columns_of, strict=True):
+                row[:] = column
+            self.blocks.insert(0, Block(np.array(places), values, np.array(mosts), slice(None)))
 
 
 class GaugeTable:
@@ -211,13 +237,6 @@ class GaugeTable:
         """The greatest of what was measured × `unit`."""
         most = float(self._most[self._places[name]])
         return None if most == -np.inf else most * unit
-
-
-def _mask(column: Column) -> Mask:
-    if column.dtype.kind != "f":
-        return measured_mask(column)
-    missing = np.isnan(column)
-    return ~missing if missing.any() else ALL
 
 
 # A point is the mean of the samples in one of equal pieces of the held time, at the mean of their
@@ -404,15 +423,30 @@ class Onward(Struct):
     def of(self, chunk: SampleChunk, shift_ns: int) -> SampleChunk:
         """The chunk without rows at or before the last one of their GPU, or of the host."""
         places = np.ascontiguousarray(chunk.gpu["gpu"])
-        kept = np.ones(len(places), bool)
-        for place, mine in _rows_of(places, len(chunk.meta.gpus)):
-            kept[mine] = self._kept(chunk.gpu_ns[mine], chunk.meta.gpus[place].uuid, shift_ns)
-        if not kept.all():
-            chunk = replace(chunk, gpu_ns=chunk.gpu_ns[kept], gpu=chunk.gpu[kept])
+        turn = _turn(places, len(chunk.meta.gpus))
+        if turn is None or not self._do_rise(chunk, turn, shift_ns):
+            kept = np.ones(len(places), bool)
+            for place, mine in _rows_of(places, len(chunk.meta.gpus)):
+                kept[mine] = self._kept(chunk.gpu_ns[mine], chunk.meta.gpus[place].uuid, shift_ns)
+            if not kept.all():
+                chunk = replace(chunk, gpu_ns=chunk.gpu_ns[kept], gpu=chunk.gpu[kept])
         kept = self._kept(chunk.host_ns, _HOST, shift_ns)
         if not kept.all():
             chunk = replace(chunk, host_ns=chunk.host_ns[kept], host=chunk.host[kept])
         return chunk
+
+    def _do_rise(self, chunk: SampleChunk, turn: NDArray[np.uint8], shift_ns: int) -> bool:
+        """Whether all rows of GPUs that take turns come after those before them, as is usual."""
+        if not len(turn):
+            return True
+        times = chunk.gpu_ns.reshape(-1, len(turn))
+        uuids = [chunk.meta.gpus[place].uuid for place in turn.tolist()]
+        firsts, lasts = (times[[0, -1]] + shift_ns).tolist()
+        before = [self.last_ns.get(uuid, -(1 << 63)) for uuid in uuids]
+        if not (all(map(operator.lt, before, firsts)) and bool((times[1:] > times[:-1]).all())):
+            return False
+        self.last_ns.update(zip(uuids, lasts, strict=True))
+        return True
 
     def _kept(self, at_ns: Times, whose: str, shift_ns: int) -> NDArray[np.bool_]:
         """Which rows of one GPU, or of the host, come after all that were before them."""
@@ -463,8 +497,8 @@ class _Cause:
         self._counted_ms: int | None = None
         self._bits_us: int | None = None
 
-    def add(self, rows: dict[str, Column], stretch: Stretch, bits: Bits) -> Percents | None:
-        """Its share of the time before each sample; None where nothing tells.
+    def add(self, rows: Columns, stretch: Stretch, bits: Bits, *, drawn: bool) -> Percents | None:
+        """If it is `drawn` its share of the time before each sample; None where nothing tells.
 
         Of two counters the greater growth counts: what both count is one time, not two.
         """
@@ -477,8 +511,8 @@ class _Cause:
         if on_us is not None:
             self._bits_us = (self._bits_us or 0) + on_us
         if grown is None:
-            return bits.percents(self._bits)
-        return self._counted(grown, stretch)
+            return bits.percents(self._bits) if drawn else None
+        return self._counted(grown, stretch, drawn=drawn)
 
     def seconds(self) -> float | None:
         """How long, None where neither says; counters first, as they miss nothing."""
@@ -486,12 +520,16 @@ class _Cause:
             return min(self._counted_ms * US_PER_MS, self._held_us) / 1e6
         return None if self._bits_us is None else self._bits_us / 1e6
 
-    def _counted(self, grown: Growth, stretch: Stretch) -> Percents:
-        is_known = int(grown.min()) >= 0
-        if int(grown.max()) >= 0:
+    def _counted(self, grown: Growth, stretch: Stretch, *, drawn: bool) -> Percents | None:
+        least, most = int(grown.min()), int(grown.max())
+        is_known = least >= 0
+        if most >= 0:
             known = grown if is_known else np.maximum(grown, 0)
-            self._counted_ms = (self._counted_ms or 0) + int(known.sum(dtype=np.int64))
-        if is_known and not int(grown.max()):
+            grown_ms = int(known.sum(dtype=np.int64)) if most else 0
+            self._counted_ms = (self._counted_ms or 0) + grown_ms
+        if not drawn:
+            return None
+        if is_known and not most:
             return np.zeros(len(grown))
         shares = grown * (WHOLE_PCT * US_PER_MS) / np.maximum(stretch.apart_us, 1)
         np.minimum(shares, WHOLE_PCT, out=shares)
@@ -535,10 +573,13 @@ class ThrottlingFold:
             name: _Cause(names, bits, held_us) for name, (names, bits) in _CAUSES.items()
         }
 
-    def add(self, rows: dict[str, Column], stretch: Stretch) -> dict[str, Percents | None]:
-        """For drawing: `slowed` by heat or the power brake, `capped` by the power limit."""
+    def add(self, rows: Columns, stretch: Stretch, *, drawn: bool) -> dict[str, Percents | None]:
+        """If it is `drawn`, `slowed` by heat or the power brake, `capped` by the power limit."""
         bits = Bits(rows["event_reasons"])
-        shares = {name: cause.add(rows, stretch, bits) for name, cause in self._causes.items()}
+        shares = {
+            name: cause.add(rows, stretch, bits, drawn=drawn)
+            for name, cause in self._causes.items()
+        }
         known = [one for one in (shares["thermal"], shares["power_brake"]) if one is not None]
         slowed = functools.reduce(np.fmax, known) if known else None
         return {"slowed": slowed, "capped": shares["power_cap"]}

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from io import BytesIO
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -135,7 +137,10 @@ def parse_meta(payload: bytes) -> SampleMeta:
         ) from error  # fmt: skip
 
 
-Piece = bytes | memoryview
+Fill = Callable[[memoryview], int]
+
+_PIECE_BYTES: Final = 1 << 20
+"""A core's own cache holds so much while it is checked and taken apart."""
 
 
 class Blocks(NamedTuple):
@@ -157,15 +162,18 @@ class _Gathered(Struct):
 class SampleReader:
     """Reads one sample file: iterate over it once, then ask for its `condition`.
 
-    `source` is the contents, or their consecutive pieces. Iteration raises ParseError where a file
-    is no sample file, or of another schema; an empty file is one whose sampler was killed early.
-    Blocks of kinds that this version does not know are passed over.
+    `source` is the contents, or gives what reads them on: into a buffer, with the number of bytes
+    returned. Iteration raises ParseError where a file is no sample file, or of another schema; an
+    empty file is one whose sampler was killed early. Blocks of kinds that this version does not
+    know are passed over.
     """
 
     def __init__(
-        self, source: Piece | Iterable[Piece], condition: FileCondition | None = None
+        self, source: bytes | AbstractContextManager[Fill], condition: FileCondition | None = None
     ) -> None:
-        self._pieces = [source] if isinstance(source, (bytes, memoryview)) else source
+        self._source: AbstractContextManager[Fill] = (
+            nullcontext(BytesIO(source).readinto) if isinstance(source, bytes) else source
+        )
         self._meta: SampleMeta | None = None
         self._now = _Gathered()
         self._head = b""
@@ -175,18 +183,18 @@ class SampleReader:
         """How whole the file was, as far as it was read."""
 
     def __iter__(self) -> Iterator[SampleChunk]:
-        rest = b""
-        for piece in self._pieces:
-            self._head += bytes(piece[: 100 - len(self._head)])
-            view = memoryview(piece)
-            if rest:  # a block, mostly: to join it with all of the piece would copy that
-                seam = memoryview(rest + piece[: 2**16])
-                at = yield from self._walk(seam, is_last=False)
-                view = view[at - len(rest) :] if at >= len(rest) else memoryview(rest[at:] + piece)
-            at = yield from self._walk(view, is_last=False)
-            rest = bytes(view[at:])
-            yield from self._chunk()
-        yield from self._walk(memoryview(rest), is_last=True)
+        with self._source as fill:
+            piece, kept = memoryview(bytearray(_PIECE_BYTES)), 0
+            while count := fill(piece[kept:]):
+                data = piece[: kept + count]
+                self._head += bytes(data[kept : kept + 100 - len(self._head)])
+                at = yield from self._walk(data, is_last=False)
+                yield from self._chunk()
+                kept = len(data) - at
+                if 2 * kept > len(piece):
+                    piece = memoryview(bytearray(2 * len(piece)))
+                piece[:kept] = data[at:]
+        yield from self._walk(piece[:kept], is_last=True)
         yield from self._chunk()
         if self._meta is None:
             self._refuse_other()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from hpckit.account.sample_format import HEADER_BYTES, META, Block, read_blocks
-from hpckit.account.samples import FileCondition, SampleChunk, SampleReader
+from hpckit.account.samples import FileCondition, Fill, SampleChunk, SampleReader
 from hpckit.account.values import EnergyLack, EnergyReason, SlurmEnergy
 from hpckit.core.errors import HpckitError, NoSuchFile, StorageFailed
 from hpckit.spec.folder_in_job import (
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from hpckit.slurm.ask import SlurmCli, SlurmProbe
     from hpckit.spec.store import FileJobFolders
 
-_MIB = 1024**2
-_PIECE_BYTES = 2 * _MIB  # by one MiB a report of many nodes takes a tenth longer
+_END_BYTES = (1 << 17, 1 << 20)  # the second where blocks are large: at rates above 1 Hz
 
 
 class AccountFiles(Struct, frozen=True, kw_only=True):
@@ -73,25 +72,28 @@ class FileSampleStore:
 
     def text(self, path: Path) -> bytes:
         """A ledger, or a node's topology. Raises StorageFailed, also for no regular file."""
-        return b"".join(_read(path))
+        try:
+            with _opened(path) as handle:
+                return os.pread(handle, _size_of(handle), 0)
+        except OSError as error:
+            raise _cannot_read(path, error) from error
 
     def samples(self, path: Path, condition: FileCondition | None = None) -> SampleReader:
         """A sample file as it is now, read in pieces of some MiB. Raises StorageFailed."""
-        return SampleReader(_read(path), condition)
+        return SampleReader(_filling(path), condition)
 
     def ends(self, path: Path) -> tuple[Iterable[SampleChunk], Iterable[SampleChunk]]:
-        """The first and the last MiB of a sample file whose META is whole. Raises as `text`."""
-        try:
-            with _opened(path) as handle:
-                size_bytes = _size_of(handle)
-                head = os.pread(handle, _MIB, 0)
-                tail = os.pread(handle, _MIB, max(0, size_bytes - _MIB))
-        except OSError as error:
-            raise _cannot_read(path, error) from error
-        meta = next(read_blocks(head), None)
-        if not isinstance(meta, Block) or meta.header.kind != META:
-            return (), ()
-        return SampleReader(head), SampleReader(head[: HEADER_BYTES + len(meta.payload)] + tail)
+        """The beginning and the end of a sample file whose META is whole. Raises as `samples`."""
+        ends: tuple[list[SampleChunk], list[SampleChunk]] = [], []
+        for size_bytes in _END_BYTES:
+            head, tail = _ends_of(path, size_bytes)
+            meta = next(read_blocks(head), None)
+            if isinstance(meta, Block) and meta.header.kind == META:
+                meta_bytes = head[: HEADER_BYTES + len(meta.payload)]
+                ends = [*SampleReader(head)], [*SampleReader(meta_bytes + tail)]
+            if all(any(len(chunk.gpu_ns) for chunk in chunks) for chunks in ends):
+                break
+        return ends
 
 
 def array_tasks(folder: Path) -> Mapping[int, Path]:
@@ -155,16 +157,29 @@ def _files(listing: _Listing, restart: int | None) -> AccountFiles:
     )
 
 
-def _read(path: Path) -> Iterator[bytes]:
+def _ends_of(path: Path, size_bytes: int) -> tuple[bytes, bytes]:
+    try:
+        with _opened(path) as handle:
+            tail_at = max(0, _size_of(handle) - size_bytes)
+            return os.pread(handle, size_bytes, 0), os.pread(handle, size_bytes, tail_at)
+    except OSError as error:
+        raise _cannot_read(path, error) from error
+
+
+@contextlib.contextmanager
+def _filling(path: Path) -> Iterator[Fill]:
+    """Give what reads a file as it is now."""
     try:
         with _opened(path) as handle:
             left = _size_of(handle)
-            while left > 0:
-                piece = os.read(handle, min(left, _PIECE_BYTES))
-                if not piece:
-                    return
-                left -= len(piece)
-                yield piece
+
+            def fill(piece: memoryview) -> int:
+                nonlocal left
+                count = os.readv(handle, [piece[:left]]) if left else 0
+                left -= count
+                return count
+
+            yield fill
     except OSError as error:
         raise _cannot_read(path, error) from error
 

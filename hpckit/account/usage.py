@@ -24,15 +24,15 @@ from hpckit.account.activity import (
     PowerLevels,
     StateSpans,
     states_of,
+    time_by_state,
 )
 from hpckit.account.rows import (
     ALL,
     MOST_POINTS,
-    Column,
+    Columns,
     Counter,
     CurveTable,
     GaugeTable,
-    RowBlock,
     Rows,
     Series,
     Table,
@@ -40,7 +40,6 @@ from hpckit.account.rows import (
     Times,
     measured_mask,
 )
-from hpckit.account.sample_format import GPU_COLUMNS
 from hpckit.account.sample_time import NS_PER_US, SampleTime, Stretch
 from hpckit.account.samples import SampledGpu
 from hpckit.account.values import GpuAccount, Share, Window
@@ -66,17 +65,12 @@ _SERIES: Final = {
 _GPM: Final = ("sm", "tensor", "dram")
 _GAUGES: Final = (*_SERIES, *(f"{name}_active_pct100" for name in _GPM), "proxy")
 _LINKS: Final = ("nvlink_tx", "nvlink_rx", "pcie_tx", "pcie_rx")
-_USED: Final = tuple(
-    one.name
-    for one in GPU_COLUMNS
-    if one.name not in ("dt_us", "gpu", "energy_mj", "mem_mhz", "reserved")
-)
 _PROXY_BEYOND: Final = "above 1: the GPU's maximum SM clock is not {} MHz"
 _PROCESSES_HIDDEN: Final = "kernels ran but no process was visible: processes are hidden"
 
 
 class GpuUsageFold:
-    """Folds a GPU's samples, in order; the result does not depend on how they are cut into chunks.
+    """Folds a GPU's samples, in order, a block at a time (`hpckit.account.rows.RowBlocks`).
 
     `begin_ns` and `end_ns` are on the samples' clock (CLOCK_MONOTONIC), between which the GPU was
     held. `realtime_offset_ns` turns it into that of the windows; curves begin `origin_s` after the
@@ -103,7 +97,6 @@ class GpuUsageFold:
         self._origin_s = origin_s
         self._time = SampleTime(period_s, begin_ns, end_ns)
         self._held_us = self._time.held_us
-        self._waiting = RowBlock(_USED)
         self._state_us = np.zeros(STATES)
         self._hidden_us = 0
         self._last_state: int | None = None
@@ -123,30 +116,26 @@ class GpuUsageFold:
             {(a, b): ((a - begin) // NS_PER_US, (b - begin) // NS_PER_US) for a, b in spans_ns}
         )
 
-    def add(self, times_ns: NDArray[np.int64], rows: NDArray[np.void]) -> None:
-        """The GPU's next rows (GPU_DTYPE) and their times."""
-        for block in self._waiting.filled(times_ns, rows):
-            self._add(*block)
-
-    def _add(self, times_ns: NDArray[np.int64], rows: dict[str, Column]) -> None:
+    def add(self, times_ns: NDArray[np.int64], rows: Columns) -> None:
+        """The GPU's next rows, one at least, by column, and their times."""
         stretch = self._time.add(times_ns)
         states = states_of(rows, self._transfer(stretch, rows))
         self._windows.add(states, stretch)
-        state_us = np.bincount(states, stretch.weight_us, STATES)
+        state_us = time_by_state(states, stretch.weight_us)
         self._state_us += state_us
         self._spans.add(states, stretch, state_us)
         if not int(rows["processes"].min()):
             ran = (rows["processes"] == 0) & (states != NO_PROCESS) & (states != UNKNOWN)
             self._hidden_us += int(stretch.weight_us[ran].sum())
         self._levels.add(states, rows["power_mw"], stretch.weight_us)
-        drawn = {**rows, **self._throttling.add(rows, stretch), "proxy": _proxy(rows)}
-        table = Table(_GAUGES, drawn)
+        throttled = self._throttling.add(rows, stretch, drawn=self._are_drawn)
+        table = Table(_GAUGES, {**rows, **throttled, "proxy": _proxy(rows)})
         self._gauges.add(table, stretch.weight_us)
         if self._are_drawn:
             self._curves.add(table, stretch.at_us)
         self._last_state = int(states[-1])
 
-    def _transfer(self, stretch: Stretch, rows: dict[str, Column]) -> NDArray[np.bool_] | None:
+    def _transfer(self, stretch: Stretch, rows: Columns) -> NDArray[np.bool_] | None:
         """Where NVLink or PCIe carried so much that memory is busy with it."""
         moved: NDArray[np.int32] | None = None
         for name, counter in self._links.items():
@@ -155,7 +144,8 @@ class GpuUsageFold:
                 moved = grown if moved is None else np.maximum(moved, grown)
         if moved is None:
             return None
-        return moved >= stretch.apart_us * (TRANSFER_MIB_PER_S / 1e6)
+        least = stretch.apart_us * (TRANSFER_MIB_PER_S / 1e6)
+        return moved >= least if moved.max() >= least.min() else None
 
     def result(self, account: GpuAccount) -> GpuAccount:
         """The GPU's account with what it did, of all rows; gauges are means over the sampled time.
@@ -163,8 +153,6 @@ class GpuUsageFold:
         `refused` also says, by column, why something that the samples have was not used, and at
         `spin` why none could be seen.
         """
-        for block in self._waiting.rest():
-            self._add(*block)
         state_us, tail_us = self._state_us.copy(), self._time.tail_us()
         if self._last_state is not None:
             state_us[self._last_state] += tail_us
@@ -242,7 +230,7 @@ class GpuUsageFold:
         )
 
 
-def _proxy(rows: dict[str, Column]) -> NDArray[np.float64] | None:
+def _proxy(rows: Columns) -> NDArray[np.float64] | None:
     """Tensor active × SM clock in MHz; None where one of them is measured nowhere."""
     tensor, clock = rows["tensor_active_pct100"], rows["sm_mhz"]
     masks = measured_mask(tensor), measured_mask(clock)

@@ -91,7 +91,7 @@ def newest_sample_ns(data: bytes) -> int:
 
 def condition_of(data: bytes) -> tuple[bool, bool]:
     """Whether a file ends in a block cut short, and whether everything else can be read."""
-    reader = SampleReader([data])
+    reader = SampleReader(data)
     try:
         for _ in reader:
             pass

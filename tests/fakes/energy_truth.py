@@ -16,6 +16,7 @@ from hpckit.account.energy_sums import GAIN_FRAC
 from hpckit.account.samples import SampledGpu
 from hpckit.account.values import Energy
 from tests.fakes import sensors as fake
+from tests.fakes.series import columns_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +76,7 @@ def counter_job(
         at_s = fake.ticks(rng, begin_s - 3, end_s + 2, 1.0)
         sensor = fake.FakeSensor(window_s=1.0, update_s=0.1, phase_s=rng.uniform(0, 0.1), gain=gain)
         power_w = sensor.read_w(wave, at_s)
-        fold.add(fake.times_ns(at_s), fake.rows(power_w, counter.read_mj(wave, at_s)))
+        fold.add(fake.times_ns(at_s), columns_of(fake.rows(power_w, counter.read_mj(wave, at_s))))
     return wave.between(begin_s, end_s), fold.result().energy
 
 
@@ -96,5 +97,5 @@ def integrated_job(seed: int, waveform: str, sensing: Sensing) -> tuple[float, E
     )  # fmt: skip
     marks = [fake.moment_ns(begin_s), fake.moment_ns(end_s)]
     fold = GpuEnergyFold(gpu, [], marks, period_s=sensing.period_s)
-    fold.add(fake.times_ns(at_s), fake.rows(sensor.read_w(wave, at_s), None))
+    fold.add(fake.times_ns(at_s), columns_of(fake.rows(sensor.read_w(wave, at_s), None)))
     return wave.between(begin_s, end_s), fold.result().energy

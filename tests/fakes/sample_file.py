@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from hpckit.account.sample_format import (
     BlockHeader,
     encode_block,
 )
-from hpckit.account.samples import GPU_DTYPE
+from hpckit.account.samples import GPU_DTYPE, Fill
 
 MONOTONIC_NS = 7_000_000_000
 REALTIME_NS = 1_700_000_000_000_000_000
@@ -28,6 +30,12 @@ def block(kind: int, record_bytes: int, payload: bytes, sequence: int, at_s: flo
     at_ns = round(at_s * 1e9)
     clocks = (REALTIME_NS + at_ns, MONOTONIC_NS + at_ns, MONOTONIC_NS + at_ns + 5)
     return encode_block(BlockHeader(kind, record_bytes, 0, sequence, *clocks), payload)
+
+
+def pieces_of(data: bytes, most_bytes: int) -> AbstractContextManager[Fill]:
+    """What reads a file in pieces of so many bytes at most, for SampleReader."""
+    file = BytesIO(data)
+    return nullcontext(lambda buffer: file.readinto(buffer[:most_bytes]))
 
 
 def meta_block(

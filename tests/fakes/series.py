@@ -87,6 +87,11 @@ def missing_row() -> dict[str, int]:
     }
 
 
+def columns_of(rows: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """The rows of a GPU by column, as folds take them."""
+    return {name: rows[name] for name in rows.dtype.names or ()}
+
+
 def rows_of(states: Iterable[dict[str, int]]) -> NDArray[Any]:
     """A row for each; columns that it does not name are not measured."""
     made = [tuple({**missing_row(), **state}.values()) for state in states]

@@ -14,6 +14,7 @@ from hpckit.account.energy_sums import GpuEnergy, RankClaim, attribute, marks_of
 from hpckit.account.ledger import EnergyReading
 from hpckit.account.samples import SampledGpu
 from tests.fakes import sensors as fake
+from tests.fakes.series import columns_of
 
 WINDOW = (fake.moment_ns(0), fake.moment_ns(60))
 MOST_J = 1.2 * fake.LIMIT_W
@@ -50,7 +51,7 @@ def folded(
     fold = GpuEnergyFold(gpu, readings, marks_ns, updates=readings[:2], period_s=1.0)
     times = fake.times_ns(np.array([one[0] / 1000 for one in table]))
     for part in np.split(np.arange(len(table)), sorted(cut % (len(table) + 1) for cut in cuts)):
-        fold.add(times[part], rows_of(table)[part])
+        fold.add(times[part], columns_of(rows_of(table)[part]))
     return fold.result()
 
 
@@ -120,7 +121,7 @@ def test_energies_of_consecutive_times_add_up(cuts: list[int], base: int) -> Non
     marks = tuple(sorted({fake.moment_ns(cut / 100) for cut in [0, 3000, *cuts]}))
     gpu = SampledGpu(uuid=fake.UUID, index=0, energy="counter", power="average")
     fold = GpuEnergyFold(gpu, [], marks)
-    fold.add(fake.times_ns(at_s), rows)
+    fold.add(fake.times_ns(at_s), columns_of(rows))
     result = fold.result()
     parts = [result.energy_between(a, b).value_j or 0 for a, b in pairwise(marks)]
     assert math.isclose(math.fsum(parts), result.energy.value_j or 0)

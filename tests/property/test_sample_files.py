@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hpckit.account.samples import SampleReader
 from hpckit.core.errors import ParseError
-from tests.fakes.sample_file import sample_file
+from tests.fakes.sample_file import pieces_of, sample_file
 
 WHOLE = sample_file(60, gpus=2)  # long enough for runs of equal blocks
 damage = st.lists(
@@ -23,7 +23,7 @@ def test_damage_never_breaks_reading(damage: list[tuple[int, int, bytes]], piece
         data = data[:at] + new + data[at + gone :]
     outcomes: list[object] = []
     for size in (piece, len(data) + 1):
-        reader = SampleReader(data[at : at + size] for at in range(0, len(data), size))
+        reader = SampleReader(pieces_of(data, size))
         try:
             rows = sum(len(chunk.gpu) + len(chunk.host) for chunk in reader)
         except ParseError as error:

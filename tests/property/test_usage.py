@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import hpckit.account.rows as rows_module
 from hpckit.account.rules import report_findings
 from hpckit.account.sample_format import GPU_COLUMNS, MISSING
-from hpckit.account.samples import GPU_DTYPE
+from hpckit.account.samples import GPU_DTYPE, SampleChunk, SampleMeta
 from hpckit.account.stragglers import stragglers
 from hpckit.account.usage import GpuUsageFold
 from hpckit.account.values import GpuAccount
@@ -59,6 +59,17 @@ def series(draw: st.DrawFn) -> tuple[NDArray[np.int64], NDArray[Any], int]:
     return times, any_rows(rng, count), draw(st.integers(1, 100)) * SECOND_NS
 
 
+def chunk_of(times: NDArray[np.int64], made: NDArray[Any]) -> SampleChunk:
+    """A piece of the file of a node with one GPU."""
+    made = made.copy()
+    made["gpu"] = 0
+    none = np.zeros(0, np.int64)
+    return SampleChunk(
+        meta=SampleMeta(node="n1", hz=1.0, gpus=(H100,)), gpu_ns=times, gpu=made, host_ns=none,
+        host=none.view(np.uint64)[:, None], realtime_offset_ns=0, boottime_offset_ns=0,
+    )  # fmt: skip
+
+
 def fold_of(
     times: NDArray[np.int64], made: NDArray[Any], end_ns: int, cuts: list[int] | None = None
 ) -> GpuUsageFold:
@@ -66,8 +77,10 @@ def fold_of(
     fold = GpuUsageFold(H100, 1.0, 0, end_ns)
     fold.watch([(0, end_ns), (end_ns // 3, end_ns // 2)])
     borders = [0, *sorted(cuts or []), len(made)]
-    for begin, end in itertools.pairwise(borders):
-        fold.add(times[begin:end], made[begin:end])
+    blocks = rows_module.RowBlocks()
+    pieces = (chunk_of(times[a:b], made[a:b]) for a, b in itertools.pairwise(borders))
+    for block in itertools.chain(*map(blocks.filled, pieces), blocks.rest()):
+        fold.add(*block[1:])
     return fold
 
 

@@ -31,7 +31,8 @@ from hpckit.account.activity import (
     states_of,
     waiting_w,
 )
-from hpckit.account.rows import Rows, Times, counter_steps, measured, rows_by_gpu
+from hpckit.account.rows import Rows, Times, rows_by_gpu
+from hpckit.account.sample_format import MISSING
 from hpckit.account.samples import SampleChunk, SampledGpu
 
 Floats = NDArray[np.float64]
@@ -369,3 +370,27 @@ def _share(rows: Rows, times: Times, counters: tuple[str, ...], bits: int) -> Fl
     reasons = measured(rows, "event_reasons")
     flagged = np.where(np.isfinite(reasons), (rows["event_reasons"] & bits) != 0, np.nan)
     return np.where(np.isfinite(shares), shares, flagged)
+
+
+def measured(rows: Rows, name: str) -> Floats:
+    """A column as numbers, NaN where it was not measured. Raises ValueError for no such column."""
+    column = rows[name]
+    values: Floats = column.astype(np.float64)
+    values[column == MISSING[column.dtype.itemsize]] = np.nan
+    return values
+
+
+def counter_steps(rows: Rows, name: str, most: float | Floats | None = None) -> Floats:
+    """By how much a counter grew from each row to the next, in its unit; one less than rows.
+
+    Differences are taken modulo the column's size: a counter that passed its largest number grew
+    as well. A step above `most` (one number, or one a step; None: half the column's range) is a
+    counter that began anew, and NaN as a step from or to "not measured" is.
+    """
+    column = rows[name]
+    bits = 8 * column.dtype.itemsize
+    steps: Floats = np.subtract(column[1:], column[:-1]).astype(np.float64)
+    is_missing = column == MISSING[column.dtype.itemsize]
+    limit = 2.0 ** (bits - 1) if most is None else most
+    steps[is_missing[1:] | is_missing[:-1] | (steps > limit)] = np.nan
+    return steps

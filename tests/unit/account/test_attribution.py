@@ -9,6 +9,7 @@ from hpckit.account.energy import GpuEnergyFold
 from hpckit.account.energy_sums import GpuEnergy, RankClaim, attribute, marks_of
 from hpckit.account.samples import SampledGpu
 from tests.fakes import sensors as fake
+from tests.fakes.series import columns_of
 
 WATTS = 100.0
 WINDOW = (fake.moment_ns(0), fake.moment_ns(100))
@@ -32,7 +33,7 @@ def gpus_of(claims: list[RankClaim], *uuids: str) -> dict[str, GpuEnergy]:
     for uuid in uuids:
         gpu = SampledGpu(uuid=uuid, index=0, energy="counter", power="average")
         fold = GpuEnergyFold(gpu, [], marks_of(claims, WINDOW), period_s=1.0)
-        fold.add(fake.times_ns(at_s), rows)
+        fold.add(fake.times_ns(at_s), columns_of(rows))
         found[uuid] = fold.result()
     return found
 

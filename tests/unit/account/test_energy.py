@@ -11,6 +11,7 @@ from hpckit.account.ledger import EnergyReading
 from hpckit.account.samples import SampledGpu
 from hpckit.account.values import EnergySource
 from tests.fakes import sensors as fake
+from tests.fakes.series import columns_of
 
 SECONDS = np.arange(0.0, 61.0)
 WATTS = 300.0
@@ -45,7 +46,7 @@ def folded(
     fold = GpuEnergyFold(of or gpu(), readings, marks, period_s=1.0)
     rows = fake.rows(power_w, energy_mj) if len(at_s) else fake.rows(np.zeros(0), None)
     for part in np.array_split(np.arange(len(at_s)), chunks):
-        fold.add(fake.times_ns(at_s[part]), rows[part])
+        fold.add(fake.times_ns(at_s[part]), columns_of(rows[part]))
     return fold.result()
 
 
@@ -69,6 +70,19 @@ def test_the_counter_is_taken_where_there_is_one() -> None:
     assert (energy.coverage_frac, energy.scope) == (1.0, "gpu")
     assert energy.plus_minus_j == pytest.approx(0.117 * 12_000, rel=0.05)
     assert "gain uncertain by ± 5 %" in energy.because
+
+
+@pytest.mark.parametrize("jumps", [0, 1])
+def test_a_long_time_without_marks_is_all_counted(jumps: int) -> None:
+    """What lies between two marks counts whole, but for a step that no GPU can have made."""
+    at_s = np.arange(0.0, 80_000.0)
+    power_w = np.where(at_s < 60_000, WATTS, WATTS / 3)
+    energy_mj = counter_mj(np.minimum(at_s, 60_000) + np.maximum(at_s - 60_000, 0) / 3)
+    energy_mj[40_000:] += np.uint64(jumps * 10**9)
+    found = folded(at_s, power_w, energy_mj, marks_s=(10.0, 60_000.0, 79_000.0), chunks=16)
+    energies_s = [one / WATTS for one in np.diff(found.joules)]
+    assert energies_s == pytest.approx([59_990, 19_000 / 3], abs=1)
+    assert found.counts["impossible"] == jumps
 
 
 @pytest.mark.parametrize("energy", ["counter", None])
@@ -239,7 +253,7 @@ def test_a_lost_gpu_is_measured_until_then(has_power: bool) -> None:
         rows["power_mw"] = 0xFFFF_FFFF
     marks = [fake.moment_ns(10), fake.moment_ns(50)]
     fold = GpuEnergyFold(gpu(), [], marks, period_s=1.0)
-    fold.add(fake.times_ns(SECONDS), rows)
+    fold.add(fake.times_ns(SECONDS), columns_of(rows))
     energy = fold.result().energy
     assert energy.value_j == pytest.approx(19 * WATTS, rel=0.2)
     assert energy.coverage_frac == pytest.approx(0.5, abs=0.1)

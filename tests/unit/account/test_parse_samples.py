@@ -15,13 +15,14 @@ from tests.fakes.sample_file import (
     events_block,
     gpu_block,
     meta_block,
+    pieces_of,
     sample_file,
 )
 
 
 def read(data: bytes, piece: int = 1 << 20) -> tuple[list[SampleChunk], FileCondition]:
     """All chunks of a file in pieces of so many bytes, and its condition."""
-    reader = SampleReader(data[at : at + piece] for at in range(0, len(data), piece))
+    reader = SampleReader(pieces_of(data, piece))
     return list(reader), reader.condition
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpckit.account.rows import measured, rows_by_gpu
+from hpckit.account.compare.spread import measured
+from hpckit.account.rows import rows_by_gpu
 from hpckit.account.samples import GPU_DTYPE, SampleChunk, SampledGpu, SampleMeta
 
 

@@ -22,6 +22,7 @@ from tests.fakes.series import (
     SECOND_NS,
     SPIN,
     STANDING,
+    columns_of,
     rows_of,
     times_of,
 )
@@ -37,7 +38,7 @@ def usage(
     made = rows_of(rows)
     end_s = len(made) if held_s is None else held_s
     fold = GpuUsageFold(gpu, 1.0, 0, int(end_s * SECOND_NS))
-    fold.add(times_of(len(made)), made)
+    fold.add(times_of(len(made)), columns_of(made))
     return fold.result(ACCOUNT)
 
 
@@ -129,7 +130,7 @@ def test_a_gap_is_unknown() -> None:
     times = times_of(10)
     times[5:] += 9 * SECOND_NS
     fold = GpuUsageFold(H100, 1.0, 0, 19 * SECOND_NS)
-    fold.add(times, made)
+    fold.add(times, columns_of(made))
     assert fold.result(ACCOUNT).waste.unknown_gpu_s == 9
 
 
@@ -143,14 +144,14 @@ def test_means_are_weighted_by_time() -> None:
     """A sample that stands for two seconds counts twice."""
     fold = GpuUsageFold(H100, 1.0, 0, 3 * SECOND_NS)
     rows = rows_of([{**BUSY, "power_mw": 300_000}, {**BUSY, "power_mw": 600_000}])
-    fold.add(np.array([SECOND_NS, 3 * SECOND_NS]), rows)
+    fold.add(np.array([SECOND_NS, 3 * SECOND_NS]), columns_of(rows))
     assert fold.result(ACCOUNT).power_mean_w == pytest.approx(500)
 
 
 def test_a_lone_sample_has_a_mean() -> None:
     """The mean of one sample at the very beginning is that sample."""
     fold = GpuUsageFold(H100, 1.0, SECOND_NS, 2 * SECOND_NS)
-    fold.add(times_of(1), rows_of([BUSY]))
+    fold.add(times_of(1), columns_of(rows_of([BUSY])))
     assert fold.result(ACCOUNT).util_mean_pct == 98
 
 
@@ -193,7 +194,7 @@ def test_traffic_before_the_job() -> None:
     row = {**BUSY, **STANDING}
     rows = rows_of([{**row, "nvlink_tx_mib": 100 * at} for at in range(4)])
     fold = GpuUsageFold(H100, 1.0, int(2.5 * SECOND_NS), 4 * SECOND_NS)
-    fold.add(times_of(4), rows)
+    fold.add(times_of(4), columns_of(rows))
     assert fold.result(ACCOUNT).nvlink_tx_bytes == 150 * MIB
 
 
@@ -261,7 +262,7 @@ def test_windows(rows: list[Row], windows: list[tuple[str, float, float, bool]])
 def test_windows_are_on_the_wall_clock() -> None:
     """Windows are in seconds since the epoch."""
     fold = GpuUsageFold(H100, 1.0, 0, 100 * SECOND_NS, realtime_offset_ns=50 * SECOND_NS)
-    fold.add(times_of(100), rows_of([IDLE] * 100))
+    fold.add(times_of(100), columns_of(rows_of([IDLE] * 100)))
     assert fold.result(ACCOUNT).windows[0].started_s == 50
 
 
@@ -269,7 +270,7 @@ def test_curves_are_thinned() -> None:
     """A curve has at most as many points as asked for, and the extremes stay in its envelope."""
     rows = [{**BUSY, "power_mw": 900_000 if at == 777 else 400_000} for at in range(5000)]
     fold = GpuUsageFold(H100, 1.0, 0, 5000 * SECOND_NS, points=50)
-    fold.add(times_of(5000), rows_of(rows))
+    fold.add(times_of(5000), columns_of(rows_of(rows)))
     power = fold.result(ACCOUNT).curves[0]
     assert (power.name, len(power.at_s), max(power_of(power.highs))) == ("power", 50, 900)
 
@@ -290,7 +291,7 @@ def test_a_gap_in_a_curve_is_none() -> None:
     times = times_of(20)
     times[10:] += 30 * SECOND_NS
     fold = GpuUsageFold(H100, 1.0, 0, 50 * SECOND_NS)
-    fold.add(times, rows_of([BUSY] * 20))
+    fold.add(times, columns_of(rows_of([BUSY] * 20)))
     assert fold.result(ACCOUNT).curves[0].values.count(None) == 1
 
 
