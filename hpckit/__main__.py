@@ -27,18 +27,22 @@ def main() -> None:
 
 
 def _end(ended: SystemExit) -> None:
-    """End the process without taking its modules down one by one, which takes a twentieth of it."""
+    """End the process at once: to take down module after module is a twentieth of a command.
+
+    Not where a debugger, a profiler or a thread still has something to do.
+    """
     import atexit
     import contextlib
     import threading
 
-    if threading.active_count() > 1:
+    is_watched = sys.getprofile() or sys.gettrace() or threading.active_count() > 1
+    if is_watched or not isinstance(ended.code, int):
         raise ended
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()
-    os._exit(ended.code if isinstance(ended.code, int) else 0)
+    os._exit(ended.code)
 
 
 def _put_last(callers: str) -> None:

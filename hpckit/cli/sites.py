@@ -45,7 +45,7 @@ def list_(site_dirs: tuple[Path, ...], *, as_json: bool) -> None:
                 "sites": [
                     {
                         "name": one.name,
-                        "description": one.tree and one.tree["description"],
+                        "description": one.tree and one.tree.get("description", ""),
                         "submitter": one.tree and one.tree.get("submitter", "slurm"),
                         "path": str(one.path),
                         "shadowed": [str(path) for path in one.shadowed],

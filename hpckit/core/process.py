@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import json
 import os
@@ -11,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from io import FileIO
 from pathlib import Path
 from types import FrameType
@@ -75,15 +74,19 @@ class CommandRunner(Protocol):
         """
         ...
 
-    def begin(self, argv: Sequence[str]) -> None:
-        """Start a command of which the next `run` of it, in a clean environment, is the answer."""
+    def begun(self, *commands: Sequence[str]) -> AbstractContextManager[None]:
+        """Start commands: the next `run` of one, in a clean environment, returns its answer.
+
+        What was not asked for is killed at the end of the block.
+        """
         ...
 
 
 class ProcessRunner:
     """Runs commands as processes of this machine, which are killed when this one ends.
 
-    What such a command has started itself is not: a site's wrapper of sbatch, for one.
+    Those that were `begun` are not when this one is killed: they end with their answer. Nor is what
+    a command has started itself: a site's wrapper of sbatch, for one.
 
     `environment` is the caller's, by default this process's; those of _READABLE are set, and
     the variables of Slurm and PMI are taken away, except those of _KEPT, and those by which a
@@ -100,16 +103,21 @@ class ProcessRunner:
         self._slow = slow
         self._begun: dict[tuple[str, ...], _Started] = {}
 
-    def begin(self, argv: Sequence[str]) -> None:
-        """Start a command; what nobody has asked for is killed at the end, if that is orderly."""
-        if not self._begun:
-            atexit.register(self._end_begun)
-        with suppress(AdapterError):  # `run` says why it cannot be started
-            self._begun[tuple(argv)] = _started(argv, self.clean_environment(), orphaned=None)
-
-    def _end_begun(self) -> None:
-        while self._begun:
-            kill_group(self._begun.popitem()[1].process)
+    @contextmanager
+    def begun(self, *commands: Sequence[str]) -> Iterator[None]:
+        """Start commands; what was not asked for is killed at the end of the block."""
+        try:
+            for argv in dict.fromkeys(map(tuple, commands)):
+                with suppress(AdapterError):  # `run` says why it cannot be started
+                    self._begun[argv] = _started(argv, self.clean_environment(), None)
+            yield
+        finally:
+            while self._begun:
+                process, out, err = self._begun.popitem()[1]
+                with suppress(OSError):
+                    kill_group(process)
+                os.close(out)
+                os.close(err)
 
     def run(
         self, argv: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None
@@ -120,7 +128,7 @@ class ProcessRunner:
         UTF-8, wrong bytes replaced. After `timeout_s` seconds its whole process group is killed.
         Raises ToolMissing, ToolTimeout, AdapterError.
         """
-        started = None if environment else self._begun.pop(tuple(argv), None)
+        started = self._begun.pop(tuple(argv), None) if environment is None else None
         environment = self.clean_environment() if environment is None else environment
         process, out, err = started or _started(argv, environment)
         try:
@@ -420,8 +428,9 @@ class LoggedRunner:
             codes[:] = [result.returncode]
         return result
 
-    def begin(self, argv: Sequence[str]) -> None:
+    def begun(self, *_commands: Sequence[str]) -> AbstractContextManager[None]:
         """Start nothing: one after the other, the record has how long each takes."""
+        return nullcontext()
 
     def listen(
         self, commands: Sequence[Sequence[str]], timeout_s: float, heard: Callable[[str], None]

@@ -470,7 +470,9 @@ def _host_ports(devices: Mapping[str, _Block], hosts: Iterable[_Host]) -> Iterat
     make = maker(HostPort)
     for switch, port, end, text, speed in hosts:
         guid = end[2:_ID_LEN]
-        _, system, word, count, _, own, _ = devices.get(guid, _NO_BLOCK)
+        head, system, word, count, _, own, _ = devices.get(guid, _NO_BLOCK)
+        if head.rfind("sysimgguid") < head.rfind("vendid"):
+            system = ""  # of a device before, whose own line is not there
         words = text or own
         kind, node, nic = described(words)
         if node is None and own and described(own)[1] is not None:

@@ -93,21 +93,21 @@ class _Asking:
     def cluster_for(self, view: ClusterView, request: Request) -> Cluster:
         slurm, cluster, seen = self.slurm, self.cluster, cluster_seen(view)
         is_held = seen.enforced.associations
-        slurm.begin_limits(self.user.name if is_held else None, cluster)
-        known = self._known_qos(view) if is_held else None
-        licenses = None
-        if request.licenses:
-            licenses = self._told("licenses", lambda: slurm.licenses(cluster))
-        rules = self._told("partitions", lambda: slurm.partition_rules(cluster))
-        return replace(
-            seen,
-            partitions=seen.partitions if rules is None else rules,
-            in_service=self._told("nodes", lambda: slurm.in_service(cluster)) or {},
-            accounts=self._accounts(request, known) if is_held else None,
-            reservations=self._told("reservations", lambda: slurm.reservations(cluster)),
-            licenses=licenses,
-            known_qos=known,
-        )
+        with slurm.begun_limits(self.user.name if is_held else None, cluster):
+            known = self._known_qos(view) if is_held else None
+            licenses = None
+            if request.licenses:
+                licenses = self._told("licenses", lambda: slurm.licenses(cluster))
+            rules = self._told("partitions", lambda: slurm.partition_rules(cluster))
+            return replace(
+                seen,
+                partitions=seen.partitions if rules is None else rules,
+                in_service=self._told("nodes", lambda: slurm.in_service(cluster)) or {},
+                accounts=self._accounts(request, known) if is_held else None,
+                reservations=self._told("reservations", lambda: slurm.reservations(cluster)),
+                licenses=licenses,
+                known_qos=known,
+            )
 
     def _accounts(self, request: Request, known: KnownQos | None) -> AccountRules | None:
         account = request.text("account")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -195,18 +196,17 @@ class SlurmCli:
         """The reservations, those of maintenance too."""
         return parse_reservations(self.ask(show_argv("reservation", cluster)).stdout)
 
-    def begin_limits(self, user: str | None, cluster: str | None) -> None:
-        """Start the questions for partitions, nodes and reservations, which are then asked for.
+    def begun_limits(self, user: str | None, cluster: str | None) -> AbstractContextManager[None]:
+        """Start the questions about partitions, nodes and reservations, to be asked in the block.
 
-        Those for the accounts of `user` too; None are not asked for.
+        With `user`, that about its accounts too.
         """
-        for argv in (
+        return self._runner.begun(
             show_argv("partition", cluster),
             in_service_argv(cluster),
             *((assoc_mgr_argv(user, cluster),) if user is not None else ()),
             show_argv("reservation", cluster),
-        ):
-            self._runner.begin(argv)
+        )
 
     def licenses(self, cluster: str | None) -> Mapping[str, tuple[int, int]]:
         """The licenses by name: all there are, and how many are free."""

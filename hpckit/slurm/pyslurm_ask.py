@@ -7,7 +7,7 @@ import os
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -110,8 +110,9 @@ class SlurmLibrary(SlurmCli):
         super().__init__(runner, clock)
         self._load = load
 
-    def begin_limits(self, user: str | None, cluster: str | None) -> None:
+    def begun_limits(self, user: str | None, cluster: str | None) -> AbstractContextManager[None]:
         """Start nothing: most of it is asked of pyslurm."""
+        return nullcontext()
 
     def queue(self, cluster: str | None) -> Sequence[JobRecord]:
         """This user's jobs that slurmctld holds; pyslurm is sent those of all users."""

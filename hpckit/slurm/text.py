@@ -33,8 +33,8 @@ _JOB = regex(
 )
 _RANGE = regex(r"(?P<first>\d+)(?:-(?P<last>\d+)(?::(?P<step>[1-9]\d*))?)?", re.ASCII)
 _TIME_LEN = len("2026-11-21T06:49:14")
-_utc = datetime.fromisoformat  # without a time zone, as Slurm prints times with TZ=UTC
-_EPOCH = _utc("1970-01-01")
+_parse_time = datetime.fromisoformat  # without a time zone, as Slurm prints times with TZ=UTC
+_EPOCH = _parse_time("1970-01-01")
 _EXIT = regex(r"(?P<code>\d{1,3}):(?P<signal>\d{1,3})", re.ASCII)
 # `scontrol --version` has a name before it, a build has its number or `rc1` after it
 _VERSION = regex(
@@ -179,7 +179,7 @@ def time_s(text: str, place: Place) -> float | None:
     said = text.strip()
     if said[4::3] == "--T::" and len(said) == _TIME_LEN and said[0] in "12":
         try:
-            return (_utc(said) - _EPOCH).total_seconds()
+            return (_parse_time(said) - _EPOCH).total_seconds()
         except ValueError:
             pass
     if value(said) is None:

@@ -183,7 +183,7 @@ def effective_job(
 
 
 def merged_job(layers: Sequence[Layer], refuse: Callable[[JobSpec], None] | None = None) -> JobSpec:
-    """Return the same job without the origins of its values."""
+    """Return the job that `effective_job` makes, without the origins of its values."""
     return _merged(layers, refuse)[0]
 
 

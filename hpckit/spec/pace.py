@@ -5,9 +5,10 @@ By itself, so that a question about a job does not load all that a site file can
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hpckit.core.errors import ConfigError, StorageFailed
 from hpckit.spec.job_folder import SITE_FILE
@@ -50,9 +51,15 @@ def recorded_pace(entry: JobEntry, folders: FileJobFolders) -> SitePace:
             f"the folder of {entry.job_id} is gone: {folder}",
             hint="hpckit jobs --rebuild removes jobs without a folder from the index",
         )
-    site = folders.read_json(folder, SITE_FILE)
+    site, source = folders.read_json(folder, SITE_FILE), str(folder / SITE_FILE)
+    return SitePace(*(_value(site, key, source) for key in SitePace._fields))
+
+
+def _value(site: Mapping[str, Any], key: str, source: str) -> Any:
+    """Return a value of a site. Raises ConfigError."""
     try:
-        kind = SubmitterKind(site["submitter"])
-        return SitePace(kind, float(site["poll_interval_s"]), float(site["kill_wait_s"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"is no site: {error!r}", source=str(folder / SITE_FILE)) from error
+        return SubmitterKind(site[key]) if key == "submitter" else float(site[key])
+    except KeyError:
+        raise ConfigError("is missing", source=source, key=key) from None
+    except (TypeError, ValueError):
+        raise ConfigError(f"got {site[key]!r}", source=source, key=key) from None

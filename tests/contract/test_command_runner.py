@@ -19,18 +19,21 @@ def test_both_streams_and_the_code_come_back(command_runner: CommandRunner) -> N
     )
 
 
-def test_a_command_that_was_begun_gives_its_answer_once(command_runner: CommandRunner) -> None:
-    """What was begun is not started again by the next question, and is by the one after."""
-    command_runner.begin(SPEAKING)
-    for _ in range(2):
+def test_what_was_begun_gives_its_answer(command_runner: CommandRunner) -> None:
+    """Whether a question was begun or not, `run` gives its answer, and again the next time."""
+    with command_runner.begun(SPEAKING):
+        assert command_runner.run(SPEAKING, 10).stdout == "out\n"
         assert command_runner.run(SPEAKING, 10).stdout == "out\n"
 
 
 def test_what_cannot_begin_is_said_where_it_is_asked_for(command_runner: CommandRunner) -> None:
     """A program that is not there raises ToolMissing when its answer is asked for."""
-    command_runner.begin(["no-such-tool", "--help"])
-    with pytest.raises(ToolMissing, match="no-such-tool was not found"):
-        command_runner.run(["no-such-tool", "--help"], 10)
+    missing = ["no-such-tool", "--help"]
+    with (
+        command_runner.begun(missing),
+        pytest.raises(ToolMissing, match="no-such-tool was not found"),
+    ):
+        command_runner.run(missing, 10)
 
 
 def test_a_missing_program_says_what_to_do(command_runner: CommandRunner) -> None:

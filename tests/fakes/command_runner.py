@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from hpckit.core.errors import ToolMissing, ToolTimeout
 from hpckit.core.process import CommandResult, HeardCommand
@@ -34,8 +35,9 @@ class FakeCommandRunner:
             raise ToolMissing(f"{argv[0]} was not found", hint=f"install {argv[0]}")
         return self._answers[tuple(argv)]
 
-    def begin(self, argv: Sequence[str]) -> None:
-        """Nothing: the answer is there."""
+    def begun(self, *_commands: Sequence[str]) -> AbstractContextManager[None]:
+        """Start nothing: the answers are there."""
+        return nullcontext()
 
     def listen(
         self, commands: Sequence[Sequence[str]], timeout_s: float, heard: Callable[[str], None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from hpckit.core.errors import ToolMissing
 from hpckit.core.process import CommandResult, HeardCommand
@@ -55,8 +56,9 @@ class ScriptedRunner:
             raise answer
         return answer
 
-    def begin(self, argv: Sequence[str]) -> None:
-        """Nothing: the answer is there."""
+    def begun(self, *_commands: Sequence[str]) -> AbstractContextManager[None]:
+        """Start nothing: the answers are there."""
+        return nullcontext()
 
     def listen(
         self, commands: Sequence[Sequence[str]], timeout_s: float, heard: Callable[[str], None]

@@ -272,12 +272,34 @@ def test_ctrl_c_after_the_last_line_is_too_late() -> None:
     """While Python puts its things away the command is done: its code stands, nothing is said."""
     code = (
         "import atexit, os, signal, sys\n"
-        "atexit.register(os.kill, os.getpid(), signal.SIGINT)\n"
+        "def late():\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    os.write(2, b'late')\n"
+        "atexit.register(late)\n"
         "sys.argv[1:] = ['--version']\n"
         "from hpckit.__main__ import main\n"
         "main()\n"
     )
-    assert code_and_words(code) == (0, b"")
+    assert code_and_words(code) == (0, b"late")
+
+
+@pytest.mark.parametrize(
+    "also",
+    ["", "threading.Thread(target=lambda: (time.sleep(0.2), print('thread'))).start()\n",
+     "sys.setprofile(lambda *_: None)\n"],
+)  # fmt: skip
+def test_the_end_loses_nothing(also: str) -> None:
+    """What was printed into a pipe arrives, that of a thread too, and the code is the command's."""
+    code = (
+        "import sys, threading, time\n"
+        "sys.argv[1:] = ['show', 'nosuch']\n"
+        "from hpckit.__main__ import main\n"
+        f"print('printed')\n{also}"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert done.returncode == 1
+    assert done.stdout.split() == [b"printed", *([b"thread"] if "Thread" in also else [])]
 
 
 def test_alone_it_is_one_screen_of_beginnings(run_hpckit: RunHpckit) -> None:

@@ -28,6 +28,15 @@ def test_sites_shadow_in_the_documented_order(
     assert f"docker {named}" in words(call("sites", "list").stdout)
 
 
+def test_a_site_of_ones_own_needs_its_name_alone(tmp_path: Path) -> None:
+    """What the file leaves out is its default, as in hpckit's own."""
+    (tmp_path / "bare.toml").write_text('schema = "hpckit.site/1"\nname = "bare"\n')
+    sites = document("sites", "list", "--json", "--site-dir", tmp_path)["sites"]
+    bare = next(one for one in sites if one["name"] == "bare")
+    assert (bare["description"], bare["submitter"], bare["error"]) == ("", "slurm", None)
+    assert f"bare {tmp_path}" in words(call("sites", "list", "--site-dir", tmp_path).stdout)
+
+
 def test_a_site_is_one_line() -> None:
     """Its GPUs, network and nodes; of a file that is not hpckit's own where it is."""
     text = call("sites", "list").stdout

@@ -214,26 +214,38 @@ def test_a_python_without_pidfd_runs_commands_too(monkeypatch: pytest.MonkeyPatc
         ProcessRunner().run(["sleep", "60"], 0.05)
 
 
-def test_commands_that_were_begun_run_side_by_side(tmp_path: Path) -> None:
+def test_what_was_begun_runs_once_and_side_by_side(tmp_path: Path) -> None:
     """Each waits for what the other has written, which one after the other would never come."""
+    log = tmp_path / "log"
     scripts = [
-        f"touch {tmp_path}/{own}; until [ -e {tmp_path}/{other} ]; do sleep 0.01; done; echo {own}"
+        f"echo {own} >> {log}; touch {tmp_path}/{own}; "
+        f"until [ -e {tmp_path}/{other} ]; do sleep 0.01; done; echo {own}"
         for own, other in ("ab", "ba")
     ]
     runner = ProcessRunner()
-    for script in scripts:
-        runner.begin(["sh", "-c", script])
-    said = [runner.run(["sh", "-c", script], 20.0).stdout for script in scripts]
+    with runner.begun(*(["sh", "-c", script] for script in scripts)):
+        said = [runner.run(["sh", "-c", script], 20.0).stdout for script in scripts]
     assert said == ["a\n", "b\n"]
+    assert sorted(log.read_text().split()) == ["a", "b"]
 
 
-def test_nothing_that_was_begun_outlives_an_orderly_end(tmp_path: Path) -> None:
-    """A question that nobody asked any more is killed, with what it started."""
-    code = f"""
-from hpckit.core.process import ProcessRunner
-ProcessRunner().begin(["sh", "-c", "echo $$ > {tmp_path}/pid; sleep 60; true"])
-while not open("{tmp_path}/pid", "a+").tell(): pass
-"""
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
-    pid = int((tmp_path / "pid").read_text())
-    until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie")
+def test_what_was_begun_and_not_asked_for_ends_with_the_block(tmp_path: Path) -> None:
+    """Also what it has started; no file stays open, and the next question is a new one."""
+    mark, runner = tmp_path / "pid", ProcessRunner()
+    command = ["sh", "-c", f"sleep 60 & echo $! > {mark}.new; mv {mark}.new {mark}; wait"]
+    before = list(Path("/proc/self/fd").iterdir())
+    with runner.begun(command, command):
+        until(mark.exists)
+    child = int(mark.read_text())
+    until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie")
+    assert list(Path("/proc/self/fd").iterdir()) == before
+    with pytest.raises(ToolTimeout):
+        runner.run(command, 0.05)
+
+
+def test_an_environment_is_taken_as_it_is_whatever_was_begun() -> None:
+    """A command in another environment is another question."""
+    runner = ProcessRunner()
+    with runner.begun(["/usr/bin/env"]):
+        assert runner.run(["/usr/bin/env"], 10.0, {}).stdout == ""
+        assert "PATH" in runner.run(["/usr/bin/env"], 10.0).stdout

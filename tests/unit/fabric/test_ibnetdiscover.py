@@ -87,6 +87,14 @@ def test_an_adapters_ports_are_known_as_its() -> None:
     assert {one.nic_port for one in pair} == {None}
 
 
+def test_the_system_of_a_device_whose_line_is_gone_is_no_other_ones() -> None:
+    """A block that was cut off before its device says nothing of the device behind it."""
+    text = record_text(VERSION, "synthetic-two-rails")
+    cut = "vendid=0x2c9\ndevid=0x1021\nsysimgguid=0xdead\nvendid=0x2c9\ndevid=0x1021\ncaguid"
+    text = text.replace("vendid=0x2c9\ndevid=0x1021\nsysimgguid=0xa1\ncaguid", cut)
+    assert port(parse_ibnetdiscover(text), "leaf-1", 1).adapter is None
+
+
 def test_the_grouped_and_full_form_is_read_too() -> None:
     """Chassis lines, external ports and numbers behind the rate change nothing."""
     fabric = record("synthetic-grouped")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,6 +37,7 @@ class Slurm:
     planned: str = ""
     is_silent: bool = False
     asked: list[tuple[str, ...]] = field(default_factory=list)
+    ahead: list[tuple[str, ...]] = field(default_factory=list)
     clock: FakeClock = field(default_factory=FakeClock)
 
     def run(
@@ -53,8 +55,10 @@ class Slurm:
             return answer(code=1 if said is None else 0, stderr=said or self.refused)
         return answer(self._printed(argv))
 
-    def begin(self, argv: Sequence[str]) -> None:
-        """Nothing: the answer is there."""
+    def begun(self, *commands: Sequence[str]) -> AbstractContextManager[None]:
+        """Start nothing: the answers are there."""
+        self.ahead += map(tuple, commands)
+        return nullcontext()
 
     def _printed(self, argv: Sequence[str]) -> str:
         limits = "scontrol-limits-24.11.5"
@@ -111,6 +115,14 @@ def test_when_it_starts_and_what_would_be_earlier(tmp_path: Path) -> None:
     assert [one.words for one in found.earlier] == [("--time=00:30:00",)]
     assert found.start_s is not None
     assert found.start_s - found.earlier[0].start_s == 45 * 60
+
+
+def test_what_is_begun_ahead_is_what_is_asked(tmp_path: Path) -> None:
+    """A question in other words would be put to Slurm twice."""
+    slurm = Slurm(starts={(): LATER.format(5, "c1")})
+    checked(slurm, tmp_path, "-N 2 -t 60")
+    assert len(slurm.ahead) == 4
+    assert [argv for argv in slurm.asked if argv in slurm.ahead] == slurm.ahead
 
 
 def test_an_error_is_looked_at_afresh(tmp_path: Path) -> None:

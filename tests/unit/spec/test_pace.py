@@ -23,7 +23,7 @@ def test_a_job_remembers_the_pace_of_its_site(tmp_path: Path) -> None:
     assert pace._asdict() == {name: getattr(job.site, name) for name in SitePace._fields}
 
 
-def test_a_job_whose_folder_is_gone_has_no_site(tmp_path: Path) -> None:
+def test_a_job_whose_folder_is_gone_has_no_pace(tmp_path: Path) -> None:
     """A folder that is gone is named, with the command that forgets such jobs."""
     with pytest.raises(StorageFailed, match="the folder of La is gone: /") as raised:
         recorded_pace(entry_of("La", tmp_path / "gone"), FileJobFolders())
@@ -36,8 +36,18 @@ def test_a_slurm_job_goes_on_without_its_folder(tmp_path: Path) -> None:
     assert pace == tuple(getattr(generic_site(), name) for name in SitePace._fields)
 
 
-def test_a_job_whose_site_cannot_be_read_is_said(tmp_path: Path) -> None:
-    """A site.json that holds no site is an error with its path."""
-    (tmp_path / "site.json").write_text('{"name": 3}')
-    with pytest.raises(ConfigError, match=r"site\.json"):
+@pytest.mark.parametrize(
+    ("site", "told"),
+    [
+        ('{"name": 3}', "submitter: is missing"),
+        ('{"submitter": "pbs"}', "submitter: got 'pbs'"),
+        ('{"submitter": "slurm", "poll_interval_s": null}', "poll_interval_s: got None"),
+    ],
+)
+def test_a_job_whose_site_cannot_be_read_is_said(tmp_path: Path, site: str, told: str) -> None:
+    """A site.json that holds no site is an error with its path, the key and what was got."""
+    (tmp_path / "site.json").write_text(site)
+    with pytest.raises(ConfigError) as raised:
         recorded_pace(entry_of("La", tmp_path), FileJobFolders())
+    assert str(tmp_path / "site.json") in str(raised.value)
+    assert told in str(raised.value)
