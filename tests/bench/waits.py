@@ -5,7 +5,7 @@ Beside each stands its goal and what the previous release had (`tests/bench/wait
 is compared with, in turns. Figures of other suites are taken from these. Nothing fails: what is
 over its goal is marked. `--json` prints one document; `--only TEXT` takes the figures whose name
 holds the text. Peers are run by the Python that HPCKIT_PEERS_PYTHON names: ClusterShell, torchx,
-polars, duckdb, zeus-ml, codecarbon and prometheus-client; without it their rows are left out.
+polars, duckdb, zeus, codecarbon and prometheus-client; without it their rows are left out.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ def placements(_folder: Path) -> Iterator[Figure]:
 PICKED: Final = {
     ("cli", ""): {"hpckit submit, added to sbatch": 120.0},
     ("inspect", ""): {"256 CPUs, 40 NICs (synthetic): read and parse, beside lstopo": 6.0},
-    ("account", "--quick --only cost:1hz,cost:10hz,cost:100hz"): {
+    ("account", "--only cost:1hz,cost:10hz,cost:100hz"): {
         "sampler, 8 GPUs at 1 Hz: CPU, of a core": 0.05,
         "sampler, 8 GPUs at 10 Hz: CPU, of a core": 0.25,
         "sampler, 8 GPUs at 100 Hz: CPU, of a core": 2.5,
