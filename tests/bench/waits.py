@@ -30,6 +30,7 @@ from hpckit.fabric.ibnetdiscover import parse_ibnetdiscover
 from hpckit.slurm.sacct import parse_sacct
 from hpckit.slurm.text import SEPARATOR
 from tests.fakes.account_files import MadeJob, write_accounts
+from tests.fakes.sysfs_tree import forty_nics, write_machine
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SAVED: Final = Path(__file__).with_suffix(".json")
@@ -84,12 +85,14 @@ class Figure(NamedTuple):
         return self.value >= self.goal if self.is_least else self.value <= self.goal
 
 
-def cpu_s(argv: Sequence[str], folder: Path, python: str = sys.executable) -> float:
+def cpu_s(
+    argv: Sequence[str], folder: Path, program: str = sys.executable, **variables: str
+) -> float:
     """Return the CPU seconds of a process and of all that it waited for."""
     env = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    env |= {"HOME": str(folder), "XDG_STATE_HOME": str(folder / "state")}
+    env |= {"HOME": str(folder), "XDG_STATE_HOME": str(folder / "state"), **variables}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([python, *argv], cwd=folder, env=env, check=True,
+    subprocess.run([program, *argv], cwd=folder, env=env, check=True,
                    stdin=subprocess.DEVNULL, capture_output=True)  # fmt: skip
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -126,6 +129,19 @@ def starts(folder: Path) -> Iterator[Figure]:
                      lambda: cpu_s(["-c", "import click"], folder))  # fmt: skip
         name = command.split(" --")[0].split(" ")
         yield Figure(f"{' '.join(name)} over import click", took, goal, "x")
+
+
+def beside_lstopo(folder: Path) -> Iterator[Figure]:
+    """Yield what a whole `inspect` takes by what lstopo takes on the same made-up tree."""
+    if shutil.which("lstopo") is None:
+        return
+    tree = folder / "node"
+    write_machine(tree, forty_nics())
+    argv = ["-c", MAIN, "inspect", "--sysroot", str(tree)]
+    lstopo = ["--of", "xml"]
+    took = times(lambda: cpu_s(argv, folder),
+                 lambda: cpu_s(lstopo, folder, "lstopo", HWLOC_FSROOT=str(tree)))  # fmt: skip
+    yield Figure("inspect, 256 CPUs and 40 NICs (synthetic), over lstopo", took, 6.0, "x")
 
 
 def per_s(count: int, read: Callable[[], object]) -> float:
@@ -228,7 +244,6 @@ def placements(_folder: Path) -> Iterator[Figure]:
 
 PICKED: Final = {
     ("cli", ""): {"hpckit submit, added to sbatch": 120.0},
-    ("inspect", ""): {"256 CPUs, 40 NICs (synthetic): read and parse, beside lstopo": 6.0},
     ("account", "--only cost:1hz,cost:10hz,cost:100hz"): {
         "sampler, 8 GPUs at 1 Hz: CPU, of a core": 0.05,
         "sampler, 8 GPUs at 10 Hz: CPU, of a core": 0.25,
@@ -278,7 +293,7 @@ def main() -> int:
     if not given.json:
         print(f"{'':{width}} {'now':>12}    {'goal':15} {'previous':>12}")
     with tempfile.TemporaryDirectory(prefix="hpckit-bench-") as folder:
-        for part in (starts, parsers, peers, placements, picked):
+        for part in (starts, beside_lstopo, parsers, peers, placements, picked):
             for figure in part(Path(folder)):
                 if given.only in figure.name:
                     figures.append(figure)
