@@ -83,7 +83,8 @@ _STORED: Final = (
     *("hpckit/sampler/__init__", "hpckit/sampler/gpus", "hpckit/sampler/nvml_calls"),
 )
 """Their byte code is stored, as every rank loads them: they are not worth loading zlib."""
-_DEFLATED: Final = ("hpckit/injob/runner", "hpckit/injob/ray")
+_DEFLATED: Final = ("hpckit/core/fields", "hpckit/core/values", "hpckit/injob/ray",
+                    "hpckit/injob/runner")  # fmt: skip
 """Loaded once a job or once a node, and not stored."""
 _SHELL: Final = b"""\
 #!/bin/sh
