@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 SUITE ?= waits
-SUITES := $(filter-out size account_% fabric_% plan_% peers,$(basename $(notdir $(wildcard tests/bench/*.py))))
+SUITES := $(filter-out size account_% fabric_% place_% plan_% peers,$(basename $(notdir $(wildcard tests/bench/*.py))))
 ARGS ?=
 WORKERS ?= $(shell expr $$(nproc) + 1)
 NODES ?= 4

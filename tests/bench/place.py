@@ -164,7 +164,12 @@ def main() -> int:
         )
     slope = exponent(rows)
     print(f"time grows as nodes^{slope:.2f} (limit {MOST_EXPONENT})")
-    faults = [*_faults(rows, slope), *figures(4 if given.quick else 16)]
+    faults = _faults(rows, slope)
+    for figure in figures(4 if given.quick else 16):
+        goal = "" if figure.goal is None else f" (goal {figure.goal:g})"
+        said = f"{figure.name}: {figure.value:.2f} {figure.unit}{goal}"
+        print(said, flush=True)
+        faults += [] if figure.is_reached else [said]
     for fault in faults:
         print(f"OVER: {fault}")
     return 1 if faults else 0

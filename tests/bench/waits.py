@@ -3,9 +3,10 @@
 Beside each stands its goal and what the previous release had (`tests/bench/waits.json`, written by
 `--save`). A figure that starts processes is the CPU time of the whole process, by that of what it
 is compared with, in turns. Figures of other suites are taken from these. Nothing fails: what is
-over its goal is marked. `--json` prints one document; `--only TEXT` takes the figures whose name
-holds the text. Peers are run by the Python that HPCKIT_PEERS_PYTHON names: ClusterShell, torchx,
-polars, duckdb, zeus, codecarbon and prometheus-client; without it their rows are left out.
+over its goal is marked. `--runs 3` measures three times and prints the medians, `--json` one
+document; `--only TEXT` shows the figures whose name holds the text. Peers are run by the Python
+that HPCKIT_PEERS_PYTHON names: ClusterShell, torchx, polars, duckdb, zeus, codecarbon and
+prometheus-client; without it their rows are left out.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TextIO
 
 from hpckit.core.hostlist import fold_hosts
 from hpckit.fabric.ibnetdiscover import parse_ibnetdiscover
 from hpckit.slurm.sacct import parse_sacct
 from hpckit.slurm.text import SEPARATOR
+from tests.bench.place_quality import of_few_nodes, of_kind
 from tests.fakes.account_files import MadeJob, write_accounts
 from tests.fakes.sysfs_tree import forty_nics, write_machine
 
@@ -242,6 +244,13 @@ def placements(_folder: Path) -> Iterator[Figure]:
         yield Figure(f"{name}: memory", found["peak_mb"], 500, "MB")
 
 
+def placed_well(_folder: Path) -> Iterator[Figure]:
+    """Yield how good orders on three axes are, and how near the bound of few nodes is."""
+    for one in (*of_kind("3 axes", 16), *of_few_nodes(16)):
+        if one.goal is not None:
+            yield Figure(one.name, one.value, one.goal, one.unit)
+
+
 PICKED: Final = {
     ("cli", ""): {"hpckit submit, added to sbatch": 120.0},
     ("account", "--only cost:1hz,cost:10hz,cost:100hz"): {
@@ -286,19 +295,14 @@ def main() -> int:
     options.add_argument("--json", action="store_true", help="print one JSON document")
     options.add_argument("--save", action="store_true", help="keep the figures as a release's")
     options.add_argument("--only", default="", help="figures whose name holds this text")
+    options.add_argument("--runs", type=int, default=1, metavar="N", help="measure N times")
     given = options.parse_args()
     previous = json.loads(SAVED.read_text())["figures"] if SAVED.exists() else {}
-    figures: list[Figure] = []
-    width = 66
-    if not given.json:
-        print(f"{'':{width}} {'now':>12}    {'goal':15} {'previous':>12}")
-    with tempfile.TemporaryDirectory(prefix="hpckit-bench-") as folder:
-        for part in (starts, beside_lstopo, parsers, peers, placements, picked):
-            for figure in part(Path(folder)):
-                if given.only in figure.name:
-                    figures.append(figure)
-                    if not given.json:
-                        print(line(figure, previous, width), flush=True)
+    out = None if given.json else sys.stdout
+    runs = [shown("", measured(given.only), previous, out) for _ in range(given.runs)]
+    figures = medians(runs)
+    if given.runs > 1:
+        shown(f"median of {given.runs} runs", figures, previous, out)
     values: dict[str, Any] = {figure.name: figure.value for figure in figures}
     if given.save:
         SAVED.write_text(json.dumps({"schema": "hpckit.bench/1", "figures": values}, indent=1))
@@ -307,6 +311,39 @@ def main() -> int:
             {**one._asdict(), "previous": previous.get(one.name), "kept": one.is_reached}
             for one in figures]}, indent=2))  # fmt: skip
     return 0
+
+
+def shown(
+    title: str, figures: Iterable[Figure], previous: dict[str, float], out: TextIO | None
+) -> list[Figure]:
+    """Print figures as they come, to `out` where there is one; return them."""
+    width = 66
+    seen = []
+    if out:
+        print(f"{title:{width}} {'now':>12}    {'goal':15} {'previous':>12}", file=out)
+    for figure in figures:
+        seen.append(figure)
+        if out:
+            print(line(figure, previous, width), file=out, flush=True)
+    return seen
+
+
+def measured(only: str) -> Iterator[Figure]:
+    """Yield the figures whose name holds a text."""
+    with tempfile.TemporaryDirectory(prefix="hpckit-bench-") as folder:
+        for part in (starts, beside_lstopo, parsers, peers, placements, placed_well, picked):
+            yield from (one for one in part(Path(folder)) if only in one.name)
+
+
+def medians(runs: Sequence[Sequence[Figure]]) -> list[Figure]:
+    """Return each figure with the median of its values."""
+    by_name: dict[str, list[Figure]] = {}
+    for figure in (one for run in runs for one in run):
+        by_name.setdefault(figure.name, []).append(figure)
+    return [
+        ones[0]._replace(value=statistics.median(one.value for one in ones))
+        for ones in by_name.values()
+    ]
 
 
 if __name__ == "__main__":

@@ -131,19 +131,25 @@ class TopoPlace:
 
 
 def find_places(lines: list[str]) -> list[TopoPlace]:
-    """Where the matrices stand.
+    """Where the matrices stand; those without columns of affinity only if no other is there.
 
-    The tables of `topo -p2p` and of other vendors' tools have no affinity in their header.
+    The tables of `topo -p2p` and of other vendors' tools look like these, but for their cells.
     """
-    places = []
+    places, bare = [], []
     at = 0
     while at < len(lines):
         header = read_header(lines[at])
         place = None if header is None else _place(lines, at, header)
         if place and place.header.columns:
             places.append(place)
+        elif place and place.rows and all(map(_has_links, place.rows)):
+            bare.append(place)
         at = max(place.end, at + 1) if place else at + 1
-    return places
+    return places or bare
+
+
+def _has_links(row: TopoLine) -> bool:
+    return all(_CELLS.fullmatch(word) for word in row.text[row.start :].split())
 
 
 def begins_with_cell(text: str, at: int = 0) -> bool:
@@ -471,6 +477,7 @@ def _lost_affinities(table: TopoTable) -> Iterable[Unknown]:
                 yield Unknown(name, what, because)
 
 
+_NO_COLUMN: Final = "the text has no column of CPU or NUMA affinity"
 _GLUED_NUMBERS: Final = "its CPU and NUMA affinity run together into one number in the text"
 
 
@@ -482,6 +489,8 @@ def _why_no_cpus(table: TopoTable, name: str) -> str | None:
         return _GLUED_NUMBERS
     if affinity.cpus is not None:
         return None
+    if not table.columns:
+        return _NO_COLUMN
     return "the CPU affinity is blank or N/A, as in a cgroup without those CPUs"
 
 
@@ -489,6 +498,8 @@ def _why_no_numa(table: TopoTable, name: str) -> str | None:
     affinity = table.rows[name].affinity
     if affinity.numa is not None:
         return None
+    if not table.columns:
+        return _NO_COLUMN
     if table.columns == 1:
         return "this version of nvidia-smi prints no NUMA affinity"
     if affinity.is_glued:

@@ -170,6 +170,16 @@ def test_a_text_with_two_matrices_gives_two_nodes() -> None:
     assert [gpu.memory_numa for gpu in second.gpus] == ["1", "0"]
 
 
+def test_a_matrix_that_lost_its_columns_of_affinity_is_read_where_no_other_is() -> None:
+    """Documentation and questions often quote it so."""
+    bare = "GPU0 GPU1 NIC0\nGPU0 X NV4 PIX\nGPU1 NV4 X SYS\nNIC0 PIX SYS X\n"
+    node = only(f"As on a DGX:\n{bare}")
+    assert cells(node) == (("X", "NV4", "PIX"), ("NV4", "X", "SYS"), ("PIX", "SYS", "X"))
+    assert reasons(node, "cpus") == reasons(node, "numa_index")
+    assert reasons(node, "cpus") == {"GPUs": "the text has no column of CPU or NUMA affinity"}
+    assert cells(only(f"{bare}\n{WHOLE}")) == cells(only(WHOLE))
+
+
 def test_numa_affinity_that_is_not_there_is_unknown() -> None:
     """N/A is a virtual machine or a machine of one NUMA node, and the text does not say which."""
     first, _ = parse_topo_matrix(record_text("nvidia-smi-topo-550", "synthetic-pasted"))
