@@ -11,7 +11,7 @@ from hpckit.comm.variables import NCCL_VARIABLES
 from hpckit.core.late import regex
 
 _PER_NODE: Final = "use --gpus-per-node=N --gpu-bind=none; each rank takes GPU SLURM_LOCALID"
-_HIDES: Final = "each rank sees only its own GPU, so NCCL has no CUDA IPC to the others, or fails"
+_HIDES: Final = "each rank sees only its own GPU, so NCCL has no P2P to the others, or fails"
 _PEERS: Final = "srun(1); nccl#1066, nccl-tests#300, ompi#11949, pyxis#73"
 _VISIBLE: Final = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _IN_SCRIPT: Final = (SettingForm.EXPORT, SettingForm.PREFIX, SettingForm.OPTION, SettingForm.JOB)
@@ -46,7 +46,8 @@ def _hides_peers(one: Setting, scene: Scene) -> Seen | None:
     """A GPU a task hides others where a node has several tasks and something is bound.
 
     Slurm starts one task a node where nothing asks for more; as many tasks as nodes are one a node,
-    as torchrun is started. Only srun binds, and a task with several GPUs may need no others.
+    as torchrun is started. Only srun binds, and a task with several GPUs may need no others, nor
+    does one where P2P is off.
     """
     flags = [other.value or "" for other in scene.beside(one, "--gres-flags")]
     if _NO_GPU.fullmatch(one.value or "") or any("allow-task-sharing" in flag for flag in flags):
@@ -60,7 +61,9 @@ def _hides_peers(one: Setting, scene: Scene) -> Seen | None:
     is_open = has_several and "none" not in bound
     is_step = scene.has_steps or one.program == "srun"
     is_single = not _SEVERAL.search(one.value or "")
-    return Seen(is_sure=scene.has_collectives and is_step and is_single) if is_open else None
+    is_off = any(whole_number(off.value) for off in scene.beside(one, "NCCL_P2P_DISABLE"))
+    is_sure = scene.has_collectives and is_step and is_single and not is_off
+    return Seen(is_sure=is_sure) if is_open else None
 
 
 def _shared_port(one: Setting, scene: Scene) -> Seen | None:

@@ -271,8 +271,8 @@ def _rdma_off(_: Setting, scene: Scene) -> Seen | None:
 
 
 def _ib_idle(one: Setting, scene: Scene) -> Seen | None:
-    """Sure where no command sees it without what turns it off."""
-    if one.name == "NCCL_IB_DISABLE":
+    """Sure where no command sees it without what turns it off; an empty value says nothing."""
+    if one.name == "NCCL_IB_DISABLE" or one.value == "":
         return None
     off = (*scene.beside(one, "NCCL_IB_DISABLE"), *scene.beside(one, "NCCL_NET"))
     return Seen(is_sure=any(other.covers(one) for other in off))

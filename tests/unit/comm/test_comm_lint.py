@@ -141,6 +141,8 @@ SURE: Final = (
      "#SBATCH -n 8 --gpus-per-task=1\nexport MPICH_GPU_SUPPORT_ENABLED=1\nsrun a\n"),
     ("gpus-per-task", "#SBATCH -n 8 --gpus-per-task=1\nexport NCCL_DEBUG=WARN\nsrun a\n",
      "#SBATCH -n 8 --gpus-per-task=1\nexport NCCL_DEBUG=WARN\ndeepspeed a.py\n"),
+    ("gpus-per-task", "#SBATCH -n 8 --gpus-per-task=1\nexport NCCL_P2P_DISABLE=0\nsrun a\n",
+     "#SBATCH -n 8 --gpus-per-task=1\nexport NCCL_P2P_DISABLE=1\nsrun a\n"),
     ("gpus-per-task", '#SBATCH -n 8 --gpus-per-task=a100:1\nexport NCCL_DEBUG=WARN\nsrun "$a"\n',
      "#SBATCH -n 8 --gpus-per-task=a100:2\nexport NCCL_DEBUG=WARN\nsrun a\n"),
     ("fi-memhooks", "export FI_MR_CACHE_MONITOR=memhooks NCCL_NET='AWS Libfabric'\n",
@@ -231,11 +233,12 @@ def test_a_variable_that_is_handed_on_need_not_be_exported(text: str) -> None:
         "#SBATCH -n 2 --gpus-per-task=1\nexport NCCL_DEBUG=WARN\n"
         "srun --gres-flags=allow-task-sharing a\n",
         "export NCCL_DEBUG=INFO\nexport NCCL_DEBUG=info\nsrun a\n",
+        "export NCCL_IB_DISABLE=1 NCCL_IB_HCA=\nsrun a\n",
     ],
 )
 def test_what_hides_nothing_and_changes_nothing_is_left_in_peace(text: str) -> None:
-    """No GPU a task, tasks that share their GPUs, and the same word in other letters."""
-    assert {one.rule for one in lint(text)} <= {"nccl-debug-info"}
+    """No GPU a task, tasks that share GPUs, the same word in other letters, an empty value."""
+    assert {one.rule for one in lint(text)} <= {"nccl-debug-info", "ib-off"}
 
 
 def test_rdma_devices_are_no_interfaces() -> None:
