@@ -38,6 +38,7 @@ from hpckit.comm.run.log_lines import (
     P2pDisabled,
     Plugin,
     PluginEvent,
+    PluginSetting,
     RawLine,
     SearchedGraph,
     Seen,
@@ -282,6 +283,9 @@ NET_FORMS: Final[tuple[Form, ...]] = (
          r"NET/OFI (?:\[[^\]]{0,20}\] )?[Ss]elected [Pp]rovider is (?P<provider>[^\s,]{1,60})"
          r"(?:, fabric is \S{1,60})?(?: \(found (?P<nics>[0-9]{1,4}) nics\))?.{0,40}",
          fact(OfiProvider)),
+    form("NET/OFI",
+         r"NET/OFI (?:\[[^\]]{0,20}\] )?(?:Adding|Setting) (?P<name>NCCL_[A-Z0-9_]{2,60})"
+         r"(?:=| to \"?)(?P<value>[^\s\"]{1,200})(?:\"| to environment)", fact(PluginSetting)),
     form("NET/OFI", r"NET/OFI (?:Initializing|Using) (?P<name>aws-ofi-[nr]ccl .{0,60})", _LOADED),
     form("NET/OFI", r"NET/OFI .*(?:[Nn]o eligible providers|[Ff]ailed).*", _failed),
     form("",

@@ -60,6 +60,14 @@ class LoggedSetting(OfHost):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PluginSetting(OfHost):
+    """A variable that the OFI plugin set, as nobody else had; NCCL then reads it."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Network(OfHost):
     """What carries traffic between nodes: `IB`, `Socket`, or the name that a plugin gives."""
 
@@ -257,6 +265,7 @@ class NcclLog:
     versions: tuple[Seen[LibraryVersion], ...] = ()
     bootstraps: tuple[Seen[Bootstrap], ...] = ()
     settings: tuple[Seen[LoggedSetting], ...] = ()
+    plugin_settings: tuple[Seen[PluginSetting], ...] = ()
     networks: tuple[Seen[Network], ...] = ()
     nic_lists: tuple[Seen[NicList], ...] = ()
     virtual_nics: tuple[Seen[VirtualNic], ...] = ()

@@ -167,12 +167,25 @@ _ON_OMNI_PATH: Final = {
     "gpu-direct-off": "load a plugin: aws-ofi-nccl over libfabric's psm2 or opx has GPU Direct;"
     " Omni-Path's verbs do not",
 }
+_BETWEEN_SOME: Final = {
+    "shm-between-gpus": "nothing to fix where a CPU is between them; NCCL_P2P_LEVEL=SYS tries P2P"
+    " there: measure both",
+}
+_ON_EFA: Final = {
+    "gpu-direct-off": "nothing to fix: instances that have GPU Direct RDMA (P4d and later) do not"
+    " start without it",
+}
 
 
 def _advised(finding: SourcedFinding, facts: RunFacts) -> SourcedFinding:
     """Return it with advice for the run's GPUs, to unset only what the log shows as set."""
     is_amd = any(one.what.library is CommLibrary.RCCL for one in facts.log.versions)
-    special = _ON_AMD if is_amd else _ON_OMNI_PATH if facts.is_omni_path else {}
+    special = {
+        **(_ON_AMD if is_amd else {}),
+        **(_ON_OMNI_PATH if facts.is_omni_path else {}),
+        **(_ON_EFA if facts.is_efa else {}),
+        **(_BETWEEN_SOME if facts.has_p2p else {}),
+    }
     remedy = special.get(finding.rule, finding.remedy)
     if facts.run.log is not None:
         clauses = (_set_only(clause, facts) for clause in remedy.split("; "))

@@ -217,7 +217,7 @@ def gpu_direct_off(facts: RunFacts) -> Iterator[Evidence]:
         over = named(one.what.how for one in slow)
         works = any(one.what.is_gdr and one.what.is_send is False for one in facts.log.connections)
         more = "; others have it, and a NIC far from its GPU has none by design" if works else ""
-        severity = Severity.NOTE if works or facts.is_omni_path else None
+        severity = Severity.NOTE if works or facts.is_omni_path or facts.is_efa else None
         because = f"{channels} receive over {over} without GDRDMA"
         yield from facts.told(because, slow, more, severity)
 

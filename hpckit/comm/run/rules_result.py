@@ -120,6 +120,11 @@ class RunFacts:
         return self.expected.plugin not in (None, NetPlugin.NONE)
 
     @property
+    def has_p2p(self) -> bool:
+        """Whether some GPUs of a node reach each other, so that their ranks see each other's."""
+        return any(one.what.transport is Transport.P2P for one in self.log.connections)
+
+    @property
     def is_nvlink(self) -> bool | None:
         """Whether NVLink joins the GPUs of a node, as expected, else as NCCL found it."""
         if self.expected.has_nvlink is not None:
@@ -140,14 +145,28 @@ class RunFacts:
         names = {nic.name for one in self.rdma_lists for nic in one.what.nics}
         return bool(names) and all(name.startswith("hfi1_") for name in names)
 
+    @property
+    def is_efa(self) -> bool:
+        """Whether EFA carries the traffic between nodes.
+
+        Where an instance has GPU Direct RDMA (P4d and later), the plugin starts with it or not at
+        all. Source: aws-ofi-nccl, include/nccl_ofi_param.h, disable_gdr_required_check.
+        """
+        return any(one.what.provider == "efa" for one in self.log.providers)
+
     def settings(self, *names: str) -> Iterator[tuple[Seen[LoggedSetting], str]]:
-        """Variables by name that were set, each value once, and a word for where."""
+        """Variables by name that somebody set, each value once, and a word for where."""
         listed = (
             Seen(LoggedSetting(host=None, name=name, value=value), test.line_no)
             for test in self.run.tests
             for name, value in test.environment
         )
-        wanted = (one for one in (*self.log.settings, *listed) if one.what.name in names)
+        by_plugin = {(one.what.name, one.what.value) for one in self.log.plugin_settings}
+        wanted = (
+            one
+            for one in (*self.log.settings, *listed)
+            if one.what.name in names and (one.what.name, one.what.value) not in by_plugin
+        )
         for each in grouped(wanted, lambda one: (one.what.name, one.what.value)).values():
             yield each[0], self.where(each)
 

@@ -423,6 +423,16 @@ CASE_OF: dict[str, tuple[str, str, ExpectedRun, bool]] = {
         "warned", lines("Call to mlx5dv_get_data_direct_sysfs_path failed with error No such device"
                         " errno 19"), NO_EXPECTATION, False,
     ),
+    "what the plugin set is not forced": (
+        "algorithm-forced",
+        lines("NET/OFI Adding NCCL_PROTO=simple to environment", env("NCCL_PROTO", "simple")),
+        NO_EXPECTATION, False,
+    ),
+    "nor as older plugins say it": (
+        "algorithm-forced",
+        lines('NET/OFI Setting NCCL_PROTO to "simple"', env("NCCL_PROTO", "simple")),
+        NO_EXPECTATION, False,
+    ),
     "a refused connection is one": (
         "warned", lines("Call to connect returned Connection refused, retrying"), NO_EXPECTATION,
         True,
@@ -449,6 +459,13 @@ FIXES: dict[str, tuple[str, str]] = {
     "Omni-Path": (lines(IB.replace("mlx5", "hfi1"), RECEIVED.format("IB/0")),
                   "load a plugin: aws-ofi-nccl over libfabric's psm2 or opx has GPU Direct;"
                   " Omni-Path's verbs do not"),
+    "EFA": (lines("NET/OFI Selected provider is efa, fabric is efa (found 1 nics)",
+                  RECEIVED.format("Libfabric/0")),
+            "nothing to fix: instances that have GPU Direct RDMA (P4d and later) do not start"
+            " without it"),
+    "P2P elsewhere": (lines(SHM, "Channel 00 : 1[1] -> 2[2] via P2P/IPC"),
+                      "nothing to fix where a CPU is between them; NCCL_P2P_LEVEL=SYS tries P2P"
+                      " there: measure both"),
     "AMD": ("RCCL version 2.22.3-HEAD:271856d\n" + lines(OF_NIC.format("Disabled")),
             "NCCL_DMABUF_ENABLE=1 (Linux 5.12), or admins: load ib_peer_mem; hpckit tune sets"
             " NCCL_NET_GDR_LEVEL"),
