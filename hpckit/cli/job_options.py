@@ -226,7 +226,7 @@ class JobOptions(SimpleNamespace):
 def _slurm_version(
     _ctx: click.Context, _param: click.Parameter, text: str | None
 ) -> SlurmVersion | None:
-    from hpckit.slurm.values import SlurmVersion
+    from hpckit.slurm.release import SlurmVersion
 
     try:
         return None if text is None else SlurmVersion.of(text)

@@ -17,7 +17,7 @@ from hpckit.core.findings import Level, Notice
 from hpckit.core.values import dataclass
 from hpckit.jobs.sites import load_site, load_templates
 from hpckit.jobs.source import JobSource, defaults_of, layers_of, options_of
-from hpckit.script.checks import check_job, notices, site_partitions
+from hpckit.script.checks import check_job, notices
 from hpckit.script.directives import plan_launch
 from hpckit.script.launchers.launcher import Launcher
 from hpckit.script.launchers.registry import (
@@ -26,7 +26,7 @@ from hpckit.script.launchers.registry import (
     read_launchers,
     refuse_launch,
 )
-from hpckit.script.plan import LaunchPlan, Provenance, Script, request_of_plan
+from hpckit.script.plan import LaunchPlan, Provenance, Script
 from hpckit.script.releases import Dialect, dialect_findings, site_dialect
 from hpckit.script.render import render_script
 from hpckit.spec.components import ComponentRequest
@@ -203,14 +203,14 @@ def _findings(plan: LaunchPlan, site: SiteSpec, dialect: Dialect) -> Sequence[No
     """What the site file alone tells of the job; a site without Slurm has nothing to say."""
     if site.submitter is not SubmitterKind.SLURM:
         return ()
-    found, partitions = tuple(dialect_findings(plan, dialect)), site_partitions(site)
-    if not partitions:
+    found = tuple(dialect_findings(plan, dialect))
+    if not site.partitions:
         return found
     from hpckit.script.admission import as_notices, find_obstacles
-    from hpckit.script.live import NOBODY, cluster_of
+    from hpckit.script.live import NOBODY, cluster_of_site, request_of_plan
 
-    known = replace(cluster_of(partitions), are_all_listed=False, may_route=True)
-    return (*found, *as_notices(find_obstacles(request_of_plan(plan), known, NOBODY, 0.0)))
+    obstacles = find_obstacles(request_of_plan(plan), cluster_of_site(site), NOBODY, 0.0)
+    return (*found, *as_notices(obstacles))
 
 
 def without_errors(findings: Sequence[Notice]) -> tuple[Notice, ...]:

@@ -52,7 +52,7 @@ from hpckit.script.admission import as_notices, find_obstacles
 from hpckit.script.container import container_notices, image_notices, wants_pyxis
 from hpckit.script.environment import SubmissionEnvironment, submission_environment
 from hpckit.script.launchers.registry import LAUNCHERS
-from hpckit.script.plan import request_of_plan
+from hpckit.script.live import request_of_plan
 from hpckit.script.releases import dialect_findings, is_another_cluster, live_dialect, release_note
 from hpckit.slurm.request import Request, read_request
 from hpckit.slurm.values import (

@@ -12,11 +12,10 @@ from typing import Final
 from hpckit.core.errors import ConfigError, PlanError
 from hpckit.core.findings import Level, Notice
 from hpckit.core.late import regex
-from hpckit.core.units import counted, parse_slurm_mem_bytes, parse_slurm_time_s
+from hpckit.core.units import counted
 from hpckit.script.container import runtime_of
 from hpckit.script.launchers.registry import LAUNCHERS, Launchers
 from hpckit.script.segment import check_segment
-from hpckit.slurm.values import NodeGroup, Partition
 from hpckit.spec.job import JobSpec
 from hpckit.spec.merge import EffectiveJob, OriginKind
 from hpckit.spec.pace import SubmitterKind
@@ -158,31 +157,3 @@ def _check_local(spec: JobSpec, site: SiteSpec) -> None:
             need=f"array {spec.slurm.array}",
             hint="remove slurm.array to run one task, or use a site with Slurm",
         )
-
-
-_MIB = 1024**2
-
-
-def site_partitions(site: SiteSpec) -> tuple[Partition, ...]:
-    """The partitions that a site file describes."""
-    return tuple(
-        Partition(
-            name=name,
-            is_default=one.default,
-            is_up=True,
-            time_limit_s=None if one.time_limit is None else parse_slurm_time_s(one.time_limit),
-            groups=(
-                NodeGroup(
-                    nodes=one.nodes,
-                    cpus=one.cpus_per_node,
-                    mem_mib=None
-                    if one.mem_per_node is None
-                    else parse_slurm_mem_bytes(one.mem_per_node) // _MIB,
-                    gpus=one.gpus_per_node,
-                    gpu_types=() if one.gpu_type is None else (one.gpu_type,),
-                    features=one.features,
-                ),
-            ),
-        )
-        for name, one in site.partitions.items()
-    )

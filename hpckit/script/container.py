@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hpckit.core.findings import Level, Notice
 from hpckit.core.late import regex
 from hpckit.script.plan import ContainerPlan, LaunchPlan, Option
-from hpckit.slurm.values import SlurmConfig
 from hpckit.spec.job import JobSpec
 from hpckit.spec.platform import CLOSING_OPTIONS, CommEnv, CommLibrary, ContainerRuntime
 from hpckit.spec.site import SiteSpec
+
+if TYPE_CHECKING:
+    from hpckit.slurm.values import SlurmConfig
 
 _PYXIS_OPTIONS: Final = frozenset({"container-image", "container-name"})
 _LET_IN: Final = "container-env"

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Final
 
+from hpckit.core.units import parse_slurm_mem_bytes, parse_slurm_time_s
 from hpckit.core.values import dataclass
+from hpckit.script.plan import LaunchPlan
 from hpckit.slurm.accounts import AccountRules, Association, KnownQos
 from hpckit.slurm.release import SlurmVersion
-from hpckit.slurm.request import Request
+from hpckit.slurm.request import Asked, Request
 from hpckit.slurm.values import (
     ClusterView,
     NodeGroup,
@@ -18,6 +20,7 @@ from hpckit.slurm.values import (
     PartitionRules,
     Reservation,
 )
+from hpckit.spec.site import SiteSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +81,35 @@ def cluster_of(partitions: Sequence[Partition]) -> Cluster:
         for one in partitions
     )
     return Cluster(partitions=tuple(rules), nodes={one.name: one for one in partitions})
+
+
+_MIB: Final = 1024**2
+
+
+def cluster_of_site(site: SiteSpec) -> Cluster:
+    """Return what a site file says of its cluster: there may be other partitions."""
+    partitions = [
+        Partition(
+            name=name,
+            is_default=one.default,
+            is_up=True,
+            time_limit_s=None if one.time_limit is None else parse_slurm_time_s(one.time_limit),
+            groups=(
+                NodeGroup(
+                    nodes=one.nodes,
+                    cpus=one.cpus_per_node,
+                    mem_mib=None
+                    if one.mem_per_node is None
+                    else parse_slurm_mem_bytes(one.mem_per_node) // _MIB,
+                    gpus=one.gpus_per_node,
+                    gpu_types=() if one.gpu_type is None else (one.gpu_type,),
+                    features=one.features,
+                ),
+            ),
+        )
+        for name, one in site.partitions.items()
+    ]
+    return replace(cluster_of(partitions), are_all_listed=False, may_route=True)
 
 
 _NESTS_ACCOUNTS: Final = SlurmVersion(23, 11)
@@ -243,3 +275,9 @@ class Scene:
         """The least amount that a node of the partition has, 0 where it is not known."""
         partition = self.cluster.nodes.get(self.partition.name)
         return min((amount(one) or 0 for one in partition.groups), default=0) if partition else 0
+
+
+def request_of_plan(plan: LaunchPlan) -> Request:
+    """Return what sbatch is asked for by a plan's directives."""
+    options = {option.name: Asked(value=option.value) for option in plan.directives}
+    return Request(options=options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hpckit.core.values import dataclass
-from hpckit.slurm.request import Asked, Request
 from hpckit.spec.options import ArrayShape
 from hpckit.spec.platform import CommLeft, CommProfile, CommSetting, ContainerRuntime
 
@@ -158,9 +157,3 @@ class Script:
     text: str
     sha256: str
     templates: tuple[str, ...]
-
-
-def request_of_plan(plan: LaunchPlan) -> Request:
-    """Return what sbatch is asked for by a plan's directives."""
-    options = {option.name: Asked(value=option.value) for option in plan.directives}
-    return Request(options=options)

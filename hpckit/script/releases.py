@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hpckit.core.findings import Level, Notice
 from hpckit.core.values import dataclass
 from hpckit.script.plan import LaunchPlan, Option
-from hpckit.slurm.values import SlurmConfig, SlurmVersion, TopologyKind
+from hpckit.slurm.release import SlurmVersion, TopologyKind
 from hpckit.spec.job import ResourceRequest
 from hpckit.spec.site import GpuOption, SiteSpec
+
+if TYPE_CHECKING:
+    from hpckit.slurm.values import SlurmConfig
 
 
 class Program(StrEnum):

@@ -44,7 +44,6 @@ from hpckit.slurm.sacct import (
 )
 from hpckit.slurm.sbatch import ExpectedStart, parse_test_only, refusal_words
 from hpckit.slurm.scontrol import (
-    has_mpi,
     mpi_types_argv,
     parse_has_pyxis,
     parse_licenses,
@@ -329,7 +328,7 @@ class SlurmProbe:
         if known is not None:
             return known
         config, unread = self._slurm.config(cluster), None
-        if cluster is None and not has_mpi(config):
+        if cluster is None and not config.has_mpi:
             config = replace(config, mpi_types=self._slurm.mpi_types())
         try:
             partitions = tuple(self._slurm.partitions(cluster))

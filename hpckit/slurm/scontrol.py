@@ -76,11 +76,6 @@ def parse_scontrol_config(text: str) -> SlurmConfig:
     )
 
 
-def has_mpi(config: SlurmConfig) -> bool:
-    """Whether ranks find each other by MPI where srun is given no plugin. None is (null)."""
-    return config.mpi_default not in {None, "none"}
-
-
 def mpi_types_argv() -> tuple[str, ...]:
     """The question: the MPI plugins of this host. Source: srun(1), --mpi."""
     return ("srun", "--mpi=list")

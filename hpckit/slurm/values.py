@@ -41,6 +41,11 @@ class SlurmConfig:
     default_mem_per_cpu_mib: int | None = None
     default_mem_per_node_mib: int | None = None
 
+    @property
+    def has_mpi(self) -> bool:
+        """Whether ranks find each other by MPI where srun is given no plugin; None is (null)."""
+        return self.mpi_default not in {None, "none"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeGroup:

@@ -107,10 +107,12 @@ def array_shape(expression: str | None) -> ArrayShape | None:
     Slurm's step is the first one that the expression writes, else 1 (tried with 24.11.5). Of more
     than a million tasks those that are named twice are counted twice.
     """
+    if expression is None:
+        return None
     from hpckit.slurm.text import array_ranges
 
-    ranges = array_ranges(expression) if expression is not None else ()
-    if expression is None or not ranges:
+    ranges = array_ranges(expression)
+    if not ranges:
         return None
     count = sum(map(len, ranges))
     if count <= _COUNTED:

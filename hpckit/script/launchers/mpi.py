@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from hpckit.core.findings import Level, Notice
 from hpckit.script.launchers.launcher import Launcher, LauncherTool
-from hpckit.slurm.scontrol import has_mpi
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,7 +43,7 @@ class Mpi(Launcher):
         said = next((option.value for option in plan.srun if option.name == "mpi"), None)
         types = [name for name in config.mpi_types if name != _NONE] if config else []
         fix = " or ".join(f'launch.mpi = "{name}"' for name in types) or "set launch.mpi"
-        if said is None and (config is None or not has_mpi(config)):
+        if said is None and (config is None or not config.has_mpi):
             yield Notice(
                 level=Level.ERROR,
                 subject="launch.mpi",

@@ -24,7 +24,8 @@ UNUSED: Final = {
     "inspect node.json": {"psutil", "jinja2", "tarfile", "hashlib", "hpckit.script",
                           "hpckit.comm", "hpckit.node.capture.hwloc"},
     "render job.toml": {"psutil", "subprocess", "sqlite3", "hpckit.account", "hpckit.node",
-                        "hpckit.planner", "hpckit.placement", "hpckit.script.admission"},
+                        "hpckit.planner", "hpckit.placement", "hpckit.script.admission",
+                        "hpckit.slurm.values", "hpckit.slurm.request", "hpckit.slurm.text"},
     "submit --dry-run job.toml": {"psutil", "sqlite3", "hpckit.account", "hpckit.node",
                                   "hpckit.planner"},
 }  # fmt: skip
