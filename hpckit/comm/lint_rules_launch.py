@@ -61,9 +61,18 @@ def _hides_peers(one: Setting, scene: Scene) -> Seen | None:
     is_open = has_several and "none" not in bound
     is_step = scene.has_steps or one.program == "srun"
     is_single = not _SEVERAL.search(one.value or "")
-    is_off = any(whole_number(off.value) for off in scene.beside(one, "NCCL_P2P_DISABLE"))
+    off = [other for other in scene.beside(one, "NCCL_P2P_DISABLE") if whole_number(other.value)]
+    is_off = any(_holds_for(other, one) for other in off)
     is_sure = scene.has_collectives and is_step and is_single and not is_off
     return Seen(is_sure=is_sure) if is_open else None
+
+
+def _holds_for(variable: Setting, option: Setting) -> bool:
+    """Whether a variable is set for the command of an option, or from there on for all."""
+    if option.until_line is None:
+        return variable.until_line is None
+    lasts = variable.until_line is None or option.until_line <= variable.until_line
+    return lasts and variable.line <= option.line
 
 
 def _shared_port(one: Setting, scene: Scene) -> Seen | None:

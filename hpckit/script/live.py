@@ -1,4 +1,4 @@
-"""What was asked of a cluster before a submission, and one job in one of its partitions."""
+"""What is known of a cluster before a submission, and one job in one of its partitions."""
 
 from __future__ import annotations
 

@@ -33,6 +33,7 @@ from hpckit.comm.run.log_lines import (
     Network,
     NicList,
     NodeShare,
+    NoGpuDirect,
     Nvls,
     OfiProvider,
     P2pDisabled,
@@ -264,6 +265,16 @@ def _interfaces(match: re.Match[str], line: NcclLine) -> Facts:
     yield NicList(host=line.host, network="Socket", nics=nics)
 
 
+def _forced_simple(match: re.Match[str], line: NcclLine) -> Facts:
+    yield PluginSetting(host=line.host, name="NCCL_PROTO", value="simple")
+    if match[1] == "GDR":
+        yield NoGpuDirect(host=line.host)
+
+
+def _nvls_off(_: re.Match[str], line: NcclLine) -> Facts:
+    yield PluginSetting(host=line.host, name="NCCL_NVLS_ENABLE", value="0")
+
+
 NET_FORMS: Final[tuple[Form, ...]] = (
     form("Bootstrap",
          r"Bootstrap ?: Using ?(?:\[0\])?(?P<interface>[^\s:\[\]]{1,40}):(?P<address>\S{1,100})"
@@ -284,8 +295,12 @@ NET_FORMS: Final[tuple[Form, ...]] = (
          r"(?:, fabric is \S{1,60})?(?: \(found (?P<nics>[0-9]{1,4}) nics\))?.{0,40}",
          fact(OfiProvider)),
     form("NET/OFI",
+         r"NET/OFI .*(?:force simple protocol: |'simple' .*reason: )(.{1,60}) not supported.*",
+         _forced_simple),
+    form("NET/OFI", r"NET/OFI .*Disabling NVLS support due to NCCL version.*", _nvls_off),
+    form("NET/OFI",
          r"NET/OFI (?:\[[^\]]{0,20}\] )?(?:Adding|Setting) (?P<name>NCCL_[A-Z0-9_]{2,60})"
-         r"(?:=| to \"?)(?P<value>[^\s\"]{1,200})(?:\"| to environment)", fact(PluginSetting)),
+         r"(?:=| to )['\"]?(?P<value>[^\s'\"]{1,200})['\"]?(?: to .{1,200})?", fact(PluginSetting)),
     form("NET/OFI", r"NET/OFI (?:Initializing|Using) (?P<name>aws-ofi-[nr]ccl .{0,60})", _LOADED),
     form("NET/OFI", r"NET/OFI .*(?:[Nn]o eligible providers|[Ff]ailed).*", _failed),
     form("",

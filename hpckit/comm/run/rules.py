@@ -157,7 +157,7 @@ def shortfall_findings(
     return tuple(_advised(one, facts) for one in judge(RULES, facts))
 
 
-_UNSET: Final = regex(r"unset (NCCL_[A-Z_]+(?: and NCCL_[A-Z_]+)*)(.*)")
+_UNSET: Final = regex(r"unset (NCCL_[A-Z0-9_]+(?: and NCCL_[A-Z0-9_]+)*)(.*)")
 _ON_AMD: Final = {
     "gpu-direct-off": "NCCL_DMABUF_ENABLE=1 (Linux 5.12), or admins: load ib_peer_mem;"
     " hpckit tune sets NCCL_NET_GDR_LEVEL",
@@ -167,13 +167,10 @@ _ON_OMNI_PATH: Final = {
     "gpu-direct-off": "load a plugin: aws-ofi-nccl over libfabric's psm2 or opx has GPU Direct;"
     " Omni-Path's verbs do not",
 }
-_BETWEEN_SOME: Final = {
-    "shm-between-gpus": "nothing to fix where a CPU is between them; NCCL_P2P_LEVEL=SYS tries P2P"
-    " there: measure both",
-}
+_P2P_LIMITED: Final = {"shm-between-gpus": "unset NCCL_P2P_LEVEL, and compare"}
 _ON_EFA: Final = {
-    "gpu-direct-off": "nothing to fix: instances that have GPU Direct RDMA (P4d and later) do not"
-    " start without it",
+    "gpu-direct-off": "nothing to fix on instances without GPU Direct RDMA, such as G5; on others"
+    " update aws-ofi-nccl",
 }
 
 
@@ -183,8 +180,8 @@ def _advised(finding: SourcedFinding, facts: RunFacts) -> SourcedFinding:
     special = {
         **(_ON_AMD if is_amd else {}),
         **(_ON_OMNI_PATH if facts.is_omni_path else {}),
-        **(_ON_EFA if facts.is_efa else {}),
-        **(_BETWEEN_SOME if facts.has_p2p else {}),
+        **(_ON_EFA if facts.is_efa_without_gpu_direct else {}),
+        **(_P2P_LIMITED if any(facts.settings("NCCL_P2P_LEVEL")) else {}),
     }
     remedy = special.get(finding.rule, finding.remedy)
     if facts.run.log is not None:

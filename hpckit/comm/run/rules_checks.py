@@ -200,7 +200,8 @@ def gpu_direct_off(facts: RunFacts) -> Iterator[Evidence]:
     That a GPU has no GPU Direct with a NIC far away is by design. Sends may lack it on GPUs before
     Ampere (NCCL_NET_GDR_READ), so connections count where they receive.
     """
-    yield from _nics_without(facts)
+    is_by_design = facts.is_omni_path or facts.is_efa_without_gpu_direct
+    yield from _nics_without(facts, Severity.NOTE if is_by_design else None)
     yield from _gpus_without(facts)
     if facts.is_multi_node:
         yield from _off_by(facts.settings("NCCL_NET_GDR_LEVEL"))
@@ -217,16 +218,17 @@ def gpu_direct_off(facts: RunFacts) -> Iterator[Evidence]:
         over = named(one.what.how for one in slow)
         works = any(one.what.is_gdr and one.what.is_send is False for one in facts.log.connections)
         more = "; others have it, and a NIC far from its GPU has none by design" if works else ""
-        severity = Severity.NOTE if works or facts.is_omni_path or facts.is_efa else None
+        severity = Severity.NOTE if works or is_by_design else None
         because = f"{channels} receive over {over} without GDRDMA"
         yield from facts.told(because, slow, more, severity)
 
 
-def _nics_without(facts: RunFacts) -> Iterable[Evidence]:
+def _nics_without(facts: RunFacts, severity: Severity | None) -> Iterable[Evidence]:
     sockets = {name.lower() for name in _socket_names(facts)}
     off = [one for one in facts.log.gpu_direct if one.what.gpu is None and not one.what.is_enabled]
     off = [one for one in off if one.what.nic.lower() not in sockets]
-    return facts.told(f"GPU Direct RDMA is disabled for {named(one.what.nic for one in off)}", off)
+    because = f"GPU Direct RDMA is disabled for {named(one.what.nic for one in off)}"
+    return facts.told(because, off, "", severity)
 
 
 def _socket_names(facts: RunFacts) -> set[str]:

@@ -120,11 +120,6 @@ class RunFacts:
         return self.expected.plugin not in (None, NetPlugin.NONE)
 
     @property
-    def has_p2p(self) -> bool:
-        """Whether some GPUs of a node reach each other, so that their ranks see each other's."""
-        return any(one.what.transport is Transport.P2P for one in self.log.connections)
-
-    @property
     def is_nvlink(self) -> bool | None:
         """Whether NVLink joins the GPUs of a node, as expected, else as NCCL found it."""
         if self.expected.has_nvlink is not None:
@@ -146,13 +141,14 @@ class RunFacts:
         return bool(names) and all(name.startswith("hfi1_") for name in names)
 
     @property
-    def is_efa(self) -> bool:
-        """Whether EFA carries the traffic between nodes.
+    def is_efa_without_gpu_direct(self) -> bool:
+        """Whether the plugin says so of EFA.
 
-        Where an instance has GPU Direct RDMA (P4d and later), the plugin starts with it or not at
-        all. Source: aws-ofi-nccl, include/nccl_ofi_param.h, disable_gdr_required_check.
+        Since 1.8 it fails instead on instances that it knows to have GPU Direct RDMA. Source:
+        aws-ofi-nccl, src/platform-aws.cpp, gdr_required.
         """
-        return any(one.what.provider == "efa" for one in self.log.providers)
+        names = {one.what.provider.partition(";")[0] for one in self.log.providers}
+        return "efa" in names and bool(self.log.without_gpu_direct)
 
     def settings(self, *names: str) -> Iterator[tuple[Seen[LoggedSetting], str]]:
         """Variables by name that somebody set, each value once, and a word for where."""

@@ -145,11 +145,12 @@ def find_places(lines: list[str]) -> list[TopoPlace]:
         elif place and place.rows and all(map(_has_links, place.rows)):
             bare.append(place)
         at = max(place.end, at + 1) if place else at + 1
-    return places or bare
+    return [place for place in places if place.rows] or bare or places
 
 
 def _has_links(row: TopoLine) -> bool:
-    return all(_CELLS.fullmatch(word) for word in row.text[row.start :].split())
+    words = row.text[row.start :].split()
+    return all(map(_CELLS.fullmatch, words)) and not {"X", "N/A"}.issuperset(words)
 
 
 def begins_with_cell(text: str, at: int = 0) -> bool:

@@ -143,6 +143,9 @@ SURE: Final = (
      "#SBATCH -n 8 --gpus-per-task=1\nexport NCCL_DEBUG=WARN\ndeepspeed a.py\n"),
     ("gpus-per-task", "#SBATCH -n 8 --gpus-per-task=1\nexport NCCL_P2P_DISABLE=0\nsrun a\n",
      "#SBATCH -n 8 --gpus-per-task=1\nexport NCCL_P2P_DISABLE=1\nsrun a\n"),
+    ("gpus-per-task",
+     "#SBATCH -n 8 --gpus-per-task=1\nexport NCCL_DEBUG=WARN\nNCCL_P2P_DISABLE=1 srun a\nsrun b\n",
+     "#SBATCH -n 8 --gpus-per-task=1\nexport NCCL_P2P_DISABLE=1\nsrun a\nsrun b\n"),
     ("gpus-per-task", '#SBATCH -n 8 --gpus-per-task=a100:1\nexport NCCL_DEBUG=WARN\nsrun "$a"\n',
      "#SBATCH -n 8 --gpus-per-task=a100:2\nexport NCCL_DEBUG=WARN\nsrun a\n"),
     ("fi-memhooks", "export FI_MR_CACHE_MONITOR=memhooks NCCL_NET='AWS Libfabric'\n",
@@ -233,12 +236,17 @@ def test_a_variable_that_is_handed_on_need_not_be_exported(text: str) -> None:
         "#SBATCH -n 2 --gpus-per-task=1\nexport NCCL_DEBUG=WARN\n"
         "srun --gres-flags=allow-task-sharing a\n",
         "export NCCL_DEBUG=INFO\nexport NCCL_DEBUG=info\nsrun a\n",
-        "export NCCL_IB_DISABLE=1 NCCL_IB_HCA=\nsrun a\n",
     ],
 )
 def test_what_hides_nothing_and_changes_nothing_is_left_in_peace(text: str) -> None:
-    """No GPU a task, tasks that share GPUs, the same word in other letters, an empty value."""
-    assert {one.rule for one in lint(text)} <= {"nccl-debug-info", "ib-off"}
+    """No GPU a task, tasks that share their GPUs, and the same word in other letters."""
+    assert {one.rule for one in lint(text)} <= {"nccl-debug-info"}
+
+
+def test_an_empty_value_is_not_told_as_idle() -> None:
+    """`NCCL_IB_HCA=` takes back what was set before."""
+    found = lint("export NCCL_IB_DISABLE=1 NCCL_IB_HCA=\nsrun a\n")
+    assert [one.rule for one in found] == ["ib-off"]
 
 
 def test_rdma_devices_are_no_interfaces() -> None:

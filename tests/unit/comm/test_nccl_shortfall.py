@@ -78,6 +78,7 @@ RECEIVED = "Channel 00/0 : 1[0] -> 0[0] [receive] via NET/{}"
 SOCKET = lines("NET/Socket : Using [0]eth0:10.0.0.1<0>", "Using network Socket")
 MADE = "NET/IB : Made virtual device [{}] name=mlx5_{} speed={} ndevs=1"
 GDR = "GPU Direct RDMA {} for GPU {} / HCA {} (distance {} {} 5)"
+EFA = "NET/OFI Selected provider is efa, fabric is efa (found 1 nics)"
 SHM = "Channel 00 : 0[0] -> 1[1] via SHM/direct/direct"
 NO_NVLS = "NVLS multicast support is not available on dev 0"
 COUNTS = "{} coll channels, 0 nvls channels, 4 p2p channels, 2 p2p channels per peer"
@@ -428,9 +429,32 @@ CASE_OF: dict[str, tuple[str, str, ExpectedRun, bool]] = {
         lines("NET/OFI Adding NCCL_PROTO=simple to environment", env("NCCL_PROTO", "simple")),
         NO_EXPECTATION, False,
     ),
+    "but what differs from it is": (
+        "algorithm-forced",
+        lines("NET/OFI Adding NCCL_PROTO=simple to environment", env("NCCL_PROTO", "LL")),
+        NO_EXPECTATION, True,
+    ),
     "nor as older plugins say it": (
         "algorithm-forced",
         lines('NET/OFI Setting NCCL_PROTO to "simple"', env("NCCL_PROTO", "simple")),
+        NO_EXPECTATION, False,
+    ),
+    "nor as those between them": (
+        "algorithm-forced",
+        lines("NET/OFI Setting NCCL_PROTO='simple' to prevent data corruption (reason: byte"
+              " delivery ordering not supported)", env("NCCL_PROTO", "simple")),
+        NO_EXPECTATION, False,
+    ),
+    "nor where it says why": (
+        "algorithm-forced",
+        lines("NET/OFI Need to force simple protocol: byte delivery ordering not supported",
+              env("NCCL_PROTO", "simple")),
+        NO_EXPECTATION, False,
+    ),
+    "nor NVLS that it turned off": (
+        "nvls-disabled",
+        lines("NET/OFI Disabling NVLS support due to NCCL version 21803",
+              env("NCCL_NVLS_ENABLE", "0")),
         NO_EXPECTATION, False,
     ),
     "a refused connection is one": (
@@ -459,13 +483,14 @@ FIXES: dict[str, tuple[str, str]] = {
     "Omni-Path": (lines(IB.replace("mlx5", "hfi1"), RECEIVED.format("IB/0")),
                   "load a plugin: aws-ofi-nccl over libfabric's psm2 or opx has GPU Direct;"
                   " Omni-Path's verbs do not"),
-    "EFA": (lines("NET/OFI Selected provider is efa, fabric is efa (found 1 nics)",
-                  RECEIVED.format("Libfabric/0")),
-            "nothing to fix: instances that have GPU Direct RDMA (P4d and later) do not start"
-            " without it"),
-    "P2P elsewhere": (lines(SHM, "Channel 00 : 1[1] -> 2[2] via P2P/IPC"),
-                      "nothing to fix where a CPU is between them; NCCL_P2P_LEVEL=SYS tries P2P"
-                      " there: measure both"),
+    "EFA without": (lines(EFA, "NET/OFI Need to force simple protocol: GDR not supported",
+                          env("NCCL_PROTO", "simple"), RECEIVED.format("Libfabric/0")),
+                    "nothing to fix on instances without GPU Direct RDMA, such as G5; on others"
+                    " update aws-ofi-nccl"),
+    "EFA that does not say so": (
+        lines(EFA, RECEIVED.format("Libfabric/0")),
+        "load nvidia_peermem or use DMA-BUF (Linux 5.12); hpckit tune sets NCCL_NET_GDR_LEVEL"),
+    "P2P limited": (lines(env("NCCL_P2P_LEVEL", "PIX"), SHM), "unset NCCL_P2P_LEVEL, and compare"),
     "AMD": ("RCCL version 2.22.3-HEAD:271856d\n" + lines(OF_NIC.format("Disabled")),
             "NCCL_DMABUF_ENABLE=1 (Linux 5.12), or admins: load ib_peer_mem; hpckit tune sets"
             " NCCL_NET_GDR_LEVEL"),
@@ -478,6 +503,14 @@ def test_the_fix_is_for_this_run(case: str) -> None:
     text, fix = FIXES[case]
     (one,) = found(text)
     assert one.remedy == fix
+
+
+def test_what_an_instance_does_not_have_is_a_note() -> None:
+    """EFA without GPU Direct RDMA is told, as the plugin tells it, and nobody is accused."""
+    no_gdr = "NET/OFI Need to force simple protocol: GDR not supported"
+    said = (EFA, no_gdr, OF_NIC.format("Disabled"), RECEIVED.format("Libfabric/0"))
+    severities = [one.severity for one in found(lines(*said)) if one.rule == "gpu-direct-off"]
+    assert severities == [Severity.NOTE, Severity.NOTE]
 
 
 def test_the_words_below_last_error_are_told() -> None:

@@ -178,6 +178,7 @@ def test_a_matrix_that_lost_its_columns_of_affinity_is_read_where_no_other_is() 
     assert reasons(node, "cpus") == reasons(node, "numa_index")
     assert reasons(node, "cpus") == {"GPUs": "the text has no column of CPU or NUMA affinity"}
     assert cells(only(f"{bare}\n{WHOLE}")) == cells(only(WHOLE))
+    assert cells(only(f"{bare}\nGPU0 has CPU Affinity 0-31\n")) == cells(node)
 
 
 def test_numa_affinity_that_is_not_there_is_unknown() -> None:
@@ -271,6 +272,8 @@ def test_what_is_not_understood_is_refused(old: str, new: str, says: str) -> Non
         "GPU0 GPU1\nGPU0 0 XGMI\nGPU1 XGMI 0\n",
         " \tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tOK\tX\n",
         "GPU0 and GPU1 are linked by NV2\n",
+        "GPU0 GPU1\nGPU0 N/A N/A\nGPU1 N/A N/A\n",
+        " \tGPU0\n GPU0\tX\n",
         "     GPU 0/0|GPU 1/0|CPU Affinity\nGPU 0/0 |S |SYS |0-31\n",
     ],
 )
