@@ -325,13 +325,22 @@ def interrupt_on_signals() -> None:
 
 
 def submit_tools(kind: SubmitterKind, *, checks: bool = True) -> SubmitTools:
-    """Everything that a submission uses; without `checks` the cluster is not looked at first."""
+    """Everything that a submission uses; without `checks` the cluster is not looked at first.
+
+    Raises ToolMissing without sbatch, before anything is written.
+    """
+    from hpckit.core.errors import ToolMissing
     from hpckit.core.process import interrupts_held
     from hpckit.jobs.draft import PackedJobFolders
     from hpckit.jobs.submit import SubmitTools
     from hpckit.spec.pace import SubmitterKind
 
-    probe = cluster_probe() if kind is SubmitterKind.SLURM else None
+    is_slurm = kind is SubmitterKind.SLURM
+    if is_slurm and not is_on_path("sbatch"):
+        from hpckit.jobs.slurm_submit import WHERE_SBATCH_IS
+
+        raise ToolMissing("sbatch was not found", hint=WHERE_SBATCH_IS)
+    probe = cluster_probe() if is_slurm else None
     return SubmitTools(
         submitter=submitter(kind),
         folders=PackedJobFolders(_caches()),

@@ -82,7 +82,7 @@ def demo_command(ctx: click.Context, folder: str | None) -> None:
             wiring.write_whole(file, _run(ctx, words)[1])
     output.result(click.style(f"# Seen, and left in {target}", bold=True))
     files = " · ".join(["*.txt (what each printed)", *_PICTURES, "report.html"])
-    commands = f"cd {shlex.quote(target)} · hpckit init -- python3 train.py · hpckit doctor"
+    commands = f"cd {shlex.quote(target)} · hpckit doctor · hpckit init"
     if not wiring.is_on_path("hpckit"):
         commands = f"export PATH={shlex.quote(sysconfig.get_path('scripts'))}:$PATH\n{commands}"
     output.labelled([*answers, ("files", files), ("next", commands)])

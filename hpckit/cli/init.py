@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -178,10 +179,11 @@ def _job_file(
         comments.insert(0, f"this file does not render yet: {error.message}")
         renders = False
     head = [f"From {script}, by hpckit init --from."]
-    if carried.is_whole:
-        head += ["The script has no single launch line, so it runs unchanged; this file requests",
-                 "its resources. With one launch as `command`, hpckit orders, binds and measures",
-                 "its ranks."]  # fmt: skip
+    if carried.whole_because:
+        why = (f"{carried.whole_because}, so the script runs unchanged; this file requests its "
+               "resources. With one launch as `command`, hpckit orders, binds and measures its "
+               "ranks.")  # fmt: skip
+        head += textwrap.wrap(why, 78)
         if keys["command"] == ["true"]:
             head.append("`command` is a placeholder: [environment] setup runs the script itself.")
     if comments:
@@ -219,10 +221,10 @@ def _found(carried: FromScript) -> str:
     """Return what runs, in few words: the launch that was found, or the script itself."""
     command, setup = carried.keys.get("command"), carried.keys.get("environment.setup")
     words = shlex.join(map(str, command)) if isinstance(command, list) else ""
-    if carried.is_whole and words == "true" and isinstance(setup, list):
+    if carried.whole_because and words == "true" and isinstance(setup, list):
         words = str(setup[0]).removeprefix("exec ")
     words = words if len(words) <= _WORDS_SHOWN else f"{words[: _WORDS_SHOWN - 2]} …"
-    way = "stays whole" if carried.is_whole else f"launch {carried.keys.get('launch.kind')}"
+    way = "stays whole" if carried.whole_because else f"launch {carried.keys.get('launch.kind')}"
     return f"{way} · {words}"
 
 
@@ -239,6 +241,7 @@ def _say(
     lines = [Line(text=f" wrote   {file}" + (f"   from {script}" if script else ""))]
     if carried is not None:
         lines.append(Line(text=f" found   {_found(carried)}"))
+        lines += [Line(text=f" why     {why}") for why in (carried.whole_because,) if why]
     lines += [Line(text=f" left    {comment}") for comment in comments[:_SHOWN]]
     if len(comments) > _SHOWN:
         lines.append(Line(text=f"         {len(comments) - _SHOWN} more, in the file"))

@@ -65,14 +65,14 @@ _CONTAINER: Final = {
 class FromScript:
     """Keys of a job file, and what the reader is told of the rest.
 
-    `is_whole` for a script that starts its steps by itself and stays as it is; `request` is what it
-    asks Slurm for.
+    `whole_because` is a sentence on why a script starts its steps by itself and stays as it is,
+    empty for one that does not; `request` is what the script asks Slurm for.
     """
 
     keys: Mapping[str, object]
     left: tuple[Left, ...]
     request: Request
-    is_whole: bool = False
+    whole_because: str = ""
 
 
 _COMPARED: Final[Mapping[str, Callable[[Request], object]]] = {
@@ -114,13 +114,14 @@ def job_from_script(text: str, name: str) -> FromScript:
     as it is and has no path.
     """
     script = _Script.of(text, name)
-    launch = script.launch() if script.interpreter[0] in ("bash", "sh") else None
-    if launch is None:
-        return _whole(script)
+    launch = script.launch()
+    if isinstance(launch, str):
+        return _whole(script, launch)
     found = _apart(script, launch)
-    # A script that it writes would be read as directives of the job.
     setup = cast("list[str]", found.keys.get("environment.setup", []))
-    return _whole(script) if any("\n#SBATCH" in lines for lines in setup) else found
+    if any("\n#SBATCH" in lines for lines in setup):
+        return _whole(script, "The script writes #SBATCH lines that would be the job's")
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,26 +166,41 @@ class _Script(NamedTuple):
         """The name of a job that says none."""
         return "job" if self.name == "-" else PurePosixPath(self.name).stem
 
-    def launch(self) -> _Launch | None:
-        """Return the one command that is the job; None where hpckit cannot start it as it is."""
+    def launch(self) -> _Launch | str:
+        """Return the one command that is the job, or a sentence on why hpckit cannot start it."""
+        if self.interpreter[0] not in ("bash", "sh"):
+            return f"The script is for {self.interpreter[0]}, of which hpckit reads no launch"
         chosen = only_work(self.statements)
-        if chosen is None or any(word.raw.startswith(("<(", ">(")) for word in chosen.words):
-            return None
+        if chosen is None:
+            return "The script has no single launch line"
+        is_apart = f"Line {chosen.first_line} cannot stand apart from the script"
+        if any(word.raw.startswith(("<(", ">(")) for word in chosen.words):
+            return is_apart
         last = self._last(chosen)
         known = constants(self.statements)
         line = launch_line(expanded(chosen.program_words, known))
         if last is None or line is None:
-            return None
+            return is_apart
         around = "\n".join(self.lines[chosen.first_line - 1 : last.last_line])
         for word in (*chosen.words, *(last.words if last is not chosen else ())):
             around = around.replace(word.raw, "", 1)
         around = re.sub(r"(^|\s)#.*", "", around)
         tasks = _Counts.of(self.request, known).tasks_per_node(line)
+        if tasks is None:
+            return self._why_in_part(chosen, line)
         is_lost = line.kind == "deepspeed" and not all(map(is_settled, line.words))
-        if tasks is None or is_lost or "<" in around:  # ranks have no standard input
-            return None
+        if is_lost or "<" in around:  # ranks have no standard input
+            return is_apart
         return _Launch(chosen=chosen, line=line, tasks_per_node=tasks, last_line=last.last_line,
                        redirections=around)  # fmt: skip
+
+    def _why_in_part(self, chosen: Statement, line: LaunchLine) -> str:
+        where, nodes = f"Line {chosen.first_line}", self.request.nodes
+        if nodes > 1 and not line.starter:
+            return f"{where} runs on the first of the job's {nodes} nodes only"
+        if nodes > 1 and line.kind == "torchrun" and line.nodes is None:
+            return f"{where} starts torchrun on {nodes} nodes without --nnodes, each for itself"
+        return f"{where} does not start the same ranks on each node of the job, as far as it shows"
 
     def _last(self, chosen: Statement) -> Statement | None:
         """Return the launch, or the `tee` or `exit` behind it; None where its lines hold more."""
@@ -227,8 +243,8 @@ def _apart(script: _Script, launch: _Launch) -> FromScript:
     return FromScript(keys=keys, left=tuple(left), request=script.request)
 
 
-def _whole(script: _Script) -> FromScript:
-    """Return a job that runs the script as it is.
+def _whole(script: _Script, because: str) -> FromScript:
+    """Return a job that runs the script as it is, and why.
 
     As a rank where it starts no steps of Slurm's and needs one node; else in place of the batch
     script.
@@ -247,7 +263,7 @@ def _whole(script: _Script) -> FromScript:
         keys["command"] = ["true"]
         keys["environment.setup"] = [f"exec {shlex.join(words)}"]
     left = (*_of_pbs(script), *options.left)
-    return FromScript(keys=keys, left=left, request=script.request, is_whole=True)
+    return FromScript(keys=keys, left=left, request=script.request, whole_because=because)
 
 
 def _of_pbs(script: _Script) -> Iterator[Left]:

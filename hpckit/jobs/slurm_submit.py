@@ -57,6 +57,7 @@ else:
 _SBATCH_S = 60.0
 _PAUSES_S = (1.0, 3.0)
 _SIGNALS = ("TERM", "INT", "HUP", "USR1", "USR2", "CONT", "STOP", "KILL")
+WHERE_SBATCH_IS = "submit from a login node of the cluster, or run here with --local"
 
 
 class SlurmSubmitter:
@@ -242,10 +243,7 @@ class _Sbatch:
             except ToolTimeout as error:
                 raise SubmissionUnconfirmed(_timed_out(error)) from error
             except ToolMissing as error:
-                raise ToolMissing(
-                    error.message,
-                    hint="submit from a login node of the cluster, or run here with --local",
-                ) from error
+                raise ToolMissing(error.message, hint=WHERE_SBATCH_IS) from error
             words = refusal_words(result.stderr)
             if result.returncode == 0:
                 self.words = tuple(words.splitlines())

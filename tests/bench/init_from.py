@@ -255,7 +255,7 @@ def ranks_of(root: Path, path: Path, work: Path) -> tuple[str, list[str]]:
     """Return how a script was taken, and what its ranks get otherwise."""
     text = path.read_text(encoding="utf-8", errors="replace")
     try:
-        if job_from_script(text, path.name).is_whole:
+        if job_from_script(text, path.name).whole_because:
             return "stays whole", []
         script, comments = rendered(work / path.name, text)
     except HpckitError:

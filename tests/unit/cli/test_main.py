@@ -85,7 +85,7 @@ def test_each_kind_of_error_has_its_exit_code(
 def test_a_scheduler_that_is_missing_is_the_worlds_fault(
     run_hpckit: RunHpckit, tmp_path: Path
 ) -> None:
-    """Without sbatch a submission to Slurm exits 7, names it, and leaves no job behind."""
+    """Without sbatch a submission to Slurm exits 7, names it, and leaves nothing behind."""
     site = write_site(config_home() / "site_configs", "mine", "")
     with site.open("a") as file:
         file.write(f'submitter = "slurm"\njob_root = "{tmp_path}/jobs"\n')
@@ -93,7 +93,7 @@ def test_a_scheduler_that_is_missing_is_the_worlds_fault(
     ran = run_hpckit("submit", "--site", "mine", "--", "true", env=env)
     assert (ran.returncode, ran.stdout) == (7, "")
     assert "sbatch was not found" in ran.stderr
-    assert list((tmp_path / "jobs").iterdir()) == []
+    assert not (tmp_path / "jobs").exists()
     assert json.loads(run_hpckit("jobs", "--json").stdout)["jobs"] == []
 
 

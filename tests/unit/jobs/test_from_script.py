@@ -176,8 +176,24 @@ def test_a_script_of_several_steps_stays_whole(head: str, body: str, command: li
     As the one rank, or in place of the batch script where it starts steps of Slurm's.
     """
     found = job_from_script(f"#!/bin/bash\n#SBATCH {head}\n{body}\n", "old.sbatch")
-    assert found.is_whole
+    assert found.whole_because
     assert found.keys["command"] == command
+
+
+@pytest.mark.parametrize(
+    ("body", "because"),
+    [
+        ("srun ./a\nsrun ./b", "no single launch line"),
+        ("srun torchrun --nproc-per-node 4 t.py", "torchrun on 2 nodes without --nnodes"),
+        ("torchrun --nnodes 2 t.py", "Line 3 runs on the first of the job's 2 nodes only"),
+        ("srun -n1 ./a", "Line 3 does not start the same ranks"),
+        ("srun ./a <in", "Line 3 cannot stand apart"),
+    ],
+)
+def test_why_a_script_stays_whole_is_said(body: str, because: str) -> None:
+    """With its line, so that a person who wants the launch apart sees what to change."""
+    found = job_from_script(f"#!/bin/bash\n#SBATCH -N2 --gpus-per-node=4\n{body}\n", "old.sbatch")
+    assert because in found.whole_because
 
 
 @pytest.mark.parametrize(
@@ -204,7 +220,7 @@ def test_what_is_left_is_told_with_its_line(text: str, left: list[tuple[str, int
     """Logs, what stands behind the launch, and options that no key says."""
     found = job_from_script(text, "old")
     assert [(one.option, one.line_no) for one in found.left] == left
-    assert not found.is_whole
+    assert not found.whole_because
 
 
 @pytest.mark.parametrize(

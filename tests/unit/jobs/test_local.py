@@ -109,7 +109,8 @@ def test_the_supervisor_is_of_the_submitters_hpckit(folder: Path, tmp_path: Path
     shutil.copytree(Path(hpckit.__file__).parent, copy / "hpckit")
     marked = copy / "hpckit" / "jobs" / "local_run.py"
     begin = "import annotations\n"
-    marked.write_text(marked.read_text().replace(begin, f"{begin}print('this copy', flush=True)\n", 1))
+    said = f"{begin}print('this copy', flush=True)\n"
+    marked.write_text(marked.read_text().replace(begin, said, 1))
     request = job_request(folder, "exit 0\n", environment={"PYTHONPATH": str(copy)})
     code = (
         "import os, sys; from pathlib import Path; from hpckit.slurm.values import SubmitRequest\n"
