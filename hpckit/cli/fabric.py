@@ -13,7 +13,7 @@ import click
 import hpckit
 from hpckit import wiring
 from hpckit.cli import output
-from hpckit.core.errors import ConfigError
+from hpckit.core.errors import ConfigError, ToolMissing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +69,11 @@ def topologies_of(file: str | None) -> tuple[ClusterTopology, ...]:
 
     if file is not None:
         return read_fabric(*wiring.read_capture(file))
-    return fabric_of_slurm(wiring.cluster_probe())
+    try:
+        return fabric_of_slurm(wiring.cluster_probe())
+    except ToolMissing as error:
+        hint = "run it on the cluster, or name a file: place --fabric FILE, fabric show FILE"
+        raise ToolMissing(error.message, hint=hint) from error
 
 
 def fabric_of(file: str | None, name: str | None) -> ClusterTopology:

@@ -66,7 +66,8 @@ def init_command(
         output.as_file(text)
         return
     (wiring.write_whole if force else wiring.write_new)(file, text)
-    _say(file, script, carried, comments, renders=renders)
+    nodes = keys.get("resources.nodes", 1)
+    _say(file, script, carried, comments, nodes=nodes, renders=renders)
 
 
 @click.command("schema")
@@ -89,6 +90,8 @@ def _refuse_unused(options: JobOptions, script: str | None) -> None:
 
 def _command(options: JobOptions) -> Sequence[str]:
     """Return the command: what stands behind --, or a program that is named in place of a job."""
+    if options.command and options.job is not None:
+        raise click.UsageError(f"got {options.job} before --; the file to write is -o FILE")
     if options.command or options.job is None:
         return options.command
     if is_batch_script(options.job):
@@ -97,8 +100,8 @@ def _command(options: JobOptions) -> Sequence[str]:
     runs = {".py": ("python3",), ".sh": ("bash",)}.get(Path(options.job).suffix)
     if runs is None:
         raise click.UsageError(
-            f"{options.job} is no program: hpckit init --from SCRIPT reads a batch script, and a"
-            " command goes after --"
+            f"{options.job} is no program: hpckit init --from SCRIPT reads a batch script, a"
+            " command goes after --, and the file to write is -o FILE"
         )
     return (*runs, options.job)
 
@@ -180,11 +183,13 @@ def _job_file(
         renders = False
     head = [f"From {script}, by hpckit init --from."]
     if carried.whole_because:
-        why = (f"{carried.whole_because}, so the script runs unchanged; this file requests its "
-               "resources. With one launch as `command`, hpckit orders, binds and measures its "
-               "ranks.")  # fmt: skip
+        is_in_setup = keys["command"] == ["true"]
+        instead = " in place of `setup`" if is_in_setup else ""
+        why = (f"{carried.whole_because}. So the script runs unchanged, by its path from the "
+               f"folder where you submit; this file requests its resources. With one launch "
+               f"as `command`{instead}, hpckit orders, binds and measures its ranks.")  # fmt: skip
         head += textwrap.wrap(why, 78)
-        if keys["command"] == ["true"]:
+        if is_in_setup:
             head.append("`command` is a placeholder: [environment] setup runs the script itself.")
     if comments:
         head += ["Not carried over:", *(f"  {comment}" for comment in comments)]
@@ -234,6 +239,7 @@ def _say(
     carried: FromScript | None,
     comments: Sequence[str],
     *,
+    nodes: object,
     renders: bool,
 ) -> None:
     from hpckit.core.text import Line
@@ -245,7 +251,8 @@ def _say(
     lines += [Line(text=f" left    {comment}") for comment in comments[:_SHOWN]]
     if len(comments) > _SHOWN:
         lines.append(Line(text=f"         {len(comments) - _SHOWN} more, in the file"))
-    submit = "submit" if wiring.is_on_path("sbatch") else "submit --local"
+    is_local = nodes == 1 and not wiring.is_on_path("sbatch")
+    submit = "submit --local" if is_local else "submit"
     steps = ("check", "render", submit) if renders else ("render",)
     following = " · ".join(f"hpckit {word} {file}" for word in steps)
     following = following if renders else f"edit {file}, then {following}"

@@ -486,11 +486,12 @@ def write_html(made: MadeReport, path: Path) -> None:
     """Write the page, and say where. Raises StorageFailed, RenderError."""
     from hpckit.api import page_of
     from hpckit.core.files import whole_file
+    from hpckit.core.units import short_bytes
 
     page = page_of(made).encode()
     with whole_file(path) as file:
         file.write(page)
-    output.talk(f"wrote {_name(path)}: {len(page) / 1e6:.1f} MB, complete in itself")
+    output.talk(f"wrote {_name(path)}: {short_bytes(len(page))}, complete in itself")
 
 
 def _name(path: Path) -> str:

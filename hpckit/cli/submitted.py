@@ -84,7 +84,8 @@ def size_of(job: PreparedJob) -> str:
         parts.append(counted(spec.resources.gpus_per_node, "GPU"))
     slurm = job.site.submitter is SubmitterKind.SLURM
     default = "the partition's time limit" if slurm else "no time limit"
-    words = [" × ".join(parts), spec.resources.time_limit or default]
+    limit = spec.resources.time_limit or default
+    words = [" × ".join(parts), f"{limit} min" if limit.isdigit() else limit]
     if (tasks := tasks_of(job)) > 1:
         words.insert(0, f"{tasks} tasks")
     for name in ("partition", "account", "qos") if slurm else ():

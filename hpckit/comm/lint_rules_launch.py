@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from hpckit.comm.lint_rule import Scene, Seen, Setting, SettingForm, error, note, warning
@@ -61,16 +62,20 @@ def _hides_peers(one: Setting, scene: Scene) -> Seen | None:
     is_open = has_several and "none" not in bound
     is_step = scene.has_steps or one.program == "srun"
     is_single = not _SEVERAL.search(one.value or "")
-    off = [other for other in scene.beside(one, "NCCL_P2P_DISABLE") if whole_number(other.value)]
-    is_off = any(_holds_for(other, one) for other in off)
+    is_off = any(_holds_for(other, one) for other in _p2p_off(one, scene))
     is_sure = scene.has_collectives and is_step and is_single and not is_off
     return Seen(is_sure=is_sure) if is_open else None
 
 
+def _p2p_off(one: Setting, scene: Scene) -> Iterator[Setting]:
+    yield from (it for it in scene.beside(one, "NCCL_P2P_DISABLE") if whole_number(it.value))
+    yield from (it for it in scene.beside(one, "NCCL_P2P_LEVEL") if it.value in ("LOC", "0"))
+
+
 def _holds_for(variable: Setting, option: Setting) -> bool:
-    """Whether a variable is set for the command of an option, or from there on for all."""
+    """Whether a variable may be set for a command that an option is for."""
     if option.until_line is None:
-        return variable.until_line is None
+        return True
     lasts = variable.until_line is None or option.until_line <= variable.until_line
     return lasts and variable.line <= option.line
 

@@ -79,7 +79,9 @@ _COMPARED: Final[Mapping[str, Callable[[Request], object]]] = {
     "nodes": lambda request: request.nodes,
     "CPUs of a node": lambda request: request.cpus_per_node,
     "GPUs": lambda request: request.gpus,
-    "memory of a node in MiB": lambda request: request.mem_per_node_mib,
+    "memory of a node in MiB": lambda request: (
+        "all" if request.wants_all_mem else request.mem_per_node_mib
+    ),
     "time limit": lambda request: request.text("time") and request.time_s,
     "exclusive nodes": lambda request: request.is_exclusive,
     "array tasks": lambda request: request.array_size,
@@ -155,7 +157,8 @@ class _Script(NamedTuple):
                 place = Place(_TOOL, line_no, line)
                 raise place.refuse("begins a second job (hetjob)", "one job in a script")
         words = lines[0].removeprefix("#!").split() if lines[0].startswith("#!") else []
-        words = words[1:] if words and PurePosixPath(words[0]).name == "env" else words
+        if words and PurePosixPath(words[0]).name == "env":
+            words = words[2:] if words[1:2] == ["-S"] else words[1:]
         first = PurePosixPath(words[0] if words else "bash")
         shown = first.name if str(first.parent) in _PROGRAMS else str(first)
         statements = tuple(read_statements(text, _TOOL)) if shown in ("bash", "sh") else ()
@@ -172,7 +175,7 @@ class _Script(NamedTuple):
             return f"The script is for {self.interpreter[0]}, of which hpckit reads no launch"
         chosen = only_work(self.statements)
         if chosen is None:
-            return "The script has no single launch line"
+            return "The script runs more than one program, or one in a loop or a condition"
         is_apart = f"Line {chosen.first_line} cannot stand apart from the script"
         if any(word.raw.startswith(("<(", ">(")) for word in chosen.words):
             return is_apart
@@ -185,22 +188,28 @@ class _Script(NamedTuple):
         for word in (*chosen.words, *(last.words if last is not chosen else ())):
             around = around.replace(word.raw, "", 1)
         around = re.sub(r"(^|\s)#.*", "", around)
-        tasks = _Counts.of(self.request, known).tasks_per_node(line)
+        counts = _Counts.of(self.request, known)
+        tasks = counts.tasks_per_node(line)
         if tasks is None:
-            return self._why_in_part(chosen, line)
+            return f"Line {chosen.first_line} {self._why_in_part(line, counts)}"
         is_lost = line.kind == "deepspeed" and not all(map(is_settled, line.words))
         if is_lost or "<" in around:  # ranks have no standard input
             return is_apart
         return _Launch(chosen=chosen, line=line, tasks_per_node=tasks, last_line=last.last_line,
                        redirections=around)  # fmt: skip
 
-    def _why_in_part(self, chosen: Statement, line: LaunchLine) -> str:
-        where, nodes = f"Line {chosen.first_line}", self.request.nodes
+    def _why_in_part(self, line: LaunchLine, counts: _Counts) -> str:
+        nodes = self.request.nodes
         if nodes > 1 and not line.starter:
-            return f"{where} runs on the first of the job's {nodes} nodes only"
-        if nodes > 1 and line.kind == "torchrun" and line.nodes is None:
-            return f"{where} starts torchrun on {nodes} nodes without --nnodes, each for itself"
-        return f"{where} does not start the same ranks on each node of the job, as far as it shows"
+            return f"is started on the first of the job's {nodes} nodes, not on each"
+        other = next((option for option in line.step if not counts.is_clear(option)), None)
+        if other is not None:
+            return f"has {_said(line, other)}, with which hpckit does not start ranks"
+        is_whole = not any(option.name in (*_PER_NODE, "nodes", "ntasks") for option in line.step)
+        is_silent = line.nodes is None and not any("PET_NNODES" in text for text in self.lines)
+        if nodes > 1 and line.kind == "torchrun" and is_whole and is_silent:
+            return f"starts torchrun on {nodes} nodes without --nnodes: each runs by itself"
+        return "does not show that it starts the same ranks on each node"
 
     def _last(self, chosen: Statement) -> Statement | None:
         """Return the launch, or the `tee` or `exit` behind it; None where its lines hold more."""
@@ -426,7 +435,7 @@ class _Counts(NamedTuple):
         None where it takes another part of the job than all of it, or nobody can tell.
         """
         nodes = self.own["nodes"]
-        if not all(map(self._is_clear, line.step)):
+        if not all(map(self.is_clear, line.step)):
             return None
         alone = 1 if nodes == 1 else None
         tasks = self._tasks_of_step(line) if line.starter else alone
@@ -451,7 +460,7 @@ class _Counts(NamedTuple):
         is_free = is_free and (line.starter == "srun" or nodes == 1)
         return tasks if not said and (is_free or tasks == asked) else None
 
-    def _is_clear(self, option: StepOption) -> bool:
+    def is_clear(self, option: StepOption) -> bool:
         """Return whether an option asks for no other nodes, CPUs and GPUs than the job has."""
         name, value, is_settled = option
         if name in _MATCHED:
@@ -515,7 +524,8 @@ def _of_step(
     line: LaunchLine, chosen: Statement, request: Request, keys: dict[str, object]
 ) -> Iterator[Left]:
     """Say the options of srun; yield those that no key says, and those of mpirun."""
-    for name, value, _ in line.step:
+    for option in line.step:
+        name, value, _ = option
         is_same = name != "export" and name in request.options and value == request.text(name)
         is_known = name in _MATCHED | _NOT_NEEDED | _TASKS or (name, value) in _AS_HERE
         if is_same or is_known or (name == "x" and "=" not in (value or "")):
@@ -523,11 +533,17 @@ def _of_step(
         found = _step_keys(line, name, value)
         keys |= found
         if not found:
-            is_long = line.starter == "srun" and len(name) > 1
-            said = f"--{name}={value}" if is_long else f"-{name} {value or ''}".rstrip()
             key = OWNED_BY_SRUN.get(name, "")
             because = f"instead: {key}" if key else "hpckit starts the ranks with its own srun"
-            yield Left(f"{line.starter} {said}", chosen.first_line, because)
+            yield Left(_said(line, option), chosen.first_line, because)
+
+
+def _said(line: LaunchLine, option: StepOption) -> str:
+    """Return an option as a person writes it behind the program that it is of."""
+    is_long = line.starter == "srun" and len(option.name) > 1
+    sign, link = ("--", "=") if is_long else ("-", " ")
+    value = "" if option.value is None else f"{link}{option.value}"
+    return f"{line.starter} {sign}{option.name}{value}"
 
 
 def _step_keys(line: LaunchLine, name: str, value: str | None) -> dict[str, object]:

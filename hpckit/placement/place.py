@@ -222,6 +222,8 @@ def _assumed(question: PlaceQuestion, mesh: Mesh, locality: Locality) -> Iterato
         yield f"{gbits:g} Gb/s per node, 400 per GPU (--node-gbits)"
     if question.oversubscription is None and _lacks_uplinks(question, locality):
         yield f"{OVERSUBSCRIPTION:g}:1 oversubscription at leaves and above (--oversubscription)"
+    if question.version is None:
+        yield "no Slurm release, so Slurm's own order is unknown (--slurm-version)"
 
 
 def _lacks_nics(question: PlaceQuestion, locality: Locality) -> bool:

@@ -122,14 +122,14 @@ def _check_mesh(spec: JobSpec, *, local: bool) -> None:
     mesh = " × ".join(f"{axis} {size}" for axis, size in spec.parallel.items())
     per_node = spec.ntasks_per_node
     hint = f"change the mesh so that its sizes multiply to {spec.ntasks}"
-    if local:
-        hint = f"--ntasks-per-node {need}, or {hint}"
+    nodes = spec.resources.nodes
+    if local or need == nodes * (spec.resources.gpus_per_node or 0):
+        hint = f"--ntasks-per-node {need // nodes}, or {hint}"
     elif need % per_node == 0:
         hint = f"--nodes {need // per_node}, or {hint}"
     raise PlanError(
         "parallel mesh",
-        have=f"{counted(spec.ntasks, 'rank')}"
-        f" ({counted(spec.resources.nodes, 'node')} × {per_node})",
+        have=f"{counted(spec.ntasks, 'rank')} ({counted(nodes, 'node')} × {per_node})",
         need=f"{counted(need, 'rank')} ({mesh})",
         hint=hint,
     )

@@ -249,7 +249,9 @@ def _slurm_options(slurm: SlurmOptions) -> Iterator[Option]:
         yield Option(
             name="segment",
             value=str(slurm.segment),
-            because="keep these nodes in one block (topology/block, Slurm 24.05 or later)",
+            because="keep these nodes in one block (topology/block, Slurm 24.05 or later)"
+            if slurm.segment > 1
+            else "let any block take each node (topology/block, Slurm 24.05 or later)",
         )
     if slurm.mail_type:
         yield Option(name="mail-type", value=",".join(slurm.mail_type))

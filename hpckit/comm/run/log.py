@@ -33,7 +33,6 @@ from hpckit.comm.run.log_lines import (
     Network,
     NicList,
     NodeShare,
-    NoGpuDirect,
     Nvls,
     OfiProvider,
     P2pDisabled,
@@ -265,10 +264,8 @@ def _interfaces(match: re.Match[str], line: NcclLine) -> Facts:
     yield NicList(host=line.host, network="Socket", nics=nics)
 
 
-def _forced_simple(match: re.Match[str], line: NcclLine) -> Facts:
+def _forced_simple(_: re.Match[str], line: NcclLine) -> Facts:
     yield PluginSetting(host=line.host, name="NCCL_PROTO", value="simple")
-    if match[1] == "GDR":
-        yield NoGpuDirect(host=line.host)
 
 
 def _nvls_off(_: re.Match[str], line: NcclLine) -> Facts:
@@ -295,9 +292,9 @@ NET_FORMS: Final[tuple[Form, ...]] = (
          r"(?:, fabric is \S{1,60})?(?: \(found (?P<nics>[0-9]{1,4}) nics\))?.{0,40}",
          fact(OfiProvider)),
     form("NET/OFI",
-         r"NET/OFI .*(?:force simple protocol: |'simple' .*reason: )(.{1,60}) not supported.*",
+         r"NET/OFI .*(?:force simple protocol: |'simple' .*reason: ).{1,60} not supported.*",
          _forced_simple),
-    form("NET/OFI", r"NET/OFI .*Disabling NVLS support due to NCCL version.*", _nvls_off),
+    form("NET/OFI", r"NET/OFI .*Disabling NVLS support .*", _nvls_off),
     form("NET/OFI",
          r"NET/OFI (?:\[[^\]]{0,20}\] )?(?:Adding|Setting) (?P<name>NCCL_[A-Z0-9_]{2,60})"
          r"(?:=| to )['\"]?(?P<value>[^\s'\"]{1,200})['\"]?(?: to .{1,200})?", fact(PluginSetting)),

@@ -68,11 +68,6 @@ class PluginSetting(OfHost):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoGpuDirect(OfHost):
-    """The OFI plugin's word that its provider has no GPU Direct RDMA here."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Network(OfHost):
     """What carries traffic between nodes: `IB`, `Socket`, or the name that a plugin gives."""
 
@@ -271,7 +266,6 @@ class NcclLog:
     bootstraps: tuple[Seen[Bootstrap], ...] = ()
     settings: tuple[Seen[LoggedSetting], ...] = ()
     plugin_settings: tuple[Seen[PluginSetting], ...] = ()
-    without_gpu_direct: tuple[Seen[NoGpuDirect], ...] = ()
     networks: tuple[Seen[Network], ...] = ()
     nic_lists: tuple[Seen[NicList], ...] = ()
     virtual_nics: tuple[Seen[VirtualNic], ...] = ()

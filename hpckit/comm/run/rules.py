@@ -167,10 +167,16 @@ _ON_OMNI_PATH: Final = {
     "gpu-direct-off": "load a plugin: aws-ofi-nccl over libfabric's psm2 or opx has GPU Direct;"
     " Omni-Path's verbs do not",
 }
-_P2P_LIMITED: Final = {"shm-between-gpus": "unset NCCL_P2P_LEVEL, and compare"}
+_BETWEEN_SOME: Final = {
+    "shm-between-gpus": "nothing to fix where a CPU is between them; else each rank must see all"
+    " GPUs of its node: --gpus-per-node, not --gpus-per-task",
+}
+_P2P_LIMITED: Final = {
+    "shm-between-gpus": "unset NCCL_P2P_DISABLE and NCCL_P2P_LEVEL, and compare",
+}
 _ON_EFA: Final = {
     "gpu-direct-off": "nothing to fix on instances without GPU Direct RDMA, such as G5; on others"
-    " update aws-ofi-nccl",
+    " update EFA's installer; before libfabric 1.18 set FI_EFA_USE_DEVICE_RDMA=1",
 }
 
 
@@ -180,8 +186,9 @@ def _advised(finding: SourcedFinding, facts: RunFacts) -> SourcedFinding:
     special = {
         **(_ON_AMD if is_amd else {}),
         **(_ON_OMNI_PATH if facts.is_omni_path else {}),
-        **(_ON_EFA if facts.is_efa_without_gpu_direct else {}),
-        **(_P2P_LIMITED if any(facts.settings("NCCL_P2P_LEVEL")) else {}),
+        **(_ON_EFA if facts.is_efa else {}),
+        **(_BETWEEN_SOME if facts.has_p2p else {}),
+        **(_P2P_LIMITED if facts.limits_p2p else {}),
     }
     remedy = special.get(finding.rule, finding.remedy)
     if facts.run.log is not None:

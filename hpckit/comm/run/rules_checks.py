@@ -200,7 +200,7 @@ def gpu_direct_off(facts: RunFacts) -> Iterator[Evidence]:
     That a GPU has no GPU Direct with a NIC far away is by design. Sends may lack it on GPUs before
     Ampere (NCCL_NET_GDR_READ), so connections count where they receive.
     """
-    is_by_design = facts.is_omni_path or facts.is_efa_without_gpu_direct
+    is_by_design = facts.is_omni_path or facts.is_efa
     yield from _nics_without(facts, Severity.NOTE if is_by_design else None)
     yield from _gpus_without(facts)
     if facts.is_multi_node:

@@ -120,6 +120,22 @@ class RunFacts:
         return self.expected.plugin not in (None, NetPlugin.NONE)
 
     @property
+    def has_p2p(self) -> bool:
+        """Whether some GPUs of a node reach each other, so that their ranks see each other's."""
+        return any(one.what.transport is Transport.P2P for one in self.log.connections)
+
+    @property
+    def limits_p2p(self) -> bool:
+        """Whether somebody set P2P off, or to fewer pairs than NCCL takes by itself (PXB).
+
+        Source: NCCL, src/graph/paths.cc, ncclTopoCheckP2p.
+        """
+        off = {one.what.value for one, _ in self.settings("NCCL_P2P_DISABLE")} - {"0"}
+        levels = {one.what.value.upper() for one, _ in self.settings("NCCL_P2P_LEVEL")}
+        fewer = {"LOC", "0", "PIX", "1", *(() if self.is_nvlink else ("NVL",))}
+        return bool(off or levels & fewer)
+
+    @property
     def is_nvlink(self) -> bool | None:
         """Whether NVLink joins the GPUs of a node, as expected, else as NCCL found it."""
         if self.expected.has_nvlink is not None:
@@ -141,14 +157,13 @@ class RunFacts:
         return bool(names) and all(name.startswith("hfi1_") for name in names)
 
     @property
-    def is_efa_without_gpu_direct(self) -> bool:
-        """Whether the plugin says so of EFA.
+    def is_efa(self) -> bool:
+        """Whether EFA carries the traffic between nodes.
 
-        Since 1.8 it fails instead on instances that it knows to have GPU Direct RDMA. Source:
-        aws-ofi-nccl, src/platform-aws.cpp, gdr_required.
+        Since 1.7.4 the plugin fails without GPU Direct RDMA on instances that it knows to have it.
+        Source: aws-ofi-nccl, src/platform-aws.cpp, gdr_required.
         """
-        names = {one.what.provider.partition(";")[0] for one in self.log.providers}
-        return "efa" in names and bool(self.log.without_gpu_direct)
+        return any(one.what.provider.partition(";")[0] == "efa" for one in self.log.providers)
 
     def settings(self, *names: str) -> Iterator[tuple[Seen[LoggedSetting], str]]:
         """Variables by name that somebody set, each value once, and a word for where."""
@@ -157,11 +172,11 @@ class RunFacts:
             for test in self.run.tests
             for name, value in test.environment
         )
-        by_plugin = {(one.what.name, one.what.value) for one in self.log.plugin_settings}
+        by_plugin = {(one.what.name, one.what.value.lower()) for one in self.log.plugin_settings}
         wanted = (
             one
             for one in (*self.log.settings, *listed)
-            if one.what.name in names and (one.what.name, one.what.value) not in by_plugin
+            if one.what.name in names and (one.what.name, one.what.value.lower()) not in by_plugin
         )
         for each in grouped(wanted, lambda one: (one.what.name, one.what.value)).values():
             yield each[0], self.where(each)
@@ -216,10 +231,13 @@ _LEAST_TOLD: Final = 0.05e9
 _MOST_WARNINGS: Final = 5
 _HARMLESS: Final = regex(
     r"\[Service thread\] (?:Accept failed|Could not receive type)"
-    r"|\[Proxy Service \d+\] Failed to execute operation Close|MSCCL\+\+: Cannot enable",
+    r"|\[Proxy Service \d+\] Failed to execute operation Close|MSCCL\+\+: Cannot enable"
+    r"|.*, retrying$",
     re.ASCII,
 )
-"""What follows the end of a rank's process, be it good or bad, and a feature that is not there."""
+"""What follows the end of a process, good or bad; a feature that is not there; one more attempt."""
+_ATTEMPT: Final = regex(r"(?<=, retrying) (?:\(|after ).*", re.ASCII)
+"""Which attempt it is: all are one line."""
 
 
 def wrong_results(facts: RunFacts) -> Iterator[Evidence]:
@@ -334,7 +352,8 @@ def warned(facts: RunFacts) -> Iterator[Evidence]:
     """Rule `warned`: NCCL's own warnings, each text once, the first few."""
     texts: dict[str, list[int]] = {}
     for one in facts.log.warnings:
-        seen = texts.setdefault(one.what.text, [one.line_no, 0])
+        text = _ATTEMPT.sub("", one.what.text)
+        seen = texts.setdefault(text, [one.line_no, 0])
         seen[1] += one.count
     graver = sorted(texts.items(), key=lambda item: _HARMLESS.match(item[0]) is not None)
     for text, (line_no, count) in graver[:_MOST_WARNINGS]:

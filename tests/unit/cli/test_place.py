@@ -176,7 +176,7 @@ def test_names_of_another_case_or_domain_are_those_of_the_fabric(
 def test_what_the_caller_told_is_shown(run_hpckit: RunHpckit, tree: Path) -> None:
     """As given, and no longer as assumed."""
     more = ("--oversubscription", "8", "--node-gbits", "400", "--fabric", tree)
-    found = document(run_hpckit, *WORDS, *MESH, *more)
+    found = document(run_hpckit, *WORDS, *MESH, *more, "--slurm-version", "24.11")
     assert found["given"] == [
         "pipeline 200 MB, data 4 GB per rank and step",
         "400 Gb/s per node",

@@ -457,6 +457,17 @@ CASE_OF: dict[str, tuple[str, str, ExpectedRun, bool]] = {
               env("NCCL_NVLS_ENABLE", "0")),
         NO_EXPECTATION, False,
     ),
+    "nor as the first did": (
+        "nvls-disabled",
+        lines("NET/OFI Disabling NVLS support when using Libfabric on AWS.",
+              env("NCCL_NVLS_ENABLE", "0")),
+        NO_EXPECTATION, False,
+    ),
+    "nor in other letters": (
+        "algorithm-forced",
+        lines("NET/OFI Adding NCCL_PROTO=simple to environment", env("NCCL_PROTO", "Simple")),
+        NO_EXPECTATION, False,
+    ),
     "a refused connection is one": (
         "warned", lines("Call to connect returned Connection refused, retrying"), NO_EXPECTATION,
         True,
@@ -475,6 +486,7 @@ def test_what_makes_a_rule_fire(case: str) -> None:
     assert (rule in rules(text, expected)) is fires
 
 
+ALL_GPUS = "use --gpus-per-node, not --gpus-per-task: each rank must see all GPUs of its node"
 FIXES: dict[str, tuple[str, str]] = {
     "what is set": (lines(env("NCCL_CROSS_NIC", "0")) + uses((8, 2)),
                     "unset NCCL_CROSS_NIC; only a job on all GPUs uses all NICs"),
@@ -483,14 +495,14 @@ FIXES: dict[str, tuple[str, str]] = {
     "Omni-Path": (lines(IB.replace("mlx5", "hfi1"), RECEIVED.format("IB/0")),
                   "load a plugin: aws-ofi-nccl over libfabric's psm2 or opx has GPU Direct;"
                   " Omni-Path's verbs do not"),
-    "EFA without": (lines(EFA, "NET/OFI Need to force simple protocol: GDR not supported",
-                          env("NCCL_PROTO", "simple"), RECEIVED.format("Libfabric/0")),
-                    "nothing to fix on instances without GPU Direct RDMA, such as G5; on others"
-                    " update aws-ofi-nccl"),
-    "EFA that does not say so": (
-        lines(EFA, RECEIVED.format("Libfabric/0")),
-        "load nvidia_peermem or use DMA-BUF (Linux 5.12); hpckit tune sets NCCL_NET_GDR_LEVEL"),
+    "EFA": (lines(EFA, RECEIVED.format("Libfabric/0")),
+            "nothing to fix on instances without GPU Direct RDMA, such as G5; on others update"
+            " EFA's installer; before libfabric 1.18 set FI_EFA_USE_DEVICE_RDMA=1"),
     "P2P limited": (lines(env("NCCL_P2P_LEVEL", "PIX"), SHM), "unset NCCL_P2P_LEVEL, and compare"),
+    "P2P widened": (lines(env("NCCL_P2P_LEVEL", "SYS"), SHM), ALL_GPUS),
+    "P2P elsewhere": (lines(SHM, "Channel 00 : 1[1] -> 2[2] via P2P/IPC"),
+                      "nothing to fix where a CPU is between them; else each rank must see all GPUs"
+                      " of its node: --gpus-per-node, not --gpus-per-task"),
     "AMD": ("RCCL version 2.22.3-HEAD:271856d\n" + lines(OF_NIC.format("Disabled")),
             "NCCL_DMABUF_ENABLE=1 (Linux 5.12), or admins: load ib_peer_mem; hpckit tune sets"
             " NCCL_NET_GDR_LEVEL"),
@@ -506,11 +518,22 @@ def test_the_fix_is_for_this_run(case: str) -> None:
 
 
 def test_what_an_instance_does_not_have_is_a_note() -> None:
-    """EFA without GPU Direct RDMA is told, as the plugin tells it, and nobody is accused."""
-    no_gdr = "NET/OFI Need to force simple protocol: GDR not supported"
-    said = (EFA, no_gdr, OF_NIC.format("Disabled"), RECEIVED.format("Libfabric/0"))
+    """EFA without GPU Direct RDMA is told, and nobody is accused."""
+    said = (EFA, OF_NIC.format("Disabled"), RECEIVED.format("Libfabric/0"))
     severities = [one.severity for one in found(lines(*said)) if one.rule == "gpu-direct-off"]
     assert severities == [Severity.NOTE, Severity.NOTE]
+
+
+def test_attempts_to_connect_are_one_note() -> None:
+    """A listener may come later; where none comes, NCCL warns after the last attempt."""
+    refused = "socketPollConnect: connect returned Connection refused"
+    tries = [f"{refused}, retrying ({n}/34) after sleep for {n}00 msec" for n in range(1, 5)]
+    gone = f"{refused}, exceeded error retry count (35)"
+    told = [(one.severity, one.because) for one in found(lines(*tries, gone))]
+    assert told == [
+        (Severity.WARNING, gone),
+        (Severity.NOTE, f"{refused}, retrying (4 times)"),
+    ]
 
 
 def test_the_words_below_last_error_are_told() -> None:

@@ -183,10 +183,15 @@ def test_a_script_of_several_steps_stays_whole(head: str, body: str, command: li
 @pytest.mark.parametrize(
     ("body", "because"),
     [
-        ("srun ./a\nsrun ./b", "no single launch line"),
+        ("srun ./a\nsrun ./b", "more than one program"),
         ("srun torchrun --nproc-per-node 4 t.py", "torchrun on 2 nodes without --nnodes"),
-        ("torchrun --nnodes 2 t.py", "Line 3 runs on the first of the job's 2 nodes only"),
-        ("srun -n1 ./a", "Line 3 does not start the same ranks"),
+        ("torchrun --nnodes 2 t.py", "Line 3 is started on the first of the job's 2 nodes"),
+        (
+            "srun -n1 torchrun --nproc-per-node 4 t.py",
+            "Line 3 does not show that it starts the same",
+        ),
+        ("export PET_NNODES=2\nsrun torchrun t.py", "Line 4 does not show that it starts the same"),
+        ("srun --gpus-per-task=1 ./a", "Line 3 has srun --gpus-per-task=1, with which"),
         ("srun ./a <in", "Line 3 cannot stand apart"),
     ],
 )
@@ -227,6 +232,7 @@ def test_what_is_left_is_told_with_its_line(text: str, left: list[tuple[str, int
     ("shebang", "command"),
     [
         ("/usr/bin/env python3", ["python3", "old.py"]),
+        ("/usr/bin/env -S tcsh -f", ["tcsh", "-f", "old.py"]),
         ("/bin/tcsh -f", ["tcsh", "-f", "old.py"]),
         ("/opt/bin/julia", ["/opt/bin/julia", "old.py"]),
     ],
