@@ -50,8 +50,9 @@ def script(*words: str) -> str:
 
 def ran(stage: Stage, *words: str, **env: str) -> Ended:
     """The runner's end in a job of Slurm."""
-    job = {"HPCKIT_JOB_FOLDER": str(stage.folder / "job"), "SLURMD_NODENAME": NODES[0], **env}
-    return stage.run(script(*words), job)
+    job = {"HPCKIT_JOB_FOLDER": str(stage.folder / "job"), "SLURMD_NODENAME": NODES[0]}
+    # Other tests at the same time hold the ports of another job.
+    return stage.run(script(*words), {**job, "SLURM_JOB_ID": str(os.getpid()), **env})
 
 
 @pytest.mark.parametrize(

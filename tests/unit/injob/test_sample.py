@@ -30,6 +30,11 @@ guard.LIMIT_S = guard.ASKED_LIMIT_S = 2.0
 # A busy machine takes seconds for the imports alone.
 guard.BEGIN_LIMIT_S = 8.0
 """
+QUICK_DISK = """
+import os
+# One that others are busy with is waited for, and then left alone.
+os.fdatasync = lambda fd: None
+"""
 MAIN = """
 import sys
 from hpckit.injob.main import main
@@ -83,7 +88,7 @@ class Job:
         """The sampler's files in the node's own folder."""
         return list(self.folder.parent.glob("hpckit-samples-*"))
 
-    def hanging(
+    def after(
         self, code: str, *words: str, env: Mapping[str, str] = {}, stdout: int | IO[str] = PIPE
     ) -> subprocess.Popen[bytes]:
         """Start a sampler in which `code` ran first, and which waits 2 s for what hangs."""
@@ -164,7 +169,7 @@ def test_samples_of_the_archive(job: Job, gpus: Callable[[], dict[str, str]]) ->
 def test_incarnation_and_array_task_have_their_folder(job: Job) -> None:
     """A requeued array task writes where its restart belongs, and leaves nothing on the node."""
     env = {"SLURM_RESTART_COUNT": "2", "SLURM_ARRAY_TASK_ID": "5"}
-    ended(job.sample("--duration", "0.1", env=env))
+    ended(job.after(QUICK_DISK, "--duration", "0.1", env=env))
     assert job.file("array-5/restart-2").exists()
     assert job.left_on_the_node() == []
 
@@ -319,7 +324,7 @@ ONE_HANGS = GPUS + '[gpu.1]\nerror.nvmlDeviceGetFieldValues = "Hang"\n'
 
 def test_gpu_whose_call_hangs_is_left_out(job: Job, gpus: Callable[[str], dict[str, str]]) -> None:
     """The sampler begins again without it, and the other GPU is sampled."""
-    code, err = ended(job.hanging("", "--hz", "5", "--duration", "1", env=gpus(ONE_HANGS)))
+    code, err = ended(job.after("", "--hz", "5", "--duration", "1", env=gpus(ONE_HANGS)))
     assert code == 0
     assert "does not answer" in err
     assert [gpu["index"] for gpu in job.meta()["gpus"]] == [0]
@@ -337,18 +342,16 @@ def test_term_is_heard_while_a_call_hangs(job: Job, gpus: Callable[[str], dict[s
     assert time.monotonic() - begun < 30
 
 
-DEAD_SYSTEM = """
-import os, time
+DEAD_SYSTEM = f"""{QUICK_DISK}
+import time
 from hpckit.sampler import job_counters
 job_counters.HostSources.read = lambda self: time.sleep(300)
-# A disk that others are busy with is none of this.
-os.fdatasync = lambda fd: None
 """
 
 
 def test_call_that_hangs_is_said(job: Job) -> None:
     """Where something of the node hangs sampling ends, with a line and an event."""
-    code, err = ended(job.hanging(DEAD_SYSTEM))
+    code, err = ended(job.after(DEAD_SYSTEM))
     assert code == 0
     assert "a system call did not return for" in err
     assert job.events()[-1]["reason"] == "hung"
@@ -361,12 +364,12 @@ def test_early_end_is_no_success_by_hand(job: Job, duration: str, code: int) -> 
     Where its output takes nothing, that is said in a line, and is no success.
     """
     words = ("--duration", duration, "--by-hand")
-    process = job.hanging(DEAD_SYSTEM, *words)
+    process = job.after(DEAD_SYSTEM, *words)
     out, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == code, err
     assert f" wrote  1 samples of the host only · {job.file()}".encode() in out
     with Path("/dev/full").open("w") as full:
-        full_code, said = ended(job.hanging(DEAD_SYSTEM, *words, stdout=full))
+        full_code, said = ended(job.after(DEAD_SYSTEM, *words, stdout=full))
     assert full_code == 7
     assert "standard output: No space left on device" in said
     assert "Traceback" not in said
