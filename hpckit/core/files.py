@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Final, Protocol, TypeVar
 
@@ -230,7 +231,8 @@ class FileResources:
     ) -> None:
         self._site_dirs = (*site_dirs, *(folder / SITES for folder in path))
         self._template_dirs = (*template_dirs, *(folder / TEMPLATES for folder in path))
-        self._packaged = packaged_data()
+        own = packaged_data()
+        self._own_folders = (f"{own / SITES}/", f"{own / TEMPLATES}/")
 
     def site_files(self) -> Mapping[str, Sequence[Path]]:
         """Site name → its files, the winning one first."""
@@ -240,6 +242,7 @@ class FileResources:
                 found.setdefault(path.stem, []).append(path)
         return found
 
+    @cached_property
     def template_files(self) -> Mapping[str, Sequence[Path]]:
         """Template name → its files, the winning one first."""
         found: dict[str, list[Path]] = {}
@@ -250,10 +253,9 @@ class FileResources:
 
     def is_packaged(self, path: Path) -> bool:
         """Whether a file is one of hpckit's own."""
-        return path.is_relative_to(self._packaged / SITES) or path.is_relative_to(
-            self._packaged / TEMPLATES
-        )
+        return str(path).startswith(self._own_folders)
 
+    @cached_property
     def runner_digest(self) -> str:
         """The SHA-256 of the sources of what runs inside a job, `hpckit/injob`."""
         import hashlib

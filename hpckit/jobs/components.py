@@ -62,7 +62,7 @@ def _together(
     provenance = replace(
         provenance_of(source, site, replace(jobs[0].effective, digest=digest)),
         template=_TEMPLATE.partition("/")[2],
-        runner_digest=resources.runner_digest(),
+        runner_digest=resources.runner_digest,
     )
     templates = load_templates(resources)
     script = render_components(

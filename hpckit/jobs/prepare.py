@@ -187,7 +187,7 @@ def _script(
 ) -> tuple[Script, tuple[Notice, ...]]:
     """Return the script, and whose its templates are where they are not hpckit's."""
     templates = load_templates(resources)
-    provenance = replace(provenance, runner_digest=resources.runner_digest())
+    provenance = replace(provenance, runner_digest=resources.runner_digest)
     script = render_script(plan, provenance, templates.texts, cache)
     digest = templates.own_digest(script.templates)
     if digest is None:

@@ -136,7 +136,7 @@ def load_templates(resources: FileResources) -> Templates:
     """All template texts; hpckit's own stay reachable under PACKAGED_PREFIX."""
     texts: dict[str, str] = {}
     own: dict[str, Path] = {}
-    for name, paths in sorted(resources.template_files().items()):
+    for name, paths in sorted(resources.template_files.items()):
         texts[name] = resources.read(paths[0])
         packaged = [path for path in paths if resources.is_packaged(path)]
         if packaged:

@@ -173,6 +173,9 @@ _SHAPES: Final[Sequence[tuple[str, str, str]]] = (
     ),
 )
 """What, the beginnings by one of which it is looked for at all, and the whole."""
+_BEGINNINGS: Final = tuple(
+    (beginning, at) for at, (_, several, _) in enumerate(_SHAPES) for beginning in several.split()
+)
 # After an escape (`\n`, `%20`) and after a short option, too.
 _BEFORE: Final = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2})|(?<=\s-[A-Za-z]))"
 _SECRET_NAME: Final = regex(
@@ -198,10 +201,10 @@ class Token:
 
 def tokens_in(text: str) -> Iterator[Token]:
     """Yield what in a text is shaped like a token."""
-    for kind, beginnings, shape in _SHAPES:
-        if any(beginning in text for beginning in beginnings.split()):
-            for match in re.finditer(_BEFORE + f"(?:{shape})", text):
-                yield Token(kind=kind, begin=match.start(), end=match.end())
+    for at in sorted({at for beginning, at in _BEGINNINGS if beginning in text}):
+        kind, _, shape = _SHAPES[at]
+        for match in re.finditer(_BEFORE + f"(?:{shape})", text):
+            yield Token(kind=kind, begin=match.start(), end=match.end())
     for match in _OPAQUE.finditer(text):
         named = _NAMED.search(text[max(0, match.start() - _LONGEST_NAME) : match.start()])
         if named and is_named_secret(named[1], match[0]):

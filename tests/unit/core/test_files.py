@@ -64,7 +64,7 @@ def test_templates_are_named_by_their_path(tmp_path: Path) -> None:
     """A template in a subfolder is called by its path, and template dirs come first."""
     own = put(tmp_path, "t/report/page.js")
     resources = FileResources([packaged_data()], template_dirs=[tmp_path / "t"])
-    found = resources.template_files()["report/page.js"]
+    found = resources.template_files["report/page.js"]
     assert found[0] == own
     assert [resources.is_packaged(path) for path in found] == [False, True]
 
