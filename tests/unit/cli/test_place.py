@@ -183,6 +183,8 @@ def test_what_the_caller_told_is_shown(run_hpckit: RunHpckit, tree: Path) -> Non
         "8:1 oversubscription at each leaf",
     ]
     assert found["assumed"] == ["no traffic on tensor (--volume)"]
+    _, unknown = document(run_hpckit, *WORDS, *MESH, *more)["assumed"]
+    assert unknown == "no Slurm release, so Slurm's own order is unknown (--slurm-version)"
 
 
 def test_the_table_has_the_time_of_each_axis_and_fits(run_hpckit: RunHpckit, tree: Path) -> None:

@@ -20,6 +20,8 @@ BASE = 'name = "x"\ncommand = ["x"]\n'
          ["have 1 rank (1 node × 1), need 4 ranks (tensor 2 × data 2)", "--nodes 4"]),
         ("parallel = { tensor = 3 }\nresources.ntasks_per_node = 2", "docker",
          ["have 2 ranks", "change the mesh so that its sizes multiply to 2"]),
+        ("parallel.tensor = 8\nresources = { nodes = 2, gpus_per_node = 4 }", "docker",
+         ["have 2 ranks", "--ntasks-per-node 4, or change the mesh"]),
         ("parallel = { tensor = 4 }", "local", ["need 4 ranks", "--ntasks-per-node 4"]),
         ("resources.nodes = 2", "local", ["this machine only: have 1 node, need 2 nodes"]),
         ("slurm.signal = 'USR2@60'\nlaunch.kind = 'torchrun'", "docker",
