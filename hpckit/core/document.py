@@ -1,7 +1,7 @@
 """A tree of tables, strictly turned into a dataclass: no unknown key, no silent conversion.
 
-msgspec checks types but ignores unknown keys of dataclasses, so the tree is first walked
-against the fields; the nearest valid key is named.
+The tree is first walked against the fields, where the nearest valid key is named; then each value
+is taken by the reader of its type.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import enum
 import functools
 import json
 import re
-import threading
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from hpckit.core.errors import ConfigError, InvalidValue
@@ -23,10 +22,7 @@ from hpckit.core.late import Late, regex
 
 if TYPE_CHECKING:
     import tomllib
-
-    import msgspec
 else:
-    msgspec = Late("msgspec")
     tomllib = Late("tomllib")
 
 T = TypeVar("T")
@@ -34,8 +30,6 @@ Tree = dict[str, Any]
 
 UNKNOWN_KEY = "unknown key"
 """The `reason` of the ConfigError for one."""
-_AT = regex(r"^(?P<what>.*?)(?: - at `(?P<path>[^`]*)`(?: in `(?P<outer>[^`]*)`)?)?$", re.S)
-_EXPECTED = regex(r"^Expected (?P<expected>.*), got (?P<got>.*)$", re.S)
 _TWICE = regex(r"Cannot declare \((.*)\) twice")
 _LINE_NO = regex(r"at line (\d+)")
 _UNQUOTED = regex(r"\s*([\w.-]+)\s*[=:]\s*([^\[{#]*?)\s*(?:#.*)?")
@@ -45,7 +39,6 @@ BOOLEANS = {
 }
 """What people write for true and false."""
 _INT64 = (-(2**63), 2**63 - 1)
-_MISSING = regex(r"^Object missing required field `(?P<name>[^`]*)`$")
 
 
 def parse_toml(text: str, source: str) -> Tree:
@@ -269,97 +262,155 @@ def convert(tree: Tree, cls: type[T], source: str, schema: str | None = None) ->
         refuse_unknown_keys(tree, cls, source)
     else:
         refuse_other_document(tree, cls, schema, source)
-    return cast("T", _converted(tree, cls, source, ""))
-
-
-_CONVERTING = threading.RLock()
-"""Held while msgspec converts: two threads that need a class for the first time crash it."""
-
-
-def _converted(tree: Tree, cls: type, source: str, path: str) -> Any:
     try:
-        with _CONVERTING:
-            return msgspec.convert(_to_field_names(tree, cls), cls)
-    except msgspec.ValidationError as error:
-        _refuse_tables(tree, cls, source, path)
-        raise _explain(error, source, path) from error
-    except UnicodeEncodeError as error:
-        # Of text in the place of something else msgspec needs the bytes; half a pair has none.
-        got = f"got {error.object!r}, expected text that is valid UTF-8"
-        key = _key_of(error.object, tree)
-        raise ConfigError(got, source=source, key=f"{path}{key}" if key else None) from None
+        return cast("T", _reader(cast("Any", cls))(tree))
+    except _WrongValue as wrong:
+        raise ConfigError(str(wrong), source=source, key=wrong.place[1:] or None) from wrong
 
 
-def _refuse_tables(tree: Tree, cls: type, source: str, path: str) -> None:
-    """Raise ConfigError for a wrong table by name: msgspec's errors do not say which one it is."""
-    for field, hint in field_types(cls):
-        of_each, tables = table_of(hint), tree.get(file_key(field))
-        if of_each is not None and isinstance(tables, Mapping):
-            for name, table in tables.items():
-                _converted(table, of_each, source, f"{path}{file_key(field)}.{name}.")
+class _WrongValue(Exception):
+    """A value of another type or outside its rule; `place` is the way to it, `.gpus[0].name`."""
+
+    def __init__(self, reason: str, place: str = "") -> None:
+        super().__init__(reason)
+        self.place = place
 
 
-def _key_of(text: str, tree: Mapping[str, Any]) -> str:
-    """The dotted key under which a text is first found, nothing where it is in a list."""
-    for name, value in tree.items():
-        if value == text:
-            return str(name)
-        below = _key_of(text, value) if isinstance(value, Mapping) else ""
-        if below:
-            return f"{name}.{below}"
-    return ""
+_Reader = Callable[[Any], Any]
+"""Takes a value of a tree as one of a type; raises _WrongValue."""
 
 
-def _to_field_names(tree: Mapping[str, Any], cls: type) -> Tree:
-    renamed: Tree = {}
-    for field, hint in field_types(cls):
-        name = file_key(field)
-        if name in tree:
-            inner = dataclass_of(hint)
-            value = tree[name]
-            renamed[field.name] = value if inner is None else _to_field_names(value, inner)
-    return renamed
+@functools.cache
+def _reader(hint: Any) -> _Reader:
+    """Return the reader of a type, made once."""
+    hint = getattr(hint, "__supertype__", hint)
+    kind, parts = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if kind in (types.UnionType, typing.Union):
+        return _one_of(parts)
+    if kind is tuple:
+        return _list(_reader(parts[0]))
+    if kind is Mapping:
+        return _names(_reader(parts[0]), _reader(parts[1]))
+    if dataclasses.is_dataclass(kind):
+        return _table(cast("type", kind))
+    if kind is Any:
+        return lambda value: value
+    return _word(kind) if issubclass(kind, enum.StrEnum) else _scalar(kind)
 
 
-def _explain(error: msgspec.ValidationError, source: str, table: str) -> ConfigError:
-    match = _AT.match(str(error))
-    what, path, outer = match.group("what", "path", "outer") if match else (str(error), None, None)
-    prefix = (table + _dotted(outer or path)).rstrip(".")
-    cause = error.__cause__
-    if isinstance(cause, InvalidValue):
-        return ConfigError(str(cause), source=source, key=_join(prefix, cause.key))
-    missing = _MISSING.match(what)
-    if missing:
-        key = _join(prefix, missing["name"].removesuffix("_"))
-        return ConfigError("is missing", source=source, key=key)
-    expected = _EXPECTED.match(what)
-    if expected:
-        what = f"got {_plain(expected['got'])}, expected {_plain(expected['expected'])}"
-    return ConfigError(what, source=source, key=prefix or None)
+def _scalar(kind: type) -> _Reader:
+    def read(value: Any) -> Any:
+        if type(value) is kind or (kind is str and isinstance(value, str)):
+            return value
+        if kind is float and type(value) is int:
+            return float(value)
+        raise _WrongValue(f"got {_kind(value)}, expected {_KINDS[kind]}")
+
+    return read
 
 
-def _dotted(path: str | None) -> str:
-    bare = (path or "").removeprefix("$").lstrip(".").replace("[...]", "")
-    return re.sub(r"\bpass_\b", "pass", bare)
+def _word(kind: type[enum.StrEnum]) -> _Reader:
+    members = {str(member): member for member in kind}
+
+    def read(value: Any) -> Any:
+        if isinstance(value, str) and value in members:
+            return members[value]
+        raise _WrongValue(f"got {_kind(value)}, expected one of: {', '.join(members)}")
+
+    return read
 
 
-def _join(prefix: str, name: str) -> str:
-    return f"{prefix}.{name}" if prefix else name
+def _one_of(parts: Collection[Any]) -> _Reader:
+    readers = [_reader(part) for part in parts if part is not types.NoneType]
+    may_be_none = len(readers) < len(parts)
+    only = readers[0]
+
+    def read(value: Any) -> Any:
+        if value is None and may_be_none:
+            return None
+        if len(readers) == 1:
+            return only(value)
+        expected = []
+        for each in readers:
+            try:
+                return each(value)
+            except _WrongValue as wrong:
+                expected.append(str(wrong).partition(", expected ")[2])
+        raise _WrongValue(f"got {_kind(value)}, expected {' or '.join(expected)}")
+
+    return read
 
 
-def _plain(types_text: str) -> str:
-    words = {
-        "int": "a whole number",
-        "str": "text",
-        "bool": "true or false",
-        "float": "a number",
-        "array": "a list",
-        "object": "a table",
-    }
-    found = [name for name in types_text.strip("`").split(" | ") if name != "null"]
-    return " or ".join(words.get(name, name) for name in found)
+def _list(item: _Reader) -> _Reader:
+    def read(value: Any) -> Any:
+        if not isinstance(value, (list, tuple)):
+            raise _WrongValue(f"got {_kind(value)}, expected a list")
+        at = 0
+        try:
+            found = []
+            for at, one in enumerate(value):  # noqa: B007  the place of the wrong one
+                found.append(item(one))
+        except _WrongValue as wrong:
+            wrong.place = f"[{at}]{wrong.place}"
+            raise
+        return tuple(found)
+
+    return read
+
+
+def _names(name: _Reader, item: _Reader) -> _Reader:
+    def read(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            raise _WrongValue(f"got {_kind(value)}, expected a table")
+        found = {}
+        for key, one in value.items():
+            try:
+                found[name(key)] = item(one)
+            except _WrongValue as wrong:
+                wrong.place = f".{key}{wrong.place}"
+                raise
+        return found
+
+    return read
+
+
+def _table(cls: type) -> _Reader:
+    fields = [(file_key(field), field.name, _reader(hint)) for field, hint in field_types(cls)]
+    unset = dataclasses.MISSING
+    required = [file_key(field) for field in dataclasses.fields(cls)
+                if field.default is unset and field.default_factory is unset]  # fmt: skip
+
+    def read(tree: Any) -> Any:
+        if not isinstance(tree, Mapping):
+            raise _WrongValue(f"got {_kind(tree)}, expected a table")
+        values = {}
+        for key, name, reader in fields:
+            if key in tree:
+                try:
+                    values[name] = reader(tree[key])
+                except _WrongValue as wrong:
+                    wrong.place = f".{key}{wrong.place}"
+                    raise
+        for key in required:
+            if key not in tree:
+                raise _WrongValue("is missing", f".{key}")
+        try:
+            return cls(**values)
+        except InvalidValue as error:
+            raise _WrongValue(str(error), f".{error.key}") from error
+
+    return read
+
+
+_KINDS: dict[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    list: "a list",
+    dict: "a table",
+}
 
 
 def _kind(value: object) -> str:
-    names: dict[type, str] = {bool: "true or false", int: "a number", str: "text", list: "a list"}
-    return names.get(type(value), type(value).__name__)
+    return _KINDS.get(type(value), type(value).__name__)

@@ -44,7 +44,7 @@ class LinkedPaths:
         None is a circle, more links than Linux follows, or a way of more than 96 names.
         """
         try:
-            way = self._way(path, 0)
+            way = self._folder(path, 0)
         except RecursionError:
             return None
         return None if way is None else way[0]

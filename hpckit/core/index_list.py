@@ -124,5 +124,9 @@ def indices_of_mask(text: str) -> tuple[int, ...]:
     digits = [word.strip().removeprefix("0x") for word in words]
     if not all(_WORD.fullmatch(word) for word in digits):
         raise ValueError(f"expected a mask such as 000000ff,ffffffff, got {text[:_MOST_SHOWN]!r}")
-    bits = int("0" + "".join(word.zfill(8) for word in digits), 16)
-    return tuple(at for at, bit in enumerate(reversed(f"{bits:b}")) if bit == "1")
+    return set_bits(int("0" + "".join(word.zfill(8) for word in digits), 16))
+
+
+def set_bits(mask: int) -> tuple[int, ...]:
+    """The indices of the bits that are set, ascending."""
+    return tuple(at for at, bit in enumerate(reversed(f"{mask:b}")) if bit == "1")

@@ -18,15 +18,12 @@ from hpckit.core.late import regex
 from hpckit.core.units import format_indices, runs
 from hpckit.core.values import dataclass
 
-_NARROW: Final = regex(r"[\x00-\u10ff\u2000-\u22ff\u2500-\u257f]*")
-"""Up to Hangul, then punctuation, arrows and lines: none of Unicode's wide characters."""
-
 
 def columns(text: str) -> int:
     """How many columns of a terminal a text takes; East Asian wide characters take two."""
-    if _NARROW.fullmatch(text):
+    if text.isascii():
         return len(text)
-    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
+    return len(text) + sum(unicodedata.east_asian_width(char) in "WF" for char in text)
 
 
 _LAST_BYTE: Final = 0xFF

@@ -48,7 +48,7 @@ def filled(first: Whole, second: Whole) -> Whole:
         if (other := getattr(second, field.name)) is not None
         and getattr(first, field.name) in (None, ())
     }
-    return dataclasses.replace(first, **lacking)
+    return dataclasses.replace(first, **lacking) if lacking else first
 
 
 def merged_pci(
@@ -61,7 +61,10 @@ def merged_pci(
     said = {device.address: device for device in driver}
     merged = []
     for device in sysfs:
-        other = said.pop(device.address, device)
+        other = said.pop(device.address, None)
+        if other is None:
+            merged.append(device)
+            continue
         link = filled(device.link, other.link) if device.link and other.link else None
         whole = filled(device, other)
         merged.append(dataclasses.replace(whole, link=link or whole.link))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from hpckit.core.late import regex
 from hpckit.core.units import parse_slurm_mem_bytes, slurm_mem_mib_ceil
@@ -19,7 +19,8 @@ _AMOUNT = regex(r"(\d{1,18}|N)(?:\((\d{1,18})(?:\.\d+)?\))?", re.ASCII)
 _USER = regex(r"(.*)\((\d+)\)", re.ASCII)
 
 
-class Amount(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Amount:
     """A limit, None where there is none, and what is in use of it, None where that is not counted.
 
     Of a TRES memory is in MiB; of minutes the unit is TRES × minutes.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -10,14 +11,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from hpckit.core.document import convert
 from hpckit.core.errors import (
     AdapterError,
+    ConfigError,
     ParseError,
     SchedulerUnreachable,
     StorageFailed,
     ToolFailed,
     ToolTimeout,
 )
+from hpckit.core.fields import to_tree
 from hpckit.core.files import Clock, write_private
 from hpckit.core.late import Late
 from hpckit.core.process import CommandResult, CommandRunner
@@ -84,12 +88,9 @@ from hpckit.slurm.values import (
 if TYPE_CHECKING:
     import hashlib
     import socket
-
-    import msgspec
 else:
     hashlib = Late("hashlib")
     socket = Late("socket")
-    msgspec = Late("msgspec")
 
 _TIMEOUT_S = 30.0
 _DETAIL_S = 5.0
@@ -355,8 +356,8 @@ class SlurmProbe:
         path = self._path(cluster, what)
         try:
             must_be_ours(path)
-            known = msgspec.json.decode(path.read_bytes(), type=kind)
-        except (OSError, StorageFailed, ValueError, RecursionError):
+            known = convert(json.loads(path.read_bytes()), kind, str(path))
+        except (OSError, StorageFailed, ConfigError, ValueError, RecursionError):
             return None
         # One from the future is of a clock that was wrong.
         return known if 0 <= self._clock.now_s() - known.seen_s < _FRESH_S else None
@@ -366,7 +367,7 @@ class SlurmProbe:
         path = self._path(cluster, what)
         with contextlib.suppress(OSError, StorageFailed):
             make_private(path.parent)
-            write_private(path, msgspec.json.encode(answer))
+            write_private(path, json.dumps(to_tree(answer)).encode())
 
     def _path(self, cluster: str | None, what: str) -> Path:
         key = "\0".join((*self._here, cluster or "", *([what] if what else ())))

@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import Final
-
-from msgspec import Struct
+from typing import Final, NamedTuple
 
 from hpckit.core.errors import ParseError
 from hpckit.core.hostlist import HostListError, expand_hosts
@@ -32,6 +30,7 @@ _JOB = regex(
     re.ASCII,
 )
 _RANGE = regex(r"(?P<first>\d+)(?:-(?P<last>\d+)(?::(?P<step>[1-9]\d*))?)?", re.ASCII)
+_ID_LEN = len("4294967295")
 _TIME_LEN = len("2026-11-21T06:49:14")
 _parse_time = datetime.fromisoformat  # without a time zone, as Slurm prints times with TZ=UTC
 _EPOCH = _parse_time("1970-01-01")
@@ -103,7 +102,7 @@ _UNANSWERED: Final = (
 )
 
 
-class Place(Struct, frozen=True, gc=False):
+class Place(NamedTuple):
     """Where a text came from, for the error that shows it."""
 
     tool: str
@@ -126,7 +125,7 @@ class Place(Struct, frozen=True, gc=False):
             raise self.refuse(error.got, error.expected) from None
 
 
-class JobWords(Struct, frozen=True, gc=False):
+class JobWords(NamedTuple):
     """One job, or several tasks of an array, in Slurm's own words; None is not asked or not said.
 
     `job` is the id with what Slurm adds to it: `4242`, `4242_3`, `4242_[5-19:2%4]`, `4242+1`.
@@ -263,13 +262,13 @@ def array_tasks(expression: str) -> tuple[int, ...] | None:
 
 
 def _job_and_tasks(text: str, place: Place) -> tuple[JobId, tuple[int | None, ...]]:
+    if text.isdigit() and text.isascii() and len(text) <= _ID_LEN and text[0] != "0":
+        return JobId(text), (None,)
     match = _JOB.fullmatch(text.strip())
     if match is None:
         raise place.refuse(
             f"{text!r} is not a job ID", "a job ID such as 4242, 4242_3 or 4242_[5-9]"
         )
-    if match.lastindex == 1:
-        return JobId(match[1]), (None,)
     job, task, tasks, component = match.groups()
     if tasks is not None:
         return JobId(job), array_tasks(tasks) or (None,)

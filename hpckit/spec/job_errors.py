@@ -148,7 +148,8 @@ def option_meant(error: ConfigError, options: Mapping[str, tuple[object, str]]) 
     if option != "--set":
         right = right.strip('"') if isinstance(value, str) else ""
         return f"{option} {right}" if right else None
-    right = right.strip('"') if right.startswith('"') else right
+    bare = right.strip('"') if right.startswith('"') else right
+    right = right if bare == _bare(value) else bare
     return f"--set {shlex.quote(f'{key}={right}')}" if right else None
 
 
@@ -169,12 +170,8 @@ def _hint(error: ConfigError, values: Mapping[str, object]) -> str | None:
     if either := _EITHER.search(error.reason):
         return f"give {either[1].replace(', ', ' or ')}, not both"
     if value is not None and (right := _meant(key, error.reason, value)):
-        name = key if "." not in right.partition(" = ")[0] else ""
-        return (
-            right
-            if " = " in right and right[0] not in "{["
-            else f"{name.rpartition('.')[2]} = {right}"
-        )
+        is_line = " = " in right and right[0] not in "{["
+        return right if is_line else f"{key.rpartition('.')[2]} = {right}"
     return error.hint
 
 
@@ -311,11 +308,7 @@ def _meant(key: str, reason: str, value: object) -> str:
     turn, right_type = _TURNS.get(kind, (None, object))
     if turn is None or isinstance(value, right_type):
         return ""
-    if isinstance(value, Mapping):  # the one in it that is wrong
-        wrong = ((one, turn("", part)) for one, part in value.items()
-                 if not isinstance(part, right_type))  # fmt: skip
-        return next((f"{one} = {right}" for one, right in wrong if right), "")
-    return turn(name, value)
+    return turn("" if key.count(".") > 1 else name, value)  # that of a variable says nothing
 
 
 def _as_text(name: str, value: object) -> str:
@@ -324,8 +317,8 @@ def _as_text(name: str, value: object) -> str:
     if isinstance(value, list):
         words = [str(part) for part in value]
         return _toml(words if name in _LISTS else ",".join(words))
-    if isinstance(value, int) and name.startswith("mem"):
-        return f'"{value}G"'
+    if isinstance(value, int | float) and name.startswith("mem"):
+        return f'"{value}G"' if isinstance(value, int) else f'"{value * 1024:.0f}M"'
     if isinstance(value, int) and name in ("time_limit", "idle_limit"):
         is_hours = value <= _MOST_HOURS
         unit, minutes = ("hours", value * 60) if is_hours else ("seconds", value // 60)
@@ -427,12 +420,12 @@ def line_of(text: str, key: str) -> int | None:
 
 
 def _leaves(tree: Mapping[str, Any]) -> dict[str, object]:
-    """Return the values of a tree by their dotted keys; a deeper one than hpckit's own is left."""
-    return {
-        **tree,
-        **{f"{table}.{name}": value for table, values in tree.items() if isinstance(values, Mapping)
-           for name, value in values.items()},
-    }  # fmt: skip
+    """Return the values of a tree, and its tables, by their dotted keys."""
+    found = dict(tree)
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            found |= {f"{name}.{key}": inner for key, inner in _leaves(value).items()}
+    return found
 
 
 def _drop(tree: Tree, key: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ctypes import byref
 from typing import Any, Final, TypeAlias
 
-from hpckit.core.index_list import IndexList, index_list
+from hpckit.core.index_list import IndexList, index_list, set_bits
 from hpckit.core.values import dataclass
 from hpckit.node.capture.nvml_ask import Answer, Doubts, NvmlGpu, NvmlRefusal
 from hpckit.node.path import NVLINK_BYTES_PER_S
@@ -351,7 +351,7 @@ def _indices(asked: NvmlGpu, what: str, name: str, size: int) -> IndexList | Non
     words = asked.known(what, asked.ask(name, size, asked.nvml.NVML_AFFINITY_SCOPE_NODE))
     if words is None:
         return None
-    found = [64 * at + bit for at, word in enumerate(words) for bit in range(64) if word >> bit & 1]
+    found = set_bits(sum(word << 64 * at for at, word in enumerate(words)))
     if not found:
         asked.note(what, "NVML: empty set")
         return None

@@ -6,18 +6,22 @@ document are not read back.
 
 from __future__ import annotations
 
-from typing import Final
-
-import msgspec
+from typing import TYPE_CHECKING, Final
 
 from hpckit.core.document import convert
 from hpckit.core.errors import ConfigError, InvalidValue, ParseError
 from hpckit.core.excerpt import refusal, refuse_node, refuse_text
 from hpckit.core.foreign_text import json_objects, parse_xml
-from hpckit.core.late import regex
+from hpckit.core.late import Late, regex
+from hpckit.core.values import dataclass
 from hpckit.node.merge import complete, merge
 from hpckit.node.probe import LONGEST_ANSWER_BYTES
 from hpckit.node.topology import TOPOLOGY_SCHEMA, NodeTopology
+
+if TYPE_CHECKING:
+    import msgspec
+else:
+    msgspec = Late("msgspec")
 
 TOOL = "topology snapshot"
 _SHOWN_BYTES = 200
@@ -82,7 +86,8 @@ def read_snapshot(data: bytes) -> NodeTopology:
     return decode_snapshot(data)
 
 
-class _Schema(msgspec.Struct):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Schema:
     schema: str | None = None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
+from functools import lru_cache
 from itertools import product
 from typing import Final, TypeVar
 
@@ -89,6 +90,7 @@ def device_names(device: Device) -> tuple[str, ...]:
     return (device.name,)
 
 
+@lru_cache(maxsize=1)
 def path_cells(paths: PathTable | None) -> Cells:
     """Return what lies between two devices by their names, where that is known."""
     if paths is None:
