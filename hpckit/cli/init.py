@@ -85,13 +85,13 @@ def _refuse_unused(options: JobOptions, script: str | None) -> None:
             raise click.UsageError(f"init takes no {option}: give it to hpckit submit")
     if script is not None and (options.command or options.job is not None):
         words = shlex.join(options.command) or options.job
-        raise click.UsageError(f"give either --from {script} or {words}")
+        raise click.UsageError(f"give either --from {script} or {words}; -o FILE names the file")
 
 
 def _command(options: JobOptions) -> Sequence[str]:
     """Return the command: what stands behind --, or a program that is named in place of a job."""
     if options.command and options.job is not None:
-        raise click.UsageError(f"got {options.job} before --; the file to write is -o FILE")
+        raise click.UsageError(f"got {options.job} and a program after --; -o FILE names the file")
     if options.command or options.job is None:
         return options.command
     if is_batch_script(options.job):
@@ -251,7 +251,8 @@ def _say(
     lines += [Line(text=f" left    {comment}") for comment in comments[:_SHOWN]]
     if len(comments) > _SHOWN:
         lines.append(Line(text=f"         {len(comments) - _SHOWN} more, in the file"))
-    is_local = nodes == 1 and not wiring.is_on_path("sbatch")
+    is_apart = carried is None or not carried.whole_because  # a whole script may call srun
+    is_local = nodes == 1 and is_apart and not wiring.is_on_path("sbatch")
     submit = "submit --local" if is_local else "submit"
     steps = ("check", "render", submit) if renders else ("render",)
     following = " · ".join(f"hpckit {word} {file}" for word in steps)

@@ -68,8 +68,10 @@ def _hides_peers(one: Setting, scene: Scene) -> Seen | None:
 
 
 def _p2p_off(one: Setting, scene: Scene) -> Iterator[Setting]:
-    yield from (it for it in scene.beside(one, "NCCL_P2P_DISABLE") if whole_number(it.value))
-    yield from (it for it in scene.beside(one, "NCCL_P2P_LEVEL") if it.value in ("LOC", "0"))
+    for it in (*scene.beside(one, "NCCL_P2P_DISABLE"), *scene.beside(one, "NCCL_P2P_LEVEL")):
+        is_off = it.value in ("LOC", "0") if it.name.endswith("LEVEL") else whole_number(it.value)
+        if is_off and it.form is not SettingForm.SHELL:
+            yield it
 
 
 def _holds_for(variable: Setting, option: Setting) -> bool:

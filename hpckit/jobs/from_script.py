@@ -79,8 +79,8 @@ _COMPARED: Final[Mapping[str, Callable[[Request], object]]] = {
     "nodes": lambda request: request.nodes,
     "CPUs of a node": lambda request: request.cpus_per_node,
     "GPUs": lambda request: request.gpus,
-    "memory of a node in MiB": lambda request: (
-        "all" if request.wants_all_mem else request.mem_per_node_mib
+    "memory of a node": lambda request: (
+        "all" if request.wants_all_mem else (mib := request.mem_per_node_mib) and f"{mib} MiB"
     ),
     "time limit": lambda request: request.text("time") and request.time_s,
     "exclusive nodes": lambda request: request.is_exclusive,
@@ -172,10 +172,10 @@ class _Script(NamedTuple):
     def launch(self) -> _Launch | str:
         """Return the one command that is the job, or a sentence on why hpckit cannot start it."""
         if self.interpreter[0] not in ("bash", "sh"):
-            return f"The script is for {self.interpreter[0]}, of which hpckit reads no launch"
+            return f"The script is for {self.interpreter[0]}, and hpckit reads bash and sh only"
         chosen = only_work(self.statements)
         if chosen is None:
-            return "The script runs more than one program, or one in a loop or a condition"
+            return "The script has no single launch that stands by itself"
         is_apart = f"Line {chosen.first_line} cannot stand apart from the script"
         if any(word.raw.startswith(("<(", ">(")) for word in chosen.words):
             return is_apart
@@ -204,11 +204,12 @@ class _Script(NamedTuple):
             return f"is started on the first of the job's {nodes} nodes, not on each"
         other = next((option for option in line.step if not counts.is_clear(option)), None)
         if other is not None:
-            return f"has {_said(line, other)}, with which hpckit does not start ranks"
-        is_whole = not any(option.name in (*_PER_NODE, "nodes", "ntasks") for option in line.step)
+            return f"has {line.starter} {other.said}, {counts.why_unclear(other)}"
         is_silent = line.nodes is None and not any("PET_NNODES" in text for text in self.lines)
-        if nodes > 1 and line.kind == "torchrun" and is_whole and is_silent:
-            return f"starts torchrun on {nodes} nodes without --nnodes: each runs by itself"
+        is_on_all = nodes > 1 and counts.tasks_of_step(line) is not None
+        if line.kind == "torchrun" and is_on_all and (is_silent or line.nodes == "1"):
+            how = "with --nnodes=1" if line.nodes else "without --nnodes"
+            return f"starts torchrun on {nodes} nodes {how}: each runs by itself"
         return "does not show that it starts the same ranks on each node"
 
     def _last(self, chosen: Statement) -> Statement | None:
@@ -438,7 +439,7 @@ class _Counts(NamedTuple):
         if not all(map(self.is_clear, line.step)):
             return None
         alone = 1 if nodes == 1 else None
-        tasks = self._tasks_of_step(line) if line.starter else alone
+        tasks = self.tasks_of_step(line) if line.starter else alone
         if line.kind in ("plain", "mpi"):
             return tasks
         if line.nodes is None:
@@ -447,7 +448,8 @@ class _Counts(NamedTuple):
         is_all = said == nodes or (said is None and "$" in line.nodes)
         return tasks if tasks == 1 and is_all else None
 
-    def _tasks_of_step(self, line: LaunchLine) -> int | None:
+    def tasks_of_step(self, line: LaunchLine) -> int | None:
+        """Return how many tasks srun or mpirun starts on each node, None where nobody can tell."""
         nodes, asked = self.own["nodes"], self.own["ntasks-per-node"]
         step = {option.name: option.value for option in line.step}
         said = {self.number(step[name]) for name in _PER_NODE if name in step}
@@ -462,7 +464,7 @@ class _Counts(NamedTuple):
 
     def is_clear(self, option: StepOption) -> bool:
         """Return whether an option asks for no other nodes, CPUs and GPUs than the job has."""
-        name, value, is_settled = option
+        name, value, is_settled, _ = option
         if name in _MATCHED:
             is_count = name in self.own and (name != "gres" or (value or "").startswith("gpu:"))
             count = self.number((value or "").rpartition(":")[2]) if is_count else None
@@ -470,6 +472,14 @@ class _Counts(NamedTuple):
             return is_said or (count is not None and count == self.own[name])
         is_dropped = name in OWNED_BY_SRUN or name in _NOT_NEEDED or name == "x"
         return bool(name) and (is_settled or is_dropped)
+
+    def why_unclear(self, option: StepOption) -> str:
+        """Return what is said of an option that is not clear."""
+        if not option.is_settled:
+            return "whose value only the shell knows"
+        if option.name in self.own:
+            return "which is not what the job has"
+        return "with which hpckit does not start ranks"
 
 
 _OF_SLURM: Final = {
@@ -525,7 +535,7 @@ def _of_step(
 ) -> Iterator[Left]:
     """Say the options of srun; yield those that no key says, and those of mpirun."""
     for option in line.step:
-        name, value, _ = option
+        name, value, *_ = option
         is_same = name != "export" and name in request.options and value == request.text(name)
         is_known = name in _MATCHED | _NOT_NEEDED | _TASKS or (name, value) in _AS_HERE
         if is_same or is_known or (name == "x" and "=" not in (value or "")):
@@ -535,15 +545,7 @@ def _of_step(
         if not found:
             key = OWNED_BY_SRUN.get(name, "")
             because = f"instead: {key}" if key else "hpckit starts the ranks with its own srun"
-            yield Left(_said(line, option), chosen.first_line, because)
-
-
-def _said(line: LaunchLine, option: StepOption) -> str:
-    """Return an option as a person writes it behind the program that it is of."""
-    is_long = line.starter == "srun" and len(option.name) > 1
-    sign, link = ("--", "=") if is_long else ("-", " ")
-    value = "" if option.value is None else f"{link}{option.value}"
-    return f"{line.starter} {sign}{option.name}{value}"
+            yield Left(f"{line.starter} {option.said}", chosen.first_line, because)
 
 
 def _step_keys(line: LaunchLine, name: str, value: str | None) -> dict[str, object]:

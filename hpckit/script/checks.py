@@ -30,11 +30,11 @@ def check_job(spec: JobSpec, site: SiteSpec, launchers: Launchers = LAUNCHERS) -
     """
     _check_command(spec.command)
     local = site.submitter is SubmitterKind.LOCAL
+    if local:
+        _check_local(spec, site)
     _check_mesh(spec, local=local)
     launchers[spec.launch.kind].check(spec)
     check_segment(spec, site)
-    if local:
-        _check_local(spec, site)
 
 
 _BUILTINS: Final = frozenset(

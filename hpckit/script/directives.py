@@ -246,13 +246,10 @@ def _slurm_options(slurm: SlurmOptions) -> Iterator[Option]:
         if value is not None:
             yield Option(name=name.replace("_", "-"), value=value)
     if slurm.segment is not None:
-        yield Option(
-            name="segment",
-            value=str(slurm.segment),
-            because="keep these nodes in one block (topology/block, Slurm 24.05 or later)"
-            if slurm.segment > 1
-            else "let any block take each node (topology/block, Slurm 24.05 or later)",
-        )
+        size = slurm.segment
+        way = f"keep each {size} nodes in one block" if size > 1 else "let any block take each node"
+        because = f"{way} (topology/block, Slurm 24.05 or later)"
+        yield Option(name="segment", value=str(size), because=because)
     if slurm.mail_type:
         yield Option(name="mail-type", value=",".join(slurm.mail_type))
     if slurm.requeue is Requeue.EXPEDITE:

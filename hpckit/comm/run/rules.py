@@ -62,7 +62,7 @@ _ROWS: Final[tuple[tuple[Severity, str, Check[RunFacts], str, str, str], ...]] =
      "NCCL, src/transport/net_ib/init.cc: speed of a virtual device"),
     (_WARNING, "gpu-direct-off", checks.gpu_direct_off,
      "Data goes through host memory on its way to a NIC.",
-     "load nvidia_peermem or use DMA-BUF (Linux 5.12); hpckit tune sets NCCL_NET_GDR_LEVEL",
+     "unset NCCL_NET_GDR_LEVEL; load nvidia_peermem or use DMA-BUF (Linux 5.12)",
      f"{_ENV}: NCCL_NET_GDR_LEVEL; {_TROUBLE}: GPU Direct RDMA"),
     (_WARNING, "shm-between-gpus", checks.shm_between_gpus,
      "GPUs of one node communicate through host memory instead of directly.",
@@ -108,7 +108,7 @@ _ROWS: Final[tuple[tuple[Severity, str, Check[RunFacts], str, str, str], ...]] =
      "use one container or one LD_LIBRARY_PATH for all ranks",
      "NCCL, src/init.cc: mismatched NCCL version detected"),
     (_WARNING, "warned", result.warned, "NCCL logged warnings.",
-     "start with the first warning: it usually causes the others", f"{_TROUBLE}: Errors"),
+     "start with the first: it usually causes the others", f"{_TROUBLE}: Errors"),
     (_WARNING, "bootstrap-differs", checks.bootstrap_differs,
      "A node bootstraps over another interface than the rest, maybe the wrong network.",
      "set NCCL_SOCKET_IFNAME to an interface that all nodes have", f"{_ENV}: NCCL_SOCKET_IFNAME"),
@@ -159,8 +159,8 @@ def shortfall_findings(
 
 _UNSET: Final = regex(r"unset (NCCL_[A-Z0-9_]+(?: and NCCL_[A-Z0-9_]+)*)(.*)")
 _ON_AMD: Final = {
-    "gpu-direct-off": "NCCL_DMABUF_ENABLE=1 (Linux 5.12), or admins: load ib_peer_mem;"
-    " hpckit tune sets NCCL_NET_GDR_LEVEL",
+    "gpu-direct-off": "unset NCCL_NET_GDR_LEVEL; NCCL_DMABUF_ENABLE=1 (Linux 5.12), or admins:"
+    " load ib_peer_mem",
     "p2p-refused": "admins: turn ACS off or set iommu=pt; rocm-smi --showtopoaccess shows pairs",
 }
 _ON_OMNI_PATH: Final = {
@@ -174,9 +174,11 @@ _BETWEEN_SOME: Final = {
 _P2P_LIMITED: Final = {
     "shm-between-gpus": "unset NCCL_P2P_DISABLE and NCCL_P2P_LEVEL, and compare",
 }
+_REFUSED: Final = {"shm-between-gpus": "see p2p-refused"}
 _ON_EFA: Final = {
-    "gpu-direct-off": "nothing to fix on instances without GPU Direct RDMA, such as G5; on others"
-    " update EFA's installer; before libfabric 1.18 set FI_EFA_USE_DEVICE_RDMA=1",
+    "gpu-direct-off": "unset NCCL_NET_GDR_LEVEL; nothing to fix on instances without GPU Direct"
+    " RDMA, such as G5; on others update EFA's installer; before libfabric 1.18 set"
+    " FI_EFA_USE_DEVICE_RDMA=1",
 }
 
 
@@ -187,7 +189,8 @@ def _advised(finding: SourcedFinding, facts: RunFacts) -> SourcedFinding:
         **(_ON_AMD if is_amd else {}),
         **(_ON_OMNI_PATH if facts.is_omni_path else {}),
         **(_ON_EFA if facts.is_efa else {}),
-        **(_BETWEEN_SOME if facts.has_p2p else {}),
+        **(_BETWEEN_SOME if facts.has_p2p and not facts.is_nvlink else {}),
+        **(_REFUSED if facts.log.p2p_disabled else {}),
         **(_P2P_LIMITED if facts.limits_p2p else {}),
     }
     remedy = special.get(finding.rule, finding.remedy)

@@ -126,13 +126,16 @@ class RunFacts:
 
     @property
     def limits_p2p(self) -> bool:
-        """Whether somebody set P2P off, or to fewer pairs than NCCL takes by itself (PXB).
+        """Whether somebody set P2P off, or to fewer pairs than NCCL takes by itself.
+
+        That is PXB, or what NVLink joins, which is nearer than any level of PCIe.
 
         Source: NCCL, src/graph/paths.cc, ncclTopoCheckP2p.
         """
         off = {one.what.value for one, _ in self.settings("NCCL_P2P_DISABLE")} - {"0"}
         levels = {one.what.value.upper() for one, _ in self.settings("NCCL_P2P_LEVEL")}
-        fewer = {"LOC", "0", "PIX", "1", *(() if self.is_nvlink else ("NVL",))}
+        fewer = {"LOC", "0"}
+        fewer |= set() if self.is_nvlink else {"NVL", "NVB", "C2C", "PIX", "1"}
         return bool(off or levels & fewer)
 
     @property
@@ -232,7 +235,7 @@ _MOST_WARNINGS: Final = 5
 _HARMLESS: Final = regex(
     r"\[Service thread\] (?:Accept failed|Could not receive type)"
     r"|\[Proxy Service \d+\] Failed to execute operation Close|MSCCL\+\+: Cannot enable"
-    r"|(?:Call to |\w{1,40}: )connect (?:to \S{1,80} )?returned (?!.*exceeded)",
+    r"|(?:Call to |\w{1,40}: )(?:connect|accept) (?:to \S{1,80} )?returned .*, retrying",
     re.ASCII,
 )
 """What follows the end of a process, good or bad; a feature that is not there; one more attempt."""

@@ -72,12 +72,13 @@ _MPI_VALUES: Final[Mapping[str, int]] = {
 class StepOption(NamedTuple):
     """An option of srun or mpirun; `is_settled` where the shell computes nothing in it.
 
-    `name` is srun's long one where it has one, `value` as it is written.
+    `name` is srun's long one where it has one, `value` as it is written, `said` all of it so.
     """
 
     name: str
     value: str | None
     is_settled: bool
+    said: str
 
 
 class LaunchLine(NamedTuple):
@@ -196,7 +197,8 @@ def _step(words: Sequence[Word]) -> tuple[tuple[StepOption, ...], Sequence[Word]
             dashes = own[0].raw.partition("=")[2] or own[0].raw[2:]
             value = own[1].raw if size > 1 else dashes
         name = long_option(f"-{name}") if len(name) == 1 else name
-        options.append(StepOption(name, value, all(word.is_plain for word in own)))
+        said = " ".join(word.raw for word in own)
+        options.append(StepOption(name, value, all(word.is_plain for word in own), said))
         at += size
     if words[at : at + 1] and words[at].text == "--":
         at += 1
@@ -284,7 +286,9 @@ def _by_mpi(name: str, words: Sequence[Word]) -> LaunchLine | None:
             return None
         own = words[at + 1 : at + 1 + size]
         value = " ".join(word.text for word in own) or None
-        step.append(StepOption(_MPI_NAMES.get(option, option), value, all(map(is_settled, own))))
+        said = " ".join(word.raw for word in words[at : at + 1 + size])
+        name_of_srun = _MPI_NAMES.get(option, option)
+        step.append(StepOption(name_of_srun, value, all(map(is_settled, own)), said))
         at += 1 + size
     found = LaunchLine("mpi", tuple(words[at:]), starter=name, step=tuple(step))
     return found if words[at:] else None

@@ -114,7 +114,7 @@ def test_a_script_in_latin_1_is_refused(tmp_path: Path) -> None:
     [
         ([], "give a command after --"),
         (["job.toml"], "is no program"),
-        (["new.toml", "--", "true"], "the file to write is -o FILE"),
+        (["new.toml", "--", "true"], "-o FILE names the file"),
         (["--from", "old.sbatch", "train.py"], "either --from old.sbatch or train.py"),
         (["--from", "old.sbatch", "--", "python", "a.py"], "either --from old.sbatch or python"),
         (["--stage", "s", "train.py"], "takes no --stage"),

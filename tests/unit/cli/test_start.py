@@ -23,9 +23,10 @@ UNUSED: Final = {
     "sites list": FOLLOW - {"tomllib"} | {"sqlite3", "msgspec", "hpckit.spec"},
     "inspect node.json": {"msgspec", "psutil", "jinja2", "tarfile", "hashlib", "hpckit.script",
                           "hpckit.comm", "hpckit.node.capture.hwloc"},
-    "render job.toml": {"msgspec", "psutil", "subprocess", "sqlite3", "hpckit.account", "hpckit.node",
-                        "hpckit.planner", "hpckit.placement", "hpckit.script.admission",
-                        "hpckit.slurm.values", "hpckit.slurm.request", "hpckit.slurm.text"},
+    "render job.toml": {"msgspec", "psutil", "subprocess", "sqlite3", "hpckit.account",
+                        "hpckit.node", "hpckit.planner", "hpckit.placement",
+                        "hpckit.script.admission", "hpckit.slurm.values",
+                        "hpckit.slurm.request", "hpckit.slurm.text"},
     "submit --dry-run job.toml": {"msgspec", "psutil", "sqlite3", "hpckit.account", "hpckit.node",
                                   "hpckit.planner"},
 }  # fmt: skip

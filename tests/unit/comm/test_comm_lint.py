@@ -143,6 +143,8 @@ SURE: Final = (
      "#SBATCH -n 8 --gpus-per-task=1\nexport NCCL_DEBUG=WARN\ndeepspeed a.py\n"),
     ("gpus-per-task", "#SBATCH -n 8 --gpus-per-task=1\nexport NCCL_P2P_LEVEL=SYS\nsrun a\n",
      "#SBATCH -n 8 --gpus-per-task=1\nexport NCCL_P2P_LEVEL=LOC\nsrun a\n"),
+    ("gpus-per-task", "#SBATCH -n 8 --gpus-per-task=1\nNCCL_P2P_LEVEL=LOC\nsrun python a.py\n",
+     "#SBATCH -n 8 --gpus-per-task=1\nexport NCCL_P2P_LEVEL=LOC\nsrun python a.py\n"),
     ("gpus-per-task", "#SBATCH -n 8 --gpus-per-task=1\nexport NCCL_P2P_DISABLE=0\nsrun a\n",
      "#SBATCH -n 8 --gpus-per-task=1\nexport NCCL_P2P_DISABLE=1\nsrun a\n"),
     ("gpus-per-task",

@@ -499,13 +499,14 @@ FIXES: dict[str, tuple[str, str]] = {
             "nothing to fix on instances without GPU Direct RDMA, such as G5; on others update"
             " EFA's installer; before libfabric 1.18 set FI_EFA_USE_DEVICE_RDMA=1"),
     "P2P limited": (lines(env("NCCL_P2P_LEVEL", "PIX"), SHM), "unset NCCL_P2P_LEVEL, and compare"),
+    "P2P nearer than PCIe": (lines(ring("NVL/PIX"), env("NCCL_P2P_LEVEL", "PIX"), SHM),
+                             ALL_GPUS),
     "P2P widened": (lines(env("NCCL_P2P_LEVEL", "SYS"), SHM), ALL_GPUS),
     "P2P elsewhere": (lines(SHM, "Channel 00 : 1[1] -> 2[2] via P2P/IPC"),
                       "nothing to fix where a CPU is between them; else each rank must see all GPUs"
                       " of its node: --gpus-per-node, not --gpus-per-task"),
     "AMD": ("RCCL version 2.22.3-HEAD:271856d\n" + lines(OF_NIC.format("Disabled")),
-            "NCCL_DMABUF_ENABLE=1 (Linux 5.12), or admins: load ib_peer_mem; hpckit tune sets"
-            " NCCL_NET_GDR_LEVEL"),
+            "NCCL_DMABUF_ENABLE=1 (Linux 5.12), or admins: load ib_peer_mem"),
 }  # fmt: skip
 
 

@@ -183,7 +183,7 @@ def test_a_script_of_several_steps_stays_whole(head: str, body: str, command: li
 @pytest.mark.parametrize(
     ("body", "because"),
     [
-        ("srun ./a\nsrun ./b", "more than one program"),
+        ("srun ./a\nsrun ./b", "no single launch"),
         ("srun torchrun --nproc-per-node 4 t.py", "torchrun on 2 nodes without --nnodes"),
         ("torchrun --nnodes 2 t.py", "Line 3 is started on the first of the job's 2 nodes"),
         (
@@ -191,7 +191,12 @@ def test_a_script_of_several_steps_stays_whole(head: str, body: str, command: li
             "Line 3 does not show that it starts the same",
         ),
         ("export PET_NNODES=2\nsrun torchrun t.py", "Line 4 does not show that it starts the same"),
+        ("srun -n2 torchrun t.py", "torchrun on 2 nodes without --nnodes"),
+        ("srun torchrun --nnodes=1 t.py", "torchrun on 2 nodes with --nnodes=1"),
         ("srun --gpus-per-task=1 ./a", "Line 3 has srun --gpus-per-task=1, with which"),
+        ("srun -N 1 ./a", "Line 3 has srun -N 1, which is not what the job has"),
+        ("srun $ARGS ./a", "Line 3 has srun $ARGS, whose value only the shell knows"),
+        ("mpirun -np 2 --hostfile $H ./a", "Line 3 has mpirun --hostfile $H, whose value"),
         ("srun ./a <in", "Line 3 cannot stand apart"),
     ],
 )
@@ -207,10 +212,10 @@ def test_why_a_script_stays_whole_is_said(body: str, because: str) -> None:
         (f"{HEAD}#SBATCH -o out.txt\nsrun python a.py | tee log\necho done\n",
          [("--output=out.txt", 3), ("output of the launch", 4), ("line 5", 5)]),
         (f"{HEAD}srun --export=ALL,FOO=1 -D /data --mem=4G -t 10 ./a\n",
-         [("srun --export=ALL,FOO=1", 3), ("srun --chdir=/data", 3), ("srun --mem=4G", 3),
-          ("srun --time=10", 3)]),
+         [("srun --export=ALL,FOO=1", 3), ("srun -D /data", 3), ("srun --mem=4G", 3),
+          ("srun -t 10", 3)]),
         (f"{HEAD}mpirun -x PATH -x FOO=2 --mca btl ^openib --bind-to core ./a\n",
-         [("mpirun -x FOO=2", 3), ("mpirun -mca btl ^openib", 3), ("mpirun -bind-to core", 3)]),
+         [("mpirun -x FOO=2", 3), ("mpirun --mca btl ^openib", 3), ("mpirun --bind-to core", 3)]),
         (f"{HEAD}srun -n 2 --mpi=pmix torchrun --nnodes=2 --nproc_per_node=4 t.py\n",
          [("srun --mpi=pmix", 3)]),
         (f"{HEAD}N=4\nif true; then N=2; fi\nsrun -n 2 torchrun --nnodes=2 --nproc-per-node=$N"
