@@ -409,6 +409,7 @@ _KINDS: dict[type, str] = {
     str: "text",
     list: "a list",
     dict: "a table",
+    types.NoneType: "null",
 }
 
 

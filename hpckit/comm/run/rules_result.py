@@ -235,7 +235,7 @@ _MOST_WARNINGS: Final = 5
 _HARMLESS: Final = regex(
     r"\[Service thread\] (?:Accept failed|Could not receive type)"
     r"|\[Proxy Service \d+\] Failed to execute operation Close|MSCCL\+\+: Cannot enable"
-    r"|(?:Call to |\w{1,40}: )(?:connect|accept) (?:to \S{1,80} )?returned .*, retrying",
+    r"|(?:Call to |\w{1,40}: )(?:connect|accept) (?:to \S{1,80} )?returned (?!.*exceeded)",
     re.ASCII,
 )
 """What follows the end of a process, good or bad; a feature that is not there; one more attempt."""
