@@ -315,7 +315,8 @@ def _word(kind: type[enum.StrEnum]) -> _Reader:
     def read(value: Any) -> Any:
         if isinstance(value, str) and value in members:
             return members[value]
-        raise _WrongValue(f"got {_kind(value)}, expected one of: {', '.join(members)}")
+        got = repr(value) if isinstance(value, str) else _kind(value)
+        raise _WrongValue(f"got {got}, expected one of: {', '.join(members)}")
 
     return read
 

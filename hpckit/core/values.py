@@ -116,6 +116,8 @@ def _fields(declared: type, *, kw_only: bool) -> dict[str, dataclasses.Field[Any
             continue
         one: Any = body.get(name, dataclasses.MISSING)
         if not isinstance(one, dataclasses.Field):
+            if type(one).__hash__ is None:
+                raise ValueError(f"mutable default of {name}: use default_factory")
             one = dataclasses.field(default=one)
         one.name, one.type, one._field_type = name, kind, _FIELD
         one.kw_only = kw_only if one.kw_only is dataclasses.MISSING else one.kw_only

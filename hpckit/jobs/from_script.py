@@ -475,7 +475,8 @@ class _Counts(NamedTuple):
 
     def why_unclear(self, option: StepOption) -> str:
         """Return what is said of an option that is not clear."""
-        if not option.is_settled:
+        number = self.number((option.value or "").rpartition(":")[2])
+        if not option.is_settled and number is None:
             return "whose value only the shell knows"
         if option.name in self.own:
             return "which is not what the job has"

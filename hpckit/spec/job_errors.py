@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 from collections.abc import Callable, Mapping
@@ -149,8 +150,14 @@ def option_meant(error: ConfigError, options: Mapping[str, tuple[object, str]]) 
         right = right.strip('"') if isinstance(value, str) else ""
         return f"{option} {right}" if right else None
     bare = right.strip('"') if right.startswith('"') else right
-    right = right if bare == _bare(value) else bare
-    return f"--set {shlex.quote(f'{key}={right}')}" if right else None
+    if not right or bare == value or _is_line(right):
+        return None
+    return f"--set {shlex.quote(f'{key}={right if bare == _bare(value) else bare}')}"
+
+
+def _is_line(right: str) -> bool:
+    """Return whether it is a key with its value, not a value alone."""
+    return " = " in right and right[0] not in "{["
 
 
 def _bare(value: object) -> str:
@@ -170,8 +177,7 @@ def _hint(error: ConfigError, values: Mapping[str, object]) -> str | None:
     if either := _EITHER.search(error.reason):
         return f"give {either[1].replace(', ', ' or ')}, not both"
     if value is not None and (right := _meant(key, error.reason, value)):
-        is_line = " = " in right and right[0] not in "{["
-        return right if is_line else f"{key.rpartition('.')[2]} = {right}"
+        return right if _is_line(right) else f"{key.rpartition('.')[2]} = {right}"
     return error.hint
 
 
@@ -189,7 +195,7 @@ def _of_unknown(key: str, value: object, nodes: object) -> str:
     word = word if table else word.removeprefix("slurm_")  # submitit's
     if word.isupper() and table in ("tune", "environment"):
         name = "env" if table == "tune" else "set"
-        return f"{name} = {{ {word} = {json.dumps(value)} }}"
+        return f"{name} = {{ {word} = {_toml(value)} }}"
     if table == "launch" and word in _KINDS_OF_LAUNCH and isinstance(value, str):
         return f'kind = "{_LAUNCHERS.get(value.lower(), value)}"'
     if key in _TABLES and (key == "env" or isinstance(value, Mapping | list)):
@@ -306,7 +312,7 @@ def _meant(key: str, reason: str, value: object) -> str:
         expected = "true or false"
     kind = next((kind for kind in _TURNS if expected.startswith(kind)), "")
     turn, right_type = _TURNS.get(kind, (None, object))
-    if turn is None or isinstance(value, right_type):
+    if turn is None or isinstance(value, (right_type, Mapping)):
         return ""
     return turn("" if key.count(".") > 1 else name, value)  # that of a variable says nothing
 
@@ -317,6 +323,9 @@ def _as_text(name: str, value: object) -> str:
     if isinstance(value, list):
         words = [str(part) for part in value]
         return _toml(words if name in _LISTS else ",".join(words))
+    is_amount = name.startswith("mem") or name in ("time_limit", "idle_limit")
+    if is_amount and isinstance(value, int | float) and not 0 < value < math.inf:
+        return ""
     if isinstance(value, int | float) and name.startswith("mem"):
         return f'"{value}G"' if isinstance(value, int) else f'"{value * 1024:.0f}M"'
     if isinstance(value, int) and name in ("time_limit", "idle_limit"):
@@ -362,15 +371,18 @@ def _as_bool(_name: str, value: object) -> str:
 
 
 def _as_number(_name: str, value: object) -> str:
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
     match = _NUMBER.fullmatch(str(value))
     return match[1] if match else ""
 
 
+def _as_whole(name: str, value: object) -> str:
+    number = float(_as_number(name, value) or "nan")
+    return str(int(number)) if number.is_integer() else ""
+
+
 _TURNS: Final[Mapping[str, tuple[Callable[[str, object], str], Any]]] = {
     "text": (_as_text, str), "a list": (_as_list, list), "a table": (_as_table, Mapping),
-    "true or false": (_as_bool, bool), "a whole number": (_as_number, int),
+    "true or false": (_as_bool, bool), "a whole number": (_as_whole, int),
     "a number": (_as_number, (int, float)),
 }  # fmt: skip
 """What an error says is expected → what turns a value into it, and the type."""
@@ -385,7 +397,7 @@ def _toml(value: object) -> str:
 
 def _as_meant(reason: str, value: str) -> str:
     """Return what a text stands for where a number, a time or a size is expected; "" if unclear."""
-    if "whole number" in reason and value.isdecimal():
+    if "whole number" in reason and value.isdecimal() and value.isascii():
         return value
     if (
         "a Slurm time" in reason
@@ -419,12 +431,13 @@ def line_of(text: str, key: str) -> int | None:
     return None
 
 
-def _leaves(tree: Mapping[str, Any]) -> dict[str, object]:
+def _leaves(tree: Mapping[str, Any], depth: int = _DEEPEST) -> dict[str, object]:
     """Return the values of a tree, and its tables, by their dotted keys."""
     found = dict(tree)
     for name, value in tree.items():
-        if isinstance(value, Mapping):
-            found |= {f"{name}.{key}": inner for key, inner in _leaves(value).items()}
+        if isinstance(value, Mapping) and depth:
+            inner = _leaves(value, depth - 1)
+            found |= {f"{name}.{key}": one for key, one in inner.items()}
     return found
 
 

@@ -259,7 +259,8 @@ def refuse_file(text: str, source: str, words: Sequence[str]) -> None:
         tree, leaves = {}, ()  # whoever reads it says why
     environment = tree.get("environment")
     said = environment.get("not_secrets") if isinstance(environment, dict) else None
-    allowed = {*_allowed_by(words), *(said if isinstance(said, list) else ())}
+    said = [one for one in said if isinstance(one, str)] if isinstance(said, list) else []
+    allowed = {*_allowed_by(words), *said}
     let_through = ""
     for key, value in leaves:
         _refuse(f"{key.rpartition('.')[2]}={value}", f"{source}: {key}", key, allowed)

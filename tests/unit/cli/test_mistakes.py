@@ -148,6 +148,8 @@ KEYS: Final = [
     ('[resources]\ntime = "8:00:00"', 'time_limit = "8:00:00"'),
     ('[resources]\ntime = "2h"', 'time_limit = "2:00:00"'),
     ('[resources]\ncpus = "8"', "cpus_per_task = 8"),
+    ('[resources]\nnodes = "4.0"', "nodes = 4"),
+    ("[environment]\nA = 2020-01-01", 'set = { A = "2020-01-01" }'),
     ("[resources]\ngpus = 8", "gpus_per_node = 8   (per node; gpus counts all nodes)"),
     ("[resources]\nnodes = 2\ngpus = 8", "gpus_per_node = 4   (per node"),
     ('[resources]\nmemory = "64G"', 'mem = "64G"'),
@@ -289,6 +291,23 @@ def test_a_mistake_in_a_job_file_is_answered_with_the_line_to_paste(
     assert done.returncode == 3
     assert "job.toml, line " in done.stderr
     assert meant in first_suggestion(done.stderr)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["cpus_per_task = 1.5", "mem = {A = 1}", "mem = -1", "mem = inf", "time_limit = 0",
+     'nodes = "٣"', f"zz{'.a' * 1500} = 1"],
+    ids=lambda line: line[:20],
+)  # fmt: skip
+def test_what_stands_for_nothing_has_no_line_to_paste(
+    run_hpckit: RunHpckit, here: Path, line: str
+) -> None:
+    """A suggestion that would be refused again is none."""
+    job = here / "job.toml"
+    job.write_text(job.read_text() + f"[resources]\n{line}\n")
+    done = run_hpckit("render", "job.toml", cwd=here)
+    assert done.returncode == 3
+    assert "fix: " not in done.stderr.replace("fix: valid keys", "")
 
 
 @pytest.mark.parametrize(("lines", "meant"), NOT_TOML)

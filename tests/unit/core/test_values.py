@@ -201,3 +201,14 @@ def test_many_values_are_made_as_the_first() -> None:
             Disk(name="a")  # type: ignore[call-arg]
         with pytest.raises(ValueError, match="-1"):
             Disk(name="a", height=-1)
+
+
+def test_a_default_that_values_would_share_is_refused() -> None:
+    """As the standard decorator refuses it, but when the class is first used."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Shared:
+        tags: list[str] = []  # noqa: RUF012
+
+    with pytest.raises(ValueError, match="tags"):
+        Shared()

@@ -67,6 +67,10 @@ def test_let_through_by_name() -> None:
     with pytest.raises(ConfigError, match=r"^job\.toml: x\.y"):
         refuse_file(f'command = ["echo", "{token}"]\n{allowed}', "job.toml", ())
     refuse_file(f'command = ["echo", "{token}"]\n', "job.toml", ("--not-secret", "command"))
+    with pytest.raises(ConfigError, match="command"):  # what is no name lets nothing through
+        refuse_file(
+            f'command = "{token}"\n[environment]\nnot_secrets = [["command"]]\n', "job.toml", ()
+        )
 
 
 def test_a_script_may_hold_what_was_let_through() -> None:
