@@ -195,7 +195,7 @@ def test_a_script_of_several_steps_stays_whole(head: str, body: str, command: li
         ("srun torchrun --nnodes=1 t.py", "torchrun on 2 nodes with --nnodes=1"),
         ("srun --gpus-per-task=1 ./a", "Line 3 has srun --gpus-per-task=1, with which"),
         ("srun -N 1 ./a", "Line 3 has srun -N 1, which is not what the job has"),
-        ("N=4\nsrun -N $N ./a", "Line 4 has srun -N $N, which is not what the job has"),
+        ('N=4\nsrun --nodes="$N" ./a', 'has srun --nodes="$N", which is not what the job has'),
         ("srun $ARGS ./a", "Line 3 has srun $ARGS, whose value only the shell knows"),
         ("mpirun -np 2 --hostfile $H ./a", "Line 3 has mpirun --hostfile $H, whose value"),
         ("srun ./a <in", "Line 3 cannot stand apart"),
